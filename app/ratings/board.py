@@ -1,6 +1,8 @@
 """From the battles of a judge to its board: all views with intervals, ranks and robustness."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -10,16 +12,27 @@ from app.ratings.agreement import agreement_of
 from app.ratings.battles import Battles
 from app.ratings.bootstrap import Cells, Games, cells_of, replicates
 from app.ratings.bradley_terry import (
+    Bools,
     Floats,
+    Solution,
     Structure,
+    centre_shares,
     centred,
     covariance,
+    information_of,
     ratings,
     structure_of,
+    sums,
 )
 from app.ratings.dropping import first_place
-from app.ratings.intervals import Intervals, RankSets, intervals_of, rank_sets
-from app.ratings.notes import notes_of
+from app.ratings.intervals import (
+    Intervals,
+    RankSets,
+    intervals_of,
+    rank_sets,
+    unsolved_of,
+)
+from app.ratings.notes import FEW_UNITS, notes_of
 from app.ratings.outcomes import Outcomes, debiased, games_of, views_of
 from app.ratings.pairs import pairs_of, win_rates_of
 from app.ratings.results import (
@@ -40,6 +53,9 @@ from app.ratings.style import (
     within_battles,
 )
 from app.ratings.tuning import judge_weights
+
+# Share of the rounds without finite ratings beyond which a view is no main view.
+_MOST_UNSOLVED = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +82,18 @@ class _Point:
     judge_weight: float | None = None
 
 
+class _Standing(NamedTuple):
+    """How much the battles of each model tell, the same in all views.
+
+    Args:
+        established: Shape (models,). Whether the model has enough judged battles for a rank.
+        weight: Shape (models,). Fisher information of its judged battles; 0 if it has not.
+    """
+
+    established: Bools
+    weight: Floats
+
+
 def board_of(battles: Battles, settings: RatingSettings) -> Board:
     """Rates the models of one judge's battles.
 
@@ -84,11 +112,11 @@ def board_of(battles: Battles, settings: RatingSettings) -> Board:
         for name, outcomes in views_of(battles).items()
     ]
     rounds = _rounds(points, settings)
+    standing = _standing(battles, points, settings)
     views: dict[str, View] = {
-        point.name: _view(battles, point, drawn, settings)
+        point.name: _view(battles, point, drawn, standing, settings)
         for point, drawn in zip(points, rounds, strict=True)
     }
-    main: ViewName = next(name for name in ("debiased", "soft", "abstain_as_tie") if name in views)
     accepted = battles.judged & ~np.isnan(battles.verdict)
     board = Board(
         judge=battles.judge,
@@ -103,7 +131,7 @@ def board_of(battles: Battles, settings: RatingSettings) -> Board:
         repeated=battles.repeated,
         label_noise=battles.label_noise,
         questions=battles.units,
-        main=main,
+        main=_main(battles, views),
         views=views,
         pairs=pairs_of(battles),
         win_rates=win_rates_of(battles),
@@ -149,12 +177,33 @@ def _point(
     )
 
 
+def _standing(battles: Battles, points: Sequence[_Point], settings: RatingSettings) -> _Standing:
+    games = games_of(battles, Outcomes(battles.judged, np.ones(battles.n), np.full(battles.n, 0.5)))
+    tally = cells_of(games).whole
+    played = sums(tally.first, tally.weight, tally.models)
+    played += sums(tally.second, tally.weight, tally.models)
+    established = played >= settings.min_battles
+    point = next((point for point in points if point.name == "soft"), points[0])
+    weight = information_of(tally, np.nan_to_num(point.solution[: tally.models]))
+    return _Standing(established, np.where(established, weight, 0.0))
+
+
+def _main(battles: Battles, views: Mapping[str, View]) -> ViewName:
+    """The first view with enough questions, and finite ratings in most rounds."""
+    order: tuple[ViewName, ...] = ("debiased", "soft", "abstain_as_tie")
+    available = [name for name in order if name in views]
+    solved = [name for name in available if (views[name].unsolved or 0.0) <= _MOST_UNSOLVED]
+    if len(np.unique(battles.unit[battles.labelled])) < FEW_UNITS:
+        solved = [name for name in solved if name != "debiased"]
+    return (solved or available)[0]
+
+
 def _reference(battles: Battles, settings: RatingSettings) -> int | None:
     return None if settings.reference is None else battles.models.index(settings.reference)
 
 
-def _rounds(points: list[_Point], settings: RatingSettings) -> list[Floats]:
-    """Shape (rounds, models + f) for each view, by the same draws of units."""
+def _rounds(points: list[_Point], settings: RatingSettings) -> list[Solution]:
+    """Shape (rounds, models + f) for each view, by the same draws; no pull with control."""
     prior_sd = settings.prior_sd / settings.points
     if settings.control is None:
         return replicates(
@@ -164,7 +213,7 @@ def _rounds(points: list[_Point], settings: RatingSettings) -> list[Floats]:
             seed=settings.seed,
             prior_sd=prior_sd,
         )
-    return [
+    drawn = (
         controlled_replicates(
             point.games,
             point.cells,
@@ -175,43 +224,59 @@ def _rounds(points: list[_Point], settings: RatingSettings) -> list[Floats]:
             prior_sd=prior_sd,
         )
         for point in points
-    ]
+    )
+    return [Solution(each, np.zeros_like(each)) for each in drawn]
 
 
-def _view(battles: Battles, point: _Point, drawn: Floats, settings: RatingSettings) -> View:
-    m, component = len(battles.models), point.structure.component
+def _view(
+    battles: Battles,
+    point: _Point,
+    drawn: Solution,
+    standing: _Standing,
+    settings: RatingSettings,
+) -> View:
+    m, level = len(battles.models), settings.level
     reference = _reference(battles, settings)
-    theta = centred(point.solution[:m], point.structure, reference)
-    rounds = centred(drawn[:, :m], point.structure, reference)
+    unsolved = unsolved_of(drawn.pull[:, :m], point.structure, standing.established, reference)
+    structure = unsolved.structure
+    shares = centre_shares(structure, standing.weight, reference)
+    theta = centred(point.solution[:m], structure, shares)
+    rounds = centred(drawn.theta[:, :m], structure, shares)
     prior_sd = settings.prior_sd / settings.points
     spread = covariance(point.cells.whole, np.nan_to_num(theta), prior_sd=prior_sd)
-    deviation = _implied_deviations(spread, point.structure, reference)
-    level, structure = settings.level, point.structure
+    deviation = _implied_deviations(spread, structure, shares)
+    few = ~standing.established
+    ranked = ~(few | (structure.no_floor & structure.no_ceiling)) & (structure.component >= 0)
+    rated = replace(point, structure=structure)
     return View(
         name=point.name,
         battles=len(point.games.first),
         questions=len(np.unique(point.games.unit)),
-        components=int(component.max(initial=-1)) + 1,
+        components=int(structure.component.max(initial=-1)) + 1,
         ratings=_ratings(
             battles,
-            point,
+            rated,
             theta,
-            intervals_of(theta, rounds, deviation, structure, level=level),
-            rank_sets(theta, rounds, spread, structure, level=level),
+            shares,
+            intervals_of(theta, rounds, deviation, structure, level=level, few=few),
+            rank_sets(theta, rounds, spread, structure, level=level, ranked=ranked),
             settings,
         ),
         win_rates=_win_rates(point.cells),
-        first_place=_first_place(battles, point, theta, prior_sd),
-        style=_effects(point.features, point.solution[m:], drawn[:, m:], settings),
+        first_place=_first_place(
+            battles, point, theta, ranked & (structure.component == 0), prior_sd
+        ),
+        style=_effects(point.features, point.solution[m:], drawn.theta[:, m:], settings),
         judge_weight=point.judge_weight,
+        unsolved=None if settings.control else unsolved.share,
     )
 
 
-def _implied_deviations(spread: Floats, structure: Structure, reference: int | None) -> Floats:
+def _implied_deviations(spread: Floats, structure: Structure, shares: Floats) -> Floats:
     """Shape (models,). Standard deviations that the model implies for ratings less their zero."""
     identity = np.eye(len(spread))
-    # Rows are the ratings less their reference, as combinations of the ratings.
-    rows = np.nan_to_num(centred(identity, structure, reference).T)
+    # Rows are the ratings less their zero, as combinations of the ratings.
+    rows = np.nan_to_num(centred(identity, structure, shares).T)
     return np.asarray(np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", rows, spread, rows), 0.0)))
 
 
@@ -219,22 +284,29 @@ def _ratings(
     battles: Battles,
     point: _Point,
     theta: Floats,
+    shares: Floats,
     intervals: Intervals,
     ranks: RankSets,
     settings: RatingSettings,
 ) -> tuple[Rating, ...]:
-    """Best first, by component; the models without battles last."""
+    """Best first, by component; then the provisional models, and those without battles last."""
     component, m = point.structure.component, len(battles.models)
     played = np.bincount(point.games.first, minlength=m)
     played += np.bincount(point.games.second, minlength=m)
     order = sorted(
-        range(m), key=lambda i: (component[i] < 0, component[i], -np.nan_to_num(theta[i]))
+        range(m),
+        key=lambda i: (
+            component[i] < 0,
+            ranks.low[i] == 0,
+            component[i],
+            -np.nan_to_num(theta[i]),
+        ),
     )
     rows, place = list[Rating](), dict[int, int]()
     for i in order:
         number = int(component[i])
-        rated = number >= 0
-        place[number] = place.get(number, 0) + 1
+        rated, ranked = number >= 0, bool(ranks.low[i])
+        place[number] = place.get(number, 0) + ranked
         rows.append(
             Rating(
                 model=battles.models[i],
@@ -242,11 +314,13 @@ def _ratings(
                 score=_score(theta[i], settings),
                 low=_score(intervals.low[i], settings),
                 high=_score(intervals.high[i], settings),
-                rank=place[number] if rated else None,
-                rank_low=int(ranks.low[i]) if rated else None,
-                rank_high=int(ranks.high[i]) if rated else None,
+                rank=place[number] if ranked else None,
+                rank_low=int(ranks.low[i]) if ranked else None,
+                rank_high=int(ranks.high[i]) if ranked else None,
                 component=number + 1 if rated else None,
                 unbounded=_unbounded(point.structure, i) if rated else None,
+                provisional=rated and not ranked,
+                centre_share=float(shares[i]) if rated else None,
             )
         )
     return tuple(rows)
@@ -275,7 +349,7 @@ def _win_rates(cells: Cells) -> tuple[tuple[float | None, ...], ...]:
 
 
 def _first_place(
-    battles: Battles, point: _Point, theta: Floats, prior_sd: float
+    battles: Battles, point: _Point, theta: Floats, ranked: Bools, prior_sd: float
 ) -> FirstPlace | None:
     """None with `control`, which the search does not know."""
     if point.features.names:
@@ -285,7 +359,7 @@ def _first_place(
         point.games,
         point.cells,
         theta,
-        point.structure,
+        ranked,
         models=battles.models,
         names=names,
         prior_sd=prior_sd,

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from app.ratings.bradley_terry import Floats, Ints, Tally, solve, sums
+from app.ratings.bradley_terry import Floats, Ints, Solution, Tally, solved, sums
 
 # Numbers in one block of counts: 32 MB.
 _BLOCK = 4_000_000
@@ -126,7 +126,7 @@ def replicates(
     rounds: int,
     seed: int,
     prior_sd: float,
-) -> list[Floats]:
+) -> list[Solution]:
     """Ratings of resampled units, for several views of the same units.
 
     All views are resampled by the same draws.
@@ -139,12 +139,15 @@ def replicates(
         prior_sd: In logits.
 
     Returns:
-        Shape (rounds, models) for each view, in logits.
+        One for each view, of shape (rounds, models).
     """
-    blocks_by_view: list[list[Floats]] = [[] for _ in cells]
+    blocks_by_view: list[list[Solution]] = [[] for _ in cells]
     units = cells[0].weight.shape[0]
     for counts in draws(units, rounds=rounds, seed=seed):
         for view_cells, start, blocks in zip(cells, starts, blocks_by_view, strict=True):
             tally = view_cells.resampled(counts)
-            blocks.append(solve(tally, prior_sd=prior_sd, start=np.nan_to_num(start)))
-    return [np.concatenate(blocks) for blocks in blocks_by_view]
+            blocks.append(solved(tally, prior_sd=prior_sd, start=np.nan_to_num(start)))
+    return [
+        Solution(*(np.concatenate(each) for each in zip(*blocks, strict=True)))
+        for blocks in blocks_by_view
+    ]

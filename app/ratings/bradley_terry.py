@@ -10,6 +10,7 @@ debiased points of a model can exceed its battles, or fall below 0; they are cut
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,8 @@ _TOLERANCE = 1e-9
 _MOST_CUTS = 20
 # A Newton step beyond this may overshoot where the sigmoid is flat.
 _LONGEST_STEP = 2.0
+# Precision that makes the equations of models that did not meet solvable.
+_HARDLY_ANY_PRIOR = 1e-6
 
 
 def sums(places: Ints, values: Floats, size: int) -> Floats:
@@ -155,7 +158,27 @@ def _components(models: int, first: Ints, second: Ints) -> Ints:
     return np.where(active, number[label], -1)
 
 
+class Solution(NamedTuple):
+    """Solutions of one problem or several, in logits.
+
+    Args:
+        theta: Shape (..., models). Ratings.
+        pull: Shape (..., models). The Newton step that the ratings would take without their prior.
+            Where no finite ratings solve the problem, those of two models that met differ by more
+            than 1 in it: with p the probability of the better one, they differ by 1 / p on
+            average. Where none differ by more than 1, finite ratings solve it.
+    """
+
+    theta: Floats
+    pull: Floats
+
+
 def solve(tally: Tally, *, prior_sd: float, start: Floats | None = None) -> Floats:
+    """The ratings of `solved`."""
+    return solved(tally, prior_sd=prior_sd, start=start).theta
+
+
+def solved(tally: Tally, *, prior_sd: float, start: Floats | None = None) -> Solution:
     """Solves the score equation by Newton's method.
 
     Real outcomes of a group of models can exceed their range where those of each model do not.
@@ -167,8 +190,6 @@ def solve(tally: Tally, *, prior_sd: float, start: Floats | None = None) -> Floa
             the solution unique with every outcome and finite.
         start: Shape (models,). First guess.
 
-    Returns:
-        Shape (..., models). Ratings in logits.
     """
     incidence = tally.incidence()
     weight, points = np.atleast_2d(tally.weight), np.atleast_2d(tally.points)
@@ -185,9 +206,14 @@ def solve(tally: Tally, *, prior_sd: float, start: Floats | None = None) -> Floa
         theta += step * (_LONGEST_STEP / np.maximum(longest, _LONGEST_STEP))
         if longest.max(initial=0.0) < _TOLERANCE:
             break
+    expected = expit(theta[:, tally.first] - theta[:, tally.second])
+    curvature = weight * expected * (1.0 - expected)
+    pulled = information(tally, curvature, _HARDLY_ANY_PRIOR)
+    pull = np.linalg.solve(pulled, (precision * theta)[..., None])[..., 0]
     if not tally.is_whole:
         theta = within_prior(theta, prior_sd)
-    return theta.reshape(*tally.weight.shape[:-1], tally.models)
+    shape = (*tally.weight.shape[:-1], tally.models)
+    return Solution(theta.reshape(shape), pull.reshape(shape))
 
 
 def within_prior(theta: Floats, prior_sd: float) -> Floats:
@@ -249,10 +275,26 @@ def covariance(tally: Tally, theta: Floats, *, prior_sd: float) -> Floats:
     Returns:
         Shape (models, models).
     """
-    expected = expit(theta[tally.first] - theta[tally.second])
-    curvature = tally.weight * expected * (1.0 - expected)
+    curvature = _curvature(tally, theta)
     inverse = np.linalg.inv(information(tally, curvature[None], prior_sd**-2)[0])
     return np.asarray(inverse, dtype=np.float64)
+
+
+def information_of(tally: Tally, theta: Floats) -> Floats:
+    """Shape (models,). Fisher information of the battles of each model about its rating.
+
+    Args:
+        tally: One problem.
+        theta: Shape (models,). Ratings in logits.
+    """
+    curvature = _curvature(tally, theta)
+    return sums(tally.first, curvature, tally.models) + sums(tally.second, curvature, tally.models)
+
+
+def _curvature(tally: Tally, theta: Floats) -> Floats:
+    """Shape (k,). Weight of each pair times the variance of an outcome."""
+    expected = expit(theta[tally.first] - theta[tally.second])
+    return np.asarray(tally.weight * expected * (1.0 - expected))
 
 
 def ratings(tally: Tally, structure: Structure, *, prior_sd: float) -> Floats:
@@ -276,30 +318,52 @@ def ratings(tally: Tally, structure: Structure, *, prior_sd: float) -> Floats:
     return centred(theta, structure)
 
 
-def centred(theta: Floats, structure: Structure, reference: int | None = None) -> Floats:
-    """Ratings less the mean of their component, or less the rating of a reference in it.
-
-    Models without a finite rating do not count in the mean, unless there are no others.
+def centred(theta: Floats, structure: Structure, shares: Floats | None = None) -> Floats:
+    """Ratings less the weighted mean of their component.
 
     Args:
         theta: Shape (..., models).
         structure: Structure of the battles.
-        reference: Index of a model; it matters for its own component only.
+        shares: Shape (models,). Weights of the models, as `centre_shares` has them; None for equal
+            weights.
 
     Returns:
         Shape (..., models). NaN for a model without battles.
     """
     result = np.full(theta.shape, np.nan)
     component = structure.component
+    shares = centre_shares(structure, np.ones(len(component))) if shares is None else shares
+    for number in range(component.max(initial=-1) + 1):
+        inside = component == number
+        zero = theta[..., inside] @ shares[inside]
+        result[..., inside] = theta[..., inside] - zero[..., None]
+    return result
+
+
+def centre_shares(structure: Structure, weight: Floats, reference: int | None = None) -> Floats:
+    """How much each model counts in the rating that is the zero of its component.
+
+    Args:
+        structure: Structure of the battles. A model without a finite rating does not count, unless
+            there are no others.
+        weight: Shape (models,). Weights of the models; equal ones in a component without any.
+        reference: Index of the model that is the zero of its component.
+
+    Returns:
+        Shape (models,). They sum to 1 in each component.
+    """
+    component = structure.component
+    shares = np.zeros(len(component))
     for number in range(component.max(initial=-1) + 1):
         inside = component == number
         bounded = inside & ~structure.unbounded
-        at_zero = bounded if bounded.any() else inside
+        counted = np.where(bounded, weight, 0.0)
+        if not counted.any():
+            counted = (bounded if bounded.any() else inside).astype(np.float64)
         if reference is not None and inside[reference]:
-            at_zero = np.arange(len(component)) == reference
-        zero = theta[..., at_zero].mean(axis=-1, keepdims=True)
-        result[..., inside] = theta[..., inside] - zero
-    return result
+            counted = (np.arange(len(component)) == reference).astype(np.float64)
+        shares += counted / counted.sum()
+    return shares
 
 
 def _by_evalica(tally: Tally, component: Ints) -> Floats:

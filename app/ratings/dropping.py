@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import expit
 
 from app.ratings.bootstrap import Cells, Games
-from app.ratings.bradley_terry import Floats, Ints, Structure, Tally, covariance, solve, sums
+from app.ratings.bradley_terry import Bools, Floats, Ints, Tally, covariance, solve, sums
 from app.ratings.results import FirstPlace
 
 # Challengers by their distance in standard deviations, and those that are verified.
@@ -34,7 +34,7 @@ def first_place(
     games: Games,
     cells: Cells,
     theta: Floats,
-    structure: Structure,
+    ranked: Bools,
     *,
     models: tuple[str, ...],
     names: tuple[str, ...],
@@ -51,15 +51,15 @@ def first_place(
         games: The battles of a view.
         cells: The same, summed.
         theta: Shape (models,). Their ratings.
-        structure: Structure of the battles.
+        ranked: Shape (models,). The models of the largest component that have a rank.
         models: Names.
         names: Shape (n,). Identifiers of the battles.
         prior_sd: In logits.
 
     Returns:
-        None if the largest component has one model.
+        None if fewer than two models have a rank.
     """
-    inside = np.flatnonzero(structure.component == 0)
+    inside = np.flatnonzero(ranked)
     if len(inside) < 2:
         return None
     first = int(inside[np.argmax(theta[inside])])

@@ -1,12 +1,18 @@
 """Intervals of scores, and the ranks that are consistent with the data."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from app.ratings.bradley_terry import Floats, Ints, Structure
+from app.ratings.bradley_terry import Bools, Floats, Ints, Structure
+
+# Share of the rounds that may have no finite ratings, before their prior shows in an interval.
+MOST_UNSOLVED = 0.01
+# Ratings of two models that met differ by more than 1 in the pull where none are finite, so that
+# one of the two is this far from the middle of all.
+_PULLED = 0.5
 
 
 class Intervals(NamedTuple):
@@ -20,14 +26,64 @@ class Intervals(NamedTuple):
 
 
 class RankSets(NamedTuple):
-    """Shape (models,) each: the best and the worst rank of each model; 0 without battles."""
+    """Shape (models,) each: the best and the worst rank of each model; 0 without a rank."""
 
     low: Ints
     high: Ints
 
 
+class Unsolved(NamedTuple):
+    """Rounds of the bootstrap whose equations have no finite solution.
+
+    Args:
+        share: Share of the rounds in which it is so for any established model.
+        structure: The structure, in which a model has no bound on a side on which its rating
+            is infinite in more than MOST_UNSOLVED of the rounds.
+    """
+
+    share: float
+    structure: Structure
+
+
+def unsolved_of(
+    pull: Floats, structure: Structure, established: Bools, reference: int | None = None
+) -> Unsolved:
+    """Finds the models whose intervals would rest on the prior.
+
+    Args:
+        pull: Shape (rounds, models), as `Solution` has it.
+        structure: Structure of the battles.
+        established: Shape (models,). The models with enough battles.
+        reference: Index of the model that is the zero of its component, whose own rating is finite.
+    """
+    above, below = (np.zeros(pull.shape, dtype=bool) for _ in range(2))
+    for number in range(structure.component.max(initial=-1) + 1):
+        inside = structure.component == number
+        own = pull[:, inside]
+        middle = np.median(own, axis=1, keepdims=True)
+        if reference is not None and inside[reference]:
+            middle = pull[:, [reference]]
+        relative = own - middle
+        above[:, inside], below[:, inside] = relative > _PULLED, relative < -_PULLED
+    counted = established & (structure.component >= 0)
+    return Unsolved(
+        share=float((above | below)[:, counted].any(axis=1).mean()),
+        structure=replace(
+            structure,
+            no_ceiling=structure.no_ceiling | (above.mean(axis=0) > MOST_UNSOLVED),
+            no_floor=structure.no_floor | (below.mean(axis=0) > MOST_UNSOLVED),
+        ),
+    )
+
+
 def intervals_of(
-    theta: Floats, replicates: Floats, implied: Floats, structure: Structure, *, level: float
+    theta: Floats,
+    replicates: Floats,
+    implied: Floats,
+    structure: Structure,
+    *,
+    level: float,
+    few: Bools | None = None,
 ) -> Intervals:
     """Intervals of single ratings: so many standard deviations of the bootstrap to each side.
 
@@ -35,7 +91,8 @@ def intervals_of(
     contained the truth in 94.7% of the cases, those by percentiles of the bootstrap in 93.3%.
 
     A model that won all its battles wins all of them in each round, too, so that the bootstrap
-    sees no variance. Its bounded end is then as far away as the model of the battles implies.
+    sees no variance. Its bounded end is then at least as far away as the model of the battles
+    implies. So are both ends of a model with few battles.
 
     Args:
         theta: Shape (models,). Ratings, less their reference.
@@ -43,9 +100,11 @@ def intervals_of(
         implied: Shape (models,). Standard deviations that the model implies.
         structure: Structure of the battles.
         level: In (0, 1).
+        few: Shape (models,). The models with few battles; None for none.
     """
     spread = replicates.std(axis=0)
-    spread = np.where(structure.unbounded, np.maximum(spread, implied), spread)
+    unsure = structure.unbounded if few is None else structure.unbounded | few
+    spread = np.where(unsure, np.maximum(spread, implied), spread)
     reach = ndtri(0.5 + level / 2.0) * spread
     low = np.where(structure.no_floor, -np.inf, theta - reach)
     high = np.where(structure.no_ceiling, np.inf, theta + reach)
@@ -53,7 +112,13 @@ def intervals_of(
 
 
 def rank_sets(
-    theta: Floats, replicates: Floats, covariance: Floats, structure: Structure, *, level: float
+    theta: Floats,
+    replicates: Floats,
+    covariance: Floats,
+    structure: Structure,
+    *,
+    level: float,
+    ranked: Bools | None = None,
 ) -> RankSets:
     """Ranks inside each component that are consistent with the data, for all models together.
 
@@ -68,11 +133,15 @@ def rank_sets(
             differences to models that won or lost everything.
         structure: Structure of the battles.
         level: In (0, 1).
+        ranked: Shape (models,). The models that have a rank; None for all with battles.
     """
     low = np.zeros(len(theta), dtype=np.int64)
     high = np.zeros(len(theta), dtype=np.int64)
     for number in range(structure.component.max(initial=-1) + 1):
-        inside = np.flatnonzero(structure.component == number)
+        own = structure.component == number
+        inside = np.flatnonzero(own if ranked is None else own & ranked)
+        if not len(inside):
+            continue
         extreme = structure.unbounded[inside]
         deviation = _deviations(replicates[:, inside], covariance[np.ix_(inside, inside)], extreme)
         ratio = _largest_ratios(replicates[:, inside], deviation)
@@ -83,7 +152,7 @@ def rank_sets(
     return RankSets(low=low, high=high)
 
 
-def _deviations(replicates: Floats, covariance: Floats, extreme: NDArray[np.bool_]) -> Floats:
+def _deviations(replicates: Floats, covariance: Floats, extreme: Bools) -> Floats:
     """Standard deviation of each difference of two ratings."""
     spread = np.cov(replicates, rowvar=False, ddof=0).reshape(covariance.shape)
     squares = [

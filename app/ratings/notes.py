@@ -10,16 +10,14 @@ NO_PROMISE = (
     "model can misplace it by hundreds of points."
 )
 # Below this number of resampled units the percentiles of the bootstrap are too narrow.
-_FEW_UNITS = 30
+FEW_UNITS = 30
 _FEW_LABELS = 100
 _NAMED = 5
 _UNBOUNDED: Mapping[Unbounded, str] = {
-    "above": "gave up no point to the other models, or the corrected outcomes say so: nothing "
-    "bounds the score above",
-    "below": "took no point from the other models, or the corrected outcomes say so: nothing "
-    "bounds the score below",
-    "both": "met the other models only through a third that lost to both, or won against both: "
-    "nothing bounds the score",
+    "above": "above. The other models took no point from them, in battles or corrected outcomes",
+    "below": "below. They took no point from the other models, in battles or corrected outcomes",
+    "both": "on either side. They met the other models only through a third that lost to both, or "
+    "won against both",
 }
 
 
@@ -31,9 +29,38 @@ def notes_of(board: Board, settings: RatingSettings) -> tuple[str, ...]:
         settings: Settings of the computation.
     """
     return (
+        *_about_alpha(board),
+        *_about_fallback(board),
         *_about_trust(board),
         *_about_view(board.views[board.main], settings),
         *_about_rows(board),
+    )
+
+
+def _about_alpha(board: Board) -> Iterator[str]:
+    agreement = board.agreement
+    if agreement is None or board.alpha is None or agreement.error_low is None:
+        return
+    if agreement.error_low > board.alpha:
+        yield (
+            f"The labels contradict alpha: {agreement.error:.1%} of the accepted verdicts are "
+            f"wrong ({agreement.error_low:.1%} to {agreement.error_high:.1%}), and alpha is "
+            f"{board.alpha:.1%}. The calibration set is not like these battles. Calibrate with "
+            "labelled battles of these models, and take the rows to the new set with "
+            "`scope-judge decide`."
+        )
+
+
+def _about_fallback(board: Board) -> Iterator[str]:
+    debiased = board.views.get("debiased")
+    if debiased is None or board.main == "debiased" or board.agreement is None:
+        return
+    yield (
+        f"{board.agreement.labelled} labels are too few for the view `debiased`. They are of fewer "
+        f"than {FEW_UNITS} questions, or its equations have no finite solution in most rounds of "
+        f"the bootstrap ({debiased.unsolved or 0.0:.0%}). So the table shows the view "
+        f"`{board.main}`, which a favour of the judge can bend. Label more battles, drawn at "
+        "random."
     )
 
 
@@ -80,15 +107,22 @@ def _about_view(view: View, settings: RatingSettings) -> Iterator[str]:
         models = [rating.model for rating in view.ratings if rating.unbounded == side]
         if models:
             yield (
-                f"{_listed(models)} {reason}. The score comes from a prior with a standard "
-                f"deviation of {settings.prior_sd:g} points."
+                f"{_listed(models)}: nothing bounds the score {reason}, or so "
+                "little that no finite rating fits in more than 1% of the bootstrap's rounds. The "
+                f"score comes from a prior of {settings.prior_sd:g} points."
             )
+    few = [rating.model for rating in view.ratings if rating.provisional]
+    if few:
+        yield (
+            f"{_listed(few)} are provisional, without a rank: fewer than {settings.min_battles} "
+            "judged battles, or no bound on the score."
+        )
     missing = [rating.model for rating in view.ratings if rating.score is None]
     if missing:
         yield f"{_listed(missing)}: no battle in the view `{view.name}`, so there is no rating."
-    if view.questions < _FEW_UNITS:
+    if view.questions < FEW_UNITS:
         yield (
-            f"The intervals rest on {view.questions} questions. With fewer than {_FEW_UNITS} they "
+            f"The intervals rest on {view.questions} questions. With fewer than {FEW_UNITS} they "
             "are too narrow."
         )
 

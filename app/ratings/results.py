@@ -21,7 +21,7 @@ class Rating:
         battles: Battles of the model that the view counts.
         score: Rating on the Elo scale; None without such battles.
         low, high: Interval of the score at the level of the settings, for this model alone.
-        rank: 1 is the best of its component; None without a score.
+        rank: 1 is the best of its component; None without a score, and for a provisional model.
         rank_low, rank_high: Best and worst rank in the rank set. The rank sets of all models of a
             component hold together.
         component: Models that met, directly or through others, share a component, numbered from 1.
@@ -29,7 +29,13 @@ class Rating:
         unbounded: The side on which the data have no bound: "above" if the model gave up no point
             to the models with finite ratings, "below" if it took none, "both" if it met them only
             through a third, and both were better than it, or both worse. The score is then a
-            product of the prior, and its interval has no end on that side.
+            product of the prior, and its interval has no end on that side. The same holds if it is
+            so in more than 1% of the rounds of the bootstrap.
+        provisional: Whether the model has fewer judged battles than `min_battles`, or no bound on
+            both sides; it has no rank.
+        centre_share: How much the model counts in the mean that has the score `centre`; the shares
+            of a component sum to 1. None without a score, and in results of versions up to 0.3.0,
+            in which all models counted alike.
     """
 
     model: str
@@ -42,6 +48,8 @@ class Rating:
     rank_high: int | None
     component: int | None
     unbounded: Unbounded | None
+    provisional: bool = False
+    centre_share: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +107,8 @@ class View:
         judge_weight: In "debiased", how much the judge counts: 0 is people alone, 1 corrects the
             judge on every battle. The mean over the battles; None in another view, and in results
             of versions up to 0.3.0, which had the weight 1.
+        unsolved: Share of the rounds of the bootstrap in which the ratings of the established
+            models are not all finite; None with `control`, and in results of versions up to 0.3.0.
     """
 
     name: ViewName
@@ -110,6 +120,7 @@ class View:
     first_place: FirstPlace | None
     style: tuple[StyleEffect, ...] = ()
     judge_weight: float | None = None
+    unsolved: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,7 +235,8 @@ class Board:
         battles, judged, errors, accepted, repeated: Numbers of rows. `repeated` ones are copies
             of others and count for nothing else.
         questions: Units of the bootstrap: groups where the rows have them, else questions.
-        main: The view to trust most: "debiased" with labels, else "soft".
+        main: The view to trust most: "debiased" if at least 30 questions have labels, and at least
+            half of the rounds of the bootstrap finite ratings; else "soft".
         views: By name; "debiased" and "people" only with labels, "accepted" and "abstain_as_tie"
             only with verdicts.
         pairs: Each pair of models that met, in alphabetical order.
@@ -337,7 +349,9 @@ class RatingSettings:
         level: Level of the intervals, e.g. 0.95.
         scale: Points of the Elo scale for ten-fold odds.
         centre: Score of `reference`.
-        reference: The model whose score is `centre`; None for the mean of each component.
+        reference: The model whose score is `centre`; None for the mean of the established models
+            of each component, weighted by the information of their battles.
+        min_battles: Judged battles that make a model established; others are provisional.
         prior_sd: Standard deviation of the prior of a rating in points; it keeps the rating of a
             model that won all its battles finite.
         control: "length", or None.
@@ -351,6 +365,7 @@ class RatingSettings:
     reference: str | None = None
     prior_sd: float = 1000.0
     control: Literal["length"] | None = None
+    min_battles: int = 30
 
     @property
     def points(self) -> float:

@@ -106,8 +106,8 @@ def by_scope_judge(path: Path, rounds: int) -> Measured:
     cells = cells_of(games_of(found, views_of(found)["accepted"]))
     structure = structure_of(cells.whole)
     theta = ratings(cells.whole, structure, prior_sd=5.76)
-    (drawn,) = replicates([cells], [theta], rounds=rounds, seed=0, prior_sd=5.76)
-    drawn = centred(drawn, structure)
+    (resampled,) = replicates([cells], [theta], rounds=rounds, seed=0, prior_sd=5.76)
+    drawn = centred(resampled.theta, structure)
     low, high = intervals_of(theta, drawn, np.zeros(MODELS), structure, level=0.95)
     widths = POINTS * (high - low) / 2.0
     seconds, cpu_s = time.perf_counter() - read, time.process_time() - cpu

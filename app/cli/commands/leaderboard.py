@@ -50,7 +50,7 @@ def leaderboard(
     ] = None,
     reference: Annotated[
         str | None,
-        typer.Option(help="Model whose score is 1000.  [default: the mean of all models]"),
+        typer.Option(help="Model whose score is 1000.  [default: the mean of the ranked models]"),
     ] = None,
     human_probability: Annotated[
         float | None,
@@ -63,6 +63,14 @@ def leaderboard(
         float,
         typer.Option(help="Share of wrong labels among those of people, in [0, 0.5)."),
     ] = 0.0,
+    min_battles: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Judged battles that a model needs for a rank. A model with fewer is "
+            "provisional: it is below the table, and does not move the mean of the scores.",
+        ),
+    ] = 30,
     rounds: Annotated[
         int, typer.Option(help=f"Rounds of the bootstrap, at least {_FEWEST_ROUNDS}.")
     ] = 1000,
@@ -88,6 +96,7 @@ def leaderboard(
         level=level,
         reference=reference,
         control=None if control is None else "length",
+        min_battles=min_battles,
     )
     begun = time.monotonic()
     made = datetime.now(UTC).isoformat(timespec="seconds")
@@ -152,16 +161,19 @@ def _print_main(board: "Board", settings: "RatingSettings") -> None:
     table = Table(*headings)
     for heading in ("score", f"{settings.level:.0%} interval", "battles"):
         table.add_column(heading, justify="right")
-    for rating in main.ratings:
-        table.add_row(
-            *((str(rating.component or ""),) if grouped else ()),
-            str(rating.rank or ""),
-            _rank_set(rating),
-            rating.model,
-            _points(rating.score),
-            _interval(rating),
-            str(rating.battles),
-        )
+    for provisional in (False, True):
+        for rating in main.ratings:
+            if rating.provisional is provisional:
+                table.add_row(
+                    *((str(rating.component or ""),) if grouped else ()),
+                    str(rating.rank or ""),
+                    "provisional" if provisional else _rank_set(rating),
+                    rating.model,
+                    _points(rating.score),
+                    _interval(rating),
+                    str(rating.battles),
+                )
+        table.add_section()
     title = f"{board.judge}: {board.judged} judged battles, view {board.main}"
     print_table(table, title=title)
 

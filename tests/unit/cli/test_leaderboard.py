@@ -4,6 +4,7 @@ import csv
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -112,11 +113,21 @@ def test_another_run_shows_the_changes(made: tuple[Path, Result]) -> None:
     assert favoured["score"] > favoured["score_before"] + 100
 
 
+def flipped(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The rows with 15% of the labels wrong."""
+    wrong = np.random.default_rng(0).random(len(rows)) < 0.15
+    other = {"model_a": "model_b", "model_b": "model_a", None: None}
+    for row, is_wrong in zip(rows, wrong, strict=True):
+        yield {**row, "human": other[row["human"]] if is_wrong else row["human"]}
+
+
 def test_known_label_noise_widens_the_ratings_that_rest_on_labels(
-    made: tuple[Path, Result],
+    tmp_path: Path,
 ) -> None:
-    folder, _ = made
-    result = run(folder / "rows.jsonl", "--out", folder / "noisy", "--label-noise", "0.15")
+    folder = tmp_path
+    path = write(folder / "rows.jsonl", [*flipped(simulated(battles=1200).rows(labelled=0.8))])
+    assert run(path, "--out", folder / "out").exit_code == 0
+    result = run(path, "--out", folder / "noisy", "--label-noise", "0.15")
     assert result.exit_code == 0, result.output
     assert "count as wrong in 15.0% of the battles" in " ".join(result.stdout.split())
     assert results(folder / "noisy")["label_noise"] == 0.15

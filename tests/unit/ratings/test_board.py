@@ -53,8 +53,11 @@ def test_without_labels_there_is_no_debiased_view_and_no_promise(tmp_path: Path)
 def test_the_mean_of_the_scores_is_the_centre_unless_there_is_a_reference(
     small: Board, tmp_path: Path
 ) -> None:
-    scores = [rating.score for rating in small.views["soft"].ratings]
-    assert np.mean([score for score in scores if score is not None]) == pytest.approx(1000.0)
+    for view in small.views.values():
+        shares = [rating.centre_share or 0.0 for rating in view.ratings]
+        scores = [rating.score or 0.0 for rating in view.ratings]
+        assert sum(shares) == pytest.approx(1.0)
+        assert np.dot(shares, scores) == pytest.approx(1000.0)
     anchored = rated(simulated(battles=1500), tmp_path, replace(FEW, reference="model-02"))
     anchor = by_model(anchored, "soft")["model-02"]
     assert (anchor.score, anchor.low, anchor.high) == (1000.0, 1000.0, 1000.0)
@@ -212,6 +215,60 @@ def test_alpha_bounds_a_win_rate_less_than_if_errors_were_spread_evenly(small: B
     first = small.win_rates[0]
     accepted_errors = 0.1 * small.accepted
     assert first.low == pytest.approx(max(first.won - accepted_errors, 0.0) / first.judged)
+
+
+def test_labels_that_contradict_alpha_are_the_first_note(tmp_path: Path) -> None:
+    rows = simulated(battles=600, coverage=0.9).rows(labelled=0.5)
+    found = {}
+    for alpha in (0.2, 0.01):
+        path = write(tmp_path / "rows.jsonl", [{**row, "alpha": alpha} for row in rows])
+        board = board_of(read_battles([path])[0], FEW)
+        assert board.agreement is not None
+        found[alpha] = board.notes[0]
+        contradicts = (board.agreement.error_low or 0.0) > alpha
+        assert contradicts == found[alpha].startswith("The labels contradict alpha")
+    assert found[0.2] != found[0.01]
+
+
+def test_a_model_with_few_battles_is_below_the_table_and_leaves_the_centre_alone(
+    tmp_path: Path,
+) -> None:
+    rows = simulated(battles=900).rows()
+    new = [rows[i] | {"id": f"new-{i}", "model_a": "rookie", "p_bar": 0.99} for i in range(2)]
+    new = [row | {"winner": "abstain", "accepted": False} for row in new]
+    before = board_of(read_battles([write(tmp_path / "a.jsonl", rows)])[0], FEW)
+    board = board_of(read_battles([write(tmp_path / "b.jsonl", [*rows, *new])])[0], FEW)
+    *others, last = board.views["soft"].ratings
+    assert (last.model, last.rank, last.provisional, last.centre_share) == ("rookie", None, True, 0)
+    assert (last.score or 0) > (others[0].score or 0), "it stands below in spite of its score"
+    assert [each.rank for each in others] == [1, 2, 3, 4, 5, 6]
+    for was, each in zip(before.views["soft"].ratings, others, strict=True):
+        assert each.model == was.model
+        assert each.score == pytest.approx(was.score, abs=1.0)
+        assert (each.high or 0) - (each.low or 0) == pytest.approx(
+            (was.high or 0) - (was.low or 0), rel=0.15
+        )
+    assert any("rookie are provisional" in note for note in board.notes)
+
+
+def test_with_a_handful_of_labels_the_table_shows_the_judge_and_says_why(tmp_path: Path) -> None:
+    board = rated(simulated(battles=900, models=12), tmp_path, labelled=0.01)
+    assert board.main == "soft"
+    assert board.notes[0].startswith(f"{board.agreement.labelled if board.agreement else 0} labels")
+
+
+def test_an_interval_that_would_rest_on_the_prior_has_no_end(tmp_path: Path) -> None:
+    board = rated(simulated(battles=2000, models=12, seed=1), tmp_path, labelled=0.02)
+    people = board.views["people"]
+    assert people.unsolved is not None
+    assert people.unsolved > 0.5
+    sides = {each.unbounded for each in people.ratings}
+    assert {"above", "below"} <= sides
+    for each in people.ratings:
+        assert (each.high is None) == (each.unbounded in ("above", "both"))
+        assert (each.low is None) == (each.unbounded in ("below", "both"))
+        assert (each.rank is None) == (each.unbounded == "both")
+    assert board.views["soft"].unsolved == 0.0
 
 
 def test_a_favoured_model_is_named(tmp_path: Path) -> None:

@@ -3,7 +3,15 @@ import pytest
 from scipy.special import expit
 
 from app.ratings.bootstrap import Games, cells_of, draws, replicates
-from app.ratings.bradley_terry import Structure, centred, ratings, solve, structure_of
+from app.ratings.bradley_terry import (
+    Structure,
+    centre_shares,
+    centred,
+    ratings,
+    solve,
+    solved,
+    structure_of,
+)
 
 NO_PRIOR = 1e6
 
@@ -115,7 +123,7 @@ def test_many_problems_are_solved_as_one_by_one() -> None:
     (found,) = replicates([cells], [start], rounds=7, seed=5, prior_sd=5.0)
     counts = np.concatenate(list(draws(some.units, rounds=7, seed=5)))
     assert (counts.sum(axis=1) == some.units).all()
-    for row, drawn in zip(found, counts, strict=True):
+    for row, drawn in zip(found.theta, counts, strict=True):
         kept = np.repeat(np.arange(len(some.first)), drawn[some.unit].astype(int))
         again = Games(
             models=some.models,
@@ -185,10 +193,20 @@ def test_a_model_that_won_everything_gets_a_finite_rating_from_the_prior() -> No
     assert abs(theta[1] - theta[2]) < 0.2
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_the_pull_tells_whether_finite_ratings_solve_the_equations(seed: int) -> None:
+    """Few battles of five models: the structure has Ford's condition, which about half meet."""
+    rng = np.random.default_rng(seed)
+    tally = cells_of(games(rng, models=5, battles=int(rng.integers(6, 25)))).whole
+    pull = solved(tally, prior_sd=5.76).pull
+    largest = np.abs(pull[tally.first] - pull[tally.second]).max()
+    assert (largest <= 1.0) == structure_of(tally).is_bounded
+
+
 def test_ratings_are_less_the_reference_in_its_component_only() -> None:
     theta = np.array([1.0, 3.0, 10.0, 20.0, 99.0, 7.0])
     structure = Structure(np.array([0, 0, 1, 1, 1, -1]), np.zeros(6, dtype=bool), np.arange(6) == 4)
-    found = centred(theta, structure, reference=1)
+    found = centred(theta, structure, centre_shares(structure, np.ones(6), reference=1))
     np.testing.assert_array_equal(found, [-2.0, 0.0, -5.0, 5.0, 84.0, np.nan])
 
 

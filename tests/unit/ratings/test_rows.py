@@ -13,7 +13,7 @@ from app.ratings.board import board_of
 from app.ratings.results import Board, RatingSettings
 from app.ratings.rows import read_battles
 
-FEW = RatingSettings(rounds=100)
+FEW = RatingSettings(rounds=100, min_battles=1)
 
 
 def row(**fields: Any) -> dict[str, Any]:
