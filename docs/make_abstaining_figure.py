@@ -1,4 +1,4 @@
-"""Measures the demo judge with and without abstaining, and draws the figure of the README.
+"""Measures the demo judge with and without abstaining, and draws the figure of docs/index.md.
 
 make serve                              # in one terminal
 python docs/make_abstaining_figure.py   # in another: half a minute; writes JSON and PNG

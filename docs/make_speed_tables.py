@@ -1,9 +1,9 @@
-"""Writes the figures of speed into README.md and docs/measured/speed.md from their JSON file.
+"""Writes the figures of speed into docs/measured/speed.md from their JSON file.
 
 Usage: python -m docs.make_speed_tables [--before FILE]
 
 `make bench` measures the figures and writes docs/measured/bench.json. A figure whose code has
-changed since gets a mark. tests/unit/docs/test_speed_page.py compares the figures on the pages with
+changed since gets a mark. tests/unit/docs/test_speed_page.py compares the figures on the page with
 the file, and leaves the marks out: a change of the code needs no new page.
 `--before FILE` first keeps the figures of another such file as those of the code before.
 """
@@ -20,7 +20,7 @@ from tests.benchmarks.measured import MEASURED, Entry, FigureFile
 from tests.benchmarks.suite import NAMES
 from tests.markdown import between_markers
 
-README, PAGE = ROOT / "README.md", ROOT / "docs" / "measured" / "speed.md"
+PAGE = ROOT / "docs" / "measured" / "speed.md"
 COMMAND = "python -m docs.make_speed_tables"
 # Figure -> its words in the table. "the same" refers to the row above.
 LABELS = {
@@ -44,11 +44,11 @@ LABELS = {
     "cpu-batch": "CPU time of a scripted `/judge/batch` of 64, over another release",
 }
 HEADINGS = ("figure", "ours", "theirs", "ratio (spread)", "before", "aim", "measured")
-# Figures of a sentence in the README, and the sentence.
+# Figures of a sentence at the top of the page, and the sentence.
 SENTENCES: dict[tuple[str, ...], str] = {
     ("engine-smollm2", "engine-demo"): (
-        "`/judge/batch` reaches {0} of vLLM's own offline speed with SmolLM2-135M, and {1} with "
-        "the demo judge."
+        "`/judge/batch` has {0} times vLLM's own offline speed with SmolLM2-135M, and {1} times "
+        "with the demo judge."
     ),
     ("transformers-loop-smollm2", "transformers-loop-demo"): (
         "It judges {0} times as many pairs as a transformers loop that we wrote from the paper "
@@ -156,7 +156,7 @@ def notes(file: FigureFile) -> Iterator[str]:
 
 
 def sentences(file: FigureFile) -> Iterator[str]:
-    """The items of the README; a sentence whose figures are not measured is left out."""
+    """The items at the top; a sentence whose figures are not measured is left out."""
     for names, words in SENTENCES.items():
         figures = [file.entries[name].figure for name in names if name in file.entries]
         if len(figures) == len(names) and all("ours" in figure for figure in figures):
@@ -169,28 +169,25 @@ def _headline(figure: Mapping[str, Any]) -> str:
     return short(statistics.median(figure["ours"]) if figure["unit"] == "s" else figure["median"])
 
 
-def pages() -> dict[Path, str]:
-    """The pages as they should be: README.md and docs/measured/speed.md."""
+def page() -> str:
+    """The page as it should be."""
     file = FigureFile(MEASURED)
-    page = PAGE.read_text(encoding="utf-8")
-    page = between_markers("figures", f"\n{table(file)}\n\n", page)
-    page = between_markers("runs", "\n".join(["", *runs(file), ""]), page)
-    page = between_markers("notes", "\n".join(["", *notes(file), ""]), page)
+    text = PAGE.read_text(encoding="utf-8")
     items = list(sentences(file)) or ["- No figure has been measured yet."]
-    readme = README.read_text(encoding="utf-8")
-    readme = between_markers("speed", "\n".join(["", *items, ""]), readme)
-    return {README: readme, PAGE: page}
+    text = between_markers("speed", "\n".join(["", *items, ""]), text)
+    text = between_markers("figures", f"\n{table(file)}\n\n", text)
+    text = between_markers("runs", "\n".join(["", *runs(file), ""]), text)
+    return between_markers("notes", "\n".join(["", *notes(file), ""]), text)
 
 
 def main() -> None:
-    """Writes both pages."""
+    """Writes the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--before", type=Path, metavar="FILE", help="figures of the code before")
     given = parser.parse_args()
     if given.before:
         FigureFile(MEASURED).take_before(given.before)
-    for file, text in pages().items():
-        file.write_text(text, encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":
