@@ -26,7 +26,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
-from app.demo.arena import FAVOURED, MODELS, STRENGTHS, as_item, battles
+from app.demo.arena import FAVOURED, MODELS, as_item, battles, true_ratings
 from app.demo.pairs import demo_sets
 from app.ratings.battles import Battles
 from app.ratings.board import board_of
@@ -51,7 +51,7 @@ NAMES = {**TITLES, STRICT: f"{TITLES['accepted']}, alpha {STRICT_ALPHA:g}"}
 CALIBRATION_SEED, FIRST_SEED = 1000, 1001
 _LIKING = "liking.json"
 SETTINGS = RatingSettings(rounds=ROUNDS)
-TRUTH = np.array(STRENGTHS) * SETTINGS.points + SETTINGS.centre
+TRUTH = np.array(list(true_ratings().values()))
 SIDE = MODELS.index(FAVOURED)
 OTHERS = np.arange(len(MODELS)) != SIDE
 HEADINGS = (

@@ -3,6 +3,8 @@
 python -m app.demo.arena battles.jsonl                  # 2,000 battles, 10% of them labelled
 scope-judge battles battles.jsonl --out rows.jsonl      # judged by a running service
 
+The true ratings are written beside the battles, into battles-true-ratings.csv.
+
 A battle has a task of `pairs.py`. One of the two models answers it right, and the other one wrong.
 Model i is the right one with probability sigmoid(strength_i - strength_j), so the battles follow
 the Bradley-Terry model exactly, and its true ratings are the strengths.
@@ -99,8 +101,16 @@ def rows(seed: int, count: int, label_share: float) -> Iterator[dict[str, object
         yield row
 
 
+def true_ratings() -> dict[str, float]:
+    """The true ratings on the Elo scale, where the mean model has 1000."""
+    return {
+        model: 1000.0 + 400.0 / math.log(10.0) * strength
+        for model, strength in zip(MODELS, STRENGTHS, strict=True)
+    }
+
+
 def main() -> None:
-    """Writes battles to a file."""
+    """Writes battles to a file, and the true ratings beside it."""
     parser = argparse.ArgumentParser(description="Write battles of twelve models, as JSONL.")
     parser.add_argument("file", type=Path)
     parser.add_argument("--count", type=int, default=COUNT)
@@ -110,7 +120,11 @@ def main() -> None:
     with asked.file.open("w", encoding="utf-8") as file:
         for row in rows(asked.seed, asked.count, asked.labelled):
             file.write(f"{json.dumps(row)}\n")
+    ratings = asked.file.with_name(f"{asked.file.stem}-true-ratings.csv")
+    lines = ("model,rating", *(f"{model},{rating:.1f}" for model, rating in true_ratings().items()))
+    ratings.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(f"{asked.count} battles of {len(MODELS)} models in {asked.file}")
+    print(f"their true ratings in {ratings}")
 
 
 if __name__ == "__main__":

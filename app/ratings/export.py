@@ -1,13 +1,16 @@
 """Files of a leaderboard beside its page: the table, and rows for other raters."""
 
+import io
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow
 from pyarrow import csv
 
+from app.core.printable import encodable
 from app.files.replacing import replacing
 from app.files.writing import replace_file
 from app.ratings.battles import Battles
@@ -31,16 +34,33 @@ def write_csv(results: LeaderboardResults, path: Path, *, excel: bool) -> None:
     Raises:
         OSError: The file cannot be written.
     """
-    rows = [
+    rows = rating_rows(results)
+    if excel:
+        replace_file(path, rows, excel=True)
+        return
+    with replacing(path) as file:
+        file.write(csv_of(rows))
+
+
+def rating_rows(results: LeaderboardResults) -> list[dict[str, Any]]:
+    """One row for each judge, view and model."""
+    return [
         {"judge": board.judge, "view": view.name, **asdict(rating)}
         for board in (results.board, *results.other_boards)
         for view in board.views.values()
         for rating in view.ratings
     ]
-    if excel:
-        replace_file(path, rows, excel=True)
-        return
-    _replace_csv(path, pyarrow.Table.from_pylist(rows))
+
+
+def csv_of(rows: list[dict[str, Any]]) -> bytes:
+    """Rows as CSV in UTF-8; lone surrogates are escaped."""
+    encodable_rows = [
+        {key: encodable(value) if isinstance(value, str) else value for key, value in row.items()}
+        for row in rows
+    ]
+    content = io.BytesIO()
+    csv.write_csv(pyarrow.Table.from_pylist(encodable_rows), content)
+    return content.getvalue()
 
 
 def _replace_csv(path: Path, table: pyarrow.Table) -> None:

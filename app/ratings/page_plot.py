@@ -1,10 +1,10 @@
-"""Geometry of the dot-and-whisker plot: places in percent of its width, so that it fits a phone."""
+"""Geometry of dots and whiskers: places in percent of the width, so that they fit a phone."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from app.ratings.results import Board, Rating, View, ViewName
+from app.ratings.results import Rating, View, ViewName
 
 # Height of a whisker, in pixels.
 _LINE_PX = 13
@@ -23,6 +23,7 @@ class Whisker(NamedTuple):
         x: Place of the marker, in percent.
         low, high: Ends of the interval, in percent.
         opens_left, opens_right: Whether the interval leaves the plot on that side.
+        outside: Whether the rating itself lies outside the plot, so that it has no marker.
     """
 
     view: str
@@ -32,14 +33,23 @@ class Whisker(NamedTuple):
     high: float
     opens_left: bool
     opens_right: bool
+    outside: bool
 
 
 class Strip(NamedTuple):
-    """One model of the plot."""
+    """One model of the plot.
+
+    Args:
+        model: Name.
+        whiskers: One for each view that rates the model.
+        says: The same in words.
+        known: Place of the known rating, in percent; None without one.
+    """
 
     model: str
     whiskers: tuple[Whisker, ...]
     says: str
+    known: float | None = None
 
 
 class Tick(NamedTuple):
@@ -50,7 +60,7 @@ class Tick(NamedTuple):
 
 
 class WhiskerPlot(NamedTuple):
-    """A plot of one component.
+    """A plot of models on one axis.
 
     Args:
         strips: The models, the best first.
@@ -73,26 +83,29 @@ class _Axis(NamedTuple):
         return round(100.0 * min(1.0, max(0.0, share)), 2)
 
 
-def plot_of(board: Board, component: int, titles: dict[str, str]) -> WhiskerPlot:
-    """Lays out the models of one component, with a whisker for each view.
+def plot_of(
+    views: Sequence[View],
+    models: Sequence[str],
+    titles: Mapping[str, str],
+    known: Mapping[str, float] | None = None,
+) -> WhiskerPlot:
+    """Lays out models, with a whisker for each view.
 
     Args:
-        board: The board.
-        component: Number of the component in the main view.
+        views: The views, from the top of a strip to its bottom.
+        models: The models, the best first.
         titles: Name of a view -> its title.
+        known: Known ratings by model, which are marked.
     """
-    main = board.views[board.main]
-    others = [view for name, view in board.views.items() if name != board.main]
-    models = [rating.model for rating in main.ratings if rating.component == component]
-    views = [main, *others]
+    known = known or {}
     ratings = {
         (view.name, rating.model): rating
         for view in views
         for rating in view.ratings
         if rating.model in models and rating.score is not None
     }
-    axis = _axis(list(ratings.values()))
-    strips = tuple(_strip(model, views, ratings, axis, titles) for model in models)
+    axis = _axis(list(ratings.values()), [known[model] for model in models if model in known])
+    strips = tuple(_strip(model, views, ratings, axis, titles, known) for model in models)
     ticks = tuple(Tick(axis.place(tick), f"{tick:g}") for tick in _ticks(axis))
     return WhiskerPlot(strips, ticks, _LINE_PX * len(views) + 2 * _MARGIN_PX)
 
@@ -102,7 +115,8 @@ def _strip(
     views: Sequence[View],
     ratings: Mapping[tuple[ViewName, str], Rating],
     axis: _Axis,
-    titles: dict[str, str],
+    titles: Mapping[str, str],
+    known: Mapping[str, float],
 ) -> Strip:
     whiskers, said = [], []
     for place, view in enumerate(views):
@@ -119,40 +133,41 @@ def _strip(
                 high=axis.place(high),
                 opens_left=low < axis.low,
                 opens_right=high > axis.high,
+                outside=not axis.low <= rating.score <= axis.high,
             )
         )
         said.append(f"{titles[view.name]} {rating.score:.0f}, {interval_text(rating)}")
-    return Strip(model, tuple(whiskers), "; ".join(said))
+    mark = None
+    if model in known:
+        mark = axis.place(known[model])
+        said.append(f"known rating {known[model]:.0f}")
+    return Strip(model, tuple(whiskers), "; ".join(said), mark)
 
 
 def interval_text(rating: Rating) -> str:
     """The interval of a rating in words; an end that nothing bounds is left open."""
-    low = None if rating.unbounded in ("below", "both") else rating.low
-    high = None if rating.unbounded in ("above", "both") else rating.high
-    if low is None and high is None:
+    if rating.low is None and rating.high is None:
         return "no interval"
-    if low is None:
-        return f"at most {high:.0f}"
-    return f"at least {low:.0f}" if high is None else f"{low:.0f} to {high:.0f}"
+    if rating.low is None:
+        return f"at most {rating.high:.0f}"
+    if rating.high is None:
+        return f"at least {rating.low:.0f}"
+    return f"{rating.low:.0f} to {rating.high:.0f}"
 
 
 def _ends(rating: Rating, axis: _Axis) -> tuple[float, float]:
     """Ends of an interval; beyond the axis where nothing bounds it."""
-    assert rating.score is not None
-    low = rating.score if rating.low is None else rating.low
-    high = rating.score if rating.high is None else rating.high
     beyond = axis.high - axis.low
-    if rating.unbounded in ("below", "both"):
-        low = axis.low - beyond
-    if rating.unbounded in ("above", "both"):
-        high = axis.high + beyond
+    low = axis.low - beyond if rating.low is None else rating.low
+    high = axis.high + beyond if rating.high is None else rating.high
     return low, high
 
 
-def _axis(ratings: Sequence[Rating]) -> _Axis:
+def _axis(ratings: Sequence[Rating], known: Sequence[float]) -> _Axis:
     """The range of the scores and intervals that are bounded, or else of all scores."""
     bounded = [rating for rating in ratings if rating.unbounded is None]
     values = [rating.score for rating in bounded or ratings if rating.score is not None]
+    values += known
     for rating in bounded:
         values += [end for end in (rating.low, rating.high) if end is not None]
     low, high = min(values, default=0.0), max(values, default=0.0)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from app.ratings.results import ViewName
+from app.ratings.results import Unbounded, ViewName
 
 
 class ViewWords(NamedTuple):
@@ -64,6 +64,12 @@ REASONS = {
     "off_task": "judge off task",
     "suspended": "set suspended",
     "escalation_unavailable": "escalation unavailable",
+}
+
+UNBOUNDED: dict[Unbounded, str] = {
+    "above": "gave up no point",
+    "below": "took no point",
+    "both": "no bound",
 }
 
 # A missing number, and the sign between two ranks.

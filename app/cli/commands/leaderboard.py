@@ -1,6 +1,7 @@
 """`scope-judge leaderboard`: rates models from the rows of judged battles."""
 
 import time
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -23,10 +24,13 @@ from app.files.replacing import replace_text
 # The help needs none of these: functions import them.
 if TYPE_CHECKING:
     from app.ratings.battles import Battles
+    from app.ratings.presentation import Presentation
     from app.ratings.results import Board, Changes, LeaderboardResults, Rating, RatingSettings
 
 PAGE_NAME = "leaderboard.html"
 _FEWEST_ROUNDS = 100
+# Models that a message names.
+_NAMED = 5
 
 
 class Control(StrEnum):
@@ -76,6 +80,23 @@ def leaderboard(
     ] = 1000,
     level: Annotated[float, typer.Option(help="Level of the intervals, in (0, 1).")] = 0.95,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
+    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
+    about: Annotated[
+        Path | None, typer.Option(help="File with a text in Markdown, shown below the title.")
+    ] = None,
+    models: Annotated[
+        Path | None,
+        typer.Option(
+            help="File with the columns model, organization, license and link, in CSV, JSON or "
+            "JSONL, which the page shows beside the models."
+        ),
+    ] = None,
+    known_ratings: Annotated[
+        Path | None,
+        typer.Option(
+            help="File with the columns model and rating: true ratings, which the page marks."
+        ),
+    ] = None,
     excel: Excel = False,
     encoding: Encoding = None,
 ) -> None:
@@ -98,14 +119,18 @@ def leaderboard(
         control=None if control is None else "length",
         min_battles=min_battles,
     )
+    presentation = _presentation(title, about, models, known_ratings, encoding)
     begun = time.monotonic()
     made = datetime.now(UTC).isoformat(timespec="seconds")
     battles = read_battles(
         rows, human_probability=human_probability, label_noise=label_noise, encoding=encoding
     )
+    on_board = {model for each in battles for model in each.models}
+    _check_names(models, presentation.models, on_board)
+    _check_names(known_ratings, presentation.known, on_board)
     with console.status("rating"):
         results = results_from(battles, settings, made=made, against=against)
-    _write(results, battles[0], out, excel=excel)
+    _write(results, battles[0], presentation, out, excel=excel)
     _print(results, settings)
     say((f"{time.monotonic() - begun:.1f} s", "dim"), f"  {out / PAGE_NAME}")
 
@@ -122,7 +147,45 @@ def _check(rounds: int, level: float, human_probability: float | None, label_noi
         )
 
 
-def _write(results: "LeaderboardResults", battles: "Battles", out: Path, *, excel: bool) -> None:
+def _presentation(
+    title: str | None,
+    about: Path | None,
+    models: Path | None,
+    known_ratings: Path | None,
+    encoding: str | None,
+) -> "Presentation":
+    from app.ratings.presentation import Presentation, read_about, read_known, read_models
+
+    if title is not None and not title.strip():
+        raise CommandError("--title is empty")
+    return Presentation(
+        title=title,
+        about=None if about is None else read_about(about),
+        models={} if models is None else read_models(models, encoding),
+        known={} if known_ratings is None else read_known(known_ratings, encoding),
+    )
+
+
+def _check_names(file: Path | None, named: Iterable[str], on_board: Collection[str]) -> None:
+    """Says which models of a file the board does not have; refuses a file without any."""
+    named = list(named)
+    others = [name for name in named if name not in on_board]
+    if not others:
+        return
+    shown = ", ".join(others[:_NAMED]) + (", ..." if len(others) > _NAMED else "")
+    if len(others) == len(named):
+        raise CommandError(f"{file} names no model of the board: it has {shown}")
+    say(f"{file} also names models that the board does not have: {shown}")
+
+
+def _write(
+    results: "LeaderboardResults",
+    battles: "Battles",
+    presentation: "Presentation",
+    out: Path,
+    *,
+    excel: bool,
+) -> None:
     from app.ratings.codec import results_text
     from app.ratings.export import write_csv, write_rows
     from app.ratings.leaderboard import RESULTS_NAME
@@ -133,7 +196,7 @@ def _write(results: "LeaderboardResults", battles: "Battles", out: Path, *, exce
         replace_text(out / RESULTS_NAME, results_text(results))
         write_csv(results, out / "leaderboard.csv", excel=excel)
         write_rows(battles, results.board, out / "rows")
-        write_page(results, out / PAGE_NAME)
+        write_page(results, out / PAGE_NAME, presentation)
     except OSError as exc:
         raise CommandError(f"{exc.filename or out} cannot be written: {exc.strerror}") from None
 

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from app.ratings.page import write_page
+from app.ratings.presentation import ModelFacts, Presentation
 from app.ratings.results import LeaderboardResults
 from tests.integration.browser import chromium
+from tests.integration.desk.browsing import WIDTHS, barriers, open_browser, open_page, overflow
 from tests.patience import PATIENCE_S
 from tests.unit.ratings import made_results
 
@@ -120,9 +122,9 @@ def test_every_figure_is_drawn_and_the_headings_sort(tmp_path: Path) -> None:
     results = made_results.everything()
     found = seen(results, tmp_path)
     assert found["title"] == "Leaderboard by demo"
-    # Two judges: plot, matrix and coverage of each.
+    # Two judges: chart, fitted and raw matrix, and coverage of each.
     assert sorted(name for name, *_ in found["figures"]) == sorted(
-        ["ratings", "wins", "coverage"] * 2
+        ["ratings", "wins", "wins", "coverage"] * 2
     )
     assert all(width > 100 and height > 100 for _, width, height in found["figures"])
     # Eight models in six views, and in four without labels; an arrowhead for each board.
@@ -130,7 +132,7 @@ def test_every_figure_is_drawn_and_the_headings_sort(tmp_path: Path) -> None:
     assert all(width > 4 and height > 4 for width, height in found["marks"])
     assert len(found["lines"]) == 80
     assert all(width > 2 for width, _ in found["lines"])
-    assert len(found["cells"]) == 2 * 56
+    assert len(found["cells"]) == 4 * 56
     assert len(set(found["cells"])) > 4
     names = [name.replace("\ud800", r"\ud800") for name in made_results.MODELS]
     assert found["given"] == found["byRating"] == names
@@ -161,3 +163,33 @@ def test_a_dark_screen_gets_a_dark_page(tmp_path: Path) -> None:
     assert seen(made_results.without_labels(), tmp_path)["paper"] == "rgb(255, 255, 255)"
     dark = seen(made_results.without_labels(), tmp_path, dark=True)
     assert dark["paper"] == "rgb(21, 24, 28)"
+
+
+def test_a_public_page_has_no_barriers_and_gives_its_ratings_as_files(tmp_path: Path) -> None:
+    presentation = Presentation(
+        title=f"Title {made_results.HOSTILE}",
+        about=f"# About\n\n{made_results.HOSTILE}\n\n| a | b |\n|---|---|\n| 1 | 2 |",
+        models={
+            model: ModelFacts(organization="Lab", license="MIT", link="https://example.com/")
+            for model in made_results.MODELS
+        },
+        known={model: 1200.0 - 55 * place for place, model in enumerate(made_results.MODELS)},
+    )
+    write_page(made_results.everything(), tmp_path / "leaderboard.html", presentation)
+    with serving(tmp_path / "leaderboard.html", 1280) as site, open_browser() as browser:
+        url = f"http://127.0.0.1:{site.server_port}"
+        for width in WIDTHS:
+            for scheme in ("light", "dark"):
+                with open_page(browser, url, width=width, scheme=scheme) as page:
+                    page.goto("/page")
+                    for each in page.locator("details").all():
+                        each.evaluate("each => { each.open = true; }")
+                    assert barriers(page) == []
+                    assert overflow(page) <= 0
+                    assert page.evaluate("document.title").startswith("Title <img")
+        with open_page(browser, url) as page:
+            page.goto("/page")
+            with page.expect_download() as download:
+                page.get_by_role("link", name="leaderboard.json").click()
+            rows = json.loads(download.value.path().read_text(encoding="utf-8"))
+            assert rows[0]["model"] == made_results.HOSTILE

@@ -150,6 +150,7 @@ ALLOWED: dict[str, set[str]] = {
         "pyarrow",
         "evalica",
         "jinja2",
+        "markdown_it",
         "markupsafe",
         "pydantic",
     },

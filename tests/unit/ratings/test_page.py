@@ -1,5 +1,8 @@
 """The page of a leaderboard shows every number once and no text of a user as markup."""
 
+import base64
+import csv
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,9 +14,11 @@ from typing import Any
 import pytest
 
 from app.ratings.page import render_page, write_page
-from app.ratings.page_plot import plot_of
+from app.ratings.page_board import Shown, shown
+from app.ratings.page_plot import WhiskerPlot, plot_of
 from app.ratings.page_words import TITLES, WORDS
-from app.ratings.results import VIEWS, LeaderboardResults
+from app.ratings.presentation import ModelFacts, Presentation
+from app.ratings.results import VIEWS, Board, LeaderboardResults
 from tests.unit.ratings import made_results
 from tests.unit.ratings.made_results import HOSTILE, MODELS
 
@@ -50,15 +55,25 @@ class _Reader(HTMLParser):
         self.texts.append(data)
 
 
-def read(results: LeaderboardResults) -> _Reader:
+def read(results: LeaderboardResults, presentation: Presentation | None = None) -> _Reader:
     reader = _Reader()
-    reader.feed(render_page(results))
+    reader.feed(render_page(results, presentation))
     assert not reader.open
     return reader
 
 
-def words(results: LeaderboardResults) -> str:
-    return re.sub(r"\s+", " ", " ".join(read(results).texts))
+def words(results: LeaderboardResults, presentation: Presentation | None = None) -> str:
+    return re.sub(r"\s+", " ", " ".join(read(results, presentation).texts))
+
+
+def all_views(board: Board) -> WhiskerPlot:
+    """The chart of all models in all views."""
+    views = [board.views[board.main], *(v for n, v in board.views.items() if n != board.main)]
+    return plot_of(views, MODELS, TITLES)
+
+
+def of_board(results: LeaderboardResults, presentation: Presentation | None = None) -> Shown:
+    return shown(results.board, results, presentation or Presentation())
 
 
 @pytest.mark.parametrize("make", MADE)
@@ -70,7 +85,8 @@ def test_a_page_is_whole_and_loads_nothing(make: Callable[[], LeaderboardResults
     for tag, attributes in reader.elements:
         for name in ("src", "href", "xlink:href"):
             target = attributes.get(name)
-            assert target is None or target.startswith(("#", "data:,")), (tag, target)
+            is_file = tag == "a" and "download" in attributes
+            assert target is None or is_file or target.startswith(("#", "data:,")), (tag, target)
         assert not [name for name in attributes if name.startswith("on")]
         assert "url(" not in (attributes.get("style") or "")
 
@@ -172,7 +188,7 @@ def test_headings_and_cells_of_a_table_are_as_many() -> None:
 
 def test_the_plot_has_a_whisker_for_each_view_within_its_width() -> None:
     board = made_results.everything().board
-    plot = plot_of(board, 1, TITLES)
+    plot = all_views(board)
     assert [strip.model for strip in plot.strips] == list(MODELS)
     for strip in plot.strips:
         assert {each.view for each in strip.whiskers} == set(VIEWS)
@@ -197,13 +213,13 @@ def test_zero_has_no_sign() -> None:
     rates = tuple(tuple(None if x is None else -0.001 for x in row) for row in view.win_rates)
     views = {"soft": replace(view, ratings=lower, win_rates=rates)}
     whole = replace(made_results.without_labels(), board=replace(board, views=views))
-    ticks = [tick.text for tick in plot_of(whole.board, 1, TITLES).ticks]
+    ticks = [tick.text for tick in all_views(whole.board).ticks]
     assert ticks == ["-200", "-100", "0", "100", "200"]
     assert ">-0<" not in render_page(whole)
 
 
 def test_better_models_are_further_right() -> None:
-    plot = plot_of(made_results.everything().board, 1, TITLES)
+    plot = all_views(made_results.everything().board)
     places = [strip.whiskers[0].x for strip in plot.strips]
     assert places == sorted(places, reverse=True)
     assert len(set(places)) == len(places)
@@ -215,3 +231,132 @@ def test_pairs_beyond_a_readable_number_are_counted() -> None:
     pairs = tuple(replace(pair, model_b=f"m{i}") for i in range(301))
     shown = words(replace(results, board=replace(results.board, pairs=pairs)))
     assert "1 more pairs, with a higher coverage, are in results.json" in shown
+
+
+def test_shares_of_wins_are_fitted_and_stay_between_0_and_100() -> None:
+    results = made_results.everything()
+    main = results.board.views["debiased"]
+    wild = tuple(tuple(None if x is None else 1.4 for x in row) for row in main.win_rates)
+    views = {**results.board.views, "debiased": replace(main, win_rates=wild)}
+    page = of_board(replace(results, board=replace(results.board, views=views)))
+    # The scores are 1192.5 and 1137.5: 55 points are odds of 10^(55/400).
+    share = 100 / (1 + 10 ** (-55 / 400))
+    assert page.fitted[0][1][1].text == f"{share:.0f}" == "58"
+    assert page.fitted[1][1][0].text == "42"
+    assert page.fitted[0][1][0].text == ""
+    fitted = [int(cell.text) for _, cells in page.fitted for cell in cells if cell.text]
+    assert len(fitted) == 56
+    assert 0 <= min(fitted) <= max(fitted) <= 100
+    assert {cell.text for _, cells in page.outcomes for cell in cells} == {"", "140"}
+
+
+def test_models_of_two_groups_have_no_share_of_wins() -> None:
+    page = of_board(made_results.two_groups())
+    rows = dict(page.fitted)
+    assert len(rows) == 7
+    texts = [cell.text for cell in rows[MODELS[0]]]
+    assert all(texts[1:5])
+    assert texts[5:] == ["", ""]
+
+
+def test_a_rating_outside_the_chart_is_an_arrowhead_and_no_marker() -> None:
+    board = made_results.everything().board
+    view = board.views["soft"]
+    first, *others = view.ratings
+    far = replace(first, score=5000.0, low=4800.0, high=None, unbounded="above")
+    plot = plot_of([replace(view, ratings=(far, *others))], MODELS, TITLES)
+    [whisker] = plot.strips[0].whiskers
+    assert whisker.outside
+    assert whisker.opens_right
+    assert not any(each.outside for strip in plot.strips[1:] for each in strip.whiskers)
+
+
+def test_the_main_table_shows_win_rates_against_the_reference() -> None:
+    results = made_results.everything()
+    settings = replace(results.settings, reference="baseline", centre=1082.5)
+    page = of_board(replace(results, settings=settings))
+    [group] = page.standing.groups
+    against = {row.rating.model: row.against for row in group.rows}
+    assert against["baseline"] is None
+    best = against[MODELS[0]]
+    assert best is not None
+    # 110 points above the baseline, and 38 points to each side.
+    assert best.share == pytest.approx(100 / (1 + 10 ** (-110 / 400)))
+    assert best.low == pytest.approx(100 / (1 + 10 ** (-72 / 400)))
+    assert best.high == pytest.approx(100 / (1 + 10 ** (-148 / 400)))
+    text = words(replace(results, settings=settings))
+    assert "65.3%" in text
+    assert "baseline has 1082.5" in text
+
+
+def test_known_ratings_are_marked_and_counted() -> None:
+    results = made_results.everything()
+    scores = {each.model: each.score or 0.0 for each in results.board.views["debiased"].ratings}
+    # Another zero; two models 100 points off to each side.
+    known = {model: score - 700 for model, score in scores.items()}
+    known[MODELS[3]] += 100
+    known[MODELS[4]] -= 100
+    page = of_board(results, Presentation(known=known))
+    assert page.standing.held == (6, 8)
+    [group] = page.standing.groups
+    marks = {row.rating.model: row.strip.known for row in group.rows}
+    assert marks[MODELS[0]] == group.rows[0].strip.whiskers[0].x
+    assert group.rows[3].known == pytest.approx(scores[MODELS[3]] + 100)
+    text = words(results, Presentation(known=known))
+    assert "known rating, which lies in the interval of 6 of 8 models" in text
+    assert "known rating" not in words(results)
+
+
+def test_the_publishers_texts_are_on_the_page_and_never_markup() -> None:
+    presentation = Presentation(
+        title=f"Title {HOSTILE}",
+        about=f"# About\n\n{HOSTILE}\n\n[good](https://example.com) [bad](javascript:alert(1))",
+        models={
+            MODELS[1]: ModelFacts(
+                organization=HOSTILE, license="MIT", link="https://example.com/?a=1&b='\"><x>"
+            )
+        },
+    )
+    page = render_page(made_results.everything(), presentation)
+    assert HOSTILE not in page
+    reader = read(made_results.everything(), presentation)
+    links = [attributes["href"] for tag, attributes in reader.elements if tag == "a"]
+    assert {link for link in links if link and not link.startswith("data:")} == {
+        "https://example.com",
+        "https://example.com/?a=1&b='\"><x>",
+    }
+    tags = [tag for tag, _ in reader.elements]
+    assert tags.count("script") == tags.count("h1") == 1
+    assert not {"img", "x"} & set(tags)
+    properties = {
+        a.get("property"): a.get("content") for tag, a in reader.elements if tag == "meta"
+    }
+    assert properties["og:title"] == f"Title {HOSTILE}"
+    assert properties["og:description"]
+
+
+@pytest.mark.parametrize("word", ["alpha", "debiased"])
+def test_a_word_of_the_field_is_explained_where_it_first_stands(word: str) -> None:
+    page = render_page(made_results.everything())
+    body = page[page.index("<body>") :]
+    visible = re.sub(r'<a download="[^>]*>', "", body)
+    first = re.search(rf"(?<![-#\w]){word}(?!\w)", visible, re.IGNORECASE)
+    assert first is not None
+    before = visible[: first.start()]
+    assert before.rindex("<dt>") > before.rindex("</d")
+
+
+def test_the_page_contains_its_ratings_as_files() -> None:
+    reader = read(made_results.everything())
+    files = {
+        attributes["download"]: base64.b64decode((attributes["href"] or "").partition(",")[2])
+        for tag, attributes in reader.elements
+        if tag == "a" and "download" in attributes
+    }
+    rows = json.loads(files["leaderboard.json"])
+    assert len(rows) == 8 * (6 + 4)
+    assert rows[0]["model"] == HOSTILE
+    table = list(csv.DictReader(files["leaderboard.csv"].decode().splitlines()))
+    assert [row["view"] for row in table] == [row["view"] for row in rows]
+    assert [float(row["score"]) for row in table] == [row["score"] for row in rows]
+    assert table[7]["model"] == r"tiny\ud800"
