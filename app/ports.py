@@ -72,11 +72,13 @@ class CallTimes:
     The caller of an engine makes one instance and passes it on; the engine writes into it. Time
     that the engine does not report counts as time of the model. `prompt_tokens` counts the tokens
     of all prompts that the model reads, also from its cache; it stays 0 if the engine has none.
+    `written_tokens` counts the tokens of answers in words in the same way.
     """
 
     def __init__(self) -> None:
         self.render_s = 0.0
         self.prompt_tokens = 0
+        self.written_tokens = 0
         self._shortest_wait_s = math.inf
 
     @contextmanager

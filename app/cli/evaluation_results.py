@@ -1,8 +1,6 @@
 """The results of `scope-judge evaluate`: results.json, report.html, and tables on stdout."""
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +16,7 @@ from app.service.scoring.label_logits import LEAST_LABEL_MASS
 if TYPE_CHECKING:
     from app.evaluation.comparison import ComparedDataset
     from app.evaluation.measurement import JudgedDataset
+    from app.evaluation.methods import MethodName, PairCost
     from app.evaluation.protocol import Design, RuleOutcome
     from app.evaluation.results import DatasetResults, Results
 
@@ -25,27 +24,36 @@ if TYPE_CHECKING:
 _RULES = {"scope": "marginal (scope)", "pac": "pac"}
 
 
-def write_results(results: "Results", folder: Path) -> None:
-    """Writes results.json and report.html into a folder, and prints the tables.
+def write_results(results: "Results", sources: "Mapping[str, JudgedDataset]", folder: Path) -> None:
+    """Writes results.json, report.html and cost.json into a folder, and prints the tables.
+
+    cost.json keeps what earlier runs of the folder measured and this one did not. So a run that
+    asks the judge nothing has the same report as the run before.
 
     Raises:
         CommandError: A file cannot be written.
+        InvalidRequestError: cost.json was not written by evaluate.
     """
+    from app.evaluation import costs
     from app.evaluation.judgments.ownership import RESULTS_NAME
     from app.evaluation.report.page import write_report
     from app.evaluation.results import to_json
 
-    report = folder / "report.html"
+    report, spent = folder / "report.html", costs.costs_of(sources)
+    known = costs.updated(costs.read_costs(folder), spent)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if any(spent.values()):
+            replace_text(folder / costs.COST_NAME, costs.to_json(known))
         replace_text(folder / RESULTS_NAME, to_json(results))
-        write_report(results, report)
+        write_report(results, known, report)
     except OSError as exc:
         raise CommandError(f"{exc.filename} cannot be written: {exc.strerror}") from None
     # The tables are the result, so they go to stdout.
     for dataset in results.datasets:
         _warn_of_low_label_mass(dataset)
         _print_quality(dataset)
+        _print_costs(dataset.name, spent[dataset.name])
         bpe = next((each for each in dataset.methods if each.method == "bpe"), None)
         if bpe is None or not bpe.rows:
             say("too few pairs to calibrate on one half", output=stdout)
@@ -56,47 +64,21 @@ def write_results(results: "Results", folder: Path) -> None:
     say(f"report: {report.resolve()}")
 
 
-def write_costs(sources: "Mapping[str, JudgedDataset]", folder: Path) -> None:
-    """Prints what a pair has cost by each method in this run, and writes cost.json.
-
-    Nothing is printed or written if this run asked the judge nothing. The costs are not part of the
-    results: a run that was resumed has the same results as one that was not.
-
-    Raises:
-        CommandError: The file cannot be written.
-    """
-    from app.evaluation.judgments.ownership import COST_NAME
+def _print_costs(name: str, costs: "Mapping[MethodName, PairCost]") -> None:
+    """Prints what a pair has cost by each method in this run; nothing if it asked nothing."""
     from app.evaluation.methods import METHODS
 
-    costs = {
-        name: {
-            method: cost
-            for method, one in METHODS.items()
-            if (cost := one.cost(source.costs)) is not None
-        }
-        for name, source in sources.items()
-    }
-    if not any(costs.values()):
+    if not costs:
         return
-    file = folder / COST_NAME
-    plain = {
-        name: {method: asdict(cost) for method, cost in of_methods.items()}
-        for name, of_methods in costs.items()
-    }
-    try:
-        replace_text(file, json.dumps(plain, indent=1) + "\n")
-    except OSError as exc:
-        raise CommandError(f"{exc.filename} cannot be written: {exc.strerror}") from None
-    for name, of_methods in costs.items():
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        table.add_column("signal")
-        for heading in ("prompts", "tokens", "ms", "n"):
-            table.add_column(heading, justify="right")
-        for method, cost in of_methods.items():
-            tokens = f"{cost.prompt_tokens:,.0f}" if cost.prompt_tokens else "-"
-            cells = (f"{cost.prompts:.3g}", tokens, f"{1000 * cost.seconds:,.3g}", str(cost.pairs))
-            table.add_row(METHODS[method].title, *cells)
-        print_table(table, title=f"{name}: cost of a pair in this run")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("signal")
+    for heading in ("prompts", "tokens read", "written", "ms", "n"):
+        table.add_column(heading, justify="right")
+    for method, cost in costs.items():
+        tokens = [f"{n:,.0f}" if n else "-" for n in (cost.prompt_tokens, cost.written_tokens)]
+        ms = f"{1000 * cost.seconds:,.3g}"
+        table.add_row(METHODS[method].title, f"{cost.prompts:.3g}", *tokens, ms, str(cost.pairs))
+    print_table(table, title=f"{name}: cost of a pair in this run")
 
 
 def write_comparison(datasets: "Sequence[ComparedDataset]", design: "Design", folder: Path) -> None:

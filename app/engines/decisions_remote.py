@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from app.core.errors import EngineUnavailableError, JudgmentFailedError, StartupError
 from app.engines.decisions_dialects import DIALECTS, DecisionDialect, Texts, decimals_of
-from app.engines.openai_dialects import prompt_tokens_of, without_control_tokens
+from app.engines.openai_dialects import tokens_of, without_control_tokens
 from app.engines.openai_servers import Endpoints, Server, ServerFailedError, ServerPool
 from app.engines.turns import Pace, run_all
 from app.ports import (
@@ -245,7 +245,7 @@ class RemoteDecisions:
             found = form.dialect.read(answer, question, form.together)
             if isinstance(found, PromptError):
                 return found
-            times.prompt_tokens += prompt_tokens_of(answer, "input_tokens")
+            times.prompt_tokens += tokens_of(answer, "input_tokens")
             models.add(model)
             read += found
         return _Answered(orders=BothOrders(*read), models=frozenset(models))

@@ -272,8 +272,8 @@ def choices_of(answer: Any, n: int) -> list[Any] | JudgmentFailedError:
     return JudgmentFailedError("the judge's server did not answer with one choice for each prompt")
 
 
-def prompt_tokens_of(answer: Any, field: str = "prompt_tokens") -> int:
-    """Tokens of the prompts of an answer, as its server counts them; 0 if it does not say."""
+def tokens_of(answer: Any, field: str) -> int:
+    """A number of tokens in the usage of an answer; 0 if its server does not say."""
     try:
         tokens = answer["usage"][field]
     except (TypeError, KeyError):

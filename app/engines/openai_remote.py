@@ -17,7 +17,7 @@ from app.engines.openai_dialects import (
     choices_of,
     decodes_to_labels,
     has_ids,
-    prompt_tokens_of,
+    tokens_of,
 )
 from app.engines.openai_servers import (
     Endpoints,
@@ -313,7 +313,8 @@ async def _ask(
         if isinstance(choices, PromptError):
             return [choices] * len(chunk)
         if times is not None:
-            times.prompt_tokens += prompt_tokens_of(answer)
+            times.prompt_tokens += tokens_of(answer, "prompt_tokens")
+            times.written_tokens += tokens_of(answer, "completion_tokens")
         return [read(choice) for choice in choices]
 
     step = dialect.together

@@ -138,7 +138,11 @@ class VllmEngine:
         """Submits all prompts together, as `label_logits` does."""
         self._process.running()  # Raises before `start`, without importing vLLM.
         params = [_text_params(max_tokens, temperature, seed) for seed in seeds]
+        times = times or CallTimes()
         outputs = await self._run_all(prompts, params, times)
+        times.written_tokens += sum(
+            len(o.outputs[0].token_ids) for o in outputs if not isinstance(o, PromptError)
+        )
         return [o if isinstance(o, PromptError) else _text_of(o) for o in outputs]
 
     async def _run_all(

@@ -1,6 +1,5 @@
 """Several judges on the pairs that all of them judged: which one to use."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -8,8 +7,9 @@ from pathlib import Path
 
 from app.core.errors import InvalidRequestError
 from app.evaluation.compared import ComparedMethod, compared
+from app.evaluation.costs import read_costs
 from app.evaluation.judgments.jsonl import read_judgments
-from app.evaluation.judgments.ownership import COST_NAME, LOG_NAME
+from app.evaluation.judgments.ownership import LOG_NAME
 from app.evaluation.judgments.record import JudgedPair
 from app.evaluation.measurement import sources_of
 from app.evaluation.methods import METHODS, MethodScores, PairCost
@@ -88,24 +88,13 @@ def compare(
 def _run(folder: Path, *, at_most: int, seed: int) -> _Run:
     file = folder / LOG_NAME if folder.is_dir() else folder
     judge, sources = sources_of(read_judgments([file]), file, at_most=at_most, seed=seed)
+    known = read_costs(folder) if folder.is_dir() else {}
+    costs = {name: of_methods["bpe"] for name, of_methods in known.items() if "bpe" in of_methods}
     return _Run(
         judge=judge or folder.name,
         pairs={name: source.pairs for name, source in sources.items()},
-        costs=_costs(folder / COST_NAME) if folder.is_dir() else {},
+        costs=costs,
     )
-
-
-def _costs(file: Path) -> dict[str, PairCost]:
-    """Cost of a pair by BPE on each data set; empty without the file."""
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        return {name: PairCost(**costs["bpe"]) for name, costs in content.items() if "bpe" in costs}
-    except FileNotFoundError:
-        return {}
-    except OSError as exc:
-        raise InvalidRequestError(f"{file} cannot be read: {exc.strerror}") from None
-    except (ValueError, TypeError, AttributeError):
-        raise InvalidRequestError(f"{file} was not written by evaluate") from None
 
 
 def _dataset(name: str, runs: Sequence[_Run], design: Design) -> ComparedDataset | None:

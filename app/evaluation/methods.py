@@ -76,12 +76,14 @@ class PairCost:
         prompt_tokens: Mean number of their tokens; 0 for a judge that counts none.
         seconds: Mean time, with many pairs at once.
         pairs: Number of pairs that this was measured on.
+        written_tokens: Mean number of tokens of answers in words; 0 without such answers.
     """
 
     prompts: float
     prompt_tokens: float
     seconds: float
     pairs: int
+    written_tokens: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,7 @@ class Method:
             prompt_tokens=sum(share * cost.prompt_tokens / cost.pairs for cost, share in parts),
             seconds=sum(share * cost.seconds / cost.pairs for cost, share in parts),
             pairs=min(cost.pairs for cost, _ in parts),
+            written_tokens=sum(share * cost.written_tokens / cost.pairs for cost, share in parts),
         )
 
 

@@ -5,19 +5,22 @@ lookup returns None if the paper does not have the number.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
+from app.core.comparison import STANDARD_ALPHAS
 from app.evaluation.metrics import Quality
 
 _FILE = Path(__file__).with_name("paper_tables.json")
 
 # Every risk table of the paper is at this alpha; its text has ten coverages at other alphas.
 ALPHA = 0.10
+# Data sets whose figure in the paper has a larger alpha than the standard ones.
+_EXTENDED, _EXTENDED_ALPHA = ("judge-bench", "pku-safe-rlhf"), 0.30
 # The uncertainty method that each rule of the risk tables uses (SCOPE, footnote on baselines, and
 # appendix on Trust-or-Escalate).
 SIGNALS: Mapping[str, Literal["predictive_probability", "simulated_annotators", "bpe"]] = (
@@ -129,6 +132,15 @@ def paper_dataset(name: str) -> str | None:
 def our_name(dataset: str) -> str:
     """Our name of one of the paper's data sets."""
     return _DATASETS[dataset]
+
+
+def alphas(datasets: Iterable[str]) -> tuple[float, ...]:
+    """The alphas at which the paper evaluates any of these data sets; the standard ones for others.
+
+    SCOPE, section on experiments, and figure extended_validity.
+    """
+    extended = any(dataset in _EXTENDED for dataset in datasets)
+    return (*STANDARD_ALPHAS, _EXTENDED_ALPHA) if extended else STANDARD_ALPHAS
 
 
 def quality(judge: str | None, dataset: str, method: str) -> Quality | None:

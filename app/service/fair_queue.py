@@ -18,10 +18,12 @@ class RequestUsage:
     Args:
         engine_prompts: Prompts that the judge read.
         prompt_tokens: Their tokens; 0 for a judge that counts none.
+        written_tokens: Tokens of answers in words, for which only `evaluate` asks.
     """
 
     engine_prompts: int = 0
     prompt_tokens: int = 0
+    written_tokens: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

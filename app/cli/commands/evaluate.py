@@ -100,7 +100,10 @@ def evaluate(
     splits: Annotated[int, typer.Option(min=1, help="Random halves to average over.")] = 1000,
     alpha: Annotated[
         list[float] | None,
-        typer.Option(help="In (0, 1); may be given several times.  [default: 0.05 to 0.25]"),
+        typer.Option(
+            help="In (0, 1); may be given several times.  [default: 0.05 to 0.25; with judge-bench "
+            "or pku-safe-rlhf, to 0.30, as in the paper]"
+        ),
     ] = None,
     delta: Annotated[float, typer.Option(help="Delta of pac, in (0, 1).")] = STANDARD_DELTA,
     shape: ShapeName = None,
@@ -126,7 +129,7 @@ def evaluate(
         return
     if judged is not None and (data or judge):
         raise CommandError("--from needs no judge and no data: give --from, or data to judge")
-    from app.cli.evaluation_results import write_costs, write_results
+    from app.cli.evaluation_results import write_results
     from app.cli.running.evaluation_run import (
         EvaluationJob,
         choose_judge,
@@ -135,6 +138,7 @@ def evaluate(
     )
     from app.evaluation.benchmarks.catalogue import benchmark_names, data_name
     from app.evaluation.judgments.ownership import LOG_NAME, check_foreign_log, check_report
+    from app.evaluation.paper import alphas
     from app.wiring.engines import judge_name
 
     if judged is None and not data:
@@ -160,8 +164,9 @@ def evaluate(
             retry=retry,
         )
         sources = judged_sources(job, choice, out or folder)
-    write_results(_measured(name, sources, design), out or folder)
-    write_costs(sources, out or folder)
+    if not alpha:
+        design = replace(design, alphas=alphas(sources))
+    write_results(_measured(name, sources, design), sources, out or folder)
 
 
 def _compare(folders: list[Path], design: "Design", out: Path, *, at_most: int) -> None:

@@ -185,6 +185,7 @@ class Interviewer:
                 pairs=len(one.pairs),
                 prompts=usage.engine_prompts,
                 prompt_tokens=usage.prompt_tokens,
+                written_tokens=usage.written_tokens,
                 seconds=time.monotonic() - begun,
             )
         return costs
@@ -266,6 +267,7 @@ class Interviewer:
                 seeds=[seed for question in questions for seed in question.seeds],
                 times=times,
             )
+            CURRENT_FLOW.get().usage.written_tokens += times.written_tokens
         usage = CURRENT_FLOW.get().usage
         usage.engine_prompts += len(prompts)
         usage.prompt_tokens += times.prompt_tokens

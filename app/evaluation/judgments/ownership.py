@@ -15,7 +15,6 @@ from app.evaluation.judgments.record import JudgedPair
 
 LOG_NAME = "judgments.jsonl"
 RESULTS_NAME = "results.json"
-COST_NAME = "cost.json"
 
 # Below this share of judged pairs that are still in the data, the data is another one. People
 # correct texts and remove pairs, but hardly half of them.

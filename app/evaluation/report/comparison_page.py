@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from app.evaluation.comparison import ComparedDataset, ComparedJudge
 from app.evaluation.protocol import Design
 from app.evaluation.report import figures
-from app.evaluation.report.main_tables import RULES, outcome_of
+from app.evaluation.report.main_tables import outcome_of
 from app.evaluation.report.page import Plot, rendered
 from app.evaluation.report.table import (
     NONE,
@@ -20,7 +20,6 @@ from app.evaluation.report.table import (
     why_notes,
 )
 
-_RULES = ("scope", "pac")
 _GUARANTEES = {"scope": "marginal (SCOPE)", "pac": "pac"}
 
 
@@ -30,7 +29,7 @@ class Section:
 
     dataset: str
     n: int
-    answer: str
+    answers: tuple[str, ...]
     judges: Table
     alphas: Table
     plots: tuple[Plot, ...]
@@ -68,9 +67,11 @@ def render_comparison(datasets: Sequence[ComparedDataset], design: Design, *, al
 
 def which_judge(dataset: ComparedDataset, alpha: float) -> str:
     """One sentence for each guarantee: the judge that answers most at an alpha, and how much."""
-    return " ".join(
-        _most_answers(dataset, rule, alpha, title) for rule, title in _GUARANTEES.items()
-    )
+    return " ".join(_answers(dataset, alpha))
+
+
+def _answers(dataset: ComparedDataset, alpha: float) -> tuple[str, ...]:
+    return tuple(_most_answers(dataset, rule, alpha, title) for rule, title in _GUARANTEES.items())
 
 
 def _most_answers(dataset: ComparedDataset, rule: str, alpha: float, title: str) -> str:
@@ -86,7 +87,7 @@ def _most_answers(dataset: ComparedDataset, rule: str, alpha: float, title: str)
         f"{name} {coverage:.1%}" for name, coverage in coverages.items() if name != best
     )
     return (
-        f"At alpha {level(alpha)} under {title}, {best} has most verdicts: "
+        f"At alpha {level(alpha)} under {title}, {best} has the most verdicts: "
         f"{coverages[best]:.1%} of the pairs ({others})."
     )
 
@@ -101,7 +102,7 @@ def _section(dataset: ComparedDataset, design: Design, alpha: float, key: str) -
     return Section(
         dataset=dataset.name,
         n=dataset.n,
-        answer=which_judge(dataset, alpha),
+        answers=_answers(dataset, alpha),
         judges=judges_table(dataset),
         alphas=alphas_table(dataset, design),
         plots=(
@@ -131,7 +132,7 @@ def judges_table(dataset: ComparedDataset) -> Table:
             Heading("ms", "milliseconds a pair, with many pairs at once"),
         ),
         bodies=(("", lines),),
-        notes=why_notes(lines),
+        notes=("Below a figure is its 95% interval over questions.", *why_notes(lines)),
     )
 
 
@@ -164,7 +165,7 @@ def alphas_table(dataset: ComparedDataset, design: Design) -> Table:
     """Coverage and risk at every alpha under both guarantees; a row for each judge and rule."""
     bodies = tuple(
         (
-            RULES[rule],
+            _GUARANTEES[rule],
             tuple(
                 Line(
                     heading=_named(place, judge),
@@ -177,7 +178,7 @@ def alphas_table(dataset: ComparedDataset, design: Design) -> Table:
                 for place, judge in enumerate(dataset.judges)
             ),
         )
-        for rule in _RULES
+        for rule in _GUARANTEES
     )
     return Table(
         caption="Coverage and risk at every alpha",

@@ -138,7 +138,9 @@ def reliability_figure(method: MethodResults, title: str, *, start: float, key: 
     axes.set(xlabel="confidence", ylabel="accuracy", xlim=(start, 1), ylim=(0, 1.03))
     ticks = np.arange(start, 1.01, 0.2)
     axes.set_xticks(ticks, [f"{tick:.1f}" for tick in ticks])
-    axes.set_title(title, fontsize=9)
+    # Two lines in every panel, so that their axes are aligned; a second reading needs both.
+    name, _, reading = title.partition(", ")
+    axes.set_title(f"{name}\n{reading}" if reading else f"\n{name}", fontsize=9)
     _plain(axes)
     axes.grid(visible=False, axis="x")
     return _svg(figure, key)

@@ -114,7 +114,7 @@ def compared_table(results: Results) -> Table:
     best = {dataset.name: _best(dataset.methods) for dataset in results.datasets}
     lines = tuple(
         Line(
-            heading=Heading(METHODS[name].title, beside=f"{METHODS[name].prompts} prompts a pair"),
+            heading=Heading(METHODS[name].title, beside=_prompts(METHODS[name].prompts)),
             cells=tuple(
                 cell
                 for dataset in results.datasets
@@ -134,12 +134,23 @@ def compared_table(results: Results) -> Table:
     return Table(
         caption="Methods on the same pairs",
         corner="Method",
-        spanning=tuple(Heading(dataset.name, spans=5) for dataset in results.datasets),
-        columns=(*_QUALITY, Heading("n", "pairs that all compared methods score"))
-        * len(results.datasets),
+        spanning=tuple(
+            Heading(dataset.name, spans=4, beside=_common_pairs(dataset))
+            for dataset in results.datasets
+        ),
+        columns=_QUALITY * len(results.datasets),
         bodies=(("", lines),),
         notes=(note, *why_notes(lines)),
     )
+
+
+def _prompts(number: int) -> str:
+    return "1 prompt a pair" if number == 1 else f"{number} prompts a pair"
+
+
+def _common_pairs(dataset: DatasetResults) -> str:
+    numbers = (method.compared.n for method in dataset.methods if method.compared)
+    return next((f"{n:,} pairs" for n in numbers), "")
 
 
 def _best(methods: Sequence[MethodResults]) -> tuple[str, ...]:
@@ -156,9 +167,9 @@ def _best(methods: Sequence[MethodResults]) -> tuple[str, ...]:
 def _compared_cells(method: MethodResults | None, best: tuple[str, ...]) -> list[Cell]:
     if method is None or method.compared is None:
         why = "scores too few pairs" if method else "not measured on this data set"
-        return [Cell(NONE, why=why)] * 5
+        return [Cell(NONE, why=why)] * 4
     one = method.compared
-    cells = [
+    return [
         Cell(
             number(value),
             "" if interval is None else f"{number(interval[0])} to {number(interval[1])}",
@@ -169,7 +180,6 @@ def _compared_cells(method: MethodResults | None, best: tuple[str, ...]) -> list
             one.quality, one.intervals, best, _WHY_NO_QUALITY, strict=True
         )
     ]
-    return [*cells, Cell(f"{one.n:,}")]
 
 
 def counts_table(results: Results) -> Table | None:

@@ -8,6 +8,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from app.core.printable import printable_value
 from app.evaluation import paper
+from app.evaluation.costs import Costs
 from app.evaluation.methods import METHODS
 from app.evaluation.metrics import RiskCoverage
 from app.evaluation.protocol import RuleOutcome
@@ -18,6 +19,7 @@ from app.evaluation.report.ablation_tables import (
     transfer_table,
     world_table,
 )
+from app.evaluation.report.cost_table import cost_table
 from app.evaluation.report.main_tables import (
     SIGNALS,
     all_labels_table,
@@ -86,6 +88,7 @@ class Page:
     quality: Table
     compared: Table
     counts: Table | None
+    costs: Table | None
     risk: Table
     alphas: Table | None
     all_labels: Table | None
@@ -96,18 +99,18 @@ class Page:
     clusters: tuple[str, ...]
 
 
-def write_report(results: Results, file: Path) -> None:
-    """Writes the page; equal results write equal bytes.
+def write_report(results: Results, costs: Costs, file: Path) -> None:
+    """Writes the page; equal results and costs write equal bytes.
 
     Raises:
         OSError: The file cannot be written.
     """
-    replace_text(file, render_report(results))
+    replace_text(file, render_report(results, costs))
 
 
-def render_report(results: Results) -> str:
+def render_report(results: Results, costs: Costs) -> str:
     """The page as HTML; names from users are escaped."""
-    return rendered("page.html.j2", _page(results))
+    return rendered("page.html.j2", _page(results, costs))
 
 
 def rendered(template: str, page: object) -> str:
@@ -123,7 +126,7 @@ def rendered(template: str, page: object) -> str:
     return environment.get_template(template).render(page=page)
 
 
-def _page(results: Results) -> Page:
+def _page(results: Results, costs: Costs) -> Page:
     alpha = nearest_alpha(results.design.alphas)
     ablations = (noise_table(results), size_table(results), transfer_table(results))
     rules = (rules_table(dataset) for dataset in results.datasets)
@@ -140,6 +143,7 @@ def _page(results: Results) -> Page:
         quality=quality_table(results),
         compared=compared_table(results),
         counts=counts_table(results),
+        costs=cost_table(results, costs),
         risk=risk_table(results, alpha),
         alphas=alphas_table(results),
         all_labels=all_labels_table(results),

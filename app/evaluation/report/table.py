@@ -63,6 +63,12 @@ class Table:
     bodies: tuple[tuple[str, tuple[Line, ...]], ...]
     notes: tuple[str, ...] = ()
 
+    @property
+    def legend(self) -> str:
+        """The meaning of the columns, for paper: a screen shows it where the mouse is."""
+        meanings = {column.text: column.why for column in self.columns if column.why}
+        return "; ".join(f"{text}: {why}" for text, why in meanings.items())
+
 
 def number(value: float | None, *, signed: bool = False) -> str:
     """Three decimals, never "-0.000"; a dash for a missing number."""
@@ -88,7 +94,7 @@ def pair(first: float | None, second: float | None) -> str:
 
 def in_paper(figure: str) -> str:
     """The paper's number as printed beside ours; "" if the paper has none."""
-    return f"(paper {figure})" if figure != NONE else ""
+    return f"paper {figure}" if figure != NONE else ""
 
 
 def over(risk: float, alpha: float) -> Literal["over", ""]:

@@ -14,7 +14,7 @@ from app.demo.pairs import demo_sets
 from app.engines.rendering import PromptRenderer, load_tokenizer
 from app.engines.vllm_local import VllmEngine
 from app.engines.vllm_start import VllmOptions
-from app.ports import Generated, LabelLogits, Prompt
+from app.ports import CallTimes, Generated, LabelLogits, Prompt
 from app.service.scoring.prompts import PromptTemplate
 from app.wiring.engines import DEMO_FOLDER
 
@@ -115,9 +115,11 @@ async def test_an_answer_is_complete_only_if_the_judge_ends_its_turn(
     prompts = demo_prompts(40)
     counts = {}
     for limit in (1, TOKENS):
+        times = CallTimes()
         answers = await engine.generate(
-            prompts, max_tokens=limit, temperature=0.0, seeds=range(len(prompts))
+            prompts, max_tokens=limit, temperature=0.0, seeds=range(len(prompts)), times=times
         )
+        assert len(prompts) <= times.written_tokens <= limit * len(prompts)
         assert all(isinstance(answer, Generated) for answer in answers)
         counts[limit] = sum(isinstance(a, Generated) and a.complete for a in answers)
     # One token is the label; the end of the turn would have been the second.

@@ -67,6 +67,8 @@ async def test_tokens_are_counted_as_the_server_counts_them() -> None:
     async with started(FakeServer()) as engine:
         await engine.label_logits(prompts, times)
     assert times.prompt_tokens == sum(map(len, ids_of(prompts)))
+    # The fake server writes one token for each prompt.
+    assert times.written_tokens == len(prompts)
     times = CallTimes()
     async with started(FakeServer(vllm=False)) as engine:
         await engine.label_logits(prompts, times)

@@ -61,7 +61,7 @@ def test_judges_are_compared_on_their_common_pairs(folders: list[Path]) -> None:
     ]
     assert strong.cost is not None
     assert (strong.cost.prompts, weak.cost) == (2.0, None)
-    assert "strong has most verdicts" in which_judge(dataset, 0.1)
+    assert "strong has the most verdicts" in which_judge(dataset, 0.1)
 
 
 def test_the_page_shows_every_judge_and_escapes_its_name(folders: list[Path]) -> None:
@@ -78,7 +78,7 @@ def test_the_command_writes_the_page_and_asks_no_judge(folders: list[Path], tmp_
     out = tmp_path / "compared"
     result = CliRunner().invoke(app, ["evaluate", *arguments, "--out", str(out)])
     assert result.exit_code == 0, result.output
-    assert "strong has most verdicts" in " ".join(result.output.split())
+    assert "strong has the most verdicts" in " ".join(result.output.split())
     assert [file.name for file in out.iterdir()] == ["comparison.html"]
     refused = CliRunner().invoke(app, ["evaluate", "mine.jsonl", *arguments])
     assert refused.exit_code != 0

@@ -156,6 +156,44 @@ def test_more_methods_and_more_pairs_ask_only_the_missing_questions(tmp_path: Pa
     assert log.read_text().count("\n") == 50 + 70 + 120
 
 
+def test_costs_of_earlier_runs_stay_until_they_are_measured_again(tmp_path: Path) -> None:
+    file, out = pairs_file(tmp_path), tmp_path / "out"
+
+    def costs_after(*arguments: str) -> dict[str, int]:
+        result = run(file, "--splits", "5", "--out", out, *arguments)
+        assert result.exit_code == 0, result.output
+        costs = json.loads((out / "cost.json").read_text())["mine"]
+        report = (out / "report.html").read_text()
+        assert all(METHODS[name].title in report for name in costs)
+        return {name: cost["pairs"] for name, cost in costs.items()}
+
+    of_orders = ("predictive_probability", "swap_and_aggregate", "swap_confidence", "bpe")
+    first = costs_after("--methods", "bpe", "--limit", "50")
+    assert first == dict.fromkeys(of_orders, 50)
+    second = costs_after("--methods", "self_consistency", "--limit", "50")
+    assert second == {**first, "self_consistency": 50}
+    # The samples of 70 more pairs; nobody has asked about their orders.
+    assert costs_after("--methods", "self_consistency") == {**first, "self_consistency": 70}
+    (out / "cost.json").write_text("[]")
+    refused = run(file, "--splits", "5", "--out", out)
+    assert refused.exit_code == 1
+    assert "cost.json was not written by evaluate" in told(refused)
+
+
+def test_alphas_of_the_papers_extended_data_go_to_30_percent(tmp_path: Path) -> None:
+    file = pairs_file(tmp_path, 20, "judge-bench.jsonl")
+
+    def alphas(*arguments: str) -> list[float]:
+        out = tmp_path / "out"
+        result = run(file, "--methods", "bpe", "--splits", "2", "--out", out, *arguments)
+        assert result.exit_code == 0, result.output
+        found: list[float] = results(out)["design"]["alphas"]
+        return found
+
+    assert alphas() == [0.05, 0.1, 0.15, 0.2, 0.25, 0.3]
+    assert alphas("--alpha", "0.2") == [0.2]
+
+
 def test_answers_to_other_texts_are_not_used_as_results(tmp_path: Path) -> None:
     file, out = pairs_file(tmp_path), tmp_path / "out"
     assert run(file, "--splits", "5", "--out", out, "--methods", "bpe").exit_code == 0

@@ -198,3 +198,9 @@ def test_a_rule_has_numbers_on_the_papers_signal_only() -> None:
             found = paper.outcome(QWEN_7B, "mt-bench", selector, signal=other, alpha=0.10)
             assert found is None
         assert outcome(QWEN_7B, "mt-bench", selector) is not None
+
+
+@pytest.mark.parametrize("extended", ["judge-bench", "pku-safe-rlhf"])
+def test_alphas_go_as_far_as_in_the_papers_figure(extended: str) -> None:
+    assert paper.alphas(["mt-bench", "reward-bench", "chatbot-arena", "mine"])[-1] == 0.25
+    assert paper.alphas(["mt-bench", extended]) == (0.05, 0.10, 0.15, 0.20, 0.25, 0.30)

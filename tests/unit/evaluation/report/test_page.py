@@ -11,7 +11,8 @@ import pytest
 
 from app.core.assessment import AlphaRow
 from app.evaluation.compared import ComparedMethod
-from app.evaluation.methods import MethodName
+from app.evaluation.costs import Costs
+from app.evaluation.methods import MethodName, PairCost
 from app.evaluation.metrics import Quality, RiskCoverage
 from app.evaluation.normal_world import WorldRow
 from app.evaluation.protocol import AblationRow, Design, RuleOutcome, TransferRow
@@ -179,7 +180,7 @@ class Page(HTMLParser):
 
 
 def page(what: Results) -> Page:
-    return Page(render_report(what))
+    return Page(render_report(what, {}))
 
 
 @cache
@@ -191,13 +192,13 @@ def page_of(*names: str) -> Page:
 def test_quality_has_a_row_for_each_method_with_the_papers_figures_beside_ours() -> None:
     read = page_of("mt-bench")
     assert read.row("Quality of the uncertainty", "BPE") == [
-        "0.741 (paper 0.738)",
-        "0.143 (paper 0.143)",
-        "0.684 (paper 0.685)",
-        "0.856 (paper 0.855)",
+        "0.741 paper 0.738",
+        "0.143 paper 0.143",
+        "0.684 paper 0.685",
+        "0.856 paper 0.855",
         "1,995",
     ]
-    assert read.row("Quality of the uncertainty", "Predictive")[0] == "0.730 (paper 0.731)"
+    assert read.row("Quality of the uncertainty", "Predictive")[0] == "0.730 paper 0.731"
 
 
 def test_the_best_number_of_a_column_is_marked_and_the_lowest_ece_is_best() -> None:
@@ -205,14 +206,29 @@ def test_the_best_number_of_a_column_is_marked_and_the_lowest_ece_is_best() -> N
     marked = {text for text, kind in read.classes.items() if kind == "best"}
     best = ("0.741", "0.143", "0.684", "0.856")
     assert marked == {f"{figure} 0.100 to 0.900" for figure in best}
+    compared = read.tables["Methods on the same pairs"]
+    assert compared[0][1:] == ["mine 1,990 pairs"]
+    assert [row[0] for row in compared[2:]] == [
+        "Predictive Probability 1 prompt a pair",
+        "BPE 2 prompts a pair",
+    ]
+    assert read.row("Methods on the same pairs", "BPE") == [
+        f"{figure} 0.100 to 0.900" for figure in best
+    ]
+
+
+def test_paper_explains_the_columns_that_a_screen_explains_under_the_mouse() -> None:
+    read = page_of("mt-bench", "reward-bench")
+    assert read.text.count("ECE ↓: expected calibration error over 10 bins, lower is better") == 2
+    assert read.text.count("Above alpha: share of splits whose risk exceeds alpha.") >= 2
 
 
 def test_risk_control_has_every_reading_with_the_papers_figures_beside_ours() -> None:
     read = page_of("mt-bench")
     caption = "Risk control at alpha = 0.10"
-    ours = ["0.300 (paper 0.246)", "0.080 (paper 0.097)", "0.090", "45.6%"]
+    ours = ["0.300 paper 0.246", "0.080 paper 0.097", "0.090", "45.6%"]
     assert read.row(caption, "SCOPE") == ours
-    assert read.row(caption, "Naive") == ["0.300 (paper 0.102)", "0.080 (paper 0.116)", *ours[2:]]
+    assert read.row(caption, "Naive") == ["0.300 paper 0.102", "0.080 paper 0.116", *ours[2:]]
     assert read.row(caption, "pac") == ["0.300", "0.080", "0.090", "45.6%"]
 
 
@@ -221,10 +237,10 @@ def test_every_alpha_has_its_standard_deviations() -> None:
     caption = "SCOPE and pac at every alpha, ± standard deviation"
     first = ["0.150 ± 0.061", "0.040 ± 0.023", "0.045", "45.6%"]
     # The paper's text has this coverage, without a risk.
-    assert read.row(caption, "0.05") == ["0.150 ± 0.061 (paper 0.018)", *first[1:], *first]
+    assert read.row(caption, "0.05") == ["0.150 ± 0.061 paper 0.018", *first[1:], *first]
     assert read.row(caption, "0.10")[:2] == [
-        "0.300 ± 0.061 (paper 0.246)",
-        "0.080 ± 0.023 (paper 0.097)",
+        "0.300 ± 0.061 paper 0.246",
+        "0.080 ± 0.023 paper 0.097",
     ]
 
 
@@ -254,14 +270,14 @@ def test_ablations_and_transfer_have_the_papers_figures_beside_ours() -> None:
     )
     read = page(results(dataset("mt-bench"), dataset("reward-bench"), transfer=moved))
     noise = read.row("Label noise: risk / coverage", "SCOPE")
-    assert noise == ["0.047 / 0.061 (paper 0.046 / 0.059)"]
+    assert noise == ["0.047 / 0.061 paper 0.046 / 0.059"]
     known = read.row("Label noise: risk / coverage", "SCOPE, noise known")
     assert known == ["0.092 / 0.212"]
     sizes = read.row("Calibration size: coverage / risk", "SCOPE")
-    assert sizes[2] == "0.231 / 0.083 (paper 0.234 / 0.084)"
+    assert sizes[2] == "0.231 / 0.083 paper 0.234 / 0.084"
     assert sizes[3] == DASH
     transferred = read.row("Transfer: coverage / risk", "reward-bench")
-    assert transferred[0] == "0.500 / 0.160 ▲ (paper 0.596 / 0.157)"
+    assert transferred[0] == "0.500 / 0.160 ▲ paper 0.596 / 0.157"
     assert read.classes[transferred[1]] == "over within"
 
 
@@ -447,15 +463,35 @@ def test_missing_numbers_are_never_printed_as_nan_or_none() -> None:
     assert "-0.000" not in read.text
 
 
+def test_the_cost_of_a_pair_is_shown_where_a_run_measured_it() -> None:
+    def cost(seconds: float, written: float = 0.0) -> PairCost:
+        return PairCost(
+            prompts=2, prompt_tokens=500, seconds=seconds, pairs=9, written_tokens=written
+        )
+
+    costs: Costs = {
+        "mt-bench": {"bpe": cost(0.02), "self_consistency": cost(0.05, written=80.4)},
+        "mine": {"verbalized_confidence": cost(0.03)},
+        "of-another-run": {"bpe": cost(1.0)},
+    }
+    read = Page(render_report(results(dataset("mt-bench"), dataset("mine")), costs))
+    not_measured = [DASH] * 5
+    assert read.row("Cost of a pair", "BPE") == ["2", "500", DASH, "20", "1.00", *not_measured]
+    assert read.row("Cost of a pair", "Self") == ["2", "500", "80", "50", "2.50", *not_measured]
+    assert read.row("Cost of a pair", "Verb") == [*not_measured, "2", "500", DASH, "30", DASH]
+    assert "of-another-run" not in read.html
+    assert "Cost of a pair" not in page_of("mt-bench").tables
+
+
 def test_equal_results_write_equal_bytes(tmp_path: Path) -> None:
     file = tmp_path / "report.html"
-    write_report(results(dataset("mt-bench"), dataset("reward-bench")), file)
+    write_report(results(dataset("mt-bench"), dataset("reward-bench")), {}, file)
     assert file.read_text(encoding="utf-8") == page_of("mt-bench", "reward-bench").html
 
 
 def test_a_lone_surrogate_in_a_name_does_not_fail(tmp_path: Path) -> None:
     file = tmp_path / "report.html"
-    write_report(results(dataset("mine \ud800")), file)
+    write_report(results(dataset("mine \ud800")), {}, file)
     assert r"mine \ud800" in Page(file.read_text(encoding="utf-8")).text
 
 
@@ -485,6 +521,13 @@ def test_the_axis_starts_below_the_lowest_bin(place: int, start: float) -> None:
         ),
     )
     assert figures.lowest_confidence([low]) == start
+
+
+def test_the_second_reading_of_a_method_has_a_line_of_its_own_above_its_panel() -> None:
+    second = method("verbalized_at_half", Quality(accuracy=0.7, ece=0.2, auroc=0.6, auprc=0.8))
+    read = page(results(dataset("mine", second)))
+    lines = {text.strip() for text in read.texts}
+    assert {"Verbalized Confidence", "unparsed as 0.5"} <= lines
 
 
 def test_each_rule_of_the_figures_has_a_colour_of_its_own() -> None:
