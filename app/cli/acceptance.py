@@ -13,6 +13,7 @@ from app.cli.set_transfer import MARK, set_path, set_rows
 from app.core.calibration import Calibration, LabelledExample
 from app.core.comparison import CalibrationReference, Criterion
 from app.core.errors import InvalidRequestError, RequestError
+from app.core.looks import Looks
 from app.core.preference import rescaled
 from app.core.score import Orders, Preference, Score
 from app.core.threshold_rows import threshold_on
@@ -182,8 +183,9 @@ def _of_set(
             },
             min_label_mass=floor,
             clusters=described.get("clusters", "one"),
+            looks=Looks.of(described["looks"]) if described.get("looks") else None,
         )
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, ValueError):
         raise InvalidRequestError(
             "--labels: the exported set is damaged; export it again"
         ) from None

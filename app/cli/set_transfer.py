@@ -59,6 +59,7 @@ def requests_of(
     clusters: str | None = None,
     groups: Sequence[str] = (),
     by_group: bool | None = None,
+    looks: Mapping[str, Any] | None = None,
     runtimes: Sequence[str] = (),
     replace: bool = False,
     even_if_infeasible: bool = False,
@@ -74,6 +75,7 @@ def requests_of(
         clusters: How "pac" counts pairs of one question; None keeps the current rule.
         groups: Groups that the set declares, besides those that it declares already.
         by_group: Whether groups have thresholds of their own; None keeps the current choice.
+        looks: Planned looks of the set; None without any.
         runtimes: The runtimes that computed the scores, as far as they are known.
         replace: Remove all other examples of the set.
         even_if_infeasible: Replace them even if an alpha in use has no verdicts any more.
@@ -90,6 +92,8 @@ def requests_of(
         common["groups"] = list(groups)
     if by_group is not None:
         common["by_group"] = by_group
+    if looks is not None:
+        common["looks"] = looks
     if runtimes:
         common["runtimes"] = list(runtimes)
     if replace:
@@ -171,6 +175,7 @@ class ExportedSet:
         clusters: How "pac" counts pairs of one question.
         groups: Groups that the set declares or has examples of.
         by_group: Whether groups have thresholds of their own; None in files of older releases.
+        looks: Planned looks; None without any.
         release: Release of scope-judge that made the set; None if the file does not say.
         runtimes: The runtimes that computed the scores, as far as they are known.
         examples: The examples, as POST /calibrations/{name}/examples takes them.
@@ -183,6 +188,7 @@ class ExportedSet:
     clusters: str
     groups: Sequence[str]
     by_group: bool | None
+    looks: Mapping[str, Any] | None
     release: str | None
     runtimes: Sequence[str]
     examples: Sequence[dict[str, Any]]
@@ -215,7 +221,7 @@ def _rows_of_one_version(service: ServiceClient, name: str) -> list[dict[str, An
     if page.get("release") is not None:
         described["release"] = page["release"]
     # Empty if there are none, and absent in services of older releases.
-    for field in ("runtimes", "groups", "by_group"):
+    for field in ("runtimes", "groups", "by_group", "looks"):
         if page.get(field):
             described[field] = page[field]
     rows = [{MARK: _FORMAT, **described}, *map(_example, page["examples"])]
@@ -267,6 +273,7 @@ def read_set(file: Path) -> ExportedSet:
         clusters=described["clusters"],
         groups=described.get("groups", []),
         by_group=described.get("by_group"),
+        looks=described.get("looks"),
         release=described.get("release"),
         runtimes=described.get("runtimes", []),
         examples=[row.fields for row in rows],

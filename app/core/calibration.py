@@ -32,6 +32,7 @@ from app.core.errors import LabelsMissingError
 from app.core.examples import EMPTY, Examples
 from app.core.examples import LabelledExample as LabelledExample
 from app.core.groups import ALL, FEWEST_OF_GROUP
+from app.core.looks import Looks, TakenLook
 from app.core.pac import rounded_down
 from app.core.pac_pairs import PacPairs
 from app.core.preference import FloatArray, Preferences
@@ -69,6 +70,8 @@ class Calibration:
             are known, sorted. Their scores differ by rounding.
         groups: Groups of the traffic that the set declares, sorted.
         by_group: Whether groups with enough pairs have thresholds of their own.
+        looks: Sizes at which "pac" takes a threshold, planned before the first label; None for one
+            look at all pairs.
         given_temperature: Temperature of the whole set, if these are the examples of one group.
 
     Pairs of a pool have no label until /calibrate gives them one. Until all have one, the set has a
@@ -97,6 +100,7 @@ class Calibration:
     runtimes: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     by_group: bool = False
+    looks: Looks | None = None
     given_temperature: float | None = None
 
     @property
@@ -136,10 +140,84 @@ class Calibration:
                 examples=self.table.of_group(group) if group in present else EMPTY,
                 groups=(),
                 by_group=False,
+                looks=None,
                 given_temperature=self.temperature,
             )
             for group in self.named_groups
         }
+
+    @cached_property
+    def look_calibrations(self) -> tuple["Calibration", ...]:
+        """The calibration of the pairs of each planned look, all without a plan.
+
+        A look has the first pairs in an order of hashes, question by question, so that neither
+        labels nor the sizes of questions decide which pairs come first. Empty until the pool has
+        the pairs of the last look.
+        """
+        if self.looks is None or self.n < self.looks.last:
+            return ()
+        asked = (example.question or digest for digest, example in self.table.pairs())
+        order = np.lexsort((lots_of(self.table), lots_of(asked)))
+        place = np.empty(self.n, dtype=np.int64)
+        place[order] = np.arange(self.n)
+        return tuple(
+            replace(
+                self,
+                examples=self.table.at(place < size),
+                looks=None,
+                given_temperature=self.temperature,
+            )
+            for size in self.looks.sizes
+        )
+
+    def look_rows(self, alpha: float, delta: float) -> list[ThresholdRow]:
+        """The rows of the looks that labels decide, in order, up to the first that suffices.
+
+        Args:
+            alpha: In (0, 1).
+            delta: In (0, 1), for all looks together; a row has it, too.
+        """
+        rows = list[ThresholdRow]()
+        for look in self.look_calibrations:
+            assert self.looks is not None, "there are no looks without a plan"
+            row = look.row(alpha, "pac", self.looks.share_of(rounded_down(delta)))
+            if row.labels_missing:
+                break
+            rows.append(replace(row, delta=delta))
+            if self.looks.suffices(row.coverage):
+                break
+        return rows
+
+    def asked(self, alpha: float, delta: float) -> tuple["Calibration", float]:
+        """Returns the pairs that are labelled for "pac", and the delta of their tests.
+
+        They are those of the next look, or of the last one if no other follows.
+        """
+        looks = self.look_calibrations
+        if self.looks is None or not looks:
+            return self, delta
+        rows = self.look_rows(alpha, delta)
+        place = len(rows)
+        if rows and (place == len(looks) or self.looks.suffices(rows[-1].coverage)):
+            place -= 1
+        return looks[place], self.looks.share_of(rounded_down(delta))
+
+    @property
+    def planned_looks(self) -> tuple[TakenLook, ...]:
+        """The results of the looks so far, at the alpha and delta of the plan."""
+        return () if self.looks is None else self.taken_looks(self.looks.alpha, self.looks.delta)
+
+    def taken_looks(self, alpha: float, delta: float) -> tuple[TakenLook, ...]:
+        """The results of `look_rows`."""
+        sizes = () if self.looks is None else self.looks.sizes
+        return tuple(
+            TakenLook(
+                size=size,
+                coverage=row.coverage,
+                threshold=row.threshold if row.feasible else None,
+            )
+            for size, row in zip(sizes, self.look_rows(alpha, delta), strict=False)
+        )
 
     @property
     def named_groups(self) -> list[str]:
@@ -380,7 +458,7 @@ class Calibration:
             threshold = self.curve.threshold(alpha)
         else:
             assert delta is not None, "pac needs a delta"
-            computed = self.pac_pairs.tests(alpha, delta).threshold
+            computed = self._pac_threshold(alpha, delta)
             if computed is None:
                 raise self.labels_missing(alpha, delta)
             threshold = computed
@@ -388,6 +466,13 @@ class Calibration:
             self._thresholds.clear()
         self._thresholds[_cache_key(alpha, guarantee, delta)] = threshold
         return threshold
+
+    def _pac_threshold(self, alpha: float, delta: float) -> float | None:
+        """The threshold of the last look, or of all pairs without a plan; None before labels."""
+        if self.looks is None:
+            return self.pac_pairs.tests(alpha, delta).threshold
+        rows = self.look_rows(alpha, delta)
+        return rows[-1].threshold if rows else None
 
     def kept_threshold(
         self, alpha: float, guarantee: Guarantee, delta: float | None
@@ -413,6 +498,8 @@ class Calibration:
                 empirical_risk=None,
                 labels_missing=True,
             )
+        if self.looks is not None and guarantee == "pac" and delta is not None:
+            return self.look_rows(alpha, delta)[-1]
         used = self.counted if guarantee == "pac" else np.ones(self.n, dtype=bool)
         used = used & ~self.table.tied
         return ThresholdRow.of(
@@ -429,8 +516,12 @@ class Calibration:
         return self.pac_pairs.curve if guarantee == "pac" else self.curve
 
     def feasibility(self, row: ThresholdRow) -> Feasibility:
-        """Returns the ways to make an alpha feasible, given the error rates of these examples."""
-        if self.unlabelled:
+        """Returns the ways to make an alpha feasible, given the error rates of these examples.
+
+        There are none while pairs have no label, nor with planned looks: the plan says how many
+        labels there are.
+        """
+        if self.unlabelled or self.looks is not None:
             return Feasibility(smallest_alpha=None, more_examples=None)
         curve = self._curve_of(row.guarantee)
         return feasibility(
@@ -447,9 +538,9 @@ class Calibration:
     def feasible_alphas(self) -> Mapping[Guarantee, tuple[AlphaInterval, ...]]:
         """All feasible alphas of each guarantee, "pac" at the standard delta.
 
-        Empty unless all pairs have labels.
+        Empty unless all pairs have labels, and with planned looks.
         """
-        if self.unlabelled:
+        if self.unlabelled or self.looks is not None:
             return {}
         return {
             guarantee: feasible_alphas(self._curve_of(guarantee), guarantee, STANDARD_DELTA)

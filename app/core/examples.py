@@ -136,7 +136,10 @@ class Examples(Mapping[str, LabelledExample]):
 
     def of_group(self, group: str) -> "Examples":
         """Returns the examples of a group, in the same order."""
-        chosen = self.groups == self.group_names.index(group)
+        return self.at(self.groups == self.group_names.index(group))
+
+    def at(self, chosen: NDArray[np.bool_]) -> "Examples":
+        """Returns the examples of a mask of shape (n,), in the same order."""
         digests = compress(self._rows, chosen.tolist())
         return Examples(
             {digest: row for row, digest in enumerate(digests)},

@@ -1,7 +1,7 @@
 """JSON about calibration sets: the answers, and the trail of versions."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, field_validator
@@ -12,11 +12,13 @@ from app.core.clusters import PROMISED_FOR, ClusterRule, PromisedFor, QuestionSi
 from app.core.comparison import Criterion, Guarantee
 from app.core.diagnostics import Feasibility
 from app.core.group_rows import group_rows
+from app.core.looks import Looks, TakenLook
+from app.core.pac import shared_delta
 from app.observability.gauges import TrafficFigures
 from app.service.calibration.trail import Change
 from app.wire.answers import RISK_LEVEL, Out
 from app.wire.problems import Problem
-from app.wire.requests import DeltaFor, Probability, Strict, invalid_field, shared_delta
+from app.wire.requests import DeltaFor, Probability, Strict, invalid_field
 
 
 class ThresholdOut(Out):
@@ -89,6 +91,48 @@ class GroupRowOut(Out):
         return None if value == -math.inf else value
 
 
+class TakenLookOut(Out):
+    """The result of one look; the threshold is null if it accepts nothing."""
+
+    size: int
+    coverage: float
+    threshold: float | None
+
+
+class LooksOut(Out):
+    """The planned looks of a set, and the results of those that labels have decided.
+
+    Each look has its share of `delta`, so all their thresholds hold together. The set judges by the
+    last one that was taken. `next` is the size of the next look; null after the last one, and after
+    the first that accepts `until_coverage` of its pairs, which `suffices` says.
+    """
+
+    sizes: list[int]
+    until_coverage: float
+    alpha: float
+    delta: float
+    taken: list[TakenLookOut]
+    next: int | None
+    suffices: bool
+
+    @classmethod
+    def of(cls, looks: Looks | None, taken: Sequence[TakenLook]) -> "LooksOut | None":
+        """Converts a plan with its results; None without a plan."""
+        if looks is None:
+            return None
+        suffices = bool(taken) and looks.suffices(taken[-1].coverage)
+        waiting = () if suffices else looks.sizes[len(taken) :]
+        return cls(
+            sizes=list(looks.sizes),
+            until_coverage=looks.until_coverage,
+            alpha=looks.alpha,
+            delta=looks.delta,
+            taken=[TakenLookOut.model_validate(look) for look in taken],
+            next=waiting[0] if waiting else None,
+            suffices=suffices,
+        )
+
+
 class CalibrationOut(Out):
     """One version of a calibration set.
 
@@ -113,6 +157,7 @@ class CalibrationOut(Out):
     clusters: ClusterRule
     promised_for: PromisedFor
     by_group: bool
+    looks: LooksOut | None
     groups: list[GroupOut]
     runtimes: list[str]
     questions: int
@@ -141,6 +186,7 @@ def calibration_fields(calibration: Calibration) -> dict[str, Any]:
         "clusters": calibration.clusters,
         "promised_for": PROMISED_FOR[calibration.clusters],
         "by_group": calibration.by_group,
+        "looks": LooksOut.of(calibration.looks, calibration.planned_looks),
         "groups": [
             GroupOut(
                 group=group,
@@ -428,6 +474,13 @@ class VersionOut(Out):
     second_labels: int
     disagreements: int
     by_group: bool
+    looks: LooksOut | None
+
+    @classmethod
+    def of(cls, change: Change) -> "VersionOut":
+        """Converts one entry of the trail."""
+        fields = {field: getattr(change, field) for field in cls.model_fields if field != "looks"}
+        return cls(**fields, looks=LooksOut.of(change.looks, change.taken_looks))
 
 
 class VersionsOut(Out):
@@ -439,7 +492,7 @@ class VersionsOut(Out):
     @classmethod
     def of(cls, name: str, changes: list[Change]) -> "VersionsOut":
         """Converts one page of a trail."""
-        return cls(name=name, versions=[VersionOut.model_validate(change) for change in changes])
+        return cls(name=name, versions=[VersionOut.of(change) for change in changes])
 
 
 # Each threshold is a computation of a few milliseconds.

@@ -31,6 +31,8 @@ from app.core.comparison import (
 )
 from app.core.errors import InvalidRequestError, RequestError
 from app.core.groups import GROUP_PATTERN, MOST_GROUPS, declared_groups
+from app.core.looks import MOST_LOOKS, Looks
+from app.core.pac import shared_delta
 from app.service.judging.judge import JudgeRequest
 from app.wire.problems import invalid_request
 
@@ -249,14 +251,6 @@ class CriterionIn(Strict):
             )
 
 
-def shared_delta(delta: float, delta_for: int) -> float:
-    """The delta of each of several alphas; raises InvalidRequestError if it is too small."""
-    share = delta / delta_for
-    if share == 0.0:
-        raise invalid_field("delta_for", f"{delta} cannot be divided by {delta_for}")
-    return share
-
-
 def invalid_field(field: str, reason: str) -> InvalidRequestError:
     """The error of one field that is valid alone, but not with the others."""
     return InvalidRequestError(f"{field}: {reason}", faults=((field, reason),))
@@ -372,6 +366,28 @@ class CalibrateIn(LabelledBatchIn):
     dry_run: DryRun = False
 
 
+# A set has at most as many pairs.
+LookSize = Annotated[int, Field(ge=1, le=1_000_000)]
+LookSizes = Annotated[
+    Annotated[list[LookSize], Field(min_length=1, max_length=MOST_LOOKS, fail_fast=True)] | None,
+    Field(
+        description="Numbers of pairs at which to look, rising. The set has a threshold at a look "
+        "only, and each look gets its share of delta. Fixed with the first label."
+    ),
+]
+UntilCoverage = Annotated[
+    Probability | None,
+    Field(description="Share of the pairs to accept at least: the first such look is the last."),
+]
+LookAlpha = Annotated[
+    Probability | None, Field(description="Alpha of the looks; the default of the service.")
+]
+LookDelta = Annotated[
+    Probability | None,
+    Field(description="Delta of all looks together; the default of the service."),
+]
+
+
 class PoolPairIn(_ComparisonIn):
     """A comparison without a label."""
 
@@ -383,14 +399,41 @@ class PoolPairIn(_ComparisonIn):
 
 
 class PoolIn(Strict):
-    """Comparisons of the traffic, to be judged now and labelled later."""
+    """Comparisons of the traffic, to be judged now and labelled later; with `looks`, planned."""
 
     # `items` validates them, after the route has checked how many there are.
     comparisons: list[SkipValidation[PoolPairIn]]
+    looks: LookSizes = None
+    until_coverage: UntilCoverage = None
+    alpha: LookAlpha = None
+    delta: LookDelta = None
 
     def items(self) -> list[PoolPairIn | InvalidItem]:
         """Validates each comparison on its own."""
         return [_read(PoolPairIn, value) for value in self.comparisons]
+
+    def plan(self, defaults: CriterionDefaults) -> Looks | None:
+        """The planned looks; None without any.
+
+        Raises:
+            InvalidRequestError: Only a part of a plan is given, or the sizes do not rise.
+        """
+        if self.looks is None:
+            for field in ("until_coverage", "alpha", "delta"):
+                if getattr(self, field) is not None:
+                    raise invalid_field(field, "only allowed with looks, e.g. [250, 500, 1000]")
+            return None
+        if self.until_coverage is None:
+            raise invalid_field("until_coverage", "needed with looks: the coverage that suffices")
+        try:
+            return Looks(
+                sizes=tuple(self.looks),
+                until_coverage=self.until_coverage,
+                alpha=defaults.alpha if self.alpha is None else self.alpha,
+                delta=defaults.delta if self.delta is None else self.delta,
+            )
+        except ValueError as exc:
+            raise invalid_field("looks", str(exc)) from None
 
 
 class RollbackIn(Strict):

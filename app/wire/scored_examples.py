@@ -8,6 +8,7 @@ from pydantic import Field, FiniteFloat, SkipValidation, ValidationError
 from app.core.calibration import Calibration, LabelledExample
 from app.core.clusters import ClusterRule
 from app.core.comparison import Label
+from app.core.looks import MOST_LOOKS, Looks
 from app.core.noise import SecondLabels
 from app.core.score import Score
 from app.service.calibration.batch import JudgedBatch, JudgedExample
@@ -23,6 +24,8 @@ from app.wire.requests import (
     GroupName,
     Groups,
     LabelNoise,
+    LookSize,
+    Probability,
     Replace,
     Strict,
     Text,
@@ -97,6 +100,15 @@ class ScoresOut(Out):
         )
 
 
+class PlanOut(Out):
+    """The planned looks of a set, as an import takes them."""
+
+    sizes: list[int]
+    until_coverage: float
+    alpha: float
+    delta: float
+
+
 class ExamplesOut(Out):
     """One page of the examples of a calibration set, sorted by digest; texts are not kept.
 
@@ -113,6 +125,7 @@ class ExamplesOut(Out):
     clusters: ClusterRule
     groups: list[str]
     by_group: bool
+    looks: PlanOut | None
     runtimes: list[str]
     min_label_mass: float
     n: int
@@ -140,6 +153,7 @@ class ExamplesOut(Out):
             clusters=calibration.clusters,
             groups=calibration.named_groups,
             by_group=calibration.by_group,
+            looks=calibration.looks and PlanOut.model_validate(calibration.looks),
             runtimes=list(calibration.runtimes),
             min_label_mass=calibration.min_label_mass,
             n=calibration.n,
@@ -213,6 +227,22 @@ class SecondLabelsIn(Strict):
     ]
 
 
+class PlanIn(Strict):
+    """The planned looks of an exported set."""
+
+    sizes: Annotated[list[LookSize], Field(min_length=1, max_length=MOST_LOOKS, fail_fast=True)]
+    until_coverage: Probability
+    alpha: Probability
+    delta: Probability
+
+    def looks(self) -> Looks:
+        """The plan; raises InvalidRequestError if the sizes do not rise."""
+        try:
+            return Looks.of(self.model_dump())
+        except ValueError as exc:
+            raise invalid_field("looks", str(exc)) from None
+
+
 class ImportIn(Strict):
     """Judged examples for one calibration set; all become one version, or none does.
 
@@ -226,6 +256,9 @@ class ImportIn(Strict):
     clusters: Clusters = None
     groups: Groups
     by_group: ByGroup = None
+    looks: Annotated[
+        PlanIn | None, Field(description="Planned looks, with all pairs of a new set.")
+    ] = None
     replace: Replace = False
     even_if_infeasible: EvenIfInfeasible = False
     dry_run: DryRun = False
@@ -267,6 +300,7 @@ class ImportIn(Strict):
             runtimes=tuple(self.runtimes),
             groups=tuple(self.groups),
             by_group=self.by_group,
+            looks=None if self.looks is None else self.looks.looks(),
         )
 
     def _noise(self, second: SecondLabelsIn) -> JudgedBatch:

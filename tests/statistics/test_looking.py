@@ -6,9 +6,9 @@ The expected numbers are those of docs/design/guarantees.md, section 6.
 import numpy as np
 import pytest
 
+from app.core.looks import Looks
 from app.core.pac import pac_threshold
 from app.evaluation.normal_world import NormalJudge
-from app.service.labelling.looks import Looks
 from tests.statistics.worlds.calibrations import (
     DELTA,
     MIDDLING,
@@ -72,13 +72,13 @@ def test_lazy_labels_ask_as_many_as_documented(n: int, coverage: float, asked: f
     assert asked * 0.95 < found.asked.mean() < asked * 1.15
 
 
-LOOKS = Looks(sizes=(250, 500, 1000, 2000), until_coverage=0.3)
+LOOKS = Looks(sizes=(250, 500, 1000, 2000), until_coverage=0.3, alpha=0.1, delta=DELTA)
 
 
 @pytest.mark.parametrize("judge", [WEAK, MIDDLING, OTHER, STRONG])
 @pytest.mark.parametrize("count", [100, pytest.param(2000, marks=pytest.mark.long)])
 def test_planned_looks_keep_the_promise(judge: NormalJudge, count: int) -> None:
-    found = planned_looks(judge, 0.1, LOOKS, count, np.random.default_rng(5))
+    found = planned_looks(judge, LOOKS, count, np.random.default_rng(5))
     assert (found.error > 0.1).mean() <= DELTA
     if judge is not WEAK:
         assert found.coverage.mean() > 0.3

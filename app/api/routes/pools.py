@@ -42,10 +42,15 @@ async def add_pairs(
     """Judges pairs of the traffic and adds them to a calibration set without labels."""
     caller.check_calibration(name)
     check_batch_size(len(body.comparisons), services)
+    plan = body.plan(services.defaults)
     pairs = await request.run(_read_all, body)
     async with services.admission.admit(len(pairs.read)):
         report = await services.calibrator.pool(
-            name, list(pairs.read.values()), by=caller.name, unread=len(pairs.unread)
+            name,
+            list(pairs.read.values()),
+            looks=plan,
+            by=caller.name,
+            unread=len(pairs.unread),
         )
     return await request.run(
         as_json,
@@ -71,10 +76,12 @@ async def list_next(
     services: CurrentServices,
     caller: CurrentCaller,
     alpha: Annotated[
-        Probability | None, Query(description="Alpha to label for; the default of the service.")
+        Probability | None,
+        Query(description="Alpha to label for; that of the planned looks, or of the service."),
     ] = None,
     delta: Annotated[
-        Probability | None, Query(description="Delta to label for; the default of the service.")
+        Probability | None,
+        Query(description="Delta to label for; that of the planned looks, or of the service."),
     ] = None,
     limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE, description="Most digests to list.")] = 100,
 ) -> Response:
@@ -84,13 +91,14 @@ async def list_next(
     """
     caller.check_calibration(name)
     calibration = await services.calibrations.get(name)
+    usual = calibration.looks or services.defaults
     return await off_loop(
         as_json,
         partial(
             NextOut.of,
             calibration,
-            alpha=services.defaults.alpha if alpha is None else alpha,
-            delta=services.defaults.delta if delta is None else delta,
+            alpha=usual.alpha if alpha is None else alpha,
+            delta=usual.delta if delta is None else delta,
             limit=limit,
         ),
     )

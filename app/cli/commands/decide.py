@@ -18,7 +18,6 @@ from app.cli.running.options import (
     NoAlpha,
     check_label_noise,
     check_share,
-    divided_delta,
     given_format,
 )
 from app.cli.running.rows import check_excel, check_output, delimiter_of, is_table, write_all
@@ -26,6 +25,7 @@ from app.cli.service_client import DEFAULT_URL, Url
 from app.cli.summary import print_summary
 from app.core.comparison import Criterion, Guarantee
 from app.core.errors import InvalidRequestError
+from app.core.pac import shared_delta
 from app.files.reading import FileRow, InputFormat, files_of, read_rows
 from app.files.results import OutputColumns, ResultColumns, result_columns
 
@@ -138,7 +138,7 @@ def _criterion(
     check_share("alpha", alpha)
     check_share("delta", delta)
     kind: Guarantee = "pac" if guarantee == "pac" else "marginal"
-    level = divided_delta(delta or _DELTA, delta_for) if kind == "pac" else None
+    level = shared_delta(delta or _DELTA, delta_for or 1) if kind == "pac" else None
     return Criterion(
         alpha=alpha, guarantee=kind, delta=level, calibration=calibration or _CALIBRATION
     )

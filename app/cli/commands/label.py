@@ -8,13 +8,13 @@ resumes where it stopped, also after kill -9, and asks nothing twice.
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from app.cli.console import CommandError, say
 from app.cli.labelled_rows import print_label_report
-from app.cli.labelling.pool import Level, Pool
+from app.cli.labelling.pool import Level, Pool, plan_fields
 from app.cli.labelling.report import Ended, print_report
 from app.cli.labelling.terminal import check_terminal
 from app.cli.running.options import (
@@ -23,7 +23,6 @@ from app.cli.running.options import (
     Encoding,
     ShapeName,
     check_share,
-    divided_delta,
     given_format,
 )
 from app.cli.running.rows import comparison_key
@@ -39,13 +38,19 @@ from app.cli.service_client import (
 )
 from app.cli.stopping import resumable
 from app.core.comparison import STANDARD_DELTA
+from app.core.errors import InvalidRequestError
+from app.core.looks import Looks
+from app.core.pac import shared_delta
 from app.files.journal import Journal
 from app.files.labelled import FilePair, has_label, read_pairs
 from app.service.labelling.answers import Answers
 from app.service.labelling.checking import CheckedRows, checked
-from app.service.labelling.looks import Looks
-from app.service.labelling.pairs import BlindPair, left_side
+from app.service.labelling.pairs import BlindPair, drawn, left_side
 from app.service.labelling.session import LabelSession
+
+# The help of a command needs its options only: functions import the client.
+if TYPE_CHECKING:
+    from scope_judge import NextLabels
 
 
 def label(
@@ -72,7 +77,7 @@ def label(
         str | None,
         typer.Option(
             help="Numbers of pairs at which to look, such as 250,500,1000: stop at the first that "
-            "reaches --until-coverage. Each look gets its share of delta."
+            "reaches --until-coverage. Each look gets its share of delta. The set keeps the plan."
         ),
     ] = None,
     until_coverage: Annotated[
@@ -101,66 +106,62 @@ def label(
     pairs would give. Draw the pairs at random from the traffic. If interrupted, rerun the
     command; it resumes where it stopped.
     """
-    plan = _plan(looks, until_coverage, delta_for, add=add)
-    level = _level(alpha, delta, len(plan.sizes) if plan else delta_for)
+    level = _level(alpha, delta, delta_for)
+    plan = _plan(looks, until_coverage, level, is_new=delta_for is None and not add)
     check_terminal(files, otherwise="`scope-judge calibrate` takes a file of labels")
     rows = checked(read_pairs(files, given_format(shape, columns, encoding), labelled=False))
     kept = journal_path(files, f"label-{name}.journal")
     with connected(url, patience_s=patience) as service:
         settings = {"judge": service.fingerprint, "calibration": name, "seed": seed}
-        settings |= asdict(level) | (asdict(plan) | {"sizes": list(plan.sizes)} if plan else {})
+        settings |= asdict(level) | ({} if plan is None else plan_fields(plan))
         with Journal(kept, settings, replace=overwrite) as journal:
             answers = Answers(journal, _pairs(rows.unlabelled, seed))
             if not journal.results and not add:
-                _refuse_labelled_set(service, name, empty=plan is not None)
+                _refuse_labelled_set(service, name)
             with resumable(f"your answers are in {kept}; rerun the command to resume"):
-                pool = Pool(service, name, level)
-                parts = _parts(plan, answers, seed)
-                _label(pool, answers, rows, parts, plan)
+                pool = Pool(service, name, level, plan)
+                _fill(pool, answers, rows, seed)
+                _label(pool, answers, rows)
 
 
 def _level(alpha: float, delta: float, delta_for: int | None) -> Level:
     check_share("alpha", alpha)
     check_share("delta", delta)
-    return Level(alpha=alpha, delta=divided_delta(delta, delta_for))
+    return Level(alpha=alpha, delta=shared_delta(delta, delta_for or 1))
 
 
 def _plan(
-    looks: str | None, until_coverage: float | None, delta_for: int | None, *, add: bool
+    looks: str | None, until_coverage: float | None, level: Level, *, is_new: bool
 ) -> Looks | None:
-    """The planned looks; None without any."""
+    """The planned looks; None without any.
+
+    Args:
+        looks: The sizes, separated by commas.
+        until_coverage: The coverage that suffices.
+        level: The alpha, and the delta of all looks.
+        is_new: Whether the set is a new one, with a delta of its own.
+    """
     if (looks is None) != (until_coverage is None):
         raise CommandError("--looks and --until-coverage go together: a plan names both")
     if looks is None or until_coverage is None:
         return None
-    if delta_for is not None or add:
+    if not is_new:
         raise CommandError("--looks takes a new set and divides delta itself, without --delta-for")
-    return Looks.parse(looks, until_coverage)
+    try:
+        sizes = tuple(int(size) for size in looks.split(","))
+        return Looks(
+            sizes=sizes, until_coverage=until_coverage, alpha=level.alpha, delta=level.delta
+        )
+    except ValueError as exc:
+        raise InvalidRequestError(f"--looks {looks}: {exc}") from None
 
 
-def _parts(plan: Looks | None, answers: Answers, seed: int) -> list[Sequence[str]]:
-    """The keys of the pairs that the pool has at each look that is still to come."""
-    keys = [pair.key for pair in answers.pairs]
-    if plan is None:
-        return [keys]
-    order = plan.order(keys, seed)
-    return [order[: plan.sizes[number]] for number in plan.remaining(len(answers.pooled))]
-
-
-def _refuse_labelled_set(service: ServiceClient, name: str, *, empty: bool) -> None:
-    """Ends the command if pairs without labels would come to a set that is in use.
-
-    Args:
-        service: The service.
-        name: Name of the set.
-        empty: Refuse every set that has a pair: the sizes of looks are those of the set.
-    """
+def _refuse_labelled_set(service: ServiceClient, name: str) -> None:
+    """Ends the command if pairs without labels would come to a set that is in use."""
     from app.cli.set_answers import Sets
 
     sets = read(Sets, service.get("/calibrations")).calibrations
     present = next((one for one in sets if one.name == name), None)
-    if present is not None and present.n and empty:
-        raise CommandError(f"{name} has pairs already: looks are planned for a new set")
     if present is not None and not present.unlabelled and present.n:
         raise CommandError(
             f"{name} already has labels, and it has no marginal threshold while some of its pairs "
@@ -168,13 +169,7 @@ def _refuse_labelled_set(service: ServiceClient, name: str, *, empty: bool) -> N
         )
 
 
-def _label(
-    pool: Pool,
-    answers: Answers,
-    rows: CheckedRows[FilePair],
-    parts: Sequence[Sequence[str]],
-    plan: Looks | None,
-) -> None:
+def _label(pool: Pool, answers: Answers, rows: CheckedRows[FilePair]) -> None:
     print_label_report(rows.report)
     known = sum(has_label(row) for row in rows.unlabelled)
     if known:
@@ -182,31 +177,27 @@ def _label(
             f"{known} of the pairs have a label in the files, which is not used: `scope-judge "
             "calibrate` takes labels"
         )
-    for part in parts:
-        _fill(pool, answers, rows, part)
-        try:
-            ended = _asked(pool, answers)
-        except EOFError:
-            # The terminal was closed: nobody reads a message.
-            raise typer.Exit(1) from None
-        if plan is None or not ended.last.complete or not _goes_on(pool, ended, plan, len(part)):
-            break
+    try:
+        ended = _asked(pool, answers)
+    except EOFError:
+        # The terminal was closed: nobody reads a message.
+        raise typer.Exit(1) from None
     print_report(pool, answers, ended)
 
 
-def _goes_on(pool: Pool, ended: Ended, plan: Looks, size: int) -> bool:
-    """Says what a look has found; whether another one follows."""
-    coverage = 0.0 if ended.last.threshold is None else pool.coverage()
-    number = plan.sizes.index(size) + 1
-    say(
-        (f"Look {number} of {len(plan.sizes)}, at {size} pairs:", "bold"),
-        f" coverage {coverage:.0%}, wanted {plan.until_coverage:.0%}.",
-    )
-    return not plan.suffices(coverage) and number < len(plan.sizes)
+def _fill(pool: Pool, answers: Answers, rows: CheckedRows[FilePair], seed: int) -> None:
+    """Sends pairs to the pool, and says which ones could not be judged.
 
-
-def _fill(pool: Pool, answers: Answers, rows: CheckedRows[FilePair], keys: Sequence[str]) -> None:
-    """Sends pairs to the pool, and says which ones could not be judged."""
+    With planned looks, these are as many pairs as the last look has, drawn at random.
+    """
+    keys: Sequence[str] = [pair.key for pair in answers.pairs]
+    if pool.plan is not None:
+        if len(keys) < pool.plan.last:
+            raise CommandError(
+                f"the last look has {pool.plan.last} pairs, and there are only {len(keys)}"
+            )
+        # The sides are drawn with the seed itself.
+        keys = drawn(keys, most=pool.plan.last, seed=seed + 1)
     failed = pool.fill(answers, keys)
     if failed:
         place = next(row.place for row in rows.unlabelled if comparison_key(row.fields) in failed)
@@ -230,9 +221,11 @@ def _asked(pool: Pool, answers: Answers) -> Ended:
     session = LabelSession(answers)
     screen = PairScreen(session)
     resent: set[str] = set()
+    looks = 0
     while True:
         pool.post(answers)
         last = pool.next()
+        looks = _say_looks(last, looks)
         needed = session.needed(last.digests)
         if needed.dropped:
             # Somebody has rolled the set back: nothing is asked twice.
@@ -249,3 +242,16 @@ def _asked(pool: Pool, answers: Answers) -> Ended:
         if screen.run() == "quit":
             pool.post(answers)
             return Ended(last=pool.next())
+
+
+def _say_looks(last: "NextLabels", said: int) -> int:
+    """Says the results of further looks; returns the number of all that were taken."""
+    if last.looks is None:
+        return 0
+    looks = last.looks
+    for number, look in enumerate(looks.taken[said:], start=said + 1):
+        say(
+            (f"Look {number} of {len(looks.sizes)}, at {look.size} pairs:", "bold"),
+            f" coverage {look.coverage:.0%}, wanted {looks.until_coverage:.0%}.",
+        )
+    return len(looks.taken)

@@ -295,6 +295,7 @@ def import_set(
             clusters=exported.clusters,
             groups=exported.groups,
             by_group=exported.by_group,
+            looks=exported.looks,
         )
         would = preview_scores(service, into, bodies)
         if would is None:

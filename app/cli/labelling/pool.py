@@ -8,6 +8,7 @@ from app.cli.console import CommandError
 from app.cli.running.run import ROWS_PER_REQUEST, Results, answered
 from app.cli.service_client import Posted, ServiceClient, errors_of, read, unfitting
 from app.cli.set_transfer import set_path
+from app.core.looks import Looks
 from app.service.labelling.answers import Answers
 
 # The help of a command needs its options only: functions import the client.
@@ -30,6 +31,12 @@ class Level:
     delta: float
 
 
+def plan_fields(plan: Looks) -> dict[str, Any]:
+    """A plan as the pool takes it."""
+    fields = asdict(plan)
+    return {"looks": list(fields.pop("sizes")), **fields}
+
+
 class Pool:
     """The pool of one set.
 
@@ -37,19 +44,23 @@ class Pool:
         service: The service.
         name: Name of the calibration set.
         level: The level that the tests are for.
+        plan: The planned looks; None without any.
     """
 
-    def __init__(self, service: ServiceClient, name: str, level: Level) -> None:
+    def __init__(
+        self, service: ServiceClient, name: str, level: Level, plan: Looks | None = None
+    ) -> None:
         self._service = service
         self.name = name
         self.level = level
+        self.plan = plan
 
-    def fill(self, answers: Answers, keys: Collection[str] | None = None) -> Mapping[str, str]:
+    def fill(self, answers: Answers, keys: Collection[str]) -> Mapping[str, str]:
         """Sends the pairs that the pool does not have yet, to be judged and kept as scores.
 
         Args:
             answers: The pairs of this person.
-            keys: Only pairs with these keys; None for all.
+            keys: Only pairs with these keys.
 
         Returns:
             Key of a pair that could not be judged -> the reason.
@@ -59,10 +70,8 @@ class Pool:
         """
         failed: dict[str, str] = {}
         size = min(ROWS_PER_REQUEST, self._service.max_batch)
-        wanted = None if keys is None else set(keys)
-        comparisons = {
-            pair.key: pair.fields for pair in answers.pairs if wanted is None or pair.key in wanted
-        }
+        wanted = set(keys)
+        comparisons = {pair.key: pair.fields for pair in answers.pairs if pair.key in wanted}
         for results in answered(comparisons, self._ask, answers.pooled, size=size):
             judged = {
                 key: result["digest"] for key, result in results.items() if "digest" in result
@@ -73,7 +82,8 @@ class Pool:
 
     def _ask(self, comparisons: Mapping[str, Any]) -> Iterator[Results]:
         def body(keys: list[str]) -> dict[str, Any]:
-            return {"comparisons": [comparisons[key] for key in keys]}
+            planned = {} if self.plan is None else plan_fields(self.plan)
+            return {"comparisons": [comparisons[key] for key in keys], **planned}
 
         for part in self._service.post_judged(
             set_path(self.name, "/pool"), list(comparisons), body

@@ -204,18 +204,6 @@ def check_label_noise(label_noise: float | None) -> None:
         raise CommandError(f"--label-noise must be at least 0 and below 0.5, got {label_noise}")
 
 
-def divided_delta(delta: float, delta_for: int | None) -> float:
-    """The share of delta that each of several alphas gets.
-
-    Raises:
-        CommandError: The share is too small for a number.
-    """
-    share = delta / (delta_for or 1)
-    if share == 0.0:
-        raise CommandError(f"--delta {delta} cannot be divided by --delta-for {delta_for}")
-    return share
-
-
 # Extra of this package -> a module of each library in it.
 _EXTRAS = {"evaluation": ("matplotlib", "jinja2"), "ratings": ("evalica", "jinja2")}
 

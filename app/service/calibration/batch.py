@@ -12,8 +12,10 @@ from app.core.comparison import Comparison, Label, LabelledComparison
 from app.core.errors import InvalidRequestError, ScopeJudgeError
 from app.core.fingerprint import batch_digest, example_digest, question_digest
 from app.core.groups import undeclared_group
+from app.core.looks import Looks
 from app.core.noise import LabelNoiseBounds, SecondLabels
 from app.core.score import Score
+from app.service.calibration.planned import refuse_unplanned
 from app.service.calibration.trail import Action, Edit
 from app.service.scoring.scorer import ScoreError
 
@@ -63,6 +65,7 @@ class JudgedBatch:
         groups: Groups that the set declares from now on, besides those that it declares already.
         by_group: Whether groups have thresholds of their own from now on; None keeps the current
             choice.
+        looks: Planned looks; None keeps the plan of the set, unless the batch replaces it.
     """
 
     examples: Sequence[JudgedExample | ScopeJudgeError]
@@ -77,6 +80,7 @@ class JudgedBatch:
     second_labels: SecondLabels | None = None
     groups: tuple[str, ...] = ()
     by_group: bool | None = None
+    looks: Looks | None = None
 
     @classmethod
     def of_second_labels(cls, second: SecondLabels, *, fingerprint: str) -> "JudgedBatch":
@@ -162,6 +166,7 @@ class JudgedBatch:
         declared: Collection[str] = (),
         unread: int,
         runtimes: tuple[str, ...] = (),
+        looks: Looks | None = None,
     ) -> "JudgedBatch":
         """Makes examples without labels; long work for large texts.
 
@@ -173,6 +178,7 @@ class JudgedBatch:
             declared: The declared groups.
             unread: Number of posted pairs that could not be parsed.
             runtimes: The runtime that computed the scores, if it is known.
+            looks: Planned looks; None keeps the plan of the set.
         """
         judged: list[JudgedExample | ScopeJudgeError] = []
         for digest, comparison in pairs:
@@ -190,6 +196,7 @@ class JudgedBatch:
             action="pool",
             unread=unread,
             runtimes=runtimes,
+            looks=looks,
         )
 
     @cached_property
@@ -225,6 +232,9 @@ class JudgedBatch:
         """Returns the set with the batch, and the numbers of added and of removed examples.
 
         The set is `before` itself if the batch changes nothing. Ties do not count as added.
+
+        Raises:
+            InvalidRequestError: It would change what the set has planned before its first label.
         """
         put, take = self._difference(before)
         changed = replace(
@@ -233,6 +243,7 @@ class JudgedBatch:
             clusters=self.clusters or before.clusters,
             groups=tuple(sorted({*before.groups, *self.groups})),
             by_group=before.by_group if self.by_group is None else self.by_group,
+            looks=self.looks or (None if self.replaces else before.looks),
         )
         # The trail keeps what people have measured, also where it changes nothing.
         is_same = not put and not take and same_options(changed, before)
@@ -246,6 +257,8 @@ class JudgedBatch:
             examples=before.table.changed(put, take),
             runtimes=tuple(sorted({*before.runtimes, *self.runtimes})),
         )
+        new = [example for digest, example in put.items() if digest not in before.table]
+        refuse_unplanned(after, None if self.replaces else before, new)
         return after, added, len(take)
 
     def _difference(self, before: Calibration) -> tuple[dict[str, LabelledExample], list[str]]:
@@ -303,7 +316,7 @@ def labelled_example(score: Score, comparison: Comparison, label: Label | None) 
 
 def same_options(one: Calibration, other: Calibration) -> bool:
     """Whether two versions of a set are of one judge and use their examples in the same way."""
-    options = attrgetter("fingerprint", "label_noise", "clusters", "groups", "by_group")
+    options = attrgetter("fingerprint", "label_noise", "clusters", "groups", "by_group", "looks")
     return bool(options(one) == options(other))
 
 

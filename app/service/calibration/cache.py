@@ -402,7 +402,8 @@ class Calibrations:
     def _decoded(self, name: str, stored: StoredCalibration) -> Calibration:
         calibration = decode(name, stored, min_label_mass=self.min_label_mass)
         # Computed here, in a thread, so that the first judgment does not wait for it.
-        for each in (calibration, *calibration.own_calibrations.values()):
+        own = calibration.own_calibrations.values()
+        for each in (calibration, *own, *calibration.look_calibrations):
             _ = each.pac_pairs if each.unlabelled else each.curve
         release(stored.examples)
         return calibration

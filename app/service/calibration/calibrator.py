@@ -22,6 +22,7 @@ from app.core.errors import (
 )
 from app.core.fingerprint import INPUTS_DIFFER
 from app.core.groups import declared_groups, undeclared_group
+from app.core.looks import Looks
 from app.core.score import Score
 from app.ports import CalibrationStore
 from app.service.calibration.batch import (
@@ -308,7 +309,13 @@ class Calibrator:
         return scores
 
     async def pool(
-        self, name: str, comparisons: Sequence[Comparison], *, by: str = "service", unread: int = 0
+        self,
+        name: str,
+        comparisons: Sequence[Comparison],
+        *,
+        looks: Looks | None = None,
+        by: str = "service",
+        unread: int = 0,
     ) -> PoolReport:
         """Judges pairs and adds them to a set without labels, all in one version or not at all.
 
@@ -318,10 +325,12 @@ class Calibrator:
         Args:
             name: Name of the calibration set; a missing set is made.
             comparisons: The pairs.
+            looks: Sizes of the pool at which "pac" takes a threshold; None keeps the current plan.
             by: Name of the key that posted the pairs, for the trail.
             unread: Number of posted pairs that could not be parsed, for the trail.
 
         Raises:
+            InvalidRequestError: The set has labels, and the pairs or looks would change its plan.
             JudgeMismatchError: The set belongs to another judge; nothing was judged.
             JudgmentFailedError: Every pair failed; nothing was added.
             UnavailableError: Nothing was added; or everything was, if the connection to the store
@@ -346,6 +355,7 @@ class Calibrator:
             declared=declared,
             unread=unread,
             runtimes=self._runtimes,
+            looks=looks,
         )
         return PoolReport(batch=batch, outcome=await self.put(name, batch, by=by))
 

@@ -13,6 +13,7 @@ The meta of a set has these fields besides "write_id" and "version", which the s
     runtimes              runtimes of the scores, as a JSON list of texts; not written if unknown
     groups                groups that the set declares, as a JSON list; not written without any
     by_group              "yes" if groups have thresholds of their own; otherwise not written
+    looks                 planned looks, as a JSON object; not written without any
 
 An example is [gap_fwd, gap_rev, label_mass, label] as JSON. `gap_rev` is null for a judge that
 sees no order, and `label_mass` where the judge does not say it. The label is null for a pair
@@ -32,13 +33,14 @@ number, of
     ["judge","fingerprint",0.0,3]
 
 with judge, fingerprint, label noise and n of the set as JSON without spaces, in ASCII, and further
-elements with `clusters`, `groups` and `by_group`, as far as these fields are written. So a write
-updates the digest from the changed examples alone.
+elements with `clusters`, `groups`, `by_group` and `looks`, as far as these fields are written. So a
+write updates the digest from the changed examples alone.
 """
 
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 
 from app.core.calibration import Calibration, LabelledExample
 from app.core.errors import StoreCorruptError
@@ -53,6 +55,7 @@ from app.service.calibration.parsing import (
     parse_finite,
     parse_groups,
     parse_label_noise,
+    parse_looks,
     parse_texts,
 )
 
@@ -94,6 +97,7 @@ def encode(
             **written_release(calibration),
             **written_runtimes(calibration),
             **written_groups(calibration),
+            **written_looks(calibration),
         },
         examples={
             digest: json.dumps(score.fields) for digest, score in Examples.of(changed).pairs()
@@ -129,6 +133,12 @@ def written_groups(calibration: Calibration) -> dict[str, str]:
     }
 
 
+def written_looks(calibration: Calibration) -> dict[str, str]:
+    """Returns the field `looks`, unless no looks are planned."""
+    looks = calibration.looks
+    return {} if looks is None else {"looks": json.dumps(asdict(looks), separators=(",", ":"))}
+
+
 def digest_of(calibration: Calibration) -> str:
     """Returns the digest of the content, 64 hexadecimal digits, as the module describes it."""
     described = [
@@ -138,6 +148,7 @@ def digest_of(calibration: Calibration) -> str:
         calibration.n,
         *written_clusters(calibration).values(),
         *written_groups(calibration).values(),
+        *written_looks(calibration).values(),
     ]
     text = json.dumps(described, separators=(",", ":"))
     header = int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
@@ -175,6 +186,7 @@ def decode(name: str, stored: StoredCalibration, *, min_label_mass: float = 0.0)
             runtimes=parse_texts(stored.meta.get("runtimes", "[]")),
             groups=parse_groups(stored.meta.get("groups", "[]")),
             by_group="by_group" in stored.meta,
+            looks=parse_looks(stored.meta.get("looks")),
         )
         n, digest = stored.meta["n"], stored.meta["digest"]
     except PARSE_ERRORS as exc:
@@ -186,7 +198,8 @@ def decode(name: str, stored: StoredCalibration, *, min_label_mass: float = 0.0)
         raise _tampered(name, "the set has more or fewer examples than were written")
     if digest != digest_of(calibration):
         raise _tampered(
-            name, "its examples, judge, label noise, clusters or groups differ from those written"
+            name,
+            "its examples, judge, label noise, clusters, groups or looks differ from those written",
         )
     return calibration
 

@@ -8,6 +8,7 @@ from typing import Any
 from app.core.calibration import LabelledExample
 from app.core.clusters import CLUSTER_RULES, ClusterRule
 from app.core.groups import declared_groups
+from app.core.looks import Looks
 from app.core.score import Score
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -89,6 +90,20 @@ def parse_group(value: Any) -> str:
 def parse_groups(value: str) -> tuple[str, ...]:
     """Returns groups from a JSON list; raises ValueError or TypeError for any other value."""
     return declared_groups(parse_texts(value))
+
+
+def parse_looks(value: Any) -> Looks | None:
+    """Returns planned looks from a JSON object, None from None; raises for any other value.
+
+    Raises:
+        ValueError, TypeError, KeyError: The value is not such a plan.
+    """
+    if value is None:
+        return None
+    fields = json.loads(value)
+    for size in fields["sizes"]:
+        parse_count(size)
+    return Looks.of(fields)
 
 
 def parse_digest(value: Any) -> str:

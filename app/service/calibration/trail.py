@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from app.core.calibration import Calibration
 from app.core.clusters import ClusterRule
 from app.core.errors import StoreCorruptError
+from app.core.looks import Looks, TakenLook
 from app.service.calibration.codec import threshold_fields
 
 # Fields with their usual values, which a record leaves out.
@@ -24,6 +25,8 @@ _NOT_WRITTEN: Mapping[str, Any] = {
     "second_labels": 0,
     "disagreements": 0,
     "by_group": False,
+    "looks": None,
+    "taken_looks": (),
 }
 
 Action = Literal["absorb", "calibrate", "delete", "import", "noise", "pool", "rollback"]
@@ -99,6 +102,8 @@ class Change:
         disagreements: Number of those whose two labels differ.
         by_group: Whether groups with enough pairs have thresholds of their own, likewise. Their
             names are "guarantee:alpha:group".
+        looks: The planned looks, likewise; None without any.
+        taken_looks: The results of the looks that labels decided, after the change.
     """
 
     # No number is read from a text, or a count from a truth value.
@@ -128,6 +133,8 @@ class Change:
     second_labels: _Count = 0
     disagreements: _Count = 0
     by_group: bool = False
+    looks: Looks | None = None
+    taken_looks: tuple[TakenLook, ...] = ()
 
     @classmethod
     def of(
@@ -156,6 +163,8 @@ class Change:
             unlabelled=after.unlabelled if after else 0,
             clusters=subject.clusters if subject else "one",
             by_group=subject.by_group if subject else False,
+            looks=subject.looks if subject else None,
+            taken_looks=after.planned_looks if after else (),
         )
 
     @classmethod

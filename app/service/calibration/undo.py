@@ -19,6 +19,7 @@ from app.service.calibration.codec import (
     digest_of,
     written_clusters,
     written_groups,
+    written_looks,
     written_release,
     written_runtimes,
 )
@@ -29,6 +30,7 @@ from app.service.calibration.parsing import (
     parse_example,
     parse_groups,
     parse_label_noise,
+    parse_looks,
     parse_text,
     parse_texts,
 )
@@ -90,6 +92,7 @@ def undo_of(before: Calibration | None, after: Calibration | None) -> str:
         **written_release(before),
         **written_runtimes(before),
         **written_groups(before),
+        **written_looks(before),
         "digest": digest_of(before),
         "possible": True,
     }
@@ -195,6 +198,7 @@ def _parsed(number: int, text: str, blank: Calibration) -> _Undo:
                 runtimes=parse_texts(fields.get("runtimes", "[]")),
                 groups=parse_groups(fields.get("groups", "[]")),
                 by_group="by_group" in fields,
+                looks=parse_looks(fields.get("looks")),
             )
         return _Undo(
             made=Version(*fields["made"]) if fields["made"] else None,

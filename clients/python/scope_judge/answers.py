@@ -582,6 +582,38 @@ class GroupRow:
 
 
 @dataclass(frozen=True, slots=True)
+class TakenLook:
+    """The result of one look at the labels; the threshold is None if it accepts nothing."""
+
+    size: int
+    coverage: float
+    threshold: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """The planned looks of a set, and the results of those that labels have decided.
+
+    Args:
+        sizes: Number of pairs at each look.
+        until_coverage: Share of the pairs to accept at least.
+        alpha: Alpha of the looks.
+        delta: Delta of all looks together.
+        taken: The results so far.
+        next: Number of pairs at the next look; None if none follows.
+        suffices: Whether the last one accepts so many pairs that it ends the labelling.
+    """
+
+    sizes: tuple[int, ...]
+    until_coverage: float
+    alpha: float
+    delta: float
+    taken: tuple[TakenLook, ...]
+    next: int | None
+    suffices: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CalibrationDetail(Calibration):
     """A calibration set with its quality and its risk-coverage curve.
 
@@ -601,6 +633,7 @@ class CalibrationDetail(Calibration):
         promised_for: "question" or "judgment": what of the traffic "pac" promises for.
         question_sizes: The rule of `clusters` that fits; None if each question has one pair.
         by_group: Whether groups with enough pairs have thresholds of their own.
+        looks: The planned looks, at their alpha and delta; None without any.
         groups: The groups that it declares or has pairs of.
         group_rows: A row for each group and each criterion in use.
     """
@@ -625,6 +658,7 @@ class CalibrationDetail(Calibration):
     promised_for: str = ""
     question_sizes: QuestionSizes | None = None
     by_group: bool = False
+    looks: Looks | None = None
     groups: tuple[GroupPairs, ...] = ()
     group_rows: tuple[GroupRow, ...] = ()
 
@@ -758,3 +792,4 @@ class NextLabels:
     threshold: float | None
     feasible: bool
     digests: tuple[str, ...]
+    looks: Looks | None = None

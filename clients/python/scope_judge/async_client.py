@@ -49,6 +49,7 @@ from scope_judge.comparisons import (
     ReferenceRule,
     Response,
     calibrate_fields,
+    given_fields,
     group_item,
     pair_item,
 )
@@ -262,9 +263,24 @@ class AsyncScopeClient:
         common = calibrate_fields(name, label_noise, clusters, groups, by_group)
         return await self._transport.run(self._service.calibrate(examples, common))
 
-    async def pool(self, name: str, pairs: Iterable[Pair]) -> PoolReport:
+    async def pool(
+        self,
+        name: str,
+        pairs: Iterable[Pair],
+        *,
+        looks: Sequence[int] | None = None,
+        until_coverage: float | None = None,
+        alpha: float | None = None,
+        delta: float | None = None,
+    ) -> PoolReport:
         """Adds pairs without labels to a calibration set, as `ScopeClient.pool`."""
-        return await self._transport.run(self._service.pool(name, pairs))
+        plan = given_fields(
+            looks=None if looks is None else list(looks),
+            until_coverage=until_coverage,
+            alpha=alpha,
+            delta=delta,
+        )
+        return await self._transport.run(self._service.pool(name, pairs, plan))
 
     async def next_to_label(
         self,

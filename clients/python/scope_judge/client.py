@@ -42,6 +42,7 @@ from scope_judge.comparisons import (
     ReferenceRule,
     Response,
     calibrate_fields,
+    given_fields,
     group_item,
     pair_item,
 )
@@ -380,7 +381,16 @@ class ScopeClient:
         common = calibrate_fields(name, label_noise, clusters, groups, by_group)
         return self._transport.run(self._service.calibrate(examples, common))
 
-    def pool(self, name: str, pairs: Iterable[Pair]) -> PoolReport:
+    def pool(
+        self,
+        name: str,
+        pairs: Iterable[Pair],
+        *,
+        looks: Sequence[int] | None = None,
+        until_coverage: float | None = None,
+        alpha: float | None = None,
+        delta: float | None = None,
+    ) -> PoolReport:
         """Adds pairs without labels to a calibration set; `next_to_label` says which to label.
 
         A pair that the set has keeps its label, so a repeated request changes nothing.
@@ -388,13 +398,26 @@ class ScopeClient:
         Args:
             name: Name of the set; it is made if there is none.
             pairs: Each is (question, a, b), or a mapping with question, response_a, response_b.
+            looks: Rising numbers of pairs at which the set takes a threshold, such as
+                [250, 500, 1000]. The set keeps them from its first label on, and takes no pairs
+                after that.
+            until_coverage: Share of the pairs to accept at least, with looks: the first look that
+                does so is the last one.
+            alpha: Alpha of the looks; by default the service's.
+            delta: Delta of all looks together; by default the service's.
 
         Raises:
             ScopeError: The service refuses the request, or does not answer for too long. Pairs of
                 earlier requests stay in the set; the same call adds the rest.
             TypeError: A pair is none.
         """
-        return self._transport.run(self._service.pool(name, pairs))
+        plan = given_fields(
+            looks=None if looks is None else list(looks),
+            until_coverage=until_coverage,
+            alpha=alpha,
+            delta=delta,
+        )
+        return self._transport.run(self._service.pool(name, pairs, plan))
 
     def next_to_label(
         self,
@@ -410,8 +433,9 @@ class ScopeClient:
 
         Args:
             name: Name of the set.
-            alpha: Alpha to label for, chosen before the first label; by default the service's.
-            delta: Delta to label for, chosen before the first label; by default the service's.
+            alpha: Alpha to label for, chosen before the first label; by default that of the planned
+                looks, or of the service.
+            delta: Delta to label for, likewise.
             limit: Most pairs, from 1 to 10,000.
 
         Raises:

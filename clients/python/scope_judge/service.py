@@ -251,13 +251,13 @@ class Service:
         query = given_fields(alpha=alpha, delta=delta, limit=limit)
         return self._read(NextLabels, Call("GET", _with_query(f"{_set_path(name)}/next", query)))
 
-    def pool(self, name: str, pairs: Iterable[Pair]) -> Steps[PoolReport]:
-        """Adds pairs without labels, one request after the other."""
+    def pool(self, name: str, pairs: Iterable[Pair], plan: Mapping[str, Any]) -> Steps[PoolReport]:
+        """Adds pairs without labels, one request after the other, with `pool_fields`."""
         items = [pair_item(pair, number) for number, pair in enumerate(pairs)]
         path = f"{_set_path(name)}/pool"
 
         def ask(some: Sequence[Item]) -> Steps[list[_Part]]:
-            call = Call("POST", path, body_of({}, "comparisons", some))
+            call = Call("POST", path, body_of(plan, "comparisons", some))
             report = yield from self._read(PoolReport, call)
             if len(report.digests) != len(some):
                 raise _unfitting("does not have a digest for each pair")

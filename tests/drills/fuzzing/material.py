@@ -219,7 +219,10 @@ def _set_bodies(draw: random.Random, comparison: dict[str, Any]) -> dict[str, An
             ],
             **_looks(draw),
         },
-        "POST /calibrations/{name}/pool": {"comparisons": [comparison, comparison]},
+        "POST /calibrations/{name}/pool": {
+            "comparisons": [comparison, comparison],
+            **draw.choice(({}, {"looks": [1, 2], "until_coverage": 0.3, "alpha": 0.2})),
+        },
         "POST /calibrations/{name}/rollback": {
             "version": draw.randint(1, 4),
             "dry_run": draw.choice((True, False)),

@@ -121,7 +121,10 @@ examples = st.fixed_dictionaries(
 bodies = st.one_of(
     values,
     comparisons,
-    st.fixed_dictionaries({"comparisons": st.lists(comparisons | values, max_size=3)}),
+    st.fixed_dictionaries(
+        {"comparisons": st.lists(comparisons | values, max_size=3)},
+        optional={"looks": st.lists(numbers, max_size=3) | values, "until_coverage": scalars},
+    ),
     st.fixed_dictionaries(
         {"examples": st.lists(examples | values, max_size=3)},
         optional={
@@ -174,6 +177,8 @@ stored_texts = st.sampled_from(
         f'[1.0, 2.0, 0.9, "tie", "{"c" * 64}"]',
         '[1.0, 2.0, 0.9, "A", null, "math"]',
         '["math"]',
+        '{"sizes":[2,1],"until_coverage":0.3,"alpha":0.1,"delta":0.1}',
+        '{"sizes":"ab"}',
         "one",
     ]
 ) | st.text(max_size=12)
@@ -182,7 +187,7 @@ stored = st.builds(
     version=st.builds(Version, st.text(max_size=4), st.integers(0, 9)),
     meta=st.dictionaries(
         st.sampled_from(
-            ["judge", "fingerprint", "label_noise", "n", "clusters", "groups", "by_group"]
+            ["judge", "fingerprint", "label_noise", "n", "clusters", "groups", "by_group", "looks"]
         ),
         stored_texts,
         max_size=5,

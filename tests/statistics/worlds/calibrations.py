@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core.looks import Looks
 from app.core.pac import allowable_errors, observed_error, rank_sequence
 from app.core.preference import LN2, FloatArray
 from app.evaluation.normal_world import NormalJudge
-from app.service.labelling.looks import Looks
 
 DELTA = 0.1
 WEAK, MIDDLING = NormalJudge(accuracy=0.738, auroc=0.685), NormalJudge(accuracy=0.807, auroc=0.744)
@@ -119,17 +119,9 @@ class Looked(NamedTuple):
     labels: NDArray[np.int64]
 
 
-def planned_looks(
-    judge: NormalJudge,
-    alpha: float,
-    looks: Looks,
-    count: int,
-    rng: np.random.Generator,
-    *,
-    delta: float = DELTA,
-) -> Looked:
+def planned_looks(judge: NormalJudge, looks: Looks, count: int, rng: np.random.Generator) -> Looked:
     """Labels lazily up to each look, at a share of delta, and stops where the coverage suffices."""
-    most = looks.sizes[-1]
+    most = looks.last
     uncertainty, wrong = judge.draw(most * count, rng)
     uncertainty, wrong = uncertainty.reshape(count, most), wrong.reshape(count, most)
     rows = np.arange(count)[:, None]
@@ -138,7 +130,7 @@ def planned_looks(
     for size in looks.sizes:
         sample = uncertainty[:, :size]
         grown = Calibrations.sorted(judge, sample, wrong[:, :size])
-        thresholds, asked = grown.thresholds(alpha, delta / len(looks.sizes))
+        thresholds, asked = grown.thresholds(looks.alpha, looks.share_of(looks.delta))
         order = np.argsort(sample, axis=1)
         labelled[rows, order] |= going[:, None] & (np.arange(size) < asked[:, None])
         found = np.where(going, thresholds, found)

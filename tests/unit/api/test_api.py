@@ -54,6 +54,7 @@ CALIBRATION: dict[str, Any] = {
     "clusters": str,
     "promised_for": str,
     "by_group": bool,
+    "looks": (dict, NULL),
     "groups": list,
     "runtimes": list,
     **dict.fromkeys(("questions", "counted"), int),

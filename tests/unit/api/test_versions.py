@@ -47,6 +47,7 @@ VERSION: dict[str, Any] = {
     "disagreements": int,
     "clusters": str,
     "by_group": bool,
+    "looks": (dict, NULL),
 }
 
 

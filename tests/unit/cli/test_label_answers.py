@@ -46,7 +46,7 @@ def label(pool: Pool, answers: Answers) -> None:
 # Use of a pool -> an answer that fits it, and answers that fit the type and not the request.
 USES: dict[str, tuple[Callable[[Pool, Answers], Any], Any, list[Any]]] = {
     "fill": (
-        lambda pool, answers: pool.fill(answers),
+        lambda pool, answers: pool.fill(answers, [pair.key for pair in answers.pairs]),
         POOLED,
         [
             {**POOLED, "digests": []},

@@ -87,7 +87,7 @@ CALLS: dict[str, tuple[Callable[[Service], Steps[Any]], Any]] = {
         example(records.CalibrationReport),
     ),
     "pool": (
-        lambda service: service.pool("default", [PAIR] * 2),
+        lambda service: service.pool("default", [PAIR] * 2, {}),
         example(records.PoolReport),
     ),
     "calibration": (

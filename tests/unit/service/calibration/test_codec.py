@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from app.core.calibration import Calibration
 from app.core.errors import StoreCorruptError
+from app.core.looks import Looks
 from app.ports import StoredCalibration, Version
 from app.service.calibration.codec import decode, encode
 from tests.labelled_examples import calibration_of, labelled_example
@@ -41,9 +42,12 @@ calibrations = st.builds(
     release=st.sampled_from([None, "0.2.0", "0.2.0 (commit 0123456789ab)"]),
     groups=st.sampled_from([(), ("code", "math")]),
     by_group=st.booleans(),
+    looks=st.sampled_from(
+        [None, Looks(sizes=(250, 500), until_coverage=0.3, alpha=0.1, delta=0.05)]
+    ),
 )
 labelled_sets = st.builds(
-    replace, calibrations, examples=st.dictionaries(digests, sided, max_size=8)
+    replace, calibrations, examples=st.dictionaries(digests, sided, max_size=8), looks=st.none()
 )
 
 
@@ -129,6 +133,9 @@ def test_the_digest_is_the_one_that_is_documented(calibration: Calibration) -> N
         head.append(json.dumps(calibration.groups, separators=(",", ":")))
     if calibration.by_group:
         head.append("yes")
+    if calibration.looks:
+        fields = {"sizes": [250, 500], "until_coverage": 0.3, "alpha": 0.1, "delta": 0.05}
+        head.append(json.dumps(fields, separators=(",", ":")))
     texts = [json.dumps(head, separators=(",", ":")).encode()]
     letters = {"A": b"A", "B": b"B", None: b"?", "tie": b"="}
     for digest, example in calibration.examples.items():
