@@ -13,6 +13,7 @@ from app.release import RELEASE
 COMMANDS: Mapping[str, str] = {
     "serve": "Run the service.",
     "fetch": "Fetch the judge's weights, so that a start needs no download.",
+    "check": "Check address, key and criterion of a service with one judged group.",
     "judge": "Judge one pair or files.",
     "decide": "Apply another alpha to results in files, without judging again.",
     "filter": "Keep the preference pairs that the judge confirms, for DPO.",

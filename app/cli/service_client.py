@@ -14,7 +14,7 @@ from app.cli.console import CommandError, say
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
-    from scope_judge import ExampleError, ScopeClient
+    from scope_judge import Check, ExampleError, ScopeClient
     from scope_judge.exchange import Pause
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -305,21 +305,36 @@ def connected(
     Raises:
         CommandError: The service does not answer, or it refuses the key.
     """
+    once = _client(url, patience_s=0)
+    client = _client(
+        url,
+        patience_s=patience_s,
+        on_wait=_print_wait,
+        # A file is read later, when nobody looks at the age of its thresholds.
+        confirmed_only=True,
+    )
+    with once, client:
+        yield ServiceClient(client, once, _or_failure(lambda: once.get("/info"), otherwise))
+
+
+def checked_service(url: str, criterion: Mapping[str, Any]) -> "Check":
+    """A service that has judged one group.
+
+    Raises:
+        CommandError: It does not answer, refuses the key, or cannot judge under the criterion.
+    """
+    with _client(url, patience_s=0) as client:
+        return _or_failure(lambda: client.check(**criterion))
+
+
+def _client(url: str, **options: Any) -> "ScopeClient":
+    """A client; raises CommandError if the address or the key cannot be one."""
     from scope_judge import ScopeClient
 
     try:
-        once = ScopeClient(url, patience_s=0)
-        client = ScopeClient(
-            url,
-            patience_s=patience_s,
-            on_wait=_print_wait,
-            # A file is read later, when nobody looks at the age of its thresholds.
-            confirmed_only=True,
-        )
+        return ScopeClient(url, **options)
     except ValueError as exc:
         raise CommandError(f"--url: {exc}") from None
-    with once, client:
-        yield ServiceClient(client, once, _or_failure(lambda: once.get("/info"), otherwise))
 
 
 def _print_wait(pause: "Pause") -> None:

@@ -271,7 +271,7 @@ class JudgeIn(_ComparisonIn, CriterionIn):
         return JudgeRequest(comparison=comparison, criterion=self.criterion(defaults, batch))
 
 
-_Item = TypeVar("_Item", bound=_ComparisonIn)
+ItemModel = TypeVar("ItemModel", bound=BaseModel)
 
 
 class InvalidItem(BaseModel):
@@ -282,7 +282,8 @@ class InvalidItem(BaseModel):
     error: InvalidRequestError
 
 
-def _read(model: type[_Item], value: Any) -> _Item | InvalidItem:
+def read_item(model: type[ItemModel], value: Any) -> ItemModel | InvalidItem:
+    """Validates one item of a batch."""
     try:
         return model.model_validate(value)
     except ValidationError as exc:
@@ -320,7 +321,7 @@ class JudgeBatchIn(CriterionIn):
 
     def items(self, defaults: CriterionDefaults) -> list[BatchItem]:
         """Validates each comparison on its own."""
-        return [self._item(_read(JudgeIn, value), defaults) for value in self.comparisons]
+        return [self._item(read_item(JudgeIn, value), defaults) for value in self.comparisons]
 
     def _item(self, item: "JudgeIn | InvalidItem", defaults: CriterionDefaults) -> BatchItem:
         if isinstance(item, InvalidItem):
@@ -352,7 +353,7 @@ class LabelledBatchIn(Strict):
 
     def items(self) -> list[ExampleIn | InvalidItem]:
         """Validates each example on its own."""
-        return [_read(ExampleIn, value) for value in self.examples]
+        return [read_item(ExampleIn, value) for value in self.examples]
 
 
 class CalibrateIn(LabelledBatchIn):
@@ -410,7 +411,7 @@ class PoolIn(Strict):
 
     def items(self) -> list[PoolPairIn | InvalidItem]:
         """Validates each comparison on its own."""
-        return [_read(PoolPairIn, value) for value in self.comparisons]
+        return [read_item(PoolPairIn, value) for value in self.comparisons]
 
     def plan(self, defaults: CriterionDefaults) -> Looks | None:
         """The planned looks; None without any.

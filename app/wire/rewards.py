@@ -1,6 +1,7 @@
 """JSON of the reward routes: groups of responses in, one reward for each response out."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -10,17 +11,25 @@ from pydantic import (
     Discriminator,
     Field,
     PlainValidator,
+    SkipValidation,
     Tag,
 )
 
 from app.core.comparison import Comparison, CriterionDefaults, Judgment, Turn
-from app.core.errors import InvalidComparisonError, ScopeJudgeError
+from app.core.errors import InvalidComparisonError, RequestError, ScopeJudgeError
 from app.core.messages import question_of, response_of
 from app.service.rewards.rewarder import Compared, Group, GroupRewards, RewardRule
 from app.service.rewards.tournament import NoReward
 from app.wire.answers import JudgmentOut, Out, RequestUsageOut
 from app.wire.problems import Problem, problem_of
-from app.wire.requests import CriterionIn, OfGroup, Strict, encodable
+from app.wire.requests import (
+    CriterionIn,
+    InvalidItem,
+    OfGroup,
+    Strict,
+    encodable,
+    read_item,
+)
 
 
 class MessageIn(BaseModel):
@@ -70,15 +79,6 @@ def _reference(text: str) -> str:
     return text
 
 
-def _several(responses: list[str]) -> list[str]:
-    if len(responses) < 2:
-        raise ValueError(
-            f"a group needs at least two responses, and this one has {len(responses)}: "
-            "POST /rewards/reference compares one response with a reference"
-        )
-    return responses
-
-
 def _kind_of_opponents(value: Any) -> Literal["number", "text"]:
     return "text" if isinstance(value, str) else "number"
 
@@ -92,11 +92,7 @@ MessagesResponse = Annotated[
     PlainValidator(response_text, json_schema_input_type=str | MessageIn | list[MessageIn]),
 ]
 Reference = Annotated[MessagesResponse, AfterValidator(_reference)]
-_Responses = Annotated[
-    list[MessagesResponse],
-    Field(fail_fast=True, json_schema_extra={"minItems": 2}),
-    AfterValidator(_several),
-]
+_Responses = Annotated[list[MessagesResponse], Field(min_length=1, fail_fast=True)]
 OpponentsIn = Annotated[
     Annotated[Literal["all"], Tag("text")] | Annotated[int, Field(ge=1), Tag("number")],
     Discriminator(_kind_of_opponents),
@@ -177,24 +173,42 @@ class RewardGroupIn(GroupIn, GroupOptions):
     comparisons: WithComparisons = False
 
 
+class GroupOfManyIn(GroupIn):
+    """Responses to one question, which are compared with each other or with a reference."""
+
+    reference: Annotated[
+        Reference | None,
+        Field(
+            description="The response that each one is compared with; null compares the responses "
+            "with each other."
+        ),
+    ] = None
+
+    def asked(self) -> Group:
+        """The group of responses."""
+        return replace(super().asked(), reference=self.reference)
+
+
 class RewardGroupsIn(GroupOptions):
     """Several groups, which are judged in one engine call."""
 
-    groups: Annotated[list[GroupIn], Field(fail_fast=True)]
+    # `all` validates them, after the route has checked how many there are.
+    groups: list[SkipValidation[GroupOfManyIn]]
     rendered: IsRendered = False
     comparisons: WithComparisons = False
 
-    def all(self) -> list[Group]:
-        """The groups, in order."""
-        return [group.asked() for group in self.groups]
+    def all(self) -> list[Group | RequestError]:
+        """Validates each group on its own."""
+        read = (read_item(GroupOfManyIn, value) for value in self.groups)
+        return [each.error if isinstance(each, InvalidItem) else each.asked() for each in read]
 
 
 class RewardReferenceIn(RewardOptions):
     """Responses to one question, each of which is compared with a reference."""
 
     question: MessagesQuestion
+    responses: _Responses
     reference: Reference
-    responses: Annotated[list[MessagesResponse], Field(min_length=1, fail_fast=True)]
     rendered: IsRendered = False
     comparisons: WithComparisons = False
 
@@ -270,17 +284,30 @@ class RewardsOfRequestOut(RewardsOut):
         return cls(**dict(answer), usage=RequestUsageOut.of_request())
 
 
-class RewardGroupsOut(Out):
-    """The rewards of each group, in the same order."""
+class GroupErrorOut(Out):
+    """The error of one group, in place of its rewards."""
 
-    groups: list[RewardsOut]
+    error: Problem
+
+
+class RewardGroupsOut(Out):
+    """The rewards or the error of each group, in the same order."""
+
+    groups: list[RewardsOut | GroupErrorOut]
     usage: RequestUsageOut
 
     @classmethod
-    def of(cls, groups: Sequence[GroupRewards], *, comparisons: bool) -> "RewardGroupsOut":
-        """Converts the rewards of several groups."""
+    def of(
+        cls, groups: Sequence[GroupRewards | RequestError], *, comparisons: bool
+    ) -> "RewardGroupsOut":
+        """Converts the outcomes of several groups."""
         return cls(
-            groups=[RewardsOut.of(rewards, comparisons=comparisons) for rewards in groups],
+            groups=[
+                RewardsOut.of(each, comparisons=comparisons)
+                if isinstance(each, GroupRewards)
+                else GroupErrorOut(error=problem_of(each))
+                for each in groups
+            ],
             usage=RequestUsageOut.of_request(),
         )
 

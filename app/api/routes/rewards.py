@@ -29,6 +29,7 @@ from app.core.errors import (
     CalibrationNotFoundError,
     JudgeMismatchError,
     LabelsMissingError,
+    RequestError,
 )
 from app.service.rewards.rewarder import Group, GroupRewards, RewardRule
 from app.service.services import Services
@@ -74,9 +75,7 @@ async def reward_group(
     texts are not compared and share their reward. The request waits for its turn instead of being
     refused with 429.
     """
-    rewards = await _rewards([body.asked()], body, request, services, caller)
-    make = partial(RewardsOfRequestOut.of, rewards[0], comparisons=body.comparisons)
-    return await answer_with(make, rewards, request)
+    return await _of_one(body.asked(), body, request, services, caller)
 
 
 @router.post("/rewards/groups", response_model=RewardGroupsOut, responses=REWARD_RESPONSES)
@@ -88,11 +87,16 @@ async def reward_groups(
 ) -> Response:
     """Rewards several groups of responses, all judged in one engine call.
 
-    Each group is rewarded as by POST /rewards/group. The guarantee is about comparisons, not about
-    rewards.
+    Each group is rewarded as by POST /rewards/group, or as by POST /rewards/reference if it has a
+    `reference`. A group that cannot be read gets its `error` in its place and never fails the
+    others. The guarantee is about comparisons, not about rewards.
     """
-    rewards = await _rewards(body.all(), body, request, services, caller)
-    make = partial(RewardGroupsOut.of, rewards, comparisons=body.comparisons)
+    # Before each is validated: a body of 8 MB may have a million of them.
+    check_responses(len(body.groups), services)
+    groups = await request.run(body.all)
+    outcomes = await _rewards(groups, body, request, services, caller)
+    make = partial(RewardGroupsOut.of, outcomes, comparisons=body.comparisons)
+    rewards = [outcome for outcome in outcomes if isinstance(outcome, GroupRewards)]
     return await answer_with(make, rewards, request)
 
 
@@ -109,37 +113,56 @@ async def reward_reference(
     the judge abstains or the texts are equal; with `"reward": "soft"` it is 2 p_bar - 1. The
     guarantee is about comparisons, not about rewards.
     """
-    rewards = await _rewards([body.asked()], body, request, services, caller)
-    make = partial(RewardsOfRequestOut.of, rewards[0], comparisons=body.comparisons)
-    return await answer_with(make, rewards, request)
+    return await _of_one(body.asked(), body, request, services, caller)
+
+
+_Body = RewardGroupIn | RewardGroupsIn | RewardReferenceIn
+
+
+async def _of_one(
+    group: Group, body: _Body, request: JsonRequest, services: Services, caller: Caller
+) -> Response:
+    """The answer to a request with one group, whose error is that of the request."""
+    (rewards,) = await _rewards([group], body, request, services, caller)
+    if isinstance(rewards, RequestError):
+        raise rewards
+    make = partial(RewardsOfRequestOut.of, rewards, comparisons=body.comparisons)
+    return await answer_with(make, [rewards], request)
 
 
 async def _rewards(
-    groups: list[Group],
-    body: RewardGroupIn | RewardGroupsIn | RewardReferenceIn,
+    groups: Sequence[Group | RequestError],
+    body: _Body,
     request: JsonRequest,
     services: Services,
     caller: Caller,
-) -> list[GroupRewards]:
-    """The rewards of the groups of a request."""
-    check_responses(sum(len(group.responses) for group in groups), services)
+) -> list[GroupRewards | RequestError]:
+    """The rewards of the groups of a request; an error stays in its place."""
+    check_responses(
+        sum(len(each.responses) for each in groups if isinstance(each, Group)), services
+    )
     rule = body.rule(services.defaults)
-    asked = await request.run(_as_asked, groups, body, services)
-    return await rewards_of(asked, rule, services, caller)
+    if body.rendered:
+        groups = await request.run(_unrendered, groups, endings_of(services))
+    asked = [each for each in groups if isinstance(each, Group)]
+    rewards = iter(await rewards_of(asked, rule, services, caller))
+    return [next(rewards) if isinstance(each, Group) else each for each in groups]
 
 
-def _as_asked(
-    groups: list[Group],
-    body: RewardGroupIn | RewardGroupsIn | RewardReferenceIn,
-    services: Services,
-) -> list[Group]:
-    """The groups, whose texts are taken apart if the request says that they are rendered."""
-    if not body.rendered:
-        return groups
-    return [
-        read("question", partial(group_of_rendered, endings=endings_of(services)), group)
-        for group in groups
-    ]
+def _unrendered(
+    groups: Sequence[Group | RequestError], endings: Endings
+) -> list[Group | RequestError]:
+    """The groups with their texts taken apart, or with the error of those that cannot be."""
+
+    def taken_apart(group: Group | RequestError) -> Group | RequestError:
+        if isinstance(group, RequestError):
+            return group
+        try:
+            return read("question", partial(group_of_rendered, endings=endings), group)
+        except RequestError as exc:
+            return exc
+
+    return [taken_apart(group) for group in groups]
 
 
 def endings_of(services: Services) -> Endings:

@@ -124,8 +124,6 @@ class NemoCompareIn(FrameworkIn):
             )
         if not self.response_objs:
             return []
-        if len(self.response_objs) == 1:
-            raise InvalidRequestError("response_objs: a group needs at least two responses")
         question = read("conversation_history", question_turns, self.conversation_history)
         responses = (
             read(f"response_objs.{i}", _response_object, response)

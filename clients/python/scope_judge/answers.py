@@ -757,6 +757,37 @@ class GroupRewards:
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """A service that can be used with a key and a rule, because it has judged one group.
+
+    Args:
+        info: The judge, the defaults and the limits of the service.
+        judgment: The judgment of the group's two responses.
+        latency_s: Seconds until the group was answered.
+    """
+
+    info: Info
+    judgment: Judgment
+    latency_s: float
+
+    @property
+    def warning(self) -> str | None:
+        """Why no comparison will be accepted; None if some will."""
+        judgment, found = self.judgment, self.judgment.calibration
+        if judgment.reason not in ("infeasible", "suspended") or found is None:
+            return None
+        why = (
+            "its audits have raised an alarm"
+            if judgment.reason == "suspended"
+            else f"its {found.n} labelled pairs cannot show it"
+        )
+        return (
+            f"no comparison is accepted at alpha {judgment.alpha:g} with the set {found.name!r}: "
+            f"{why}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PoolReport:
     """A calibration set after pairs without labels were added, with their counts and errors.
 

@@ -23,6 +23,7 @@ from scope_judge.answers import (
     AuditTexts,
     CalibrationDetail,
     CalibrationReport,
+    Check,
     Clusters,
     EndedAlarm,
     GroupRewards,
@@ -49,11 +50,13 @@ from scope_judge.comparisons import (
     ReferenceRule,
     Response,
     calibrate_fields,
+    checked,
     given_fields,
     group_item,
     pair_item,
 )
 from scope_judge.exchange import Session, Steps, Timing
+from scope_judge.gathering import Gathering
 from scope_judge.progress import Bar
 from scope_judge.service import Service
 from scope_judge.transport import IN_FLIGHT, TIMEOUT_S, AsyncTransport, OnWait, log_wait
@@ -68,6 +71,9 @@ T = TypeVar("T")
 
 class AsyncScopeClient:
     """A client of a scope-judge service for asyncio; its methods are those of `ScopeClient`.
+
+    Calls of `rewards`, `group_rewards` and `reference_rewards` that begin within 5 ms and have the
+    same rule are sent as one batch.
 
     Args:
         url: As in `ScopeClient`, like every argument.
@@ -102,6 +108,7 @@ class AsyncScopeClient:
         self._transport = AsyncTransport(
             address, timeout_s, on_wait, sleep, session.timing.monotonic
         )
+        self._gathering = Gathering(self._rewards_of_one, self._rewards_of_items)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
@@ -139,6 +146,10 @@ class AsyncScopeClient:
     async def info(self) -> Info:
         """The judge, the defaults and the limits of the service; raises ScopeError."""
         return await self._transport.run(self._service.info())
+
+    async def check(self, **rule: "Unpack[GroupRule]") -> Check:
+        """Checks the address, the key, and the rule of rewards, as `ScopeClient.check`."""
+        return await self._transport.run(self._service.check(rule))
 
     async def judge(
         self,
@@ -219,7 +230,7 @@ class AsyncScopeClient:
         **rule: "Unpack[GroupRule]",
     ) -> GroupRewards:
         """Compares the responses to one question with each other, as `ScopeClient` does."""
-        return await self._transport.run(self._service.group_rewards(question, responses, rule))
+        return await self._gathering.rewards((question, responses), checked(rule, GroupRule))
 
     def rewards_many(
         self,
@@ -228,7 +239,7 @@ class AsyncScopeClient:
         in_flight: int = IN_FLIGHT,
         progress: bool | None = None,
         **rule: "Unpack[GroupRule]",
-    ) -> AsyncIterator[GroupRewards]:
+    ) -> AsyncIterator[GroupRewards | ItemError]:
         """Rewards any number of groups, and yields one result for each, in order.
 
         It is an asynchronous generator. Everything else is as in `ScopeClient.rewards_many`.
@@ -245,9 +256,17 @@ class AsyncScopeClient:
         **rule: "Unpack[ReferenceRule]",
     ) -> GroupRewards:
         """Compares each of the responses with a reference, as `ScopeClient` does."""
-        return await self._transport.run(
-            self._service.reference_rewards(question, responses, reference, rule)
-        )
+        group = (question, responses, reference)
+        return await self._gathering.rewards(group, checked(rule, ReferenceRule))
+
+    async def _rewards_of_one(self, group: Group, rule: Mapping[str, Any]) -> GroupRewards:
+        return await self._transport.run(self._service.rewards_of(group, rule))
+
+    def _rewards_of_items(
+        self, items: Sequence[Item], rule: Mapping[str, Any]
+    ) -> AsyncIterator[GroupRewards | ItemError]:
+        preparation = self._service.rewarding(rule, IN_FLIGHT)
+        return self._many(preparation, items, lambda item, number: item, progress=False)
 
     async def calibrate(
         self,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from scope_judge.comparisons import Item
-from scope_judge.errors import ScopeError, TooLargeError, TooSlowError
+from scope_judge.errors import ScopeError, TooLargeError
 from scope_judge.exchange import Steps
 
 R = TypeVar("R")
@@ -177,8 +177,9 @@ def in_parts(
 
 
 def _is_too_much(error: ScopeError) -> bool:
-    # 408: the body arrives too slowly.
-    return isinstance(error, TooSlowError | TooLargeError) or error.status == 408
+    # 408: the body arrives too slowly. 504: the judge is too slow for the service's own timeout.
+    # After the client's timeout nobody knows whether the service is slow or frozen.
+    return isinstance(error, TooLargeError) or error.status in (408, 504)
 
 
 class Work(Generic[R]):

@@ -16,6 +16,7 @@ from scope_judge.answers import (
     AuditTexts,
     CalibrationDetail,
     CalibrationReport,
+    Check,
     Clusters,
     EndedAlarm,
     GroupRewards,
@@ -62,7 +63,8 @@ T = TypeVar("T")
 class ScopeClient:
     """A client of a scope-judge service. Several threads can share it.
 
-    A request is repeated after a 429, a 503 or a broken connection, and never after another error.
+    A request is repeated after a 429, a 503, a timeout or a broken connection, and never after
+    another error.
     Judging and rewards change nothing in the service, so a repetition counts nothing twice.
 
     Args:
@@ -165,6 +167,21 @@ class ScopeClient:
     def info(self) -> Info:
         """The judge, the defaults and the limits of the service; raises ScopeError."""
         return self._transport.run(self._service.info())
+
+    def check(self, **rule: "Unpack[GroupRule]") -> Check:
+        """Checks the address, the key, and the rule of rewards with one judged group.
+
+        The service counts the group as traffic of the calibration set.
+
+        Args:
+            **rule: The rule of `group_rewards`.
+
+        Raises:
+            ScopeError: The service cannot be used so: nobody answers, it is another service, the
+                key is unknown or lacks the role, there is no such calibration set, it belongs to
+                another judge, or the rule has an impossible value.
+        """
+        return self._transport.run(self._service.check(rule))
 
     def judge(
         self,
@@ -294,8 +311,8 @@ class ScopeClient:
 
         Args:
             question: A text, or messages with `role` and `content`.
-            responses: At least two; each is a text, or a message of the assistant, or a list with
-                one.
+            responses: Each is a text, or a message of the assistant, or a list with one. A single
+                response has nothing to be compared with, and no reward.
             **rule: `opponents`, the number of other responses that each response meets, or "all";
                 `reward`, the points of an accepted comparison, "hard" for +1 or -1 or "soft" for
                 2 p_bar - 1; `empty`, "loses" if an empty response loses against every text, or
@@ -306,7 +323,7 @@ class ScopeClient:
         Raises:
             ScopeError: There are no rewards.
         """
-        return self._transport.run(self._service.group_rewards(question, responses, rule))
+        return self._transport.run(self._service.rewards_of((question, responses), rule))
 
     def rewards_many(
         self,
@@ -315,13 +332,24 @@ class ScopeClient:
         in_flight: int = IN_FLIGHT,
         progress: bool | None = None,
         **rule: "Unpack[GroupRule]",
-    ) -> Generator[GroupRewards, None, None]:
-        """Rewards any number of groups (question, responses), and yields one result for each.
+    ) -> Generator[GroupRewards | ItemError, None, None]:
+        """Rewards any number of groups, and yields one result for each, in order.
 
-        The arguments are those of `group_rewards`; batches are made as by `judge_many`.
+        Batches are made as by `judge_many`.
+
+        Args:
+            groups: Each is (question, responses), or (question, responses, reference) to compare
+                the responses with a reference, or a mapping with these names, which may have its
+                `group` of the traffic.
+            in_flight: Most requests at a time.
+            progress: Whether to show a progress bar, as in `judge_many`.
+            **rule: The rule of every group, as in `group_rewards`.
+
+        Yields:
+            The rewards, or the error of this group; the other groups get their rewards.
 
         Raises:
-            ScopeError: A group gets no rewards; those of the groups before it were yielded.
+            ScopeError: The service refuses the whole work, or does not answer for too long.
             TypeError: An item of `groups` is not a group.
         """
         preparation = self._service.rewarding(rule, in_flight)
@@ -342,9 +370,8 @@ class ScopeClient:
         Raises:
             ScopeError: There are no rewards.
         """
-        return self._transport.run(
-            self._service.reference_rewards(question, responses, reference, rule)
-        )
+        group = (question, responses, reference)
+        return self._transport.run(self._service.rewards_of(group, rule))
 
     def calibrate(
         self,

@@ -16,7 +16,12 @@ Label = Literal["A", "B", "tie"]
 Example = tuple[Question, Response, Response, Label] | Mapping[str, Any]
 # As trainers hand a response over: a text, or one message of the assistant.
 Completion = str | Message | Sequence[Message]
-Group = tuple[Question, Sequence[Completion]]
+# With a third value or the field `reference`, each response is compared with that reference.
+Group = (
+    tuple[Question, Sequence[Completion]]
+    | tuple[Question, Sequence[Completion], Completion]
+    | Mapping[str, Any]
+)
 
 
 class Criterion(TypedDict, total=False):
@@ -101,6 +106,15 @@ class Item(NamedTuple):
 def to_json(value: Any) -> bytes:
     """JSON as ASCII; NaN is allowed, because the service reports invalid values better."""
     return _ENCODER.encode(value).encode()
+
+
+def text_of(response: Any) -> str:
+    """The text of a response, or its JSON if it is more than one text."""
+    if isinstance(response, str):
+        return response
+    message = response[0] if isinstance(response, list) and len(response) == 1 else response
+    content = message.get("content") if isinstance(message, Mapping) else None
+    return content if isinstance(content, str) else to_json(response).decode()
 
 
 def _list_of(value: Any) -> Any:
@@ -225,16 +239,48 @@ def calibrate_fields(
 def group_item(group: Group, number: int, opponents: int | Literal["all"]) -> Item:
     """A group of responses as an item that costs its largest number of comparisons.
 
+    Args:
+        group: (question, responses), (question, responses, reference), or the fields of a group of
+            POST /rewards/groups.
+        number: Number of the group, for the message of an error.
+        opponents: Number of opponents of each response.
+
     Raises:
-        TypeError: It is not a pair (question, responses).
+        TypeError: It is none of these.
     """
     try:
-        question, responses = group
-        count = len(responses)
-        content = to_json({"question": question, "responses": responses})
-    except (TypeError, ValueError) as exc:
+        fields = group_fields(group)
+        content = to_json(fields)
+        responses = fields["responses"]
+        # The service says what is wrong with responses that are no list.
+        count = 0 if isinstance(responses, str) else len(responses)
+    except (TypeError, ValueError, KeyError) as exc:
         raise TypeError(
-            f"number {number} is not a group: (question, [response, ...]): {exc}"
+            f"number {number} is not a group: (question, [response, ...]), the same with a "
+            f"reference, or a mapping with question and responses: {exc}"
         ) from None
-    met = count - 1 if opponents == "all" else min(opponents, count - 1)
-    return Item(content, cost=max(1, (count * met + 1) // 2), responses=count)
+    if fields.get("reference") is not None:
+        cost = count
+    else:
+        met = min(opponents, count - 1) if isinstance(opponents, int) else count - 1
+        cost = (count * met + 1) // 2
+    return Item(content, cost=max(1, cost), responses=count)
+
+
+def group_fields(group: Group) -> Mapping[str, Any]:
+    """The fields of a group.
+
+    Raises:
+        TypeError: The reference is None.
+        ValueError: It is a tuple of another size.
+    """
+    if isinstance(group, Mapping):
+        return group
+    question, responses, *rest = group
+    fields = {"question": question, "responses": responses}
+    if not rest:
+        return fields
+    (reference,) = rest
+    if reference is None:
+        raise TypeError("the reference is None, and the responses are compared with it")
+    return {**fields, "reference": reference}

@@ -31,12 +31,15 @@ class Call(NamedTuple):
         path: Path below the address of the service.
         content: JSON; None for no body.
         idempotent: Whether a request that may have arrived can be sent again.
+        patient: Whether a 504 is tried again, too. A sender that makes smaller requests of it says
+            no.
     """
 
     method: str
     path: str
     content: bytes | None = None
     idempotent: bool = True
+    patient: bool = False
 
 
 class BodyError(httpx.RequestError):
@@ -75,6 +78,7 @@ class Timing:
 DEFAULT_PATIENCE_S = 600.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 _REPEATED = (429, 503)
+_LATE_STATUS = 504
 # Nothing was sent.
 _UNCONNECTED = (httpx.ConnectError, httpx.ConnectTimeout)
 # The form of each code of the service; any other text was not written by it.
@@ -82,8 +86,6 @@ _CODE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _LONGEST_DETAIL = 2000
 # The client's own timeout passed.
 _LATE = (httpx.ReadTimeout, httpx.WriteTimeout)
-# After these, the same request gets no other answer.
-_FINAL = (*_LATE, BodyError)
 # Sent by the service while its store does not answer.
 _AGE_HEADER = "scope-calibration-age"
 
@@ -111,8 +113,8 @@ class Session:
     def exchange(self, call: Call, waits: "Waits | None" = None) -> Steps[Any]:
         """Sends a request until it is answered, and returns the JSON of the answer.
 
-        Only a 429, a 503 or a broken connection is tried again; a connection that broke after a
-        request was sent only if the request is idempotent.
+        Only a 429, a 503, a timeout or a broken connection is tried again; a timeout, or a
+        connection that broke after a request was sent, only if the request is idempotent.
 
         Raises:
             ScopeError: The service refuses the request, or does not answer in time.
@@ -123,7 +125,8 @@ class Session:
             outcome = self._read(answer)
             if not isinstance(outcome, ScopeError):
                 return outcome
-            is_lost = isinstance(answer, httpx.RequestError) and not isinstance(answer, _FINAL)
+            is_lost = isinstance(answer, httpx.RequestError) and not isinstance(answer, BodyError)
+            is_lost = is_lost or (outcome.status == _LATE_STATUS and call.patient)
             again = outcome.status in _REPEATED or isinstance(answer, _UNCONNECTED)
             again = again or (is_lost and call.idempotent)
             pause = waits.pause_after(outcome) if again else None

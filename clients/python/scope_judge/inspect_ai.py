@@ -50,7 +50,8 @@ def scope_judge(**options: "Unpack[RewardOptions]") -> Scorer:
 
     async def score(state: TaskState, target: Target) -> Score:
         answer = state.output.completion
-        reward = await source.against_reference(_question(state), answer, target.text)
+        group = (_question(state), [answer], target.text)
+        ((reward,),) = await source.of_groups_async([group])
         return _score(reward, answer, soft=soft)
 
     return score

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from scope_judge.answers import Comparison, ComparisonError, GroupRewards
-from scope_judge.comparisons import to_json
+from scope_judge.comparisons import text_of
 from scope_judge.errors import TooLargeError
 from scope_judge.exchange import Steps
 
@@ -19,9 +19,13 @@ Ask = Callable[[dict[str, Any]], Steps[GroupRewards]]
 
 
 def is_splittable(error: TooLargeError, fields: Mapping[str, Any]) -> bool:
-    """Whether the group can be judged in parts: only the service knows the pairs of a number k."""
+    """Whether the group can be judged in parts: only the service knows the pairs of a number k.
+
+    A group with a reference is not split here either: fewer responses in each do the same.
+    """
     is_batch = error.code in ("batch_too_large", "body_too_large")
-    return is_batch and fields.get("opponents", "all") == "all"
+    meet_each_other = fields.get("reference") is None and fields.get("opponents", "all") == "all"
+    return is_batch and meet_each_other
 
 
 def in_requests(fields: Mapping[str, Any], ask: Ask) -> Steps[GroupRewards]:
@@ -69,21 +73,12 @@ def _judged(
 def _players(responses: Sequence[Any]) -> list[int]:
     """For each response, the first one with an equal text."""
     first: dict[str, int] = {}
-    texts = ("" if _is_blank(response) else _text(response) for response in responses)
+    texts = ("" if _is_blank(response) else text_of(response) for response in responses)
     return [first.setdefault(text, i) for i, text in enumerate(texts)]
 
 
-def _text(response: Any) -> str:
-    """The text of a response, or its JSON if it is more than one text."""
-    if isinstance(response, str):
-        return response
-    message = response[0] if isinstance(response, list) and len(response) == 1 else response
-    content = message.get("content") if isinstance(message, Mapping) else None
-    return content if isinstance(content, str) else to_json(response).decode()
-
-
 def _is_blank(response: Any) -> bool:
-    return not _text(response).strip()
+    return not text_of(response).strip()
 
 
 def _rewards(

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypedDict, cast, get_type_hints
 
 from scope_judge.comparisons import GroupRule, ReferenceRule, checked
@@ -23,6 +24,7 @@ VARIABLES: Mapping[str, str] = {
     "failures": "SCOPE_REWARD_FAILURES",
     "timeout_s": "SCOPE_REWARD_TIMEOUT_S",
     "patience_s": "SCOPE_REWARD_PATIENCE_S",
+    "comparisons_file": "SCOPE_REWARD_COMPARISONS_FILE",
 }
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "guarantee": ("marginal", "pac"),
@@ -46,10 +48,12 @@ class RewardOptions(GroupRule, Connection, total=False):
 
     An option that is left out comes from its variable in the environment, such as
     SCOPE_REWARD_ALPHA, or else is the service's default. `failures` says what happens if the
-    service does not answer: "raise" raises the error, and "none" gives no reward.
+    service does not answer: "raise" raises the error, and "none" gives no reward. Each judged
+    comparison is appended to `comparisons_file` as a line of JSON, with its texts.
     """
 
     failures: Failures
+    comparisons_file: str | Path | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +64,13 @@ class RewardSettings:
         connection: Arguments of the client.
         rule: How comparisons become rewards.
         failures: Whether an unanswered request is raised, or gives no rewards.
+        comparisons_file: File for the comparisons; None to write none.
     """
 
     connection: Connection
     rule: GroupRule
     failures: Failures = "raise"
+    comparisons_file: Path | None = None
 
     @classmethod
     def of(
@@ -84,8 +90,13 @@ class RewardSettings:
             elif name in _CHOICES and given.get(name) is not None:
                 _check_choice(name, given[name], name)
         failures = given.pop("failures", "raise")
+        file = given.pop("comparisons_file", None)
+        if file is not None:
+            given["comparisons"] = True
         connection = {name: given.pop(name) for name in _CONNECTION if name in given}
-        return cls(cast(Connection, connection), cast(GroupRule, given), failures)
+        return cls(
+            cast(Connection, connection), cast(GroupRule, given), failures, file and Path(file)
+        )
 
     @property
     def reference_rule(self) -> ReferenceRule:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 from scope_judge.answers import (
@@ -14,6 +14,7 @@ from scope_judge.answers import (
     AuditTrail,
     CalibrationDetail,
     CalibrationReport,
+    Check,
     ExampleError,
     GroupRewards,
     Identifier,
@@ -29,9 +30,9 @@ from scope_judge.answers import (
 from scope_judge.batches import FIRST_SIZE, Asked, BatchSize, Work
 from scope_judge.comparisons import (
     Absorption,
-    Completion,
     Criterion,
     Example,
+    Group,
     GroupRule,
     Item,
     Pair,
@@ -44,6 +45,7 @@ from scope_judge.comparisons import (
     comparison,
     example_item,
     given_fields,
+    group_fields,
     pair_item,
     to_json,
 )
@@ -58,6 +60,7 @@ R = TypeVar("R")
 _PASSING = (429, 503)
 # Each request of examples makes a version of the set, so there are few.
 _FIRST_EXAMPLES = 100
+_PROBE: Group = ("Is the number 37 even or odd?", ["odd", "even"])
 # The service takes so many labels of audits in one request, and lists so many audits.
 _MOST_AUDITS = 1000
 
@@ -111,6 +114,20 @@ class Service:
         self._info = yield from self._read(Info, Call("GET", "/info"))
         return self._info
 
+    def check(self, rule: Mapping[str, Any]) -> Steps[Check]:
+        """Judges a group of two responses that any judge can read."""
+        clock = self._session.timing.monotonic
+        info = yield from self.info()
+        # The group is not in the format of a chat template.
+        asked = {k: v for k, v in checked(rule, GroupRule).items() if k != "rendered"}
+        begun = clock()
+        found = yield from self.rewards_of(_PROBE, {**asked, "comparisons": True})
+        if found.errors:
+            raise found.errors[0].error.exception()
+        if not found.comparisons:
+            raise _unfitting("has no comparison of two different responses")
+        return Check(info, found.comparisons[0].judgment, clock() - begun)
+
     def judge(
         self,
         question: Question,
@@ -121,7 +138,7 @@ class Service:
     ) -> Steps[Judgment]:
         """Judges one comparison."""
         body = {**checked(criterion, Criterion), **comparison(question, a, b, identifier)}
-        return self._read(Judgment, Call("POST", "/judge", to_json(body)))
+        return self._read(Judgment, Call("POST", "/judge", to_json(body), patient=True))
 
     def judging(
         self, criterion: Mapping[str, Any], in_flight: int
@@ -186,11 +203,13 @@ class Service:
             places = list(passing)
             yield pause
 
-    def group_rewards(
-        self, question: Question, responses: Sequence[Completion], rule: Mapping[str, Any]
-    ) -> Steps[GroupRewards]:
+    def rewards_of(self, group: Group, rule: Mapping[str, Any]) -> Steps[GroupRewards]:
         """Computes the rewards of one group, in several requests if one is too small for it."""
-        body = {**checked(rule, GroupRule), "question": question, "responses": responses}
+        fields = group_fields(group)
+        kind = GroupRule if fields.get("reference") is None else ReferenceRule
+        body = {**checked(rule, kind), **fields}
+        if kind is ReferenceRule:
+            return (yield from self._rewards_of_reference(body))
         try:
             return (yield from self._rewards("/rewards/group", body))
         except TooLargeError as exc:
@@ -198,44 +217,36 @@ class Service:
                 raise
         return (yield from in_requests(body, self._rewards_of_reference))
 
-    def reference_rewards(
-        self,
-        question: Question,
-        responses: Sequence[Completion],
-        reference: Completion,
-        rule: Mapping[str, Any],
-    ) -> Steps[GroupRewards]:
-        """Computes the rewards of responses that are compared with a reference."""
-        body = checked(rule, ReferenceRule)
-        body |= {"question": question, "responses": responses, "reference": reference}
-        return self._rewards_of_reference(body)
-
     def _rewards(self, path: str, body: Mapping[str, Any]) -> Steps[GroupRewards]:
-        rewards = yield from self._read(GroupRewards, Call("POST", path, to_json(body)))
+        call = Call("POST", path, to_json(body), patient=True)
+        rewards = yield from self._read(GroupRewards, call)
         return _fitting(rewards, len(body["responses"]))
 
     def _rewards_of_reference(self, body: Mapping[str, Any]) -> Steps[GroupRewards]:
         return self._rewards("/rewards/reference", body)
 
-    def rewarding(self, rule: Mapping[str, Any], in_flight: int) -> Steps[Work[GroupRewards]]:
+    def rewarding(
+        self, rule: Mapping[str, Any], in_flight: int
+    ) -> Steps[Work[GroupRewards | ItemError]]:
         """Prepares the rewards of many groups."""
         rule = checked(rule, GroupRule)
 
-        def ask(groups: Sequence[Item]) -> Steps[list[GroupRewards]]:
-            call = Call("POST", "/rewards/groups", body_of(rule, "groups", groups))
+        def ask(groups: Sequence[Item]) -> Steps[list[GroupRewards | ItemError]]:
+            body = body_of(rule, "groups", groups)
+            call = Call("POST", "/rewards/groups", body, patient=len(groups) == 1)
             try:
                 answer = yield from self._session.exchange(call)
             except TooLargeError as exc:
-                if len(groups) > 1 or not is_splittable(exc, rule):
+                if len(groups) > 1:
                     raise
-                body = {**rule, **json.loads(groups[0].content)}
-                return [(yield from in_requests(body, self._rewards_of_reference))]
-            rewards = _results(answer, "groups", len(groups), _group)
-            return [
-                _fitting(each, group.responses) for each, group in zip(rewards, groups, strict=True)
-            ]
+                fields = {**rule, **json.loads(groups[0].content)}
+                if not is_splittable(exc, fields):
+                    raise
+                return [(yield from in_requests(fields, self._rewards_of_reference))]
+            found = _results(answer, "groups", len(groups), _group)
+            return [_fitting_group(*both) for both in zip(found, groups, strict=True)]
 
-        return self._work("/rewards/groups", ask, _raise, in_flight)
+        return self._work("/rewards/groups", ask, _item_error, in_flight)
 
     def calibration(
         self, name: str, alphas: Iterable[float], delta: float | None, delta_for: int | None
@@ -393,12 +404,14 @@ def _result(value: Any) -> _Result:
     return _Result(value, parse(ItemError, value) if is_error else parse(Judgment, value))
 
 
-def _group(value: Any) -> GroupRewards:
+def _group(value: Any) -> GroupRewards | ItemError:
+    if isinstance(value, dict) and "error" in value:
+        return ItemError(None, parse(Problem, value["error"]))
     return parse(GroupRewards, value)
 
 
-def _raise(item: Item, error: ScopeError) -> NoReturn:
-    raise error
+def _fitting_group(found: GroupRewards | ItemError, group: Item) -> GroupRewards | ItemError:
+    return found if isinstance(found, ItemError) else _fitting(found, group.responses)
 
 
 def _part(report: CalibrationReport | PoolReport, examples: int) -> _Part:

@@ -6,12 +6,13 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from scope_judge.answers import Check
 from scope_judge.comparisons import Completion, Group, Question
 from scope_judge.errors import ScopeError
 from scope_judge.reward_settings import RewardSettings
-from scope_judge.reward_source import REASONS, Reward, RewardSource
+from scope_judge.reward_source import Reward, RewardSource, metrics_of
 
 if TYPE_CHECKING:
     # Part of `typing` from Python 3.11 on.
@@ -27,20 +28,104 @@ _OLDEST_TRL = (1, 6)
 logger = logging.getLogger("scope_judge")
 
 
+class _Batch(NamedTuple):
+    """The completions of a batch, or of the batches of all processes.
+
+    Args:
+        prompts: The prompt of each completion.
+        completions: The completions.
+        references: The reference of each completion; empty without.
+    """
+
+    prompts: Sequence[Question]
+    completions: Sequence[Completion]
+    references: Sequence[Completion] = ()
+
+    def runs(self, longest: int | None) -> list[range]:
+        """The runs of completions with the same prompt and the same reference."""
+        if not self.references:
+            return groups_of(self.prompts, longest)
+        return groups_of(list(zip(self.prompts, self.references, strict=True)), longest)
+
+    def group(self, run: range) -> Group:
+        """The completions of a run, which are compared with each other."""
+        return self.prompts[run.start], self.completions[run.start : run.stop]
+
+    def group_with_reference(self, run: range) -> Group:
+        """The completions of a run, which are compared with their reference."""
+        question, completions = self.prompts[run.start], self.completions[run.start : run.stop]
+        return question, completions, self.references[run.start]
+
+
+class _Row(NamedTuple):
+    """The reward of a completion, and that of its comparison with the reference, if it has one."""
+
+    reward: Reward
+    with_reference: Reward | None = None
+
+
 class _Grouped:
     """The part that both reward functions have in common."""
 
     def __init__(
-        self, *, num_generations: int | None = None, **options: "Unpack[RewardOptions]"
+        self,
+        *,
+        num_generations: int | None = None,
+        reference: str | None = None,
+        against: Literal["group", "reference"] = "group",
+        check: bool = True,
+        **options: "Unpack[RewardOptions]",
     ) -> None:
         _check_version()
+        if against not in ("group", "reference"):
+            raise ValueError(f"against must be group or reference, and is {str(against)[:40]!r}")
+        if against == "reference" and reference is None:
+            raise ValueError('against="reference" needs reference, the column of the references')
         self._source = RewardSource(RewardSettings.of(options))
         self._num_generations = num_generations
+        self._reference = reference
+        self._compares_groups = against == "group"
         # TRL logs "rewards/scope_reward/mean".
         self.__name__ = "scope_reward"
+        if check and (warning := self.check().warning):
+            logger.warning("%s", warning)
 
-    def _groups(self, prompts: Sequence[Question]) -> list[range]:
-        return groups_of(prompts, self._num_generations)
+    def check(self) -> Check:
+        """Checks the address, the key and the rule with one judged group.
+
+        Raises:
+            ScopeError: The service cannot be used with these options; see `ScopeClient.check`.
+        """
+        return self._source.check()
+
+    def _batch(
+        self,
+        prompts: Sequence[Question],
+        completions: Sequence[Completion],
+        columns: Mapping[str, Any],
+    ) -> _Batch:
+        if self._reference is None:
+            return _Batch(prompts, completions)
+        if self._reference not in columns:
+            raise ValueError(f"the data set has no column {self._reference!r} with references")
+        return _Batch(prompts, completions, columns[self._reference])
+
+    def _asked(self, batch: _Batch, runs: Sequence[range]) -> list[Group]:
+        """The groups of some runs; those with a reference follow the others."""
+        groups = list(map(batch.group, runs)) if self._compares_groups else []
+        return groups + (list(map(batch.group_with_reference, runs)) if batch.references else [])
+
+    def _rows(self, runs: Sequence[range], answers: Sequence[Sequence[Reward]]) -> dict[int, _Row]:
+        """The answers to the groups that were asked for, by the index of the completion."""
+        rewards = [reward for of_run in answers for reward in of_run]
+        places = [i for run in runs for i in run]
+        if self._reference is None:
+            rows = list(map(_Row, rewards))
+        elif self._compares_groups:
+            rows = list(map(_Row, rewards[: len(places)], rewards[len(places) :]))
+        else:
+            rows = list(map(_Row, rewards, rewards))
+        return dict(zip(places, rows, strict=True))
 
 
 class ScopeReward(_Grouped):
@@ -53,12 +138,18 @@ class ScopeReward(_Grouped):
     Args:
         num_generations: Longest group; needed only if equal prompts may follow each other in the
             data set. By default a group is a run of equal prompts.
+        reference: Column of the data set with a reference answer to each prompt. Each completion is
+            compared with it, and `scope_judge/win_rate` and `scope_judge/coverage` are logged.
+        against: The opponents that make the reward: the "group", or the "reference" alone.
+        check: Whether to judge one group at once, so that a wrong option, address or key is an
+            error before the training begins.
         **options: Address, key, rule and failures; see `RewardOptions`.
 
     Raises:
         TypeError: An option has an unknown name.
         ValueError: An option has an impossible value.
         RuntimeError: TRL is too old: it would take no reward for the reward 0.
+        ScopeError: The check has failed.
     """
 
     def __call__(
@@ -69,29 +160,20 @@ class ScopeReward(_Grouped):
         Args:
             prompts: The prompt of each completion: a text, or messages.
             completions: Each is a text, or a list with one message of the assistant.
-            **columns: All that TRL passes besides, of which `log_metric` and `log_extra` are used.
+            **columns: All that TRL passes besides, of which `log_metric`, `log_extra` and the
+                column of the references are used.
 
         Raises:
             ScopeError: There are no rewards.
+            ValueError: The data set has no column of that name.
         """
-        gathered = _gathered(prompts, completions, self._judged)
-        return _logged(gathered, columns)
+        batch = self._batch(prompts, completions, columns)
+        return _logged(_gathered(batch, self._judged), columns)
 
-    def _judged(
-        self,
-        prompts: Sequence[Question],
-        completions: Sequence[Completion],
-        begin: int,
-        end: int,
-    ) -> dict[int, Reward]:
-        """The rewards of the groups that begin in a range, by the index of the completion."""
-        mine = [group for group in self._groups(prompts) if begin <= group.start < end]
-        judged = self._source.of_groups([_group(prompts, completions, group) for group in mine])
-        return {
-            i: reward
-            for group, rewards in zip(mine, judged, strict=True)
-            for i, reward in zip(group, rewards, strict=True)
-        }
+    def _judged(self, batch: _Batch, begin: int, end: int) -> dict[int, _Row]:
+        """The rewards of the runs that begin in a range, by the index of the completion."""
+        mine = [run for run in batch.runs(self._num_generations) if begin <= run.start < end]
+        return self._rows(mine, self._source.of_groups(self._asked(batch, mine)))
 
 
 class AsyncScopeReward(_Grouped):
@@ -102,29 +184,26 @@ class AsyncScopeReward(_Grouped):
     such groups gathered.
 
     Args:
-        num_generations: Longest group; see `ScopeReward`.
-        **options: Address, key, rule and failures; see `RewardOptions`.
+        **options: The arguments and options of `ScopeReward`.
     """
 
-    def __init__(
-        self, *, num_generations: int | None = None, **options: "Unpack[RewardOptions]"
-    ) -> None:
-        super().__init__(num_generations=num_generations, **options)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         self._warned = False
 
     async def __call__(
         self, prompts: Sequence[Question], completions: Sequence[Completion], **columns: Any
     ) -> list[float | None]:
         """The reward of each completion, as `ScopeReward`."""
-        groups = self._groups(prompts)
-        self._warn_of_parts(groups)
-        rewards_of_groups = await self._source.of_groups_async(
-            [_group(prompts, completions, group) for group in groups]
-        )
-        return _logged([reward for rewards in rewards_of_groups for reward in rewards], columns)
+        batch = self._batch(prompts, completions, columns)
+        runs = batch.runs(self._num_generations)
+        self._warn_of_parts(runs)
+        answers = await self._source.of_groups_async(self._asked(batch, runs))
+        rows = self._rows(runs, answers)
+        return _logged([rows[i] for i in range(len(prompts))], columns)
 
     def _warn_of_parts(self, groups: Sequence[range]) -> None:
-        if self._warned or _process_state() is None:
+        if self._warned or not self._compares_groups or _process_state() is None:
             return
         whole = self._num_generations or max(map(len, groups))
         if any(len(group) < whole for group in groups):
@@ -153,7 +232,7 @@ def _of_environment() -> ScopeReward:
     return ScopeReward()
 
 
-def groups_of(prompts: Sequence[Question], longest: int | None = None) -> list[range]:
+def groups_of(prompts: Sequence[Any], longest: int | None = None) -> list[range]:
     """The runs of equal prompts.
 
     Args:
@@ -169,15 +248,7 @@ def groups_of(prompts: Sequence[Question], longest: int | None = None) -> list[r
     return groups
 
 
-def _group(prompts: Sequence[Question], completions: Sequence[Completion], group: range) -> Group:
-    return prompts[group.start], completions[group.start : group.stop]
-
-
-def _gathered(
-    prompts: Sequence[Question],
-    completions: Sequence[Completion],
-    judged: Callable[[Sequence[Question], Sequence[Completion], int, int], dict[int, Reward]],
-) -> list[Reward]:
+def _gathered(batch: _Batch, judged: Callable[[_Batch, int, int], dict[int, _Row]]) -> list[_Row]:
     """The rewards of this process's completions, each group judged by the process of its first.
 
     Raises:
@@ -186,21 +257,22 @@ def _gathered(
         TypeError: A completion of any process is none.
     """
     state = _process_state()
+    own = len(batch.prompts)
     if state is None:
-        by_index = judged(prompts, completions, 0, len(prompts))
-        return [by_index[i] for i in range(len(prompts))]
+        by_index = judged(batch, 0, own)
+        return [by_index[i] for i in range(own)]
     from accelerate.utils import gather_object
 
-    everything = gather_object(list(zip(prompts, completions, strict=True)))
-    counts: list[int] = gather_object([len(prompts)])
+    everything = _Batch(*(gather_object(list(column)) for column in batch))
+    counts: list[int] = gather_object([own])
     begin = sum(counts[: state.process_index])
-    end = begin + len(prompts)
-    outcome: dict[int, Reward] | ScopeError | TypeError
+    end = begin + own
+    outcome: dict[int, _Row] | ScopeError | TypeError
     try:
-        outcome = judged([p for p, _ in everything], [c for _, c in everything], begin, end)
+        outcome = judged(everything, begin, end)
     except (ScopeError, TypeError) as exc:
         outcome = exc
-    rewards: dict[int, Reward] = {}
+    rewards: dict[int, _Row] = {}
     for each in gather_object([outcome]):
         if isinstance(each, ScopeError | TypeError):
             raise each
@@ -232,13 +304,14 @@ def _process_state() -> Any:
     return state if state.num_processes > 1 else None
 
 
-def _logged(rewards: Sequence[Reward], columns: Mapping[str, Any]) -> list[float | None]:
-    """The values of the rewards, after the reasons of the missing ones were logged."""
+def _logged(rows: Sequence[_Row], columns: Mapping[str, Any]) -> list[float | None]:
+    """The values of the rewards, after the metrics and the reasons of missing ones were logged."""
     log_metric, log_extra = columns.get("log_metric"), columns.get("log_extra")
-    reasons = [reward.reason for reward in rewards]
+    rewards = [row.reward for row in rows]
+    with_reference = [row.with_reference for row in rows if row.with_reference is not None]
     if log_metric is not None:
-        for reason in REASONS:
-            log_metric(f"scope_judge/{reason}", reasons.count(reason) / max(1, len(reasons)))
+        for name, share in metrics_of(rewards, with_reference).items():
+            log_metric(name, share)
     if log_extra is not None:
-        log_extra("scope_judge", [reason or "rewarded" for reason in reasons])
+        log_extra("scope_judge", [reward.reason or "rewarded" for reward in rewards])
     return [reward.value for reward in rewards]

@@ -1,7 +1,8 @@
 """The reward function of verl (0.9): `reward.custom_reward_function.path=pkg://scope_judge.verl`."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import functools
+from collections.abc import Coroutine, Generator, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from scope_judge.comparisons import Completion, Question
 from scope_judge.reward_source import flags_of, shared_source
@@ -15,7 +16,46 @@ if TYPE_CHECKING:
 __all__ = ["compute_score"]
 
 
-async def compute_score(
+class _Call(Coroutine[Any, Any, dict[str, float]]):
+    """The coroutine of a call, which explains itself to a caller who takes it for the result."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, dict[str, float]]) -> None:
+        self._coroutine = coroutine
+
+    def __await__(self) -> Generator[Any, Any, dict[str, float]]:
+        return self._coroutine.__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._coroutine.send(value)
+
+    def throw(self, *exception: Any) -> Any:
+        return self._coroutine.throw(*exception)
+
+    def close(self) -> None:
+        self._coroutine.close()
+
+    def __getitem__(self, key: object) -> NoReturn:
+        self._explain()
+
+    def __float__(self) -> NoReturn:
+        self._explain()
+
+    def _explain(self) -> NoReturn:
+        self.close()
+        raise TypeError(
+            "compute_score is asynchronous, because verl awaits it: write `await "
+            "compute_score(...)`, or `asyncio.run(compute_score(...))` in a plain program"
+        )
+
+
+class _Asynchronous(functools.partial[Any]):
+    """An asynchronous function as verl recognises it: it looks for one inside a partial."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> _Call:
+        return _Call(super().__call__(*args, **kwargs))
+
+
+async def _compute_score(
     data_source: str,
     solution_str: str,
     ground_truth: Completion,
@@ -26,7 +66,9 @@ async def compute_score(
     reward_model_tokenizer: Any = None,
     **options: "Unpack[RewardOptions]",
 ) -> dict[str, float]:
-    """Compares a response with the reference response in `ground_truth`.
+    """Compares a response with the reference response in `ground_truth`; to be awaited.
+
+    Calls of the same few milliseconds are sent as one batch.
 
     verl has no value for "no reward". The score is then 0, and a 1 beside it says why: `abstained`,
     `failed`, `tied`, `empty` or `unanswered`. The keys are the same for every sample, as verl needs
@@ -58,9 +100,13 @@ async def compute_score(
             "reward.custom_reward_function.reward_kwargs.question_key"
         )
     _check_reference(ground_truth)
-    source = shared_source(**options)
-    reward = await source.against_reference(_plain(question), solution_str, _plain(ground_truth))
+    group = (_plain(question), [solution_str], _plain(ground_truth))
+    ((reward,),) = await shared_source(**options).of_groups_async([group])
     return {"score": reward.value or 0.0, **flags_of(reward)}
+
+
+compute_score = _Asynchronous(_compute_score)
+compute_score.__doc__ = _compute_score.__doc__
 
 
 def _check_reference(reference: Completion) -> None:

@@ -185,7 +185,11 @@ def _reward_bodies(draw: random.Random, question: Any, turns: Any) -> dict[str, 
     options = {"alpha": None, "reward": draw.choice(("hard", "soft")), "empty": "loses"}
     return {
         "POST /rewards/group": {**group, **options, "opponents": draw.choice(("all", 1, 2))},
-        "POST /rewards/groups": {"groups": [group] * 2, **options, "comparisons": True},
+        "POST /rewards/groups": {
+            "groups": [group, {**group, "reference": "quality=1"}],
+            **options,
+            "comparisons": True,
+        },
         "POST /rewards/reference": {**group, **options, "reference": "quality=1"},
         "POST /rewards/openrlhf": {"query": ["Q?A"], "prompts": ["Q?"], "labels": answers[:1]},
         "POST /rewards/slime": {"prompt": question, "response": answers[0], "label": "quality=1"},

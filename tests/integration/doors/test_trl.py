@@ -118,7 +118,7 @@ from pathlib import Path
 from accelerate import PartialState
 from scope_judge import UnavailableError
 from scope_judge.reward_source import Reward
-from scope_judge.trl import ScopeReward, _gathered
+from scope_judge.trl import ScopeReward, _Batch, _gathered, _Row
 
 state = PartialState(cpu=True)
 # The second of three pairs is on both processes.
@@ -127,13 +127,13 @@ prompts = ["One?", "One?", "Two?", "Two?", "Three?", "Three?"]
 completions = ["quality=0", "quality=3"] * 3
 rewards = ScopeReward(url=sys.argv[2], alpha=0.2)(prompts[own], completions[own])
 
-def judged(prompts, completions, begin, end):
+def judged(batch, begin, end):
     if begin > 0:
         raise UnavailableError("gone", code="engine_unavailable", status=503)
-    return {i: Reward(1.0, None) for i in range(begin, end)}
+    return {i: _Row(Reward(1.0, None)) for i in range(begin, end)}
 
 try:
-    _gathered(["a"], ["b"], judged)
+    _gathered(_Batch(["a"], ["b"]), judged)
 except UnavailableError as exc:
     # Lines of several processes would mix on stdout.
     text = json.dumps({"rewards": rewards, "error": exc.code})

@@ -197,6 +197,10 @@ OUTPUTS: dict[str, Callable[[World], list[str]]] = {
     "fetch": lambda world: [
         of("fetch", env={"SCOPE_MODEL": f"{world.strange}", "SCOPE_ENGINE": "transformers"})
     ],
+    "check": lambda world: [
+        of("check", "--url", world.url),
+        of("check", "--calibration", EVIL_FILE, "--url", world.url),
+    ],
     "judge": lambda world: [
         of("judge", world.strange, "--url", world.url),
         of("judge", world.pairs, "--url", world.url),

@@ -73,14 +73,19 @@ CALLS: dict[str, tuple[Callable[[Service], Steps[Any]], Any]] = {
         lambda service: worked(service.judging({}, 1), PAIRS),
         {"results": [JUDGMENT, {"id": None, "error": example(records.Problem)}]},
     ),
-    "group_rewards": (lambda service: service.group_rewards("q", ["a", "b"], {}), GROUP),
+    "group_rewards": (lambda service: service.rewards_of(("q", ["a", "b"]), {}), GROUP),
     "reference_rewards": (
-        lambda service: service.reference_rewards("q", ["a", "b"], "c", {}),
+        lambda service: service.rewards_of(("q", ["a", "b"], "c"), {}),
         GROUP,
     ),
     "rewards_many": (
         lambda service: worked(service.rewarding({}, 1), GROUPS),
-        {"groups": [{**GROUP, "comparisons": None, "errors": []}] * 2},
+        {
+            "groups": [
+                {**GROUP, "comparisons": None, "errors": []},
+                {"error": example(records.Problem)},
+            ]
+        },
     ),
     "calibrate": (
         lambda service: service.calibrate(EXAMPLES, {"calibration": "default"}),

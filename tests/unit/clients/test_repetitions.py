@@ -3,6 +3,7 @@
 import email.utils
 import json
 import socket
+import threading
 from typing import Any, NamedTuple
 
 import pytest
@@ -22,6 +23,7 @@ from scope_judge import (
 )
 from scope_judge.exchange import Pause
 from tests.integration.processes.server import free_port
+from tests.patience import PATIENCE_S
 from tests.unit.clients.doors import KINDS, Kind, call
 from tests.unit.clients.planned import (
     Act,
@@ -56,6 +58,8 @@ pytestmark = pytest.mark.parametrize("kind", KINDS)
         (problem(503, "draining", Retry_After=LONG_AGO), 0.5),
         (problem(503, "draining", Retry_After="soon"), 0.5),
         (page(503), 0.5),
+        (problem(504, "deadline_exceeded"), 0.5),
+        (page(504), 0.5),
         (hang_up, 0.5),
         (reset_in_body, 0.5),
     ],
@@ -111,8 +115,6 @@ class Refusal(NamedTuple):
         Refusal(problem(408, "body_too_slow"), RequestError, "body_too_slow", 408, "no: body"),
         Refusal(problem(500, "internal"), ServerError, "internal", 500, "no: internal"),
         Refusal(problem(502, "judgment_failed"), ServerError, "judgment_failed", 502, "no: judg"),
-        Refusal(problem(504, "deadline_exceeded"), TooSlowError, "deadline_exceeded", 504, "no: d"),
-        Refusal(page(504), TooSlowError, "status_504", 504, "gave no reason"),
         Refusal(page(200), AnswerError, "unexpected_answer", 200, "check that url"),
         Refusal(page(200, b"[1]"), AnswerError, "unexpected_answer", None, "scope-judge service"),
         Refusal(page(404), AnswerError, "unexpected_answer", 404, "check that url (or SCOPE_URL)"),
@@ -216,13 +218,37 @@ def test_a_request_that_may_count_twice_is_not_sent_again_once_it_may_have_arriv
     assert len(service.bodies) == requests
 
 
-def test_the_clients_own_timeout_is_not_tried_again(kind: Kind) -> None:
+def test_the_clients_own_timeout_is_tried_again_while_the_patience_lasts(kind: Kind) -> None:
+    given: dict[str, Any] = {"client_timeout_s": 0.05, "client_patience_s": 10, "clock": Clock()}
+    groups = [("q", ["a", "b"])] * 2
     # The kernel accepts connections of this socket, and nobody answers.
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        with pytest.raises(TooSlowError, match="timeout_s") as caught:
-            call(kind, url, "judge", *PAIR, client_timeout_s=0.05, client_patience_s=100)
-    assert (caught.value.code, caught.value.status) == ("timeout", None)
+        for name, *asked in (("judge", *PAIR), ("judge_many", [PAIR]), ("rewards_many", groups)):
+            given["clock"] = Clock()
+            with pytest.raises(TooSlowError, match="timeout_s") as caught:
+                call(kind, url, name, *asked, **given)
+            assert (caught.value.code, caught.value.status) == ("timeout", None)
+            # Half of 1, 2, 4 and 8 s; the next pause would end after the patience.
+            assert given["clock"].pauses == [0.5, 1.0, 2.0, 4.0]
+
+
+def test_a_frozen_service_is_waited_for(kind: Kind) -> None:
+    frozen = threading.Event()
+
+    def late(handler: Handler) -> None:
+        frozen.wait(PATIENCE_S)
+        handler.close_connection = True
+
+    given: dict[str, Any] = {"client_timeout_s": 0.2, "client_patience_s": 100, "clock": Clock()}
+    with serving(PlannedService([late, late])) as service:
+        try:
+            found = call(kind, service.url, "rewards_many", [("q", ["a", "b"])] * 2, **given)
+        finally:
+            frozen.set()
+    assert [each.rewards for each in found] == [(1.0, None)] * 2
+    # More on a machine that is busy.
+    assert len(service.bodies) >= 3
 
 
 def test_without_a_key_the_message_says_where_to_put_one(kind: Kind) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from scope_judge import GroupRewards, RequestError, TooLargeError
+from scope_judge import GroupRewards, ItemError, RequestError, TooLargeError
 from tests.unit.clients.doors import KINDS, Kind, call
 from tests.unit.clients.planned import Clock, Handler, PlannedService, problem, serving
 
@@ -47,8 +47,9 @@ def test_groups_that_are_too_many_for_a_request_are_split(kind: Kind) -> None:
 
 def test_a_group_with_a_number_of_opponents_is_not_split(kind: Kind) -> None:
     acts = [problem(413, "batch_too_large")] * 9
-    with serving(PlannedService(acts)) as service, pytest.raises(TooLargeError):
-        call(kind, service.url, "rewards_many", groups(4), clock=Clock(), opponents=1)
+    with serving(PlannedService(acts)) as service:
+        found = call(kind, service.url, "rewards_many", groups(4), clock=Clock(), opponents=1)
+    assert [each.error.code for each in found] == ["batch_too_large"] * 4
     acts = [problem(413, "prompt_too_long")]
     with serving(PlannedService(acts)) as service, pytest.raises(TooLargeError):
         call(kind, service.url, "rewards", "q", ["a", "b"])
@@ -78,7 +79,31 @@ def test_a_group_that_is_too_large_is_rewarded_as_in_one_request(
         assert streamed == whole
 
 
-@pytest.mark.parametrize("bad", [None, ("q",), ("q", 3)])
+def test_a_bad_group_is_an_error_in_its_place(kind: Kind, service_url: str) -> None:
+    good: Any = ("Which?", ["quality=1", "quality=0"])
+    mapping = {"question": "Which?", "responses": ["quality=0", "quality=2"]}
+    call_of_a_tool = [{"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}]
+    asked = [good, ("Which?", []), ("Which?", ["a", call_of_a_tool]), mapping, (" ", ["a", "b"])]
+    asked += [{**mapping, "oponents": 1}, (*good, "quality=0.5"), {**mapping, "reference": "x"}]
+    found = call(kind, service_url, "rewards_many", [*asked, ("Which?", ["alone"])])
+    errors = [each for each in found if isinstance(each, ItemError)]
+    assert [each.error.code for each in errors] == ["invalid_request"] * 4
+    assert [None if each in errors else each.rewards for each in found] == [
+        (1.0, -1.0),
+        None,
+        None,
+        (-1.0, 1.0),
+        None,
+        None,
+        (1.0, -1.0),
+        found[7].rewards,
+        (None,),
+    ]
+    assert found[8].reasons == ("unopposed",)
+    assert call(kind, service_url, "rewards", "Which?", ["alone"]) == [None]
+
+
+@pytest.mark.parametrize("bad", [None, ("q",), ("q", 3), ("q", ["a"], None), {"question": "q"}])
 def test_something_that_is_no_group_is_named_by_its_number(kind: Kind, bad: Any) -> None:
     with serving(PlannedService()) as service, pytest.raises(TypeError, match="number 1 is not a"):
         call(kind, service.url, "rewards_many", [*groups(1), bad])
@@ -113,7 +138,7 @@ def test_the_service_rewards_many_groups_and_single_responses(kind: Kind, servic
     assert one.rewards == (-1.0,)
 
 
-@pytest.mark.parametrize("responses", [[], ["one"], ["a", None]])
+@pytest.mark.parametrize("responses", [[], ["a", None]])
 def test_the_service_says_what_is_wrong_with_a_group(
     kind: Kind, service_url: str, responses: list[Any]
 ) -> None:

@@ -154,8 +154,12 @@ async def test_half_of_a_surrogate_pair_is_refused(client: httpx.AsyncClient, do
     sent = request(DOORS[door], "a\ud800", "b", **PLAIN)
     # Escaped, because httpx cannot encode it.
     sent["content"] = json.dumps(sent.pop("json"))
-    headers = {"Content-Type": "application/json"}
-    problem(await client.post(**sent, headers=headers), "invalid_request")
+    answer = await client.post(**sent, headers={"Content-Type": "application/json"})
+    if door == "groups":
+        (found,) = answer.json()["groups"]
+        assert found["error"]["code"] == "invalid_request"
+    else:
+        problem(answer, "invalid_request")
 
 
 @pytest.mark.parametrize("door", DOORS)

@@ -269,7 +269,8 @@ async def test_a_group_of_nemo_gym_may_be_a_ring(client: httpx.AsyncClient) -> N
     found = await answer(client, COMPARE, compared(*texts), opponents=10**40)
     assert found["metrics"]["comparisons"] == 15.0, "more opponents than there are: all"
     assert (await answer(client, COMPARE, compared()))["rewards"] == []
-    assert "two responses" in await refusal(client, COMPARE, compared("x"))
+    alone = await answer(client, COMPARE, compared("x"))
+    assert (alone["rewards"], alone["metrics"]["unopposed"]) == ([0.0], 1.0)
     assert "SCOPE_PROMPT_FILE" in await refusal(client, COMPARE, compared("x", "y", principle="p"))
     wrong = {**compared("x", "y"), "conversation_history": []}
     assert "conversation_history" in await refusal(client, COMPARE, wrong)

@@ -196,8 +196,7 @@ async def test_a_conversation_with_parts_is_a_question(client: httpx.AsyncClient
 
 CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function"}]}
 BAD_GROUPS: dict[str, tuple[dict[str, Any], str, str]] = {
-    "empty group": (group([]), "responses", "at least two responses"),
-    "one response": (group(["x"]), "responses", "POST /rewards/reference"),
+    "empty group": (group([]), "responses", "at least 1 item"),
     "no list": ({**group([]), "responses": "x"}, "responses", "valid array"),
     "number": (group(["x", 3]), "responses.1", "nor a list of messages"),
     "null": (group([None, "x"]), "responses.0", "nor a list of messages"),
@@ -244,12 +243,52 @@ async def test_a_bad_group_gets_a_message_that_names_the_field(
     (fault,) = found["errors"]
     assert fault["field"] == field
     assert message in fault["message"]
-    # As one of several groups it is found, too.
+    # As one of several groups it gets the same error, and its neighbours get their rewards.
     if field.split(".")[0] in ("responses", "question"):
         bad = {key: body[key] for key in ("question", "responses") if key in body}
-        several = {"groups": [{"question": "Q?", "responses": ["x", "y"]}, bad]}
-        found = problem(await client.post("/rewards/groups", json=several), "invalid_request")
-        assert found["errors"][0]["field"] == f"groups.1.{field}"
+        good = {"question": "Q?", "responses": qualities(1, 0)}
+        several = {"groups": [good, bad, good], "alpha": None}
+        before, error, after = (await rewarded(client, several, "/rewards/groups"))["groups"]
+        assert before["rewards"] == after["rewards"] == [1.0, -1.0]
+        assert error["error"]["code"] == "invalid_request"
+        assert [each["field"] for each in error["error"]["errors"]] == [field]
+
+
+async def test_a_single_response_is_unopposed(
+    client: httpx.AsyncClient, engine: CountingEngine
+) -> None:
+    found = await rewarded(client, group(["x"]))
+    assert (found["rewards"], found["reasons"]) == ([None], ["unopposed"])
+    assert engine.calls == []
+
+
+async def test_groups_with_a_reference_are_rewarded_beside_the_others(
+    client: httpx.AsyncClient, engine: CountingEngine
+) -> None:
+    question, responses = "Which?", qualities(0, 2)
+    of_reference = {"question": question, "responses": responses, "reference": "quality=1"}
+    groups = [{"question": question, "responses": responses}, of_reference, {**of_reference}]
+    groups[2]["reference"] = " "
+    found = await rewarded(client, {"groups": groups, "alpha": None}, "/rewards/groups")
+    assert engine.calls == [2 * 3]
+    alone = await rewarded(client, {**of_reference, "alpha": None}, "/rewards/reference")
+    del alone["usage"]
+    assert [each.get("rewards") for each in found["groups"]] == [[-1.0, 1.0]] * 2 + [None]
+    assert found["groups"][1] == alone
+    assert "the reference is blank" in found["groups"][2]["error"]["detail"]
+
+
+async def test_an_error_of_the_rule_is_that_of_the_request(client: httpx.AsyncClient) -> None:
+    body = {"groups": [{"question": " ", "responses": ["x"]}], "alpha": 10}
+    problem(await client.post("/rewards/groups", json=body), "invalid_request")
+    body = {"groups": [{"question": " ", "responses": ["x"]}], "alpha": None, "delta": 0.1}
+    problem(await client.post("/rewards/groups", json=body), "invalid_request")
+
+
+async def test_more_groups_than_responses_are_allowed_are_refused() -> None:
+    async with client_of(max_batch=10) as client:
+        found = await client.post("/rewards/groups", json={"groups": [{}] * 21})
+        problem(found, "batch_too_large")
 
 
 async def test_a_blank_reference_is_refused_instead_of_losing(client: httpx.AsyncClient) -> None:

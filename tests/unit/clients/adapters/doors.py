@@ -43,7 +43,8 @@ class Logs:
 
 
 def of_trl(response: str, opponent: str, options: dict[str, Any]) -> Found:
-    reward, logs = trl.ScopeReward(**options), Logs()
+    # Failures are those of the first batch, as in a training.
+    reward, logs = trl.ScopeReward(check=False, **options), Logs()
     try:
         values = reward([QUESTION] * 2, [response, opponent], **logs.columns())
     finally:
@@ -53,7 +54,7 @@ def of_trl(response: str, opponent: str, options: dict[str, Any]) -> Found:
 
 def of_trl_async(response: str, opponent: str, options: dict[str, Any]) -> Found:
     async def called() -> list[float | None]:
-        reward = trl.AsyncScopeReward(**options)
+        reward = trl.AsyncScopeReward(check=False, **options)
         prompts = [[{"role": "user", "content": QUESTION}]] * 2
         try:
             return await reward(prompts, [said(response), said(opponent)], **logs.columns())

@@ -94,7 +94,7 @@ def test_a_failure_that_is_not_to_be_raised_is_no_reward(failing: Failing, door:
 @through_every_door
 def test_a_timeout_of_the_client_is_no_reward(door: str) -> None:
     with served(ScriptedEngine(latency_s=3600.0), calibrated=False, timeout_s=60.0) as url:
-        asked = {"url": url, "timeout_s": 0.2, "alpha": None}
+        asked = {"url": url, "timeout_s": 0.2, "patience_s": 0.0, "alpha": None}
         with pytest.raises(TooSlowError):
             DOORS[door]("quality=1", "quality=0", asked)
         found = DOORS[door]("quality=1", "quality=0", {**asked, "failures": "none"})

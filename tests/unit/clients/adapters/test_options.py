@@ -1,6 +1,8 @@
 """Options of the adapters, groups of prompts, slime's baseline, and messages to users."""
 
 import asyncio
+import functools
+import inspect
 import pickle
 import subprocess
 import sys
@@ -34,6 +36,7 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "empty": ("null", "null"),
     "timeout_s": ("20", 20.0),
     "patience_s": ("0", 0.0),
+    "comparisons_file": ("rows.jsonl", "rows.jsonl"),
     "failures": ("none", "none"),
 }
 
@@ -46,7 +49,11 @@ def url() -> Iterator[str]:
 
 def read(options: Mapping[str, Any], **environment: str) -> dict[str, Any]:
     settings = RewardSettings.of(options, environment)
-    return {**settings.connection, **settings.rule, "failures": settings.failures}
+    read = {**settings.connection, **settings.rule, "failures": settings.failures}
+    if settings.comparisons_file is not None:
+        assert read.pop("comparisons") is True
+        read["comparisons_file"] = str(settings.comparisons_file)
+    return read
 
 
 def test_every_option_comes_from_its_variable_or_its_argument() -> None:
@@ -138,7 +145,7 @@ def test_a_trainer_that_takes_no_reward_for_0_is_refused(
     monkeypatch.syspath_prepend(str(tmp_path))
     for kind in (ScopeReward, AsyncScopeReward):
         with pytest.raises(RuntimeError, match=r"1\.6 or newer") if is_refused else nullcontext():
-            kind()
+            kind(check=False)
 
 
 def test_a_call_of_a_tool_is_an_error_that_names_the_response(url: str) -> None:
@@ -161,6 +168,12 @@ def test_verl_is_told_where_the_question_belongs(extra_info: Any) -> None:
 def test_verl_is_told_that_the_reference_is_missing(reference: Any) -> None:
     with pytest.raises(ValueError, match=r"reward_model\.ground_truth is empty"):
         asyncio.run(compute_score("pairs", "a", reference, {"question": "Which?"}))
+
+
+def test_verl_sees_that_the_function_is_asynchronous() -> None:
+    assert inspect.iscoroutinefunction(compute_score)
+    assert inspect.iscoroutinefunction(functools.partial(compute_score, alpha=0.1))
+    assert inspect.iscoroutinefunction(pickle.loads(pickle.dumps(compute_score)))
 
 
 def test_verl_takes_a_question_with_another_name_and_messages(url: str) -> None:

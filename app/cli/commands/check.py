@@ -1,0 +1,42 @@
+"""`scope-judge check`: whether a service can be used, with one judged group."""
+
+from app.cli.console import CommandError, say
+from app.cli.running.options import (
+    Alpha,
+    CalibrationSet,
+    Delta,
+    DeltaFor,
+    Guarantee,
+    given_criterion,
+)
+from app.cli.service_client import DEFAULT_URL, Url, checked_service
+
+
+def check(
+    alpha: Alpha = None,
+    guarantee: Guarantee = None,
+    delta: Delta = None,
+    delta_for: DeltaFor = None,
+    calibration: CalibrationSet = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Check that a service can be used with this address, key and criterion.
+
+    The key is in SCOPE_API_KEY. The service judges one group of two responses, which counts as
+    traffic of the calibration set.
+
+    It ends with status 1 if the service cannot be used, or accepts no comparison.
+    """
+    given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "delta_for": delta_for}
+    found = checked_service(url, given_criterion({**given, "calibration": calibration}))
+    judgment = found.judgment
+    say(f"service: {url}, version {found.info.version}")
+    say(f"judge: {found.info.judge}")
+    if judgment.calibration is not None:
+        used = judgment.calibration
+        say(f"calibration set: {used.name}, version {used.version}, {used.n} labelled pairs")
+    pac = "" if judgment.delta is None else f", delta {judgment.delta:g}"
+    say(f"criterion: alpha {judgment.alpha:g}, {judgment.guarantee}{pac}")
+    say(f"one group of two responses: {judgment.verdict}, in {found.latency_s:.2f} s")
+    if found.warning is not None:
+        raise CommandError(found.warning)

@@ -1,0 +1,59 @@
+"""`scope-judge check`: says what a service is and judges one group, or why it cannot be used."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from app.api.auth.keys import Keys
+from app.cli import app
+from tests.unit.api.keyring import entry, key_of, write_keys
+from tests.unit.cli.commands import one_line
+from tests.unit.clients.adapters.service import served
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with served() as url:
+        yield url
+
+
+def test_a_usable_service_is_described(url: str) -> None:
+    found = CliRunner().invoke(app, ["check", "--url", url, "--alpha", "0.2"])
+    assert found.exit_code == 0, found.output
+    shown = one_line(found.output)
+    assert f"service: {url}" in shown
+    assert "calibration set: default, version 1, 60 labelled pairs" in shown
+    assert "criterion: alpha 0.2, marginal" in shown
+    assert "one group of two responses: " in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--alpha", "10"], "alpha"),
+        (["--alpha", "0.001"], "no comparison is accepted at alpha 0.001 with the set 'default'"),
+        (["--calibration", "absent"], "absent"),
+        (["--delta", "0.1", "--guarantee", "marginal"], "delta"),
+        (["--url", "http://127.0.0.1:1"], "scope-judge serve"),
+    ],
+)
+def test_a_service_that_cannot_be_used_so_is_an_error(
+    url: str, options: list[str], words: str
+) -> None:
+    found = CliRunner().invoke(app, ["check", "--url", url, *options])
+    assert found.exit_code != 0
+    assert words in one_line(found.output)
+
+
+def test_a_key_without_the_role_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = Keys(write_keys(tmp_path / "keys.json", entry("reader", ["label"]), entry("judge")))
+    with served(calibrated=False, keys=keys) as url:
+        for name, words in (("reader", "forbidden"), ("judge", "calibration_not_found")):
+            monkeypatch.setenv("SCOPE_API_KEY", key_of(name))
+            found = CliRunner().invoke(app, ["check", "--url", url])
+            assert found.exit_code == 1
+            assert words in one_line(found.output)
