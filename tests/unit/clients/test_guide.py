@@ -22,8 +22,9 @@ def test_the_examples_of_the_guide_to_audits_run(
 def run(page: str, url: str) -> None:
     """Runs all Python of a guide as one program."""
     names: dict[str, Any] = {"__name__": "guide"}
-    for block in blocks(page):
-        exec(block.replace("http://127.0.0.1:8000", url), names)
+    for block in markdown.blocks((DOCS / "guides" / page).read_text(encoding="utf-8")):
+        if block.language == "python":
+            exec(block.text.replace("http://127.0.0.1:8000", url), names)
     names["client"].close()
 
 
@@ -34,16 +35,3 @@ def test_the_examples_of_the_guide_to_the_client_run(
     printed = capsys.readouterr().out
     assert "p_bar = 0." in printed or "no verdict: " in printed
     assert "2 0 " in printed, "both examples are new"
-
-
-def blocks(page: str) -> list[str]:
-    """The Python of a guide, a text for each fenced block."""
-    found: list[list[str]] = []
-    inside = False
-    for line in markdown.lines((DOCS / "guides" / page).read_text(encoding="utf-8")):
-        if line.fenced and line.text.startswith("```"):
-            inside = line.text == "```python"
-            found += [[]] if inside else []
-        elif inside:
-            found[-1].append(line.text)
-    return ["\n".join(lines) for lines in found]

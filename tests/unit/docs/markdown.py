@@ -1,6 +1,7 @@
 """Reads the repository's Markdown: files, links, anchors, and the text outside fenced blocks."""
 
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +32,22 @@ class Line(NamedTuple):
     fenced: bool
 
 
+class Block(NamedTuple):
+    """A fenced code block.
+
+    Args:
+        number: Number of the line of its opening fence, from 1.
+        language: The word behind the opening fence; "" without one.
+        text: Its lines, without the fences and the indent that all of them have.
+        section: The last heading before it; "" before the first heading.
+    """
+
+    number: int
+    language: str
+    text: str
+    section: str
+
+
 class Link(NamedTuple):
     """One link or image of a Markdown file.
 
@@ -56,6 +73,23 @@ def lines(text: str) -> Iterator[Line]:
         fence = _FENCE.match(line) is not None
         yield Line(number, line, inside or fence)
         inside ^= fence
+
+
+def blocks(text: str) -> Iterator[Block]:
+    """Yields the fenced code blocks of a text."""
+    number, language, section, inside = 0, "", "", False
+    found: list[str] = []
+    for line in lines(text):
+        if not line.fenced:
+            if heading := _HEADING.match(line.text):
+                section = heading[1]
+        elif _FENCE.match(line.text) is None:
+            found.append(line.text)
+        elif inside:
+            yield Block(number, language, textwrap.dedent("\n".join(found)), section)
+            inside = False
+        else:
+            number, language, inside, found = line.number, line.text.strip(" `~"), True, []
 
 
 def links(text: str) -> Iterator[Link]:
