@@ -161,28 +161,8 @@ def _of_set(
             "again"
         )
     try:
-        calibration = Calibration(
-            name=described["name"],
-            write_id="",
-            version=described["version"],
-            judge=described["judge"],
-            fingerprint=described["fingerprint"],
-            label_noise=described["label_noise"],
-            examples={
-                example["digest"]: LabelledExample(
-                    score=Score(
-                        gap_fwd=example["gap_fwd"],
-                        gap_rev=example["gap_rev"],
-                        label_mass=example["label_mass"],
-                    ),
-                    label=example["label"],
-                    question=example.get("question"),
-                )
-                for example in examples
-                if example["gap_fwd"] is not None
-            },
-            min_label_mass=floor,
-            clusters=described.get("clusters", "one"),
+        calibration = replace(
+            calibration_of(described, examples, floor=floor),
             looks=Looks.of(described["looks"]) if described.get("looks") else None,
         )
     except (KeyError, TypeError, ValueError):
@@ -197,6 +177,52 @@ def _of_set(
         threshold = calibration.threshold(criterion.alpha, criterion.guarantee, criterion.delta)
         rule = AcceptanceRule.of(criterion, calibration, threshold)
     return RuleOfJudge(rule=rule, judge=calibration.judge)
+
+
+def calibration_of(
+    described: Mapping[str, Any],
+    examples: Iterable[Mapping[str, Any]],
+    *,
+    floor: float = 0.0,
+    temperature: float | None = None,
+) -> Calibration:
+    """The calibration of examples that a service has listed.
+
+    Args:
+        described: The fields of the set, as in GET /calibrations/{name}/examples.
+        examples: Its examples; ties of older releases have no score and are left out.
+        floor: Label mass below which an example is off task.
+        temperature: Temperature of the set, if these are not all of its examples.
+
+    Raises:
+        KeyError, TypeError: A field is missing or has another type.
+    """
+    return Calibration(
+        name=described["name"],
+        write_id="",
+        version=described["version"],
+        judge=described["judge"],
+        fingerprint=described["fingerprint"],
+        label_noise=described["label_noise"],
+        examples={
+            example["digest"]: LabelledExample(
+                score=Score(
+                    gap_fwd=example["gap_fwd"],
+                    gap_rev=example["gap_rev"],
+                    label_mass=example["label_mass"],
+                ),
+                label=example["label"],
+                question=example.get("question"),
+                group=example.get("group"),
+            )
+            for example in examples
+            if example["gap_fwd"] is not None
+        },
+        min_label_mass=floor,
+        clusters=described.get("clusters", "one"),
+        by_group=bool(described.get("by_group")),
+        given_temperature=temperature,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

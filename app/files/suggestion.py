@@ -135,7 +135,7 @@ def suggested_map(
         named.append(f"{LABEL}={label or 'COLUMN'}")
     if label is not None:
         named += _named_words(words_in(rows, label), fields)
-    return shlex.quote(_joined(named))
+    return shlex.quote(joined_map(named))
 
 
 def words_in(rows: Iterable[Row], column: str) -> list[str]:
@@ -148,7 +148,8 @@ def words_in(rows: Iterable[Row], column: str) -> list[str]:
     return list(words.values())
 
 
-def _joined(parts: Sequence[str]) -> str:
+def joined_map(parts: Sequence[str]) -> str:
+    """A map of its parts, quoted where a part has a comma."""
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(parts)
     return text.getvalue()

@@ -8,7 +8,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from app import __version__
-from app.cli.running.battles import BattleOptions, print_battles, read_battles, write_battles
+from app.cli.running.battles import (
+    BattleOptions,
+    judged_battles,
+    print_battles,
+    read_battles,
+    refuse_failed,
+    write_battles,
+)
 from app.cli.running.bulk import judge_in_bulk
 from app.cli.running.run import Results, unaskable
 from app.core.errors import ScopeJudgeError
@@ -58,7 +65,9 @@ def judge_battles_in_bulk(
     write_battles(entries, results, provenance=provenance, options=options)
     shutil.rmtree(work)
     seconds = time.monotonic() - begun
-    print_battles(entries, results, provenance, asked=len(rows), seconds=seconds)
+    judged = judged_battles(entries, results, options.seed)
+    print_battles(judged, provenance, asked=len(rows), seconds=seconds)
+    refuse_failed(judged)
 
 
 def _results_in(output: Output) -> Results:

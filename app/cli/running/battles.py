@@ -7,6 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.console import CommandError, say
+from app.cli.running.coverage import (
+    JudgedPair,
+    label_command,
+    print_contradictions,
+    print_unlike,
+    unlike_sets,
+)
 from app.cli.running.drawn import keep_drawn
 from app.cli.running.judging import NOTHING_LOST, judging, run_into
 from app.cli.running.rows import (
@@ -20,10 +27,13 @@ from app.cli.running.rows import (
 from app.cli.running.run import ROWS_PER_REQUEST, Results, finished, is_judged
 from app.cli.service_client import connected
 from app.cli.summary import print_summary
+from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError, InvalidRequestError, RequestError
 from app.files.battle_rows import JudgedBattle, Provenance, battle_rows, of_models
-from app.files.battles import Battle, BattleShape, battle_shape
+from app.files.battles import Battle, BattleShape, Winner, battle_shape
 from app.files.reading import FileRow, InputFormat, read_rows
+
+_LABELS: Mapping[Winner, Label] = {"model_a": "A", "model_b": "B", "tie": "tie"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,8 +107,12 @@ def judge_battles(
         with finished(items, judging(service, options.criterion, dated=True), run) as done:
             keep_drawn(options.out, items, done.results, kept=NOTHING_LOST)
             write_battles(entries, done.results, provenance=provenance, options=options)
+        judged = judged_battles(entries, done.results, options.seed)
+        unlike = unlike_sets(service, _judged_pairs(judged))
     seconds = time.monotonic() - begun
-    print_battles(entries, done.results, provenance, asked=done.asked, seconds=seconds)
+    print_battles(judged, provenance, asked=done.asked, seconds=seconds)
+    print_unlike(unlike, label_command(files, items, url))
+    refuse_failed(judged)
 
 
 def read_battles(files: Sequence[Path], options: BattleOptions) -> list[Entry]:
@@ -182,20 +196,32 @@ def write_battles(
     write_all(options.out, rows, kept=NOTHING_LOST, delimiter=delimiter)
 
 
+def _judged_pairs(judged: Sequence[JudgedBattle]) -> list[JudgedPair]:
+    """The battles that have a judgment; A is model_a."""
+    return [
+        JudgedPair(
+            question=row.battle.group or row.battle.question_id,
+            result=row.result,
+            label=None if row.battle.human is None else _LABELS[row.battle.human],
+            probability=row.battle.human_probability or 1.0,
+        )
+        for row in judged
+        if row.battle is not None and is_judged(row.result)
+    ]
+
+
 def print_battles(
-    entries: Sequence[Entry],
-    results: Results,
-    provenance: Provenance,
-    *,
-    asked: int,
-    seconds: float,
+    judged: Sequence[JudgedBattle], provenance: Provenance, *, asked: int, seconds: float
 ) -> None:
     """Prints what became of the battles.
 
-    Raises:
-        CommandError: A battle got no judgment.
+    Args:
+        judged: The battles, in the order of the rows.
+        provenance: The facts that all rows share.
+        asked: Battles that this run asked for.
+        seconds: Time that the run took.
     """
-    judged = judged_battles(entries, results, provenance.seed)
+    print_contradictions(_judged_pairs(judged))
     battles = [row.battle for row in judged if row.battle is not None]
     models = {model for battle in battles for model in (battle.model_a, battle.model_b)}
     say(f"{len(models)} models; A is model_a:")
@@ -209,6 +235,10 @@ def print_battles(
             "criterion changed within the run. A leaderboard treats them as that many judges; "
             "--overwrite judges all battles again.",
         )
-    failed = sum(not is_judged(result) for result in shown)
+
+
+def refuse_failed(judged: Sequence[JudgedBattle]) -> None:
+    """Ends the command with an error if a battle got no judgment."""
+    failed = sum(not is_judged(row.result) for row in judged)
     if failed:
-        raise CommandError(f"{failed} of {len(shown)} battles got no judgment; see their `error`")
+        raise CommandError(f"{failed} of {len(judged)} battles got no judgment; see their `error`")

@@ -11,6 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.console import CommandError
+from app.cli.running.coverage import (
+    judged_pairs,
+    label_command,
+    print_contradictions,
+    print_unlike,
+    unlike_sets,
+)
 from app.cli.running.drawn import keep_drawn
 from app.cli.running.rows import Item, check_output, delimiter_of, is_table, read_items, write_all
 from app.cli.running.run import (
@@ -113,9 +120,13 @@ def judge_files(
                 keep_drawn(out, items, done.results, kept=NOTHING_LOST)
                 delimiter = delimiter_of(item.row for item in items)
                 write_all(out, rows, kept=NOTHING_LOST, excel=options.excel, delimiter=delimiter)
+        pairs = judged_pairs(items, done.results)
+        unlike = unlike_sets(service, pairs)
     results = [done.results[item.key] for item in items]
     places = [item.row.place for item in items]
+    print_contradictions(pairs)
     print_summary(results, places, asked=done.asked, seconds=time.monotonic() - begun)
+    print_unlike(unlike, label_command(inputs, items, url))
     failed = sum(not is_judged(result) for result in results)
     if failed and not options.may_fail:
         raise CommandError(f"{failed} of {len(results)} rows got no judgment; see their `error`")

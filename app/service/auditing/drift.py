@@ -28,6 +28,7 @@ from app.core.calibration import Calibration
 from app.core.conformal import ConformalMartingale, merged
 from app.core.errors import ScopeJudgeError, StoreUnavailableError
 from app.core.monitoring import JudgedSpan, Ringing
+from app.core.preference import FloatArray
 from app.observability import gauges
 from app.observability.telemetry import Telemetry
 from app.ports import AuditStore
@@ -77,21 +78,27 @@ def streams_of(calibration: Calibration) -> tuple[str, ...]:
     return tuple(name for name in STREAMS if has.get(name, True))
 
 
-class Martingales:
-    """The tests of one version of a set by this replica.
+def tested_values(calibration: Calibration) -> dict[str, FloatArray]:
+    """Returns the values of the labelled pairs that judgments are compared with, by stream.
 
-    They begin with one pair of each question: correlated scores are not exchangeable.
+    They are those of one pair of each question: correlated scores are not exchangeable.
     """
+    preferences, used = calibration.preferences, calibration.one_a_question
+    gap = np.abs(preferences.p_fwd - preferences.p_rev)
+    columns = (calibration.uncertainty, gap, calibration.table.label_mass)
+    tested = streams_of(calibration)
+    return {
+        name: column[used] for name, column in zip(STREAMS, columns, strict=True) if name in tested
+    }
+
+
+class Martingales:
+    """The tests of one version of a set by this replica."""
 
     def __init__(self, calibration: Calibration) -> None:
-        preferences, used = calibration.preferences, calibration.one_a_question
-        gap = np.abs(preferences.p_fwd - preferences.p_rev)
-        columns = (calibration.uncertainty, gap, calibration.table.label_mass)
-        tested = streams_of(calibration)
         self._streams = {
-            name: ConformalMartingale.of(column[used])
-            for name, column in zip(STREAMS, columns, strict=True)
-            if name in tested
+            name: ConformalMartingale.of(values)
+            for name, values in tested_values(calibration).items()
         }
 
     def add(self, values: Sequence[float], rng: np.random.Generator) -> None:

@@ -1,0 +1,211 @@
+"""Whether the promise covers the pairs of a run: against people's labels, and against the set."""
+
+import math
+import re
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.cli.console import CommandError, say
+from app.cli.running.rows import Item, comparison_key
+from app.cli.running.run import Results, is_judged
+from app.cli.service_client import ServiceClient, is_given, read
+from app.cli.set_transfer import set_path
+from app.core.comparison import Label
+from app.core.errors import InvalidComparisonError
+from app.core.groups import ALL
+from app.files.reading import STDIN
+from app.files.shapes import PAIRS, REQUIRED, ComparisonShape, known_shape
+from app.files.suggestion import joined_map
+
+# One page of a set. It is sorted by digest, so the first page of a larger set is a random sample.
+_MOST_EXAMPLES = 10_000
+_LONGEST_NAME = 40
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JudgedPair:
+    """A pair that the service has judged.
+
+    Args:
+        question: Digest of its question.
+        result: The judgment.
+        label: The side that a person prefers, as the judge saw the pair; None if it is not known.
+        probability: Probability with which the pair was drawn for its label.
+    """
+
+    question: str
+    result: Mapping[str, Any]
+    label: Label | None = None
+    probability: float = 1.0
+
+    @property
+    def values(self) -> tuple[float, float, float]:
+        """Uncertainty, position gap and label mass; NaN where the judge has none."""
+        result, mass = self.result, self.result["label_mass"]
+        gap = math.nan if result.get("orders") == 1 else abs(result["p_fwd"] - result["p_rev"])
+        return result["uncertainty"], gap, math.nan if mass is None else mass
+
+
+def judged_pairs(items: Iterable[Item], results: Results) -> list[JudgedPair]:
+    """The pairs of rows that have a judgment; equal ones count once."""
+    distinct = {item.key: item for item in items}
+    return [
+        JudgedPair(
+            question=comparison_key(item.fields["question"]),
+            result=results[key],
+            label=_label_of(item),
+        )
+        for key, item in distinct.items()
+        if isinstance(item.fields, dict) and is_judged(results[key])
+    ]
+
+
+def _label_of(item: Item) -> Label | None:
+    try:
+        return item.shape.label_in(item.row.fields)
+    except InvalidComparisonError:
+        # Not every column with the name of a label has one.
+        return None
+
+
+def print_contradictions(pairs: Iterable[JudgedPair]) -> None:
+    """Warns if labels show that more than alpha of the accepted verdicts are wrong."""
+    # Imported late: numpy takes a while.
+    from app.core.verdict_errors import LabelledVerdict, exceeded_alphas
+
+    labelled = (
+        LabelledVerdict(
+            verdict=pair.result["verdict"],
+            label=pair.label,
+            alpha=pair.result["alpha"],
+            unit=pair.question,
+            probability=pair.probability,
+        )
+        for pair in pairs
+        if pair.label in ("A", "B")
+        if pair.result["verdict"] != "abstain" and pair.result["alpha"] is not None
+    )
+    for exceeded in exceeded_alphas(labelled):
+        share = exceeded.contradicted
+        say(
+            ("warning:", "yellow"),
+            f" the labels of the rows contradict {share.value:.1%} ({share.low:.1%} to "
+            f"{share.high:.1%}) of the {exceeded.verdicts} verdicts accepted at alpha "
+            f"{exceeded.alpha:g}. If these labels are right, the promise does not hold for these "
+            "pairs.",
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unlike:
+    """A set whose pairs the pairs of a run do not look like.
+
+    Args:
+        name: Name of the set.
+        n: Number of its pairs.
+        alpha: The smallest alpha of the run.
+        how: The clearest difference, in words.
+    """
+
+    name: str
+    n: int
+    alpha: float
+    how: str
+
+
+def unlike_sets(service: ServiceClient, pairs: Iterable[JudgedPair]) -> list[Unlike]:
+    """The sets whose pairs the judged ones do not look like.
+
+    A set that cannot be read is reported, and does not fail a run that is done.
+    """
+    by_set: dict[tuple[str, str], dict[str, JudgedPair]] = defaultdict(dict)
+    for pair in pairs:
+        if pair.result["calibration"] is not None:
+            judged_by = pair.result.get("threshold_of") or ALL
+            # Pairs of one question resemble each other, so only the first one counts.
+            by_set[pair.result["calibration"]["name"], judged_by].setdefault(pair.question, pair)
+    found = list[Unlike]()
+    for (name, group), judged in by_set.items():
+        try:
+            unlike = _unlike(service, name, group, list(judged.values()), tests=len(by_set))
+        except CommandError as exc:
+            say(f"These pairs were not compared with those of {name!r}: {exc.detail}")
+        else:
+            found += [] if unlike is None else [unlike]
+    return found
+
+
+def _unlike(
+    service: ServiceClient, name: str, group: str, judged: Sequence[JudgedPair], *, tests: int
+) -> Unlike | None:
+    # Imported late: scipy takes a while.
+    from app.cli.acceptance import calibration_of
+    from app.cli.set_answers import ExamplePage
+    from app.core.likeness import difference
+    from app.service.auditing.drift import STREAMS, tested_values
+
+    page = service.get(set_path(name, "/examples"), limit=_MOST_EXAMPLES)
+    n = read(ExamplePage, page).n
+    temperature = judged[0].result.get("temperature")
+    calibration = calibration_of(page, page["examples"], temperature=temperature)
+    columns = dict(zip(STREAMS, zip(*(pair.values for pair in judged), strict=True), strict=True))
+    labelled = tested_values(calibration.judging(None if group == ALL else group))
+    differs = difference(columns, labelled, tests=tests)
+    if differs is None:
+        return None
+    how = (
+        f"{differs.value.replace('_', ' ')} above {differs.above:.3g}: {differs.share:.0%} of them "
+        f"against {differs.expected:.0%}"
+    )
+    alphas = [pair.result["alpha"] for pair in judged]
+    return Unlike(name=name, n=n, alpha=min(alphas), how=how)
+
+
+def print_unlike(unlike: Sequence[Unlike], command: str) -> None:
+    """Warns that the promise does not cover the pairs of a run.
+
+    Args:
+        unlike: The sets whose pairs they do not look like.
+        command: The command that labels them; "" if their texts are in no file.
+    """
+    for each in unlike:
+        label = f": {command} --alpha {each.alpha:g}" if command else ""
+        say(
+            ("warning:", "yellow"),
+            f" these pairs do not look like the {each.n} pairs of {each.name!r} ({each.how}): the "
+            f"promise does not cover them. Label as many of them as pac needs{label}",
+        )
+
+
+def label_command(inputs: Sequence[Path], items: Sequence[Item], url: str) -> str:
+    """The command that labels the pairs of files for a set of their own; "" for standard input.
+
+    Args:
+        inputs: Files, folders and patterns.
+        items: Their rows.
+        url: Address of the service.
+    """
+    if STDIN in inputs:
+        return ""
+    stem = re.sub("[^A-Za-z0-9._-]", "-", inputs[0].name.partition(".")[0])[:_LONGEST_NAME]
+    words = ["scope-judge", "label", *map(str, inputs), *_shape_options(items[0])]
+    words += ["--name", f"own-{stem}".rstrip("-")]
+    if is_given(url):
+        words += ["--url", url]
+    return shlex.join(words)
+
+
+def _shape_options(item: Item) -> list[str]:
+    """The options by which `label` reads rows of a shape that it does not recognise."""
+    shape: ComparisonShape = item.shape
+    recognised = known_shape(item.row.fields)
+    if recognised is not None and recognised.name == shape.name:
+        return []
+    if shape.columns != shape.texts or shape.name == PAIRS:
+        return ["--shape", shape.name]
+    columns = zip(REQUIRED, shape.columns, strict=True)
+    return ["--map", joined_map([f"{field}={column}" for field, column in columns])]

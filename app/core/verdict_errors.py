@@ -1,0 +1,71 @@
+"""Whether people's labels show that more than alpha of the accepted verdicts are wrong."""
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.core.score import Side
+from app.core.shares import Share, weighted_share
+
+_LEVEL = 0.95
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LabelledVerdict:
+    """An accepted verdict, and the side that a person prefers.
+
+    Args:
+        verdict: The verdict.
+        label: The person's side.
+        alpha: The alpha of the verdict.
+        unit: Verdicts of one unit, such as a question, may be wrong together.
+        probability: Probability with which the comparison was drawn for labelling.
+    """
+
+    verdict: Side
+    label: Side
+    alpha: float
+    unit: Hashable
+    probability: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExceededAlpha:
+    """An alpha that lies below the interval of the verdicts that labels contradict.
+
+    Args:
+        alpha: The alpha.
+        verdicts: Number of verdicts with a label.
+        contradicted: Share of them that the labels contradict, with its 95% interval.
+    """
+
+    alpha: float
+    verdicts: int
+    contradicted: Share
+
+
+def exceeded_alphas(verdicts: Iterable[LabelledVerdict]) -> list[ExceededAlpha]:
+    """Returns the alphas that labels contradict, in ascending order."""
+    by_alpha: dict[float, list[LabelledVerdict]] = defaultdict(list)
+    for each in verdicts:
+        by_alpha[each.alpha].append(each)
+    shares = [
+        _of_alpha(alpha, those)
+        for alpha, those in sorted(by_alpha.items())
+        # One unit shows no variance.
+        if len({each.unit for each in those}) > 1
+    ]
+    return [each for each in shares if each.contradicted.low > each.alpha]
+
+
+def _of_alpha(alpha: float, verdicts: list[LabelledVerdict]) -> ExceededAlpha:
+    units: dict[Hashable, int] = {}
+    share = weighted_share(
+        np.array([float(each.verdict != each.label) for each in verdicts]),
+        np.array([1.0 / each.probability for each in verdicts]),
+        np.array([units.setdefault(each.unit, len(units)) for each in verdicts]),
+        level=_LEVEL,
+    )
+    return ExceededAlpha(alpha=alpha, verdicts=len(verdicts), contradicted=share)

@@ -1,0 +1,149 @@
+"""At the end of a run: whether labels and set say that the promise covers its pairs."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner, Result
+
+from app.cli import app
+from tests.unit.cli.commands import write_rows
+
+runner = CliRunner()
+GOOD, BAD, SAME = "quality=4", "quality=0", "quality=3.9"
+
+
+@pytest.fixture
+def service(clean_url: str) -> str:
+    """A service whose set has pairs of two kinds: it is sure of half of them, and right there."""
+    examples = [
+        {**row, "label": "A" if i % 4 != 3 else "B"} for i, row in enumerate(pairs(200, sure=2))
+    ]
+    httpx.post(f"{clean_url}/calibrate", json={"examples": examples}).raise_for_status()
+    return clean_url
+
+
+def pairs(count: int, *, sure: int, first: int = 0) -> list[dict[str, Any]]:
+    """Pairs with a question each; the judge is sure of one in `sure`."""
+    return [
+        {
+            "question": f"q{first + i}",
+            "response_a": GOOD,
+            "response_b": BAD if i % sure == 0 else SAME,
+        }
+        for i in range(count)
+    ]
+
+
+def ran(url: str, command: str, file: Path, *options: str) -> Result:
+    out = file.with_name(f"{command}.jsonl")
+    words = [command, str(file), "--out", str(out), "--alpha", "0.1", "--url", url, *options]
+    return runner.invoke(app, words)
+
+
+@pytest.mark.parametrize("command", ["judge", "filter"])
+def test_pairs_like_those_of_the_set_get_no_warning(
+    command: str, service: str, tmp_path: Path
+) -> None:
+    file = write_rows(tmp_path / "new.jsonl", pairs(100, sure=2, first=1000))
+    result = ran(service, command, file)
+    assert result.exit_code == 0, result.stderr
+    assert "warning" not in result.stderr
+    assert "not compared" not in result.stderr
+
+
+@pytest.mark.parametrize("command", ["judge", "filter"])
+def test_pairs_unlike_those_of_the_set_are_named_with_the_command_that_labels_them(
+    command: str, service: str, tmp_path: Path
+) -> None:
+    file = write_rows(tmp_path / "new file.jsonl", pairs(100, sure=10, first=1000))
+    result = ran(service, command, file)
+    assert result.exit_code == 0, result.stderr
+    warned = " ".join(result.stderr.split())
+    assert "do not look like the 200 pairs of 'default' (uncertainty above" in warned
+    assert "90% of them against 50%" in warned
+    label = shlex.split(warned[warned.index("scope-judge label") :])
+    assert label[:3] == ["scope-judge", "label", str(file)]
+    assert label[3:] == ["--name", "own-new-file", "--url", service, "--alpha", "0.1"]
+
+
+def test_many_pairs_of_one_question_count_once(service: str, tmp_path: Path) -> None:
+    rows = [{**row, "question": "one"} for row in pairs(100, sure=10)]
+    rows = [{**row, "response_a": f"{row['response_a']} {i}"} for i, row in enumerate(rows)]
+    result = ran(service, "judge", write_rows(tmp_path / "new.jsonl", rows))
+    assert result.exit_code == 0, result.stderr
+    assert "do not look like" not in result.stderr
+
+
+def test_battles_are_compared_too(service: str, tmp_path: Path) -> None:
+    models = {"model_a": "m1", "model_b": "m2"}
+    rows = [{**row, **models, "human": "model_b"} for row in pairs(100, sure=1, first=1000)]
+    result = ran(service, "battles", write_rows(tmp_path / "new.jsonl", rows))
+    assert result.exit_code == 0, result.stderr
+    first, *_, last = [line for line in result.stderr.splitlines() if "warning" in line]
+    assert "the labels of the rows contradict 100.0%" in first
+    assert "of the 100 verdicts accepted at alpha 0.1" in first
+    assert "do not look like the 200 pairs" in last
+
+
+def test_contradicted_verdicts_are_the_first_words_of_the_summary(
+    service: str, tmp_path: Path
+) -> None:
+    rows = [
+        {"prompt": f"q{i}", "chosen": GOOD, "rejected": BAD if i % 2 else SAME} for i in range(100)
+    ]
+    turned = [
+        {**row, "chosen": row["rejected"], "rejected": row["chosen"]} if i % 4 == 1 else row
+        for i, row in enumerate(rows)
+    ]
+    result = ran(service, "filter", write_rows(tmp_path / "turned.jsonl", turned))
+    assert result.exit_code == 0, result.stderr
+    warned, summary = result.stderr.index("warning:"), result.stderr.index("100 pairs: kept")
+    assert warned < summary
+    assert "warning: the labels of the rows contradict 50.0% (" in result.stderr
+    assert (
+        "warning"
+        not in ran(
+            service, "filter", write_rows(tmp_path / "right.jsonl", rows), "--overwrite"
+        ).stderr
+    )
+
+
+def test_a_set_that_cannot_be_read_does_not_fail_the_run(
+    service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from app.cli.console import CommandError
+    from app.cli.service_client import ServiceClient
+
+    def refused(self: ServiceClient, path: str, **query: Any) -> dict[str, Any]:
+        raise CommandError("forbidden: not this set")
+
+    monkeypatch.setattr(ServiceClient, "get", refused)
+    result = ran(service, "judge", write_rows(tmp_path / "new.jsonl", pairs(10, sure=2)))
+    assert result.exit_code == 0, result.stderr
+    assert "were not compared with those of 'default': forbidden: not this set" in result.stderr
+
+
+def test_filter_shows_agreement_by_category(service: str, tmp_path: Path) -> None:
+    rows = [
+        {
+            "prompt": f"q{i}",
+            "chosen": GOOD,
+            "rejected": BAD,
+            "subset": "ma[b]th" if i % 3 else "art",
+        }
+        for i in range(30)
+    ]
+    file = write_rows(tmp_path / "in.jsonl", rows)
+    result = ran(service, "filter", file)
+    assert result.exit_code == 0, result.stderr
+    math, art = (line.split() for line in result.stderr.splitlines() if "100.0%" in line)
+    assert (math[1], math[3], art[1], art[3]) == ("ma[b]th", "20", "art", "10")
+
+    chosen = ran(service, "filter", file, "--by", "prompt", "--overwrite")
+    assert "judge and label by prompt" in chosen.stderr
+    wrong = ran(service, "filter", file, "--by", "topic", "--overwrite")
+    assert wrong.exit_code == 1
+    assert "--by topic: there is no such column; there is prompt, chosen" in wrong.stderr
