@@ -329,7 +329,7 @@ class MonitorOut(Out):
             alarm=alarm,
             light=_light(criteria, alarm=alarm, note=note),
             alarm_evidence=1 / MONITOR_DELTA,
-            summary=summary(criteria, drift, now=services.monitor.now()),
+            summary=summary(criteria, drift),
             note=note,
             recovery=None if recovery is None else RecoveryOut.of(recovery),
         )
@@ -402,23 +402,22 @@ def _groups_of(alarmed: Collection[Watched]) -> str:
     return f" in the group{'s' * (len(groups) > 1)} {', '.join(groups)}"
 
 
-def summary(criteria: Sequence[MonitoredCriterion], drift: Figures, *, now: float) -> str:
+def summary(criteria: Sequence[MonitoredCriterion], drift: Figures) -> str:
     """Says in a sentence how wrong the verdicts are.
 
     Args:
         criteria: The audits of each criterion; the sentence is about the first one.
         drift: The drift of the traffic.
-        now: The time in seconds since 1970.
     """
-    about = _about(criteria[0], now) if criteria else "nothing is known about wrong verdicts"
+    about = _about(criteria[0]) if criteria else "nothing is known about wrong verdicts"
     drifted = [each for each in drift.values() if each.alarm]
     if not drifted:
         return about
     since = min((each.rang.at for each in drifted if each.rang is not None), default=None)
-    return f"{about}; the traffic is unlike the labelled pairs{_since(since, now)}"
+    return f"{about}; the traffic is unlike the labelled pairs{_since(since)}"
 
 
-def _about(monitored: MonitoredCriterion, now: float) -> str:
+def _about(monitored: MonitoredCriterion) -> str:
     figures, criterion = monitored.figures, monitored.criterion
     assert criterion.alpha is not None, "only criteria with an alpha are audited"
     if not figures.audited + figures.closed:
@@ -427,11 +426,11 @@ def _about(monitored: MonitoredCriterion, now: float) -> str:
             f"{monitored.open} audits wait for one"
         )
     promised = f"promised were {100 * criterion.alpha:g}% by {criterion.words}"
-    words = f"{_wrong(monitored)}; {promised}{_alarm(monitored, now)}"
+    words = f"{_wrong(monitored)}; {promised}{_alarm(monitored)}"
     for each in monitored.groups:
         if each.monitored.alarm:
             words += f"; in the group {each.group}, {_wrong(each.monitored)}"
-            words += _alarm(each.monitored, now)
+            words += _alarm(each.monitored)
     if monitored.alarmed:
         return words
     if figures.certified:
@@ -449,22 +448,15 @@ def _wrong(monitored: Monitored) -> str:
     return f"{low} to {high} of the verdicts are wrong"
 
 
-def _alarm(monitored: Monitored, now: float) -> str:
+def _alarm(monitored: Monitored) -> str:
     """Says that an alarm is active; "" without one."""
     if not monitored.alarm:
         return ""
     rang = monitored.rang
-    active = "is active" if rang is None else f"has been active{_since(rang.at, now)}"
+    active = "is active" if rang is None else f"has been active{_since(rang.at)}"
     return f"; the alarm {active}"
 
 
-def _since(at: float | None, now: float) -> str:
-    """Writes the begin of an alarm as people say it, in UTC; "" if it is unknown."""
-    if at is None:
-        return ""
-    moment, today = datetime.fromtimestamp(at, UTC), datetime.fromtimestamp(now, UTC).date()
-    days = (today - moment.date()).days
-    day = {0: "today", 1: "yesterday"}.get(days)
-    if day is None:
-        return f" since {moment:%Y-%m-%d %H:%M} UTC"
-    return f" since {moment:%H:%M} UTC {day}"
+def _since(at: float | None) -> str:
+    """Writes the begin of an alarm in UTC; "" if it is unknown."""
+    return "" if at is None else f" since {datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"

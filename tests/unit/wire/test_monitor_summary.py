@@ -2,14 +2,10 @@
 
 from datetime import UTC, datetime
 
-import pytest
-
 from app.core.comparison import Criterion
 from app.core.monitoring import JudgedSpan, MonitoredCriterion, Ringing, error_interval, monitor
 from app.service.auditing.drift import StreamFigures
 from app.wire.monitor import summary
-
-NOW = datetime(2026, 11, 23, 9, 0, tzinfo=UTC).timestamp()
 
 
 def criterion(*errors: bool, rang: Ringing | None = None, waiting: int = 0) -> MonitoredCriterion:
@@ -36,34 +32,24 @@ def ringing(year: int, month: int, day: int, hour: int, minute: int) -> Ringing:
     return Ringing(at=at, version=1, span=JudgedSpan())
 
 
-@pytest.mark.parametrize(
-    ("rang", "since"),
-    [
-        (ringing(2026, 11, 23, 0, 0), "00:00 UTC today"),
-        (ringing(2026, 11, 22, 14, 5), "14:05 UTC yesterday"),
-        (ringing(2026, 11, 21, 23, 59), "2026-11-21 23:59 UTC"),
-        # Another clock may be ahead.
-        (ringing(2026, 11, 24, 0, 1), "2026-11-24 00:01 UTC"),
-    ],
-)
-def test_an_alarm_is_told_with_its_time(rang: Ringing, since: str) -> None:
+def test_an_alarm_is_told_with_its_time() -> None:
     errors = [number % 4 == 0 for number in range(100)]
     low, high = (f"{share:.0%}" for share in error_interval(25, 100))
-    assert summary([criterion(*errors, rang=rang)], {}, now=NOW) == (
+    assert summary([criterion(*errors, rang=ringing(2026, 11, 21, 23, 59))], {}) == (
         f"{low} to {high} of the verdicts are wrong; promised were 10% by alpha 0.1 (marginal); "
-        f"the alarm has been active since {since}"
+        "the alarm has been active since 2026-11-21 23:59 UTC"
     )
 
 
 def test_the_sentence_says_what_labels_show_and_do_not_show() -> None:
-    assert summary([], {}, now=NOW) == "nothing is known about wrong verdicts"
-    assert summary([criterion(waiting=7)], {}, now=NOW) == (
+    assert summary([], {}) == "nothing is known about wrong verdicts"
+    assert summary([criterion(waiting=7)], {}) == (
         "nothing is known about wrong verdicts under alpha 0.1 (marginal) without labels: 7 audits "
         "wait for one"
     )
-    few = summary([criterion(False)], {}, now=NOW)
+    few = summary([criterion(False)], {})
     assert few == "0% to 98% of the verdicts are wrong; promised were 10% by alpha 0.1 (marginal)"
-    proved = summary([criterion(*[False] * 200)], {}, now=NOW)
+    proved = summary([criterion(*[False] * 200)], {})
     assert proved.endswith("; labels prove that this is kept")
 
 
@@ -74,7 +60,7 @@ def test_drift_is_told_beside_the_labels() -> None:
         "label_mass": StreamFigures(evidence=50.0, alarm=True, rang=ringing(2026, 11, 23, 8, 0)),
         "position_gap": calm,
     }
-    told = summary([], drift, now=NOW)
-    assert told.endswith("; the traffic is unlike the labelled pairs since 08:00 UTC yesterday")
+    told = summary([], drift)
+    assert told.endswith("; the traffic is unlike the labelled pairs since 2026-11-22 08:00 UTC")
     unknown = {"uncertainty": StreamFigures(evidence=50.0, alarm=True)}
-    assert summary([], unknown, now=NOW).endswith("the traffic is unlike the labelled pairs")
+    assert summary([], unknown).endswith("the traffic is unlike the labelled pairs")
