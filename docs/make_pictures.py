@@ -1,6 +1,6 @@
 """Writes docs/guides/desk-*.png and leaderboard.png: pages in Chromium, with the bundled judge.
 
-Usage: python -m docs.make_pictures [desk | leaderboard]      (needs chromium, two minutes)
+Usage: python -m docs.make_pictures [desk | leaderboard]      (needs chromium, four minutes)
 """
 
 import argparse
@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,17 +16,21 @@ from typing import Any
 
 import httpx
 from PIL import Image
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from app.demo.arena import as_item
-from app.demo.pairs import demo_sets
+from app.demo.pairs import Pair, demo_sets
 from docs.running_service import SCOPE_JUDGE, running_service
 from tests.integration.desk.browsing import open_browser, open_page
 
 FOLDER = Path(__file__).resolve().parent / "guides"
 WIDTH = 1280
 # Enough for an alarm of traffic that is wrong far more often than promised.
-_AUDITED = 80
+_WRONG = 60
+_RIGHT = 60
+# Two people label the first pairs, and disagree on these.
+_TWICE, _DISAGREED = 12, (3, 8)
+_POOL = 120
 _COLOURS = 128
 
 
@@ -42,20 +46,18 @@ def main() -> None:
 
 
 def _take_desk(folder: Path) -> None:
-    settings = {"SCOPE_AUDIT_RATE": "1", "SCOPE_AUDIT_TEXTS": "on"}
+    settings = {
+        "SCOPE_AUDIT_RATE": "1",
+        "SCOPE_AUDIT_TEXTS": "on",
+        "SCOPE_GROUPS": "lists,plain",
+    }
     with (
         running_service(folder, settings) as url,
         httpx.Client(base_url=url, timeout=600) as client,
         open_browser() as browser,
         open_page(browser, url, width=WIDTH) as page,
     ):
-        comparisons = list(islice(_wrong_pairs(), _AUDITED))
-        answer = client.post("/judge/batch", json={"comparisons": comparisons})
-        _take(page, "label/default")
-        _ring_an_alarm(client, answer.raise_for_status().json()["results"])
-        _take(page, "try")
-        _take(page, "sets/default", "main section >> nth=0")
-        _take(page, "watch/default")
+        _DeskPictures(client, page, folder).take()
 
 
 def _take_leaderboard(folder: Path) -> None:
@@ -63,11 +65,11 @@ def _take_leaderboard(folder: Path) -> None:
     battles, rows, board = (folder / name for name in ("battles.jsonl", "rows.jsonl", "board"))
     subprocess.run([sys.executable, "-m", "app.demo.arena", battles], check=True)
     with running_service(folder) as url:
-        command = [SCOPE_JUDGE, "battles", battles, "--out", rows]
+        command = [SCOPE_JUDGE, "battles", str(battles), "--out", str(rows)]
         subprocess.run(command, env={**os.environ, "SCOPE_URL": url}, check=True)
     known = folder / "battles-true-ratings.csv"
-    command = [SCOPE_JUDGE, "leaderboard", rows, "--out", board, "--known-ratings", known]
-    subprocess.run(command, check=True)
+    command = [SCOPE_JUDGE, "leaderboard", str(rows), "--out", str(board)]
+    subprocess.run([*command, "--known-ratings", str(known)], check=True)
     with open_browser() as browser:
         page = browser.new_page(viewport={"width": WIDTH, "height": 10})
         page.goto((board / "leaderboard.html").as_uri())
@@ -76,55 +78,155 @@ def _take_leaderboard(folder: Path) -> None:
         assert heights is not None
         bottom = heights["y"] + heights["height"]
         path = FOLDER / "leaderboard.png"
-        clip = {"x": 0, "y": 0, "width": WIDTH, "height": bottom}
-        page.screenshot(path=path, full_page=True, clip=clip)
-    _shrink(path)
-
-
-def _ring_an_alarm(client: httpx.Client, results: list[dict[str, Any]]) -> None:
-    """Labels drawn pairs as people would whose traffic the judge does not know."""
-    labels = [
-        {"id": judgment["audit"]["id"], "label": "B"}
-        for judgment in results
-        if judgment["audit"] is not None
-    ]
-    client.post("/audits/labels", json={"labels": labels}).raise_for_status()
-
-
-def _wrong_pairs() -> Iterator[dict[str, Any]]:
-    """Pairs whose response A is wrong and a list item, which the demo judge likes."""
-    for pair in demo_sets().fresh:
-        right, wrong = (
-            (pair.response_a, pair.response_b)
-            if pair.label == "A"
-            else (pair.response_b, pair.response_a)
+        page.screenshot(
+            path=path,
+            full_page=True,
+            clip={"x": 0, "y": 0, "width": WIDTH, "height": bottom},
         )
-        yield {"question": pair.question, "response_a": as_item(wrong), "response_b": right}
-
-
-def _take(page: Page, view: str, what: str | None = None) -> None:
-    # The view before stays on the page until the next one is there.
-    page.goto("about:blank")
-    page.goto(f"/desk#{view}")
-    expect(page.locator("main h1").first).to_be_visible()
-    if view == "try":
-        # The demo judge has never learnt to add, and abstains.
-        page.get_by_label("Question").fill("What is 48 + 27?")
-        page.get_by_label("Response A").fill("75")
-        page.get_by_label("Response B").fill("76")
-        page.get_by_role("button", name="Judge", exact=True).click()
-        expect(page.locator(".chip")).to_have_count(1)
-    if view.startswith("label"):
-        expect(page.get_by_role("region", name="Question")).to_be_visible()
-    elif not view.startswith("watch"):
-        expect(page.locator("canvas")).to_have_count(1)
-    name = f"desk-{'set' if view.startswith('sets') else view.split('/')[0]}.png"
-    path = FOLDER / name
-    if what is None:
-        page.screenshot(path=path, full_page=True)
-    else:
-        page.locator(what).screenshot(path=path)
     _shrink(path)
+
+
+class _DeskPictures:
+    """The pictures of the desk of one service, in the order in which things happen to it."""
+
+    def __init__(self, client: httpx.Client, page: Page, folder: Path) -> None:
+        self._client = client
+        self._page = page
+        self._folder = folder
+        self._pairs = iter(demo_sets().fresh)
+        # Question -> its better response.
+        self._better: dict[str, str] = {}
+
+    def take(self) -> None:
+        right = self._judge(islice(self._pairs, _RIGHT), "plain")
+        question = self._page.get_by_role("region", name="Question")
+        self._picture("label", "label/default", until=question)
+        self._try()
+        canvas = self._page.locator("canvas")
+        self._picture("set", "sets/default", until=canvas, of="main section >> nth=0")
+        self._label_twice()
+        agreement = "section[aria-label=Agreement]"
+        disagreement = self._page.get_by_text("to decide")
+        self._picture("disagreement", "label/default?reviewers=2", until=disagreement, of=agreement)
+        self._pool()
+        self._label({id: label for id, label in right.items() if id in self._open()})
+        wrong = self._judge(map(_as_wrong_list, islice(self._pairs, _WRONG)), "lists")
+        self._label(wrong)
+        alarm = self._page.get_by_text("Three steps end the alarm")
+        self._picture("watch", "watch/default", until=alarm)
+        self._picture(
+            "groups", "watch/default", until=alarm, of="section:has(> h3:text('By group'))"
+        )
+        self._recover()
+
+    def _judge(self, pairs: Iterable[Pair], group: str) -> dict[str, str]:
+        """Judges pairs; returns the right label of each audit by its id."""
+        given = list(pairs)
+        for pair in given:
+            self._better[pair.question] = pair.response_a if pair.label == "A" else pair.response_b
+        body = {"comparisons": [_comparison(pair) for pair in given], "group": group}
+        answer = self._client.post("/judge/batch", json=body).raise_for_status()
+        return {
+            judgment["audit"]["id"]: pair.label
+            for judgment, pair in zip(answer.json()["results"], given, strict=True)
+        }
+
+    def _label(self, labels: Mapping[str, str]) -> None:
+        sent = [{"id": id, "label": label} for id, label in labels.items()]
+        self._client.post("/audits/labels", json={"labels": sent}).raise_for_status()
+
+    def _open(self) -> set[str]:
+        listed = self._client.get("/audits?status=open&limit=1000").raise_for_status().json()
+        return {audit["id"] for audit in listed["audits"]}
+
+    def _try(self) -> None:
+        self._page.goto("about:blank")
+        self._page.goto("/desk#try")
+        # The demo judge has never learnt to add, and abstains.
+        self._page.get_by_label("Question").fill("What is 48 + 27?")
+        self._page.get_by_label("Response A").fill("75")
+        self._page.get_by_label("Response B").fill("76")
+        self._page.get_by_role("button", name="Judge", exact=True).click()
+        self._picture("try", None, until=self._page.locator("canvas"))
+
+    def _label_twice(self) -> None:
+        """Two people label the oldest pairs, and agree on most."""
+        path = "/calibrations/default/queue"
+        for person in ("ann", "bob"):
+            who = {"reviewer": person, "reviewers": 2}
+            for number in range(_TWICE):
+                taken = self._client.post(path, json={"take": 1, **who}).raise_for_status().json()
+                (pair,) = taken["pairs"]
+                choice = "left" if pair["left"] == self._better[pair["question"]] else "right"
+                if person == "bob" and number in _DISAGREED:
+                    choice = "tie"
+                answers = [{"ticket": pair["ticket"], "choice": choice}]
+                self._client.post(f"{path}/answers", json={"answers": answers, **who})
+
+    def _pool(self) -> None:
+        """The queue of a pool, with the texts of a file."""
+        pairs = [_comparison(pair) for pair in islice(self._pairs, _POOL)]
+        self._client.post("/calibrations/mine/pool", json={"comparisons": pairs})
+        path = self._folder / "pairs.jsonl"
+        path.write_text("".join(f"{json.dumps(pair)}\n" for pair in pairs), encoding="utf-8")
+        self._page.goto("about:blank")
+        self._page.goto("/desk#label/mine?alpha=0.2&delta=0.1")
+        self._page.get_by_label("File of pairs").set_input_files(path)
+        self._picture("pool", None, until=self._page.get_by_role("region", name="Question"))
+
+    def _recover(self) -> None:
+        """The question before the recalibration that ends the alarm."""
+        monitor = self._client.get("/calibrations/default/monitor").raise_for_status().json()
+        self._label(self._judge(islice(self._pairs, monitor["recovery"]["audits"]), "plain"))
+        self._page.goto("about:blank")
+        self._page.goto("/desk#watch/default")
+        self._page.get_by_role("button", name="Recalibrate").click()
+        dialog = self._page.get_by_role("dialog")
+        self._picture("recovery", None, until=dialog, whole=False)
+
+    def _picture(
+        self,
+        name: str,
+        view: str | None,
+        *,
+        until: Locator,
+        of: str | None = None,
+        whole: bool = True,
+    ) -> None:
+        """Takes a picture once something is there.
+
+        Args:
+            name: Name of the picture.
+            view: The view; None for the one that is open.
+            until: The thing that has to be there.
+            of: The part of the page; None for all of it.
+            whole: Whether the picture has what is below the window.
+        """
+        if view is not None:
+            # The view before stays on the page until the next one is there.
+            self._page.goto("about:blank")
+            self._page.goto(f"/desk#{view}")
+        expect(until.first).to_be_visible()
+        path = FOLDER / f"desk-{name}.png"
+        if of is None:
+            self._page.screenshot(path=path, full_page=whole)
+        else:
+            self._page.locator(of).first.screenshot(path=path)
+        _shrink(path)
+
+
+def _comparison(pair: Pair) -> dict[str, Any]:
+    return {name: getattr(pair, name) for name in ("question", "response_a", "response_b")}
+
+
+def _as_wrong_list(pair: Pair) -> Pair:
+    """The pair with its wrong response first and as a list item, which the demo judge likes."""
+    right, wrong = (
+        (pair.response_a, pair.response_b)
+        if pair.label == "A"
+        else (pair.response_b, pair.response_a)
+    )
+    return pair._replace(response_a=as_item(wrong), response_b=right, label="B")
 
 
 def _shrink(path: Path) -> None:

@@ -14,6 +14,8 @@ from tests.integration.desk.worlds import SETTINGS
 from tests.integration.processes.server import Server
 
 LEVEL = "alpha=0.3&delta=0.2"
+# Number of pairs that are in the pool before the others.
+PART = 20
 # The judge is right about all of them. The file has each second pair swapped.
 PAIRS = [
     {"question": f"Pool {i}?", "response_a": f"quality={1 + i / 30}", "response_b": "quality=0"}
@@ -24,9 +26,22 @@ PAIRS = [
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with Server(tmp_path_factory.mktemp("desk"), dict(SETTINGS)) as server:
-        body = {"comparisons": PAIRS}
-        server.client.post("/calibrations/default/pool", json=body).raise_for_status()
         yield server
+
+
+def add(page: Page, path: Path, count: int) -> None:
+    """Adds the pairs of a file to the pool, after a look at the question that cancels it."""
+    page.get_by_label("File for the pool").set_input_files(path)
+    page.get_by_role("button", name="Read and preview").click()
+    dialog = page.get_by_role("dialog", name=f"Add {count} pairs without labels to default?")
+    expect(dialog).to_contain_text("the set answers only under the guarantee pac")
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    page.get_by_role("button", name="Read and preview").click()
+    if path.suffix == ".csv":
+        expect(dialog).to_contain_text("1 repeated pair will be left out")
+        expect(dialog).to_contain_text("1 row will be left out: there are 2 cells")
+    dialog.get_by_role("button", name="Judge and add them").click()
 
 
 def needed(service: Server) -> dict[str, Any]:
@@ -53,10 +68,24 @@ def test_a_pool_is_labelled_in_its_order_until_the_threshold_is_known(
     ]
     rows = [(PAIRS, swapped)[number % 2][number] for number in range(len(PAIRS))]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    first = needed(service)["needed"]
-    assert first > 2
+    part = tmp_path / "part.csv"
+    cells = [",".join(row[name] for name in PAIRS[0]) for row in rows]
+    # One pair twice, and a row without a second response.
+    lines = [",".join(PAIRS[0]), *cells[:PART], cells[0], "Half?,yes"]
+    part.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     with open_page(browser, f"http://127.0.0.1:{service.port}", width=390) as page:
+        page.goto("/desk")
+        page.get_by_text("The pairs have no labels yet").click()
+        add(page, part, PART)
+        expect(page.get_by_role("heading", name="Try a pair")).to_be_visible()
         page.goto("/desk#label/default")
+        page.get_by_text("Add pairs without labels").click()
+        add(page, path, len(PAIRS))
+        expect(page.get_by_text("10 pairs added; the set had 20 of them already")).to_be_visible()
+        assert overflow(page) <= 0
+        page.reload()
+        first = needed(service)["needed"]
+        assert first > 2
         page.get_by_text("Label the pool: 30 pairs without a label").click()
         page.get_by_label("Alpha").fill("0.3")
         page.get_by_label("Delta").fill("0.2")

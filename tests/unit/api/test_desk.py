@@ -21,6 +21,7 @@ SHARED = (
     "desk.css",
     "icon.svg",
     "theme.js",
+    "alarms.js",
     "app.js",
     "ui.js",
     "api.js",
@@ -130,14 +131,24 @@ def test_every_view_is_small() -> None:
     shared = sum(sizes.pop(name) for name in SHARED)
     curve = ("plot.js", "vendor/uplot.js", "vendor/uplot.css")
     texts = ("label_file.js", "file_texts.js", "markdown.js")
-    worker = ("pair_file.js", "pair_places.js", "pair_rows.js", "digest.js")
+    upload = ("upload.js", "change.js")
+    pool = ("pool_upload.js", "pair_places.js", "pair_rows.js", "digest.js")
     views = (
-        ("try.js", *curve),
-        ("label.js", "pool.js", "queue.js", "two_reviewers.js", *texts, *worker),
+        ("try.js", "words.js", *curve),
+        (
+            "label.js",
+            "pool.js",
+            "queue.js",
+            "two_reviewers.js",
+            *texts,
+            "pair_file.js",
+            *pool,
+            *upload,
+        ),
         ("sets.js",),
-        ("sets.js", "set.js", "change.js", "recalibrate.js", "upload.js", "groups.js", *curve),
-        ("watch.js", "timeline.js", "groups.js"),
-        ("first_run.js", "upload.js", "change.js"),
+        ("sets.js", "set.js", *upload, "recalibrate.js", "groups.js", "words.js", *curve),
+        ("watch.js", "timeline.js", "groups.js", "recalibrate.js", "change.js", "words.js"),
+        ("first_run.js", *upload, *pool),
     )
     assert set().union(*views) == set(sizes), "a file belongs to no view"
     for view in views:

@@ -1,5 +1,6 @@
 // The shell: tabs, the key, the theme, the one place for errors, and the view of the address.
 import { html, render, useCallback, useEffect, useRef, useState } from "./ui.js";
+import { Alarms } from "./alarms.js";
 import { get, isReviewer, Problem, savedKey, saveKey } from "./api.js";
 import { detailOf, Dialog, Waiting } from "./parts.js";
 
@@ -143,6 +144,7 @@ function Desk() {
   const { route, info, sets, name, component } = shown ?? {};
   return html`<${Header} view=${route?.view || "try"} info=${info ?? null} onForget=${forget} />
     <main>
+      ${shown !== null && !isReviewer() && html`<${Alarms} names=${sets.map((/** @type {any} */ set) => set.name).filter((/** @type {string} */ each) => route.view !== "watch" || each !== name)} />`}
       ${error !== null && html`<${Trouble} error=${error} onClose=${() => setError(null)} />`}
       ${shown !== null
         ? html`<${component} key=${`${route.view}/${name}`} info=${info} sets=${sets} name=${name} report=${report} onChanged=${load} />`

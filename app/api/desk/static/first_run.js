@@ -1,5 +1,6 @@
 // What an empty service shows instead of empty tables.
 import { html, useState } from "./ui.js";
+import { PoolUpload } from "./pool_upload.js";
 import { Upload } from "./upload.js";
 
 /**
@@ -20,13 +21,15 @@ export function FirstRun({ report, onChanged, info }) {
       <li>
         <h2>Give it labelled pairs</h2>
         <p>The judge learns from your labels when to abstain. Draw the pairs at random from what you
-          will judge; a few hundred are a good start. Pairs without labels can be labelled in a terminal with
-          <code>scope-judge label</code>.</p>
+          will judge; a few hundred are a good start. Pairs without labels are labelled here, on the page
+          Label.</p>
         <label>Name of the new set
           <input value=${name} onInput=${(/** @type {any} */ e) => setName(e.target.value)} spellcheck="false" />
         </label>
         ${fine
-          ? html`<${Upload} name=${name} info=${info} report=${report} onDone=${onChanged} />`
+          ? html`<${Upload} name=${name} info=${info} report=${report} onDone=${onChanged} />
+              <details><summary>The pairs have no labels yet</summary>
+                <${PoolUpload} name=${name} info=${info} labelled=${0} report=${report} onDone=${onChanged} /></details>`
           : html`<p class="warn">A name has up to 64 letters, digits, dots, dashes and underscores.</p>`}
       </li>
       <li>

@@ -18,7 +18,7 @@ export const count = (value) =>
 
 /** @param {number} value Evidence, which spans many powers of ten. */
 export const evidence = (value) =>
-  value >= 1e6 ? "over a million" : value >= 100 ? count(Math.round(value)) : value.toPrecision(2);
+  value === 0 ? "none" : value >= 1e6 ? "over a million" : value >= 100 ? count(Math.round(value)) : value.toPrecision(2);
 
 /**
  * A criterion as people say it.
@@ -42,6 +42,10 @@ const MOMENT = new Intl.DateTimeFormat("en", {
 /** @param {string | null | undefined} at ISO 8601. @returns {string} In this browser's zone. */
 export const moment = (at) => (at ? MOMENT.format(new Date(at)) : "–");
 
+/** @param {string} sentence With times such as "2026-11-23 14:05 UTC". */
+export const inThisZone = (sentence) =>
+  sentence.replace(/(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d(?::\d\d)?)(?: UTC|Z)/g, (_, day, time) => moment(`${day}T${time}Z`));
+
 /** @param {string} at ISO 8601. @param {number} [now] */
 export function age(at, now = Date.now()) {
   const hours = (now - new Date(at).getTime()) / 3_600_000;
@@ -49,6 +53,17 @@ export function age(at, now = Date.now()) {
   if (hours < 48) return `${Math.floor(hours)} h`;
   return `${Math.floor(hours / 24)} days`;
 }
+
+/** What made a version. @type {Record<string, string>} */
+export const ACTIONS = {
+  absorb: "recalibrated from audits",
+  calibrate: "labels added",
+  delete: "deleted",
+  import: "imported",
+  noise: "label noise set",
+  pool: "pairs added without labels",
+  rollback: "rolled back",
+};
 
 /** @param {number} n @param {string} one @param {string} [many] */
 export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;

@@ -4,8 +4,10 @@ import { isReviewer, labellerName, ofSet, post, savedKey, saveLabellerName, urlO
 import { Action, Copyable, Dialog, Waiting, Words } from "./parts.js";
 import { moment } from "./format.js";
 import { Sources } from "./label_file.js";
+import { openFile } from "./file_texts.js";
 import { Markdown } from "./markdown.js";
 import { levelOfAddress, PoolCard } from "./pool.js";
+import { PoolUpload } from "./pool_upload.js";
 import { useQueue } from "./queue.js";
 import { addressOf, reviewersOfAddress, TwoReviewers } from "./two_reviewers.js";
 
@@ -76,6 +78,7 @@ function Invite({ name, reviewers, report }) {
 
 /** What stands in place of a pair when there is none. @param {{ state: any, onFinish: () => void, onAgain: () => void }} props */
 function Done({ state, onFinish, onAgain }) {
+  if (state.working) return html`<section class="card empty"><p role="status">Loading…</p></section>`;
   if (state.held !== null)
     return html`<section class="card empty"><div><p>${state.pool === null ? "That was the last pair." : "That was the last pair before the next test."}
       ${" "}Your last answer is not sent yet, so you can still take it back.</p><p class="row"><button type="button" class="main" onClick=${onFinish}>Send it</button></p></div></section>`;
@@ -106,8 +109,8 @@ const Pair = ({ pair, rendered }) =>
 const isTyping = (target) =>
   target instanceof HTMLElement && (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName));
 
-/** @param {{ name: string, sets: any[], report: (error: unknown) => void }} props */
-export function Label({ name, sets, report }) {
+/** @param {{ name: string, sets: any[], info: any, report: (error: unknown) => void, onChanged: () => void }} props */
+export function Label({ name, sets, info, report, onChanged }) {
   const [reviewer, setReviewer] = useState(labellerName);
   const reviewers = reviewersOfAddress();
   // An opinion is about an audit: a pair of a pool has one label.
@@ -118,6 +121,11 @@ export function Label({ name, sets, report }) {
   const [rendered, setRendered] = useState(false);
   const { state, answer, undo, skip, finish } = queue;
   const pair = state?.pair ?? null;
+  const pooled = (/** @type {File} */ file) => {
+    onChanged();
+    // The texts of the new pairs are at hand.
+    openFile(file, info.fingerprint, () => undefined).then(queue.again, report);
+  };
   // A pair of a pool is never closed: the tests would stop there.
   const canClose = pair !== null && !pair.is_pooled;
   useEffect(() => {
@@ -143,7 +151,7 @@ export function Label({ name, sets, report }) {
   });
   if (state === null) return html`<${Waiting} failed=${queue.failed} />`;
   return html`<div class="label">
-    <div class="row spread above"><div class="row"><h1>Label${sets.length > 1 ? "" : ` ${name}`}</h1>${sets.length > 1 &&
+    <div class="row spread above"><div class="row"><h1>Which response is better? ${sets.length <= 1 && html`<small>${name}</small>`}</h1>${sets.length > 1 &&
       html`<select aria-label="Set" value=${name} onChange=${(/** @type {any} */ e) => (location.hash = addressOf(e.target.value, reviewers))}>
         ${sets.map((set) => html`<option value=${set.name}>${set.name}</option>`)}</select>`}</div><p class="muted" role="status"><${Words} of=${state.words} /></p></div>
     ${pair === null
@@ -170,6 +178,8 @@ export function Label({ name, sets, report }) {
     ${asks === "keys" && html`<${Keys} onClose=${() => setAsks(null)} />`}
     <${Sources} name=${name} withoutTexts=${state.without_texts} kept=${state.open} matched=${state.matched} pooled=${state.pool?.here ?? null} report=${report} onFile=${queue.again} />
     ${set !== undefined && reviewers === 1 && (set.unlabelled > 0 || level !== "") && html`<${PoolCard} set=${set} level=${level} state=${state} />`}
+    ${set !== undefined && html`<details class="card"><summary>Add pairs without labels</summary>
+      <${PoolUpload} name=${name} info=${info} labelled=${set.labelled} report=${report} onDone=${pooled} /></details>`}
     ${reviewer !== undefined && html`<${Name} value=${reviewer} onChange=${setReviewer} />`}
     ${!isReviewer() && html`<${TwoReviewers} name=${name} reviewers=${reviewers} waiting=${state.disagreements} report=${report} />`}
     ${!isReviewer() && savedKey() !== null && html`<${Invite} name=${name} reviewers=${reviewers} report=${report} />`}

@@ -139,7 +139,7 @@ const answerText = (answers) =>
   answers.length === 1 ? answers[0] : answers.map((text, i) => `[answer ${i + 1}]\n${text}`).join("\n\n");
 
 /** @param {Comparison} pair @returns {Record<string, unknown>} The fields of `POST /judge`. */
-const fieldsOf = ({ question, a, b }) => ({
+export const fieldsOf = ({ question, a, b }) => ({
   question: question.map(([role, content]) => ({ role, content })),
   response_a: a.length === 1 ? a[0] : a,
   response_b: b.length === 1 ? b[0] : b,

@@ -1,6 +1,7 @@
 // Small parts that several views share.
 import { html, useEffect, useRef, useState } from "./ui.js";
 import { Problem } from "./api.js";
+import { inThisZone } from "./format.js";
 
 /** @typedef {(error: unknown) => void} Report Shows an error in the page's one place for errors. */
 
@@ -32,12 +33,31 @@ export function useLoad(load, inputs, report) {
   return { ...state, reload: () => setTurn((/** @type {number} */ n) => n + 1) };
 }
 
+const REFRESH_MS = 10_000;
+
+/**
+ * Loads data for a view again and again while the page is visible.
+ * @template T
+ * @param {() => Promise<T>} load
+ * @param {unknown[]} inputs
+ * @param {Report} report
+ * @returns {{ data: T | null, reload: () => void, failed: boolean }}
+ */
+export function useRefreshed(load, inputs, report) {
+  const loaded = useLoad(load, inputs, report);
+  useEffect(() => {
+    const timer = setInterval(() => document.hidden || loaded.reload(), REFRESH_MS);
+    return () => clearInterval(timer);
+  }, inputs);
+  return loaded;
+}
+
 /** A line in place of a view whose data is not there yet. @param {{ failed: boolean }} props */
 export const Waiting = ({ failed }) =>
   html`<p class="waiting" role="status">${failed ? "This could not be loaded." : "Loading…"}</p>`;
 
 /** A button that is busy while its action runs. @param {any} props */
-export function Action({ run, report, children, kind = "", ...rest }) {
+export function Action({ run, report, children, kind = "", disabled = false, ...rest }) {
   const [busy, setBusy] = useState(false);
   const alive = useRef(true);
   useEffect(() => () => void (alive.current = false), []);
@@ -50,7 +70,7 @@ export function Action({ run, report, children, kind = "", ...rest }) {
     }
     if (alive.current) setBusy(false);
   };
-  return html`<button type="button" class=${kind} disabled=${busy} onClick=${press} ...${rest}>
+  return html`<button type="button" class=${kind} disabled=${busy || disabled} onClick=${press} ...${rest}>
     ${children}
   </button>`;
 }
@@ -113,10 +133,10 @@ export const Share = ({ label, value, figure, kind = "" }) =>
     <span class="share-figure">${figure}</span>
   </div>`;
 
-/** A sentence of the service, whose commands stand in backticks. @param {{ of: string }} props */
+/** A sentence of the service, with times in this browser's zone; its commands stand in backticks. @param {{ of: string }} props */
 export const Words = ({ of }) => {
   const sentence = `${of.charAt(0).toUpperCase()}${of.slice(1)}${/[.!?]$/.test(of) ? "" : "."}`;
-  return sentence.split("`").map((part, i) => (i % 2 === 0 ? part : html`<code>${part}</code>`));
+  return inThisZone(sentence).split("`").map((part, i) => (i % 2 === 0 ? part : html`<code>${part}</code>`));
 };
 
 /** @param {unknown} error @returns {string} What the page says about it. */

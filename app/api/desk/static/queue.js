@@ -56,6 +56,7 @@ class Queue {
     this.skipped = new Set();
     // Requests go one after the other, so that no answer is older than what was sent before it.
     this.tasks = Promise.resolve();
+    this.working = 0;
     this.closed = false;
     /** @type {any} */
     this.told = null;
@@ -63,7 +64,7 @@ class Queue {
 
   tell(/** @type {any} */ told = null) {
     if (told !== null) this.told = { ...this.told, ...told };
-    if (!this.closed && this.told !== null) this.show({ ...this.told, ...this.ofPool(), matched: this.file.digests.length, pair: this.pairs[0] ?? null, held: this.held });
+    if (!this.closed && this.told !== null) this.show({ ...this.told, ...this.ofPool(), matched: this.file.digests.length, pair: this.pairs[0] ?? null, held: this.held, working: this.working > 0 });
   }
 
   /** What the view shows of the pool instead of the audits. */
@@ -195,7 +196,11 @@ class Queue {
 
   /** @param {() => Promise<void>} task */
   work(task) {
-    this.tasks = this.tasks.then(task).catch(this.report);
+    this.working += 1;
+    this.tasks = this.tasks.then(task).catch(this.report).then(() => {
+      this.working -= 1;
+      this.tell();
+    });
   }
 }
 

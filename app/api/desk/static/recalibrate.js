@@ -18,6 +18,32 @@ function bodyOf(form) {
 }
 
 /**
+ * A button that shows what an absorption would do, and asks.
+ * @param {any} props `body` is that of POST /calibrations/{name}/absorb, without `dry_run`.
+ */
+export function Absorption({ name, body, report, onChanged, children, ...rest }) {
+  const [asked, setAsked] = useState(/** @type {any} */ (null));
+  const path = ofSet(name, "/absorb");
+  const look = async () => setAsked({ body, preview: await post(path, { ...body, dry_run: true }) });
+  const change = async () => {
+    await post(path, asked.body);
+    setAsked(null);
+    onChanged();
+  };
+  const left = asked === null ? 0 : asked.preview.unlabelled_audits;
+  return html`<${Action} run=${look} report=${report} ...${rest}>${children}<//>
+    ${asked !== null &&
+    html`<${ChangeDialog}
+      title=${`Recalibrate ${name}?`}
+      preview=${asked.preview}
+      more=${left > 0 ? `${plural(left, "audit")} without a label will be left out.` : null}
+      confirm="Recalibrate"
+      run=${change}
+      onClose=${() => setAsked(null)}
+    />`}`;
+}
+
+/**
  * @param {{ name: string, monitor: any, report: (error: unknown) => void, onChanged: () => void }} props
  */
 export function Recalibrate({ name, monitor, report, onChanged }) {
@@ -31,19 +57,8 @@ export function Recalibrate({ name, monitor, report, onChanged }) {
     even: false,
     unsafe: false,
   });
-  const [asked, setAsked] = useState(/** @type {any} */ (null));
   const set = (/** @type {object} */ changes) => setForm((/** @type {any} */ before) => ({ ...before, ...changes }));
-  const path = ofSet(name, "/absorb");
-  const look = async () => {
-    const body = bodyOf(form);
-    setAsked({ body, preview: await post(path, { ...body, dry_run: true }) });
-  };
-  const change = async () => {
-    await post(path, asked.body);
-    setAsked(null);
-    onChanged();
-  };
-  const left = asked === null ? 0 : asked.preview.unlabelled_audits;
+  const isDated = form.from !== "since" || form.since !== "";
   return html`<div>
     <p class="hint">Labelled audits become examples of this set, in one new version. The preview changes nothing.</p>
     ${rings &&
@@ -75,15 +90,6 @@ export function Recalibrate({ name, monitor, report, onChanged }) {
     ${rings &&
     html`<label class="check"><input type="checkbox" checked=${form.unsafe} onChange=${(/** @type {any} */ e) => set({ unsafe: e.target.checked })} />
       Even if that breaks the promise</label>`}
-    <${Action} run=${look} report=${report} disabled=${form.from === "since" && form.since === ""}>Preview<//>
-    ${asked !== null &&
-    html`<${ChangeDialog}
-      title=${`Recalibrate ${name}?`}
-      preview=${asked.preview}
-      more=${left > 0 ? `${plural(left, "audit")} without a label will be left out.` : null}
-      confirm="Recalibrate"
-      run=${change}
-      onClose=${() => setAsked(null)}
-    />`}
+    <${Absorption} name=${name} body=${isDated && bodyOf(form)} report=${report} onChanged=${onChanged} disabled=${!isDated}>Preview<//>
   </div>`;
 }

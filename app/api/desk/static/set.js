@@ -2,13 +2,14 @@
 import { html, useState } from "./ui.js";
 import { call, get, ofSet, post } from "./api.js";
 import { Action, useLoad, Waiting } from "./parts.js";
-import { between, count, criterion, moment, number, percent, plural } from "./format.js";
+import { ACTIONS, between, count, criterion, moment, number, percent, plural } from "./format.js";
 import { ChangeDialog } from "./change.js";
 import { GroupRows } from "./groups.js";
 import { Curve } from "./plot.js";
 import { Recalibrate } from "./recalibrate.js";
 import { SetNote } from "./sets.js";
 import { Upload } from "./upload.js";
+import { Meanings } from "./words.js";
 
 /** @typedef {(error: unknown) => void} Report */
 
@@ -22,7 +23,7 @@ function Thresholds({ set, chosen, onChoose }) {
   const helps = set.infeasible.length > 0 || set.unlabelled > 0;
   return html`<div class="scroll" tabindex="0" role="group" aria-label="Thresholds"><table>
     <thead><tr><th scope="col">Promise</th><th scope="col">Get a verdict</th><th scope="col">Wrong of these</th>
-      <th scope="col">Threshold</th>${helps && html`<th scope="col">Labels that would help</th>`}</tr></thead>
+      <th scope="col" class=${helps ? "roomy" : ""}>Threshold</th>${helps && html`<th scope="col">Labels that would help</th>`}</tr></thead>
     <tbody>
       ${set.thresholds.map((/** @type {any} */ row) => {
         const advice = help.get(keyOf(row));
@@ -31,7 +32,7 @@ function Thresholds({ set, chosen, onChoose }) {
           <th scope="row"><button type="button" class="link" aria-pressed=${is} onClick=${() => onChoose(keyOf(row))}>${criterion(row)}</button></th>
           <td>${row.feasible ? percent(row.coverage, 1) : html`<span class="none">none</span>`}</td>
           <td>${percent(row.empirical_risk, 1)}</td>
-          <td>${number(row.threshold)}</td>
+          <td class=${helps ? "roomy" : ""}>${number(row.threshold)}</td>
           ${helps && html`<td>${row.labels_missing ? "the rest of the pool" : !advice ? "" : advice.more_examples === null ? "more will hardly help" : `about ${count(advice.more_examples)} more`}</td>`}
         </tr>`;
       })}
@@ -104,7 +105,7 @@ function Versions({ name, versions, current, report, onChanged }) {
       <tbody>
         ${versions.map(
           (version) => html`<tr>
-            <th scope="row">${version.version} <small>${version.action}</small></th>
+            <th scope="row">${version.version} <small>${ACTIONS[version.action] ?? version.action}</small></th>
             <td data-label="When">${moment(version.at)}</td>
             <td data-label="By">${version.by}</td>
             <td data-label="What changed">${didOf(version)}</td>
@@ -174,6 +175,7 @@ export function OneSet({ name, info, report, onChanged }) {
     <section class="card" aria-labelledby="add-title">
       <h2 id="add-title">Add labelled pairs</h2>
       <${Upload} name=${name} info=${info} report=${report} onDone=${changed} />
+      <p class="hint after">Pairs without labels are added on the page <a href=${`#label/${name}`}>Label</a>.</p>
     </section>
     </div>
     <section class="card" aria-labelledby="versions-title">
@@ -187,5 +189,6 @@ export function OneSet({ name, info, report, onChanged }) {
         onChanged();
         location.hash = "#sets";
       }} />
-    </section>`;
+    </section>
+    <${Meanings} of=${["verdict", "label", "set", "version", "alpha", "marginal", "pac", "threshold", "label noise", "audit"]} />`;
 }

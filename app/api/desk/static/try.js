@@ -4,6 +4,7 @@ import { get, ofSet, post, savedKey, urlOf } from "./api.js";
 import { Action, Copyable, Share } from "./parts.js";
 import { criterion, number, percent } from "./format.js";
 import { Curve, shareAt } from "./plot.js";
+import { Meanings } from "./words.js";
 
 /** @typedef {{ question: string, response_a: string, response_b: string }} Pair */
 /** @typedef {{ calibration: string, alpha: string, guarantee: string }} Asked */
@@ -190,6 +191,7 @@ export function Try({ info, sets, report }) {
       <h2 id="code-title">The same in your program</h2>
       <${Copyable} texts=${{ curl: asCurl(bodies[0]), Python: asPython(bodies[0]) }} />
     </section>
+    <${Meanings} of=${["verdict", "abstention", "set", "alpha", "marginal", "pac", "uncertainty", "threshold", "label mass", "audit"]} />
     </div>
     ${shown === null
       ? html`<section class="card empty"><p>The judge reads the pair twice, once in each order of the responses. The

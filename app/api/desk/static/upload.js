@@ -31,8 +31,8 @@ function rowsOf(text) {
   return rows;
 }
 
-/** @param {Record<string, unknown>[]} rows @param {{ max_batch: number, max_body_bytes: number }} limits */
-function* partsOf(rows, limits) {
+/** Rows in parts that one request takes. @param {Record<string, unknown>[]} rows @param {{ max_batch: number, max_body_bytes: number }} limits */
+export function* partsOf(rows, limits) {
   let part = [];
   let bytes = 0;
   for (const row of rows) {

@@ -1,12 +1,14 @@
 // Watch: whether the verdicts of a set keep their promise, refreshed by itself.
-import { html, useEffect } from "./ui.js";
+import { html } from "./ui.js";
 import { get, ofSet } from "./api.js";
-import { useLoad, Waiting, Words } from "./parts.js";
-import { age, between, count, criterion, evidence, moment, percent, plural } from "./format.js";
+import { isReady } from "./alarms.js";
+import { useRefreshed, Waiting, Words } from "./parts.js";
+import { ACTIONS, age, between, count, criterion, evidence, moment, percent, plural } from "./format.js";
 import { AuditedGroups } from "./groups.js";
+import { Absorption } from "./recalibrate.js";
 import { Periods } from "./timeline.js";
+import { Meanings } from "./words.js";
 
-const REFRESH_MS = 10_000;
 const DAY_MS = 86_400_000;
 const LISTED = 30;
 const LIGHTS = { red: "Alarm", amber: "Attention", green: "No sign of trouble" };
@@ -103,7 +105,7 @@ function timeline(entries, versions) {
     at: version.at,
     by: version.by,
     what: `Version ${version.version}`,
-    more: `${version.action}, ${plural(version.n, "pair")}`,
+    more: `${ACTIONS[version.action] ?? version.action}, ${plural(version.n, "pair")}`,
     kind: "version",
   }));
   return [...events, ...changes].sort((one, other) => other.at.localeCompare(one.at)).slice(0, LISTED);
@@ -126,57 +128,83 @@ async function load(name) {
     get(ofSet(name, `/versions?limit=${LISTED}`)),
   ]);
   const events = timeline(trail.entries, versions.versions);
-  return { monitor, open, events, periods: trail.periods, at: new Date().toISOString() };
+  const since = versions.versions[0]?.at ?? "";
+  const older = open.audits.filter((/** @type {any} */ audit) => audit.drawn_at < since).length;
+  return { monitor, open, older, events, periods: trail.periods, at: new Date().toISOString() };
 }
 
-/** What to do after an alarm, on this page; the service's own words have the commands. @param {{ monitor: any, name: string }} props */
-function WayBack({ monitor, name }) {
+/**
+ * What to do after an alarm, on this page; the service's own words have the commands.
+ * @param {{ monitor: any, name: string, report: (error: unknown) => void, onChanged: () => void }} props
+ */
+function WayBack({ monitor, name, report, onChanged }) {
   const { audits, drawn, labelled, note } = monitor.recovery;
+  const ready = isReady(monitor);
   return html`<div class="note">
-    <p>Do not use these verdicts. The set needs labels of today's pairs:</p>
+    <p>Do not use these verdicts. Three steps end the alarm:</p>
     <ol class="way">
-      <li><a class="button" href=${`#label/${name}`}>Label</a> <span>the first ${plural(audits, "pair")} that ${audits === 1 ? "was" : "were"} drawn since the alarm.
-        ${" "}${count(drawn)} ${drawn === 1 ? "is" : "are"} drawn, and ${count(labelled)} have their answer.</span>
-        <progress value=${Math.min(labelled, audits)} max=${audits} aria-label="Answers of the pairs since the alarm"></progress></li>
-      <li><a class="button" href=${`#sets/${name}`}>Recalibrate</a> <span>then makes a new version of the set, which ends the alarm.</span></li>
+      <li><a class=${ready ? "button" : "button main"} href=${`#label/${name}`}>Label</a> <span>the first ${plural(audits, "pair")} since the alarm:
+        ${" "}${count(Math.min(labelled, audits))} of ${count(audits)} have their label.
+        ${" "}<progress value=${Math.min(labelled, audits)} max=${audits} aria-label="Labels of the pairs since the alarm"></progress>
+        ${drawn < audits && html` <span>${count(audits - drawn)} of them are not judged yet, so come back for these later.</span>`}</span></li>
+      <li><${Absorption} name=${name} body=${{ since: "alarm", audits, replace: true }} report=${report} onChanged=${onChanged}
+        kind=${ready ? "main" : ""} disabled=${!ready}>Recalibrate…<//> <span>so that the set has these labels in place of its old ones.
+        You see what changes before anything does. <a href=${`#sets/${name}`}>More choices</a></span></li>
+      <li><span class="then">Then</span> <span>label some of the pairs that are judged after it: the light turns green as long as they show nothing wrong.</span></li>
     </ol>
     <details><summary>In a terminal, or over HTTP</summary><p><${Words} of=${note} /></p><p><${Words} of=${monitor.note} /></p></details>
   </div>`;
 }
 
-/** The light and its sentence. @param {{ monitor: any, at: string, name: string }} props */
-function Light({ monitor, at, name }) {
+/** How somebody gets to know how often verdicts are wrong. @param {{ monitor: any, name: string, waiting: number, older: number }} props */
+function ToKnow({ monitor, name, waiting, older }) {
+  const labels = monitor.criteria[0]?.audited ?? 0;
+  if (labels > 0)
+    return html`<p>This comes from ${plural(labels, "label")}; further ones make the range narrower. ${waiting > 0 && html`<a class="button" href=${`#label/${name}`}>Label</a>`}</p>`;
+  if (waiting > older)
+    return html`<p><a class="button main" href=${`#label/${name}`}>Label</a> some of the ${plural(waiting, "pair")} that ${waiting === 1 ? "waits" : "wait"}, and this
+      light says how often the verdicts are wrong.${older > 0 && ` The first ${count(older)} are from before this version, and do not count for it.`}</p>`;
+  return monitor.audit_rate > 0 && html`<p>Pairs to label appear here when programs send new ones to the judge.</p>`;
+}
+
+/** The light and its sentence. @param {any} props */
+function Light({ monitor, at, name, waiting, older, report, onChanged }) {
   const light = /** @type {keyof typeof LIGHTS} */ (monitor.light);
+  const parts = monitor.summary.split("; ");
+  // How wrong the verdicts are and what was promised; then since when, and the groups.
+  const [how, more] = [parts.slice(0, 2), parts.slice(2)];
   return html`<section class=${`card light light-${light}`} aria-label="State" aria-live="polite">
     <p class="row"><span class="lamp" aria-hidden="true"></span><strong>${LIGHTS[light]}</strong>
       <small class="muted">${name} version ${monitor.version}, seen ${moment(at)}</small></p>
-    <h1><${Words} of=${monitor.summary} /></h1>
+    <h1><${Words} of=${how.join("; ")} /></h1>
+    ${more.map((/** @type {string} */ part) => html`<p class="also"><${Words} of=${part} /></p>`)}
     ${monitor.recovery === null || monitor.recovery.audits === null
       ? monitor.note !== null && html`<p><${Words} of=${monitor.note} /></p>`
-      : html`<${WayBack} monitor=${monitor} name=${name} />`}
+      : html`<${WayBack} monitor=${monitor} name=${name} report=${report} onChanged=${onChanged} />`}
+    ${light !== "red" && html`<${ToKnow} monitor=${monitor} name=${name} waiting=${waiting} older=${older} />`}
   </section>`;
 }
 
 const DRIFT = { uncertainty: "uncertainty", position_gap: "effect of the order", label_mass: "label mass" };
 
-/** @param {{ name: string, sets: any[], report: (error: unknown) => void }} props */
-export function Watch({ name, sets, report }) {
-  const { data, reload, failed } = useLoad(() => load(name), [name], report);
-  useEffect(() => {
-    const timer = setInterval(() => document.hidden || reload(), REFRESH_MS);
-    return () => clearInterval(timer);
-  }, [name]);
+/** @param {{ name: string, sets: any[], report: (error: unknown) => void, onChanged: () => void }} props */
+export function Watch({ name, sets, report, onChanged }) {
+  const { data, reload, failed } = useRefreshed(() => load(name), [name], report);
+  const changed = () => {
+    reload();
+    onChanged();
+  };
   if (data === null) return html`<${Waiting} failed=${failed} />`;
-  const { monitor, open, events, periods, at } = data;
+  const { monitor, open, older, events, periods, at } = data;
   return html`<div class="row spread above">
       <label class="inline">Set
         <select value=${name} onChange=${(/** @type {any} */ e) => (location.hash = `#watch/${e.target.value}`)}>
           ${sets.map((set) => html`<option value=${set.name}>${set.name}</option>`)}
         </select>
       </label>
-      <small class="muted">Refreshes every ${REFRESH_MS / 1000} seconds${failed ? "; the last refresh failed" : ""}</small>
+      <small class="muted">Refreshes by itself${failed ? "; the last refresh failed" : ""}</small>
     </div>
-    <${Light} monitor=${monitor} at=${at} name=${name} />
+    <${Light} monitor=${monitor} at=${at} name=${name} waiting=${open.audits.length} older=${older} report=${report} onChanged=${changed} />
     <section class="card" aria-labelledby="periods-title">
       <h2 id="periods-title">Over time</h2>
       <${Periods} periods=${periods} events=${events} />
@@ -198,5 +226,6 @@ export function Watch({ name, sets, report }) {
       <${Events} events=${events} />
       <p class="hint after">Requests, latencies and load are in Grafana's dashboard: ${" "}
         <a href="https://github.com/scope-judge/scope-judge/blob/main/docs/guides/monitoring.md" rel="noreferrer">Monitoring</a>.</p>
-    </section>`;
+    </section>
+    <${Meanings} of=${["verdict", "abstention", "label", "set", "version", "alpha", "marginal", "pac", "audit", "expired", "evidence", "traffic", ...Object.values(DRIFT)]} />`;
 }

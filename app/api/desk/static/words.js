@@ -1,0 +1,29 @@
+// The words of the desk that not everybody knows, each in a sentence.
+import { html } from "./ui.js";
+
+/** @type {Record<string, string>} */
+const MEANINGS = {
+  verdict: "The judge's answer that one response is better.",
+  abstention: "No verdict, because the judge is not sure enough of the pair.",
+  label: "A person's answer which of two responses is better.",
+  set: "Labelled pairs. From them follows how sure the judge must be to give a verdict.",
+  version: "A set between two changes. Each change makes a new version, and an old one can come back.",
+  alpha: "The largest share of wrong verdicts that is promised: alpha 0.1 means at most 10%.",
+  marginal: "The usual promise: the share of wrong verdicts is at most alpha on average over samples of labelled pairs.",
+  pac: "A stricter promise: the share is at most alpha for this set, except for the chance delta of an unlucky sample.",
+  threshold: "The uncertainty up to which a pair gets a verdict.",
+  audit: "A judged pair that was drawn at random, so that a person labels it and checks the judge.",
+  expired: "Drawn for an audit, but not labelled in time.",
+  evidence: "How strongly labels speak against the promise. 1 says nothing; at the line the alarm rings.",
+  traffic: "The pairs that programs send to the service.",
+  uncertainty: "How unsure the judge is of a pair: 0 is sure, 0.69 is a coin toss.",
+  "effect of the order": "How much the judge's answer changes when the two responses change places.",
+  "label mass": "How much of the judge's answer is one of the two answers that it was asked for.",
+  "label noise": "The share of labels that are assumed to be wrong.",
+};
+
+/** Says what words of a view mean. @param {{ of: string[] }} props */
+export const Meanings = ({ of }) =>
+  html`<details class="card"><summary>What do these words mean?</summary>
+    <dl class="meanings">${of.map((word) => html`<div><dt>${word}</dt><dd>${MEANINGS[word]}</dd></div>`)}</dl>
+  </details>`;
