@@ -31,6 +31,7 @@ from app.evaluation.judgments.record import Cost, Observation
 from app.evaluation.methods import METHODS, MethodName
 from app.evaluation.paper import SIGNALS
 from app.evaluation.report.main_tables import RULES
+from app.evaluation.report.table import milliseconds
 from app.observability.telemetry import Telemetry
 from app.service.scoring.label_logits import LabelLogitScorer
 from app.wiring.scorers import open_scorer
@@ -51,7 +52,7 @@ _METHODS: tuple[MethodName, ...] = (
 )
 
 # Method -> the fields of cost.json.
-Round = Mapping[str, Mapping[str, float]]
+Round = Mapping[MethodName, Mapping[str, float]]
 
 
 async def measure(judge: str, data: str, pairs: int) -> list[Round]:
@@ -73,7 +74,7 @@ async def measure(judge: str, data: str, pairs: int) -> list[Round]:
         assert isinstance(scorer.engine, VllmEngine)
         # Texts are not asked for before the first one is timed.
         await _cost(scorer, scorer.engine, "samples", dataset)
-        rounds = []
+        rounds: list[Round] = []
         for i in range(ROUNDS):
             costs = {
                 kind: await _cost(scorer, scorer.engine, kind, dataset)
@@ -112,7 +113,7 @@ def rows(rounds: Sequence[Round]) -> Iterator[list[str]]:
                 f"{median(cost[field] for cost in costs):,.0f}"
                 for field in ("prompt_tokens", "written_tokens")
             ),
-            f"{1000 * median(cost['seconds'] for cost in costs):,.3g}",
+            milliseconds(median(cost["seconds"] for cost in costs)),
             f"{median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})",
         ]
 
@@ -121,7 +122,7 @@ def tables(judges: Mapping[str, Any]) -> str:
     """The tables of all judges in Markdown."""
     columns = ("method", "rules on it", "prompts", "tokens read", "tokens written", "ms")
     return "\n\n".join(
-        f"{name}, {one['pairs']} pairs of {one['data']}:\n\n"
+        f"`{name}`, {one['pairs']} pairs of `{one['data']}`:\n\n"
         + table((*columns, "ms over BPE's"), [*rows(one["rounds"])])
         for name, one in judges.items()
     )

@@ -67,6 +67,7 @@ def write_results(results: "Results", sources: "Mapping[str, JudgedDataset]", fo
 def _print_costs(name: str, costs: "Mapping[MethodName, PairCost]") -> None:
     """Prints what a pair has cost by each method in this run; nothing if it asked nothing."""
     from app.evaluation.methods import METHODS
+    from app.evaluation.report.table import milliseconds
 
     if not costs:
         return
@@ -76,7 +77,7 @@ def _print_costs(name: str, costs: "Mapping[MethodName, PairCost]") -> None:
         table.add_column(heading, justify="right")
     for method, cost in costs.items():
         tokens = [f"{n:,.0f}" if n else "-" for n in (cost.prompt_tokens, cost.written_tokens)]
-        ms = f"{1000 * cost.seconds:,.3g}"
+        ms = milliseconds(cost.seconds)
         table.add_row(METHODS[method].title, f"{cost.prompts:.3g}", *tokens, ms, str(cost.pairs))
     print_table(table, title=f"{name}: cost of a pair in this run")
 

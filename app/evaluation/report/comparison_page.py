@@ -15,6 +15,7 @@ from app.evaluation.report.table import (
     Line,
     Table,
     level,
+    milliseconds,
     number,
     over,
     why_notes,
@@ -158,7 +159,7 @@ def _cost_cells(judge: ComparedJudge) -> list[Cell]:
     tokens = Cell(f"{cost.prompt_tokens:,.0f}")
     if not cost.prompt_tokens:
         tokens = Cell(NONE, why="the judge counts no tokens")
-    return [Cell(f"{cost.prompts:.3g}"), tokens, Cell(f"{1000 * cost.seconds:,.3g}")]
+    return [Cell(f"{cost.prompts:.3g}"), tokens, Cell(milliseconds(cost.seconds))]
 
 
 def alphas_table(dataset: ComparedDataset, design: Design) -> Table:

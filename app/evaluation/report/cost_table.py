@@ -2,7 +2,15 @@
 
 from app.evaluation.costs import Costs
 from app.evaluation.methods import METHODS, PairCost
-from app.evaluation.report.table import NONE, Cell, Heading, Line, Table, why_notes
+from app.evaluation.report.table import (
+    NONE,
+    Cell,
+    Heading,
+    Line,
+    Table,
+    milliseconds,
+    why_notes,
+)
 from app.evaluation.results import Results
 
 _COLUMNS = (
@@ -57,7 +65,7 @@ def _cells(cost: PairCost | None, bpe: PairCost | None) -> list[Cell]:
         Cell(f"{cost.prompts:.3g}"),
         _tokens(cost.prompt_tokens, why=_NOT_COUNTED),
         _tokens(cost.written_tokens, why="nothing is written, or the engine counts none"),
-        Cell(f"{1000 * cost.seconds:,.3g}"),
+        Cell(milliseconds(cost.seconds)),
         ratio,
     ]
 

@@ -87,6 +87,12 @@ def level(alpha: float) -> str:
     return f"{alpha:.2f}" if round(alpha, 2) == alpha else f"{alpha:g}"
 
 
+def milliseconds(seconds: float) -> str:
+    """Three digits, or all digits of a whole number; never an exponent."""
+    value = 1000 * seconds
+    return f"{value:.3g}" if value < 99.95 else f"{value:,.0f}"
+
+
 def pair(first: float | None, second: float | None) -> str:
     """Two numbers in one cell."""
     return f"{number(first)} / {number(second)}"

@@ -470,14 +470,21 @@ def test_the_cost_of_a_pair_is_shown_where_a_run_measured_it() -> None:
         )
 
     costs: Costs = {
-        "mt-bench": {"bpe": cost(0.02), "self_consistency": cost(0.05, written=80.4)},
+        "mt-bench": {"bpe": cost(0.02), "self_consistency": cost(2.9512, written=80.4)},
         "mine": {"verbalized_confidence": cost(0.03)},
         "of-another-run": {"bpe": cost(1.0)},
     }
     read = Page(render_report(results(dataset("mt-bench"), dataset("mine")), costs))
     not_measured = [DASH] * 5
     assert read.row("Cost of a pair", "BPE") == ["2", "500", DASH, "20", "1.00", *not_measured]
-    assert read.row("Cost of a pair", "Self") == ["2", "500", "80", "50", "2.50", *not_measured]
+    assert read.row("Cost of a pair", "Self") == [
+        "2",
+        "500",
+        "80",
+        "2,951",
+        "147.56",
+        *not_measured,
+    ]
     assert read.row("Cost of a pair", "Verb") == [*not_measured, "2", "500", DASH, "30", DASH]
     assert "of-another-run" not in read.html
     assert "Cost of a pair" not in page_of("mt-bench").tables
