@@ -28,6 +28,7 @@ MODELS = tuple(f"model-{letter}" for letter in "abcdefghijkl")
 # In logits, of the models in order; the mean is 0.
 STRENGTHS = tuple(1.65 - 0.3 * place for place in range(len(MODELS)))
 FAVOURED = "model-h"
+_OF_NUMBERS = ("parity", "larger", "count", "sum", "difference")
 
 
 class DemoBattle(NamedTuple):
@@ -36,6 +37,7 @@ class DemoBattle(NamedTuple):
     Args:
         id: Number of the battle.
         winner: The model that is right.
+        category: Kind of the question.
     """
 
     id: int
@@ -45,6 +47,7 @@ class DemoBattle(NamedTuple):
     response_a: str
     response_b: str
     winner: Literal["model_a", "model_b"]
+    category: Literal["numbers", "words"]
 
 
 def battles(seed: int, *, favoured: bool = True) -> Iterator[DemoBattle]:
@@ -70,6 +73,7 @@ def battles(seed: int, *, favoured: bool = True) -> Iterator[DemoBattle]:
             _written(MODELS[first], pair.response_a, favoured=favoured),
             _written(MODELS[second], pair.response_b, favoured=favoured),
             winner="model_a" if pair.label == "A" else "model_b",
+            category="numbers" if pair.family in _OF_NUMBERS else "words",
         )
 
 

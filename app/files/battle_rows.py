@@ -99,20 +99,25 @@ def battle_rows(judged: Sequence[JudgedBattle], provenance: Provenance) -> list[
         if "error" not in row.result
     )
     usual = counts.most_common(1)[0][0] if counts else provenance.signature({"error": None})
-    grouped = any(row.battle is not None and row.battle.group is not None for row in judged)
+    battles = [row.battle for row in judged if row.battle is not None]
+    columns = [
+        name
+        for name in ("group", "category")
+        if any(getattr(battle, name) is not None for battle in battles)
+    ]
     return [
-        _row(row, provenance, usual if "error" in row.result else signature, grouped=grouped)
+        _row(row, provenance, usual if "error" in row.result else signature, columns)
         for signature, row in zip(signatures, judged, strict=True)
     ]
 
 
 def _row(
-    judged: JudgedBattle, provenance: Provenance, signature: str, *, grouped: bool
+    judged: JudgedBattle, provenance: Provenance, signature: str, columns: Iterable[str]
 ) -> dict[str, Any]:
     battle, result = judged.battle, judged.result
     error = result.get("error")
     reference = result.get("calibration") or {}
-    known = _of_battle(battle, grouped=grouped) if battle else {"id": judged.place}
+    known = _of_battle(battle, columns) if battle else {"id": judged.place}
     return {
         **known,
         "winner": None if error else _WINNERS[result["verdict"]],
@@ -136,11 +141,11 @@ def _columns(result: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: result.get(name) for name in names}
 
 
-def _of_battle(battle: Battle, *, grouped: bool) -> dict[str, Any]:
+def _of_battle(battle: Battle, columns: Iterable[str]) -> dict[str, Any]:
     return {
         "id": battle.id,
         "question_id": battle.question_id,
-        **({"group": battle.group} if grouped else {}),
+        **{name: getattr(battle, name) for name in columns},
         "model_a": battle.model_a,
         "model_b": battle.model_b,
     }

@@ -27,7 +27,7 @@ from app.files.suggestion import suggested_map
 Winner = Literal["model_a", "model_b", "tie"]
 
 MODELS = ("model_a", "model_b")
-_MORE = ("id", "question_id", "group", "human", "human_probability")
+_MORE = ("id", "question_id", "group", "category", "human", "human_probability")
 _WINNERS: Mapping[Label, Winner] = {"A": "model_a", "B": "model_b", "tie": "tie"}
 # Words that other data sets use for the two models, in lower case with underscores.
 _USUAL: Mapping[str, tuple[str, ...]] = {
@@ -96,6 +96,7 @@ class Battle:
         content: Digest of models, question and responses.
         question_id: Name of the question; a digest of it where the row has none.
         group: Unit of the bootstrap instead of the question, if the row has one.
+        category: Kind of the question, if the row has one; a leaderboard also rates each by itself.
         model_a: Name of the first model.
         model_b: Name of the second model.
         fields: The comparison, with the response of model_a first.
@@ -107,6 +108,7 @@ class Battle:
     content: str
     question_id: str
     group: str | None
+    category: str | None
     model_a: str
     model_b: str
     fields: Fields
@@ -162,6 +164,7 @@ class BattleShape:
             content=content,
             question_id=self._text(row, "question_id") or _digest(fields["question"])[:_SHORT],
             group=self._text(row, "group"),
+            category=self._text(row, "category"),
             model_a=model_a,
             model_b=model_b,
             fields=fields,

@@ -21,6 +21,8 @@ class Battles:
         battle: Number of the battle, the same for every judge; -1 if the rows do not tell.
         first, second: Indexes of model_a and model_b.
         unit: Unit of the bootstrap, below `units`.
+        category: Index in `categories`; -1 if the row has none.
+        categories: Kinds of questions.
         judged: Whether there is a judgment.
         verdict: 1 for model_a, 0 for model_b, 0.5 for a tie; NaN for none.
         has_verdicts: Whether the rows have the column `winner` at all.
@@ -46,6 +48,8 @@ class Battles:
     second: Ints
     unit: Ints
     units: int
+    category: Ints
+    categories: tuple[str, ...]
     judged: Bools
     verdict: Floats
     has_verdicts: bool

@@ -1,5 +1,6 @@
 """From the battles of a judge to its board: all views with intervals, ranks and robustness."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -37,6 +38,7 @@ from app.ratings.outcomes import Outcomes, debiased, games_of, views_of
 from app.ratings.pairs import pairs_of, win_rates_of
 from app.ratings.results import (
     Board,
+    Category,
     FirstPlace,
     Rating,
     RatingSettings,
@@ -56,6 +58,10 @@ from app.ratings.tuning import judge_weights
 
 # Share of the rounds without finite ratings beyond which a view is no main view.
 _MOST_UNSOLVED = 0.5
+# Views that the table can show, the most trustworthy first.
+_MAIN: tuple[ViewName, ...] = ("debiased", "soft", "abstain_as_tie")
+# Tabs that a reader can overlook; each costs the bootstrap of two views.
+_MOST_CATEGORIES = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +76,7 @@ class _Point:
         features: Surface features that are held equal; none without `control`.
         solution: Shape (models + f,). Ratings and effects of the features, in logits.
         judge_weight: Mean weight of the judge in "debiased"; None for another view.
+        raw: Shape (models,). With `control`, the ratings without it; else None.
     """
 
     name: ViewName
@@ -80,6 +87,7 @@ class _Point:
     features: Features
     solution: Floats
     judge_weight: float | None = None
+    raw: Floats | None = None
 
 
 class _Standing(NamedTuple):
@@ -105,18 +113,11 @@ def board_of(battles: Battles, settings: RatingSettings) -> Board:
             f"the reference {settings.reference!r} is not a model of these battles: "
             f"{', '.join(battles.models[:20])}"
         )
-    points = [
-        _debiased_point(battles, settings)
-        if name == "debiased"
-        else _point(battles, name, outcomes, settings)
-        for name, outcomes in views_of(battles).items()
-    ]
-    rounds = _rounds(points, settings)
-    standing = _standing(battles, points, settings)
-    views: dict[str, View] = {
-        point.name: _view(battles, point, drawn, standing, settings)
-        for point, drawn in zip(points, rounds, strict=True)
-    }
+    views = _views(battles, views_of(battles), settings)
+    kinds = Counter(battles.category[battles.category >= 0].tolist()).most_common()
+    if len(kinds) == 1:
+        kinds = []
+    categories = [_category(battles, kind, settings) for kind, _ in kinds[:_MOST_CATEGORIES]]
     accepted = battles.judged & ~np.isnan(battles.verdict)
     board = Board(
         judge=battles.judge,
@@ -137,8 +138,42 @@ def board_of(battles: Battles, settings: RatingSettings) -> Board:
         win_rates=win_rates_of(battles),
         agreement=agreement_of(battles, level=settings.level),
         notes=(),
+        categories=tuple(each for each in categories if each is not None),
+        more_categories=len(kinds[_MOST_CATEGORIES:]),
     )
     return replace(board, notes=notes_of(board, settings))
+
+
+def _views(
+    battles: Battles, outcomes: Mapping[ViewName, Outcomes], settings: RatingSettings
+) -> dict[str, View]:
+    points = [
+        _debiased_point(battles, settings)
+        if name == "debiased"
+        else _point(battles, name, counted, settings)
+        for name, counted in outcomes.items()
+    ]
+    standing = _standing(battles, points, settings)
+    return {
+        point.name: _view(battles, point, drawn, standing, settings)
+        for point, drawn in zip(points, _rounds(points, settings), strict=True)
+    }
+
+
+def _category(battles: Battles, kind: int, settings: RatingSettings) -> Category | None:
+    """The ratings of one kind of question; None if none of its battles counts."""
+    own = battles.where(battles.category == kind)
+    # A bootstrap of the views that no reader sees would take most of the time.
+    counted = {name: view for name, view in views_of(own).items() if name in _MAIN}
+    if not counted:
+        return None
+    views = _views(own, counted, settings)
+    return Category(
+        name=battles.categories[kind],
+        battles=own.n,
+        labelled=int(own.labelled.sum()),
+        view=views[_main(own, views)],
+    )
 
 
 def _debiased_point(battles: Battles, settings: RatingSettings) -> _Point:
@@ -154,9 +189,10 @@ def _point(
     cells = cells_of(games)
     structure = structure_of(cells.whole, _reference(battles, settings))
     prior_sd = settings.prior_sd / settings.points
+    solution = ratings(cells.whole, structure, prior_sd=prior_sd)
+    raw = None if settings.control is None else solution
     if settings.control is None:
         features = Features((), np.zeros((len(games.first), 0)))
-        solution = ratings(cells.whole, structure, prior_sd=prior_sd)
     elif battles.style is None:
         raise InvalidRequestError(
             "the rows lack length_a, length_b, headers_a, headers_b, bold_a, bold_b, lists_a or "
@@ -174,6 +210,7 @@ def _point(
         structure=structure,
         features=features,
         solution=solution,
+        raw=raw,
     )
 
 
@@ -190,8 +227,7 @@ def _standing(battles: Battles, points: Sequence[_Point], settings: RatingSettin
 
 def _main(battles: Battles, views: Mapping[str, View]) -> ViewName:
     """The first view with enough questions, and finite ratings in most rounds."""
-    order: tuple[ViewName, ...] = ("debiased", "soft", "abstain_as_tie")
-    available = [name for name in order if name in views]
+    available = [name for name in _MAIN if name in views]
     solved = [name for name in available if (views[name].unsolved or 0.0) <= _MOST_UNSOLVED]
     if len(np.unique(battles.unit[battles.labelled])) < FEW_UNITS:
         solved = [name for name in solved if name != "debiased"]
@@ -291,6 +327,7 @@ def _ratings(
 ) -> tuple[Rating, ...]:
     """Best first, by component; then the provisional models, and those without battles last."""
     component, m = point.structure.component, len(battles.models)
+    raw = None if point.raw is None else centred(point.raw, point.structure, shares)
     played = np.bincount(point.games.first, minlength=m)
     played += np.bincount(point.games.second, minlength=m)
     order = sorted(
@@ -321,6 +358,7 @@ def _ratings(
                 unbounded=_unbounded(point.structure, i) if rated else None,
                 provisional=rated and not ranked,
                 centre_share=float(shares[i]) if rated else None,
+                raw_score=None if raw is None else _score(raw[i], settings),
             )
         )
     return tuple(rows)

@@ -15,7 +15,7 @@ from app.ratings.bradley_terry import Bools, Floats, Ints
 
 FEATURES = ("length", "headers", "bold", "lists")
 _TEXTS = ("model_a", "model_b", "winner", "reason", "error", "guarantee", "judge", "signature")
-_IDENTIFIERS = ("id", "question_id", "group", "calibration", "version", "human")
+_IDENTIFIERS = ("id", "question_id", "group", "category", "calibration", "version", "human")
 _NUMBERS = ("p_bar", "p_fwd", "p_rev", "alpha", "human_probability")
 _STYLE = tuple(f"{name}_{side}" for name in FEATURES for side in "ab")
 _TYPES = {

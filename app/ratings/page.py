@@ -68,6 +68,7 @@ def render_page(results: LeaderboardResults, presentation: Presentation | None =
         title=presentation.title or f"Leaderboard by {results.board.judge}",
         about=None if presentation.about is None else about_html(presentation.about),
         boards=boards,
+        tabs=max(len(each.standings) for each in boards),
         moved=_moved(results.changes),
         titles=TITLES,
         files=_files(results),

@@ -1,5 +1,6 @@
 """One judge's board as the page shows it: rows, plots, facts and shares of wins."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from scipy.special import expit
@@ -46,6 +47,7 @@ class Row(NamedTuple):
         strip: Its interval bar.
         known: Its known rating, with the zero of the view.
         against: None without a reference, or if the two never met.
+        raw_share: The same without control, in percent.
     """
 
     rating: Rating
@@ -53,6 +55,7 @@ class Row(NamedTuple):
     strip: Strip
     known: float | None
     against: WinShare | None
+    raw_share: float | None
 
 
 class Group(NamedTuple):
@@ -63,18 +66,24 @@ class Group(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """The main table: the ratings of one view.
+    """A main table: the ratings of one view.
 
     Args:
         view: The view.
-        groups: Rated models by component.
+        battles: Number of the battles of all models, with errors.
+        category: The kind of question; None for all battles.
+        groups: Ranked models by component.
+        provisional: Rated models without a rank.
         unrated: Models without a battle that counts.
         ticks: Marks of the axis of the interval bars.
         held: Number of models whose interval holds their known rating, and of all that have one.
     """
 
     view: View
+    battles: int
+    category: str | None
     groups: tuple[Group, ...]
+    provisional: tuple[Row, ...]
     unrated: tuple[str, ...]
     ticks: tuple[Tick, ...]
     held: tuple[int, int]
@@ -92,6 +101,7 @@ class MatrixCell(NamedTuple):
     shade: str
 
 
+Comparison = tuple[tuple[str, tuple[Rating | None, ...]], ...]
 Matrix = tuple[tuple[str, tuple[MatrixCell, ...]], ...]
 
 
@@ -102,7 +112,8 @@ class Shown(NamedTuple):
         board: The board.
         facts: Terms and their values.
         summary: Sentences at the top.
-        standing: The main table.
+        standings: The main table, and that of each category.
+        by_category: For each model its ratings in the order of `standings`.
         plots: Number of each component, and dots and whiskers of its models in all views.
         views: In the order to show.
         words: Plain English of each of these views.
@@ -118,11 +129,12 @@ class Shown(NamedTuple):
     board: Board
     facts: tuple[tuple[str, str], ...]
     summary: tuple[str, ...]
-    standing: Standing
+    standings: tuple[Standing, ...]
+    by_category: Comparison
     plots: tuple[tuple[int, WhiskerPlot], ...]
     views: tuple[View, ...]
     words: tuple[ViewWords, ...]
-    scores: tuple[tuple[str, tuple[Rating | None, ...]], ...]
+    scores: Comparison
     fitted: Matrix
     outcomes: Matrix
     pairs: tuple[ModelPair, ...]
@@ -136,23 +148,27 @@ def shown(board: Board, results: LeaderboardResults, presentation: Presentation)
     names: list[ViewName] = [board.main]
     names += [name for name in VIEWS if name in board.views and name != board.main]
     views = tuple(board.views[name] for name in names)
-    by_model = [{rating.model: rating for rating in view.ratings} for view in views]
+    standings = tuple(
+        _standing(view, battles, category, results.settings, presentation)
+        for view, battles, category in (
+            (main, board.battles, None),
+            *((each.view, each.battles, each.name) for each in board.categories),
+        )
+    )
     coverage = sorted(board.pairs, key=lambda pair: (pair.coverage is None, pair.coverage))
     return Shown(
         board=board,
         facts=_facts(board, results),
         summary=tuple(_summary(board)),
-        standing=_standing(main, results.settings, presentation),
+        standings=standings,
+        by_category=_compared([each.view for each in standings], main) if board.categories else (),
         plots=tuple(
             (number, plot_of(views, [rating.model for rating in ratings], TITLES))
             for number, ratings in _components(main)
         ),
         views=views,
         words=tuple(WORDS[name] for name in names),
-        scores=tuple(
-            (rating.model, tuple(ratings.get(rating.model) for ratings in by_model))
-            for rating in main.ratings
-        ),
+        scores=_compared(views, main),
         fitted=_fitted(board, main, results.settings),
         outcomes=_outcomes(board, main),
         pairs=tuple(coverage[:_MOST_PAIRS]),
@@ -170,7 +186,22 @@ def _components(view: View) -> list[tuple[int, tuple[Rating, ...]]]:
     ]
 
 
-def _standing(view: View, settings: RatingSettings, presentation: Presentation) -> Standing:
+def _compared(views: Sequence[View], main: View) -> Comparison:
+    """For each model of the main view its ratings in several views."""
+    by_model = [{rating.model: rating for rating in view.ratings} for view in views]
+    return tuple(
+        (rating.model, tuple(ratings.get(rating.model) for ratings in by_model))
+        for rating in main.ratings
+    )
+
+
+def _standing(
+    view: View,
+    battles: int,
+    category: str | None,
+    settings: RatingSettings,
+    presentation: Presentation,
+) -> Standing:
     components = _components(view)
     known: dict[str, float] = {}
     for _, ratings in components:
@@ -178,29 +209,59 @@ def _standing(view: View, settings: RatingSettings, presentation: Presentation) 
     plot = plot_of([view], [each.model for _, group in components for each in group], TITLES, known)
     strips = {strip.model: strip for strip in plot.strips}
     at: dict[str | None, int | None] = {each.model: each.component for each in view.ratings}
+    rows = [
+        _row(
+            rating,
+            settings,
+            facts=presentation.models.get(rating.model, ModelFacts()),
+            strip=strips[rating.model],
+            known=known.get(rating.model),
+            compares=at.get(settings.reference) == rating.component,
+        )
+        for _, ratings in components
+        for rating in ratings
+    ]
     groups = tuple(
         Group(
             number,
             tuple(
-                Row(
-                    rating,
-                    presentation.models.get(rating.model, ModelFacts()),
-                    strips[rating.model],
-                    known.get(rating.model),
-                    _against(rating, settings) if at.get(settings.reference) == number else None,
-                )
-                for rating in ratings
+                row for row in rows if row.rating.component == number and not row.rating.provisional
             ),
         )
-        for number, ratings in components
+        for number, _ in components
     )
-    rated = [row.rating for group in groups for row in group.rows if row.rating.model in known]
+    marked = [row.rating for row in rows if row.known is not None]
     return Standing(
         view=view,
-        groups=groups,
+        battles=battles,
+        category=category,
+        groups=tuple(group for group in groups if group.rows),
+        provisional=tuple(row for row in rows if row.rating.provisional),
         unrated=tuple(each.model for each in view.ratings if each.component is None),
         ticks=plot.ticks,
-        held=(sum(_holds(each, known[each.model]) for each in rated), len(rated)),
+        held=(sum(_holds(each, known[each.model]) for each in marked), len(marked)),
+    )
+
+
+def _row(
+    rating: Rating,
+    settings: RatingSettings,
+    *,
+    facts: ModelFacts,
+    strip: Strip,
+    known: float | None,
+    compares: bool,
+) -> Row:
+    """The row of a model; `compares` says whether it met the reference."""
+    has_share = compares and rating.model != settings.reference
+    raw = rating.raw_score
+    return Row(
+        rating,
+        facts,
+        strip,
+        known,
+        _against(rating, settings) if has_share else None,
+        _win_share(raw - settings.centre, settings) if has_share and raw is not None else None,
     )
 
 
@@ -212,7 +273,7 @@ def _holds(rating: Rating, known: float) -> bool:
 
 def _against(rating: Rating, settings: RatingSettings) -> WinShare | None:
     """A model's share of wins against the reference, whose score is the centre."""
-    if rating.score is None or rating.model == settings.reference:
+    if rating.score is None:
         return None
     return WinShare(
         share=_win_share(rating.score - settings.centre, settings),

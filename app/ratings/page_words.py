@@ -105,6 +105,6 @@ def signed(value: float) -> str:
     return f"{100.0 * value:+.1f}".replace("-", "\N{MINUS SIGN}")
 
 
-def count(value: int, noun: str) -> str:
+def count(value: int, noun: str, nouns: str | None = None) -> str:
     """A number with its noun in the right form, such as "1 battle"."""
-    return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"
+    return f"{value:,} {noun if value == 1 else nouns or f'{noun}s'}"

@@ -36,6 +36,7 @@ class Rating:
         centre_share: How much the model counts in the mean that has the score `centre`; the shares
             of a component sum to 1. None without a score, and in results of versions up to 0.3.0,
             in which all models counted alike.
+        raw_score: With `control`, the rating without it; else None.
     """
 
     model: str
@@ -50,6 +51,7 @@ class Rating:
     unbounded: Unbounded | None
     provisional: bool = False
     centre_share: float | None = None
+    raw_score: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +123,23 @@ class View:
     style: tuple[StyleEffect, ...] = ()
     judge_weight: float | None = None
     unsolved: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Category:
+    """The battles of one kind of question, rated by themselves.
+
+    Args:
+        name: Name of the kind.
+        battles: Number of its battles, with errors.
+        labelled: Number of its battles with a person's label.
+        view: Their ratings, in the view to trust most.
+    """
+
+    name: str
+    battles: int
+    labelled: int
+    view: View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,6 +264,9 @@ class Board:
         notes: Sentences in plain words that belong to the table.
         label_noise: Share of wrong labels among those of people, for which "debiased", "people" and
             `agreement` are corrected.
+        categories: Kinds of questions, those with the most battles first; empty if the rows have no
+            column `category`, or only one.
+        more_categories: Number of smaller kinds that were left out.
     """
 
     judge: str
@@ -265,6 +287,8 @@ class Board:
     agreement: Agreement | None
     notes: tuple[str, ...]
     label_noise: float = 0.0
+    categories: tuple[Category, ...] = ()
+    more_categories: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

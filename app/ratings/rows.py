@@ -70,6 +70,7 @@ def _battles(columns: Columns, human_probability: float | None) -> Battles:
     reason, reasons = columns.codes("reason")
     reason = np.where(reason < 0, len(reasons), reason)
     human, probability = _labels(columns, human_probability, failed)
+    category, categories = columns.codes("category")
     return Battles(
         judge="",
         signature=None,
@@ -82,6 +83,8 @@ def _battles(columns: Columns, human_probability: float | None) -> Battles:
         second=second,
         unit=unit,
         units=units,
+        category=category,
+        categories=tuple(categories),
         judged=judged,
         verdict=verdict,
         has_verdicts="winner" in columns,

@@ -103,7 +103,8 @@ def leaderboard(
     """Rates models from the rows that `scope-judge battles` writes.
 
     The rows have question_id, model_a, model_b, winner (model_a, model_b, tie or abstain) and
-    p_bar. If people labelled a random sample, they also have human and human_probability.
+    p_bar. If people labelled a random sample, they also have human and human_probability. With a
+    column category, the page also rates each kind of question by itself.
     """
     _check(rounds, level, human_probability, label_noise)
     check_encoding(encoding)

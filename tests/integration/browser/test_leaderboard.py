@@ -5,6 +5,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from app.ratings.page import write_page
 from app.ratings.presentation import ModelFacts, Presentation
-from app.ratings.results import LeaderboardResults
+from app.ratings.results import Category, LeaderboardResults
 from tests.integration.browser import chromium
 from tests.integration.desk.browsing import WIDTHS, barriers, open_browser, open_page, overflow
 from tests.patience import PATIENCE_S
@@ -175,7 +176,18 @@ def test_a_public_page_has_no_barriers_and_gives_its_ratings_as_files(tmp_path: 
         },
         known={model: 1200.0 - 55 * place for place, model in enumerate(made_results.MODELS)},
     )
-    write_page(made_results.everything(), tmp_path / "leaderboard.html", presentation)
+    results = made_results.everything()
+    categories = tuple(
+        Category(name=name, battles=500, labelled=0, view=made_results.view("soft"))
+        for name in ("numbers", made_results.HOSTILE)
+    )
+    # The wide table of a reference scrolls, and the page does not.
+    results = replace(
+        results,
+        settings=replace(results.settings, reference="baseline", control="length"),
+        board=replace(results.board, categories=categories),
+    )
+    write_page(results, tmp_path / "leaderboard.html", presentation)
     with serving(tmp_path / "leaderboard.html", 1280) as site, open_browser() as browser:
         url = f"http://127.0.0.1:{site.server_port}"
         for width in WIDTHS:
@@ -189,6 +201,10 @@ def test_a_public_page_has_no_barriers_and_gives_its_ratings_as_files(tmp_path: 
                     assert page.evaluate("document.title").startswith("Title <img")
         with open_page(browser, url) as page:
             page.goto("/page")
+            tables = page.locator(".panel table")
+            assert [table.is_visible() for table in tables.all()] == [True, False, False]
+            page.locator("label", has_text="numbers").click()
+            assert [table.is_visible() for table in tables.all()] == [False, True, False]
             with page.expect_download() as download:
                 page.get_by_role("link", name="leaderboard.json").click()
             rows = json.loads(download.value.path().read_text(encoding="utf-8"))

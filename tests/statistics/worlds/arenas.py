@@ -107,6 +107,8 @@ def _battles(arena: Arena, unit: Ints, human: Floats, probability: Floats) -> Ba
         second=arena.second,
         unit=unit,
         units=int(unit.max()) + 1,
+        category=np.full(n, -1),
+        categories=(),
         judged=np.ones(n, dtype=bool),
         verdict=np.where(arena.accepted, np.round(arena.p_bar), np.nan),
         has_verdicts=True,

@@ -234,6 +234,8 @@ def test_a_row_has_all_that_a_leaderboard_reads() -> None:
     assert row["error"] is None
     assert "group" not in row
     assert row_of(JUDGMENT, group="g")["group"] == "g"
+    assert "category" not in row
+    assert row_of(JUDGMENT, category="sums")["category"] == "sums"
 
 
 def test_a_signature_is_one_line_with_all_that_a_judgment_depends_on() -> None:
@@ -282,6 +284,13 @@ def test_style_is_counted_outside_of_code(text: Any, headers_lists_bold: Any) ->
     style = Style.of(text)
     assert (style.headers, style.lists, style.bold) == headers_lists_bold
     assert style.length == len(text if isinstance(text, str) else "\n".join(text))
+
+
+def test_the_category_of_a_battle_is_kept() -> None:
+    shape = battle_shape({**ROW, "category": "sums"})
+    assert shape.battle({**ROW, "category": "sums"}).category == "sums"
+    assert shape.battle({**ROW, "category": 7}).category == "7"
+    assert shape.battle({**ROW, "category": ""}).category is None
 
 
 def test_the_group_of_a_battle_is_no_group_of_the_traffic() -> None:

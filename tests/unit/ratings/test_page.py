@@ -18,7 +18,7 @@ from app.ratings.page_board import Shown, shown
 from app.ratings.page_plot import WhiskerPlot, plot_of
 from app.ratings.page_words import TITLES, WORDS
 from app.ratings.presentation import ModelFacts, Presentation
-from app.ratings.results import VIEWS, Board, LeaderboardResults
+from app.ratings.results import VIEWS, Board, Category, LeaderboardResults
 from tests.unit.ratings import made_results
 from tests.unit.ratings.made_results import HOSTILE, MODELS
 
@@ -28,7 +28,7 @@ MADE = (
     made_results.two_groups,
     made_results.one_model,
 )
-_VOID = {"meta", "link", "br", "img"}
+_VOID = {"meta", "link", "br", "img", "input"}
 
 
 class _Reader(HTMLParser):
@@ -275,7 +275,7 @@ def test_the_main_table_shows_win_rates_against_the_reference() -> None:
     results = made_results.everything()
     settings = replace(results.settings, reference="baseline", centre=1082.5)
     page = of_board(replace(results, settings=settings))
-    [group] = page.standing.groups
+    [group] = page.standings[0].groups
     against = {row.rating.model: row.against for row in group.rows}
     assert against["baseline"] is None
     best = against[MODELS[0]]
@@ -297,8 +297,8 @@ def test_known_ratings_are_marked_and_counted() -> None:
     known[MODELS[3]] += 100
     known[MODELS[4]] -= 100
     page = of_board(results, Presentation(known=known))
-    assert page.standing.held == (6, 8)
-    [group] = page.standing.groups
+    assert page.standings[0].held == (6, 8)
+    [group] = page.standings[0].groups
     marks = {row.rating.model: row.strip.known for row in group.rows}
     assert marks[MODELS[0]] == group.rows[0].strip.whiskers[0].x
     assert group.rows[3].known == pytest.approx(scores[MODELS[3]] + 100)
@@ -360,3 +360,63 @@ def test_the_page_contains_its_ratings_as_files() -> None:
     assert [row["view"] for row in table] == [row["view"] for row in rows]
     assert [float(row["score"]) for row in table] == [row["score"] for row in rows]
     assert table[7]["model"] == r"tiny\ud800"
+
+
+def test_each_category_has_a_tab_with_its_own_table() -> None:
+    results = made_results.everything()
+    categories = (
+        Category(name=HOSTILE, battles=600, labelled=0, view=made_results.view("soft")),
+        Category(name="words", battles=400, labelled=0, view=made_results.view("people")),
+    )
+    board = replace(results.board, categories=categories, more_categories=1)
+    reader = read(replace(results, board=board))
+    radios = [
+        attributes for tag, attributes in reader.elements if attributes.get("type") == "radio"
+    ]
+    assert [("checked" in each, each["name"]) for each in radios] == [
+        (True, "category-0"),
+        (False, "category-0"),
+        (False, "category-0"),
+    ]
+    assert [a.get("class") for tag, a in reader.elements].count("panel") == 3
+    assert HOSTILE in reader.texts
+    text = words(replace(results, board=board))
+    assert "Ratings by demo, words: people alone" in text
+    assert "Without a tab: 1 category with fewer battles" in text
+    assert "Ratings by category" in text
+    assert "Category" not in words(results)
+
+
+def test_a_provisional_model_stands_below_the_table_without_a_rank() -> None:
+    results = made_results.everything()
+    main = results.board.views["debiased"]
+    ratings = tuple(
+        replace(each, provisional=True, rank=None, rank_low=None, rank_high=None)
+        if each.model == "large-1"
+        else each
+        for each in main.ratings
+    )
+    views = {**results.board.views, "debiased": replace(main, ratings=ratings)}
+    changed = replace(results, board=replace(results.board, views=views))
+    standing = of_board(changed).standings[0]
+    assert [row.rating.model for row in standing.provisional] == ["large-1"]
+    assert len(standing.groups[0].rows) == 7
+    assert "Provisional" in words(changed)
+    assert "Provisional" not in words(results)
+
+
+def test_a_length_controlled_rating_stands_beside_the_raw_one() -> None:
+    results = made_results.everything()
+    main = results.board.views["debiased"]
+    ratings = tuple(replace(each, raw_score=(each.score or 0.0) + 40.0) for each in main.ratings)
+    views = {**results.board.views, "debiased": replace(main, ratings=ratings)}
+    settings = replace(results.settings, control="length", reference="baseline", centre=1082.5)
+    changed = replace(results, settings=settings, board=replace(results.board, views=views))
+    text = words(changed)
+    for heading in ("Rating, length equal", "Raw rating", "Win rate, length equal", "Raw win rate"):
+        assert heading in text
+    row = of_board(changed).standings[0].groups[0].rows[0]
+    assert row.against is not None
+    assert row.raw_share is not None
+    assert row.raw_share == pytest.approx(100 / (1 + 10 ** (-150 / 400)))
+    assert row.against.share < row.raw_share
