@@ -1,7 +1,7 @@
 """Gathers rewards that tasks of one event loop ask for at almost the same time into one batch.
 
-Trainers call a reward function once for each sample, and the service judges a batch several times
-as fast as its comparisons in one request each.
+Trainers call a reward function once for each sample. In one batch these calls cost one request, and
+one turn in the queue of the service, instead of hundreds.
 """
 
 import asyncio
