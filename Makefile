@@ -12,13 +12,13 @@ serve: setup  ## Run the service; settings as SCOPE_NAME=value behind it
 # Tests run in parallel, in random surroundings; SEED=N repeats those of an earlier run.
 export SEED
 
-check: setup-dev lint types  ## What every change needs, in minutes: style, types, unit tests, the stores' contract
+check: setup-dev lint  ## What every change needs, in minutes: style, types, unit tests, the stores' contract
 	@$(BIN)/python -m tests check $(ARGS)
 
-test: setup-dev lint types  ## Everything that CI runs, with a real Redis and a real vLLM
+test: setup-dev lint  ## Everything that CI runs, with a real Redis and a real vLLM
 	@$(BIN)/python -m tests test $(ARGS)
 
-test-all: setup-dev lint types  ## The same with trainers, long drills, large sizes and the bench's own tests
+test-all: setup-dev lint  ## The same with trainers, long drills, large sizes and the bench's own tests
 	@$(BIN)/python -m tests all $(ARGS)
 
 lint: setup-dev  ## Style and format

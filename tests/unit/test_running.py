@@ -39,12 +39,15 @@ time.sleep(3600)
 """
 
 
-def running(program: str, *, grace_s: float = PATIENCE_S) -> subprocess.Popen[str]:
+def running(
+    program: str, *, check: str | None = None, grace_s: float = PATIENCE_S
+) -> subprocess.Popen[str]:
     """Runs a small program in place of pytest, from a shell's background, which ignores SIGINT."""
     runner = (
         "import os, sys; from tests.__main__ import run\n"
         f"command = [sys.executable, '-Sc', {program!r}]\n"
-        f"sys.exit(run(command, os.environ, grace_s={grace_s}))"
+        f"beside = [sys.executable, '-Sc', {check!r}] if {check is not None} else None\n"
+        f"sys.exit(run(command, os.environ, beside=beside, grace_s={grace_s}))"
     )
     return subprocess.Popen(
         [sys.executable, "-c", runner],
@@ -61,6 +64,21 @@ def test_the_status_of_the_tests_is_the_status_of_the_run(status: int) -> None:
     process = running(f"raise SystemExit({status})")
     process.communicate(timeout=PATIENCE_S)
     assert process.returncode == status
+
+
+def test_a_check_beside_the_tests_says_its_result_at_the_end() -> None:
+    process = running("raise SystemExit(5)", check="print('no wrong type')")
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, output) == (5, "no wrong type\n")
+
+
+def test_a_check_that_fails_ends_the_tests() -> None:
+    process = running(
+        "import time; time.sleep(3600)", check="print('a wrong type'); raise SystemExit(2)"
+    )
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert "a wrong type" in output
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
