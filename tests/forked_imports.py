@@ -3,6 +3,8 @@
 import gc
 from importlib import import_module
 
+from tests.seeded_drift import seed_drift
+
 for name in (
     "app.cli.commands.serve",
     "app.cli.service_run",
@@ -12,6 +14,7 @@ for name in (
     "app.stores.sqlite",
 ):
     import_module(name)
+seed_drift()
 
 # A service collects garbage at its start; what is imported here is none.
 gc.freeze()

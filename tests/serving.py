@@ -27,6 +27,9 @@ from app.service.services import Services
 from app.settings import Settings
 from app.stores.memory import MemoryStore
 from app.wiring.services import assembled
+from tests.seeded_drift import seed_drift
+
+seed_drift()
 
 
 @asynccontextmanager

@@ -89,7 +89,7 @@ class Fault(Generic[S]):
 
 
 async def _healthy(traffic: Traffic, healed: float) -> float | None:
-    """When /readyz was ready and /calibrate answered 200 for the first time after the healing."""
+    """When /readyz and /calibrate first succeeded with requests that began after the healing."""
     deadline = healed + _LONGEST_HEALING_S
     loop = asyncio.get_running_loop()
     while loop.time() < deadline:
@@ -104,12 +104,10 @@ async def _healthy(traffic: Traffic, healed: float) -> float | None:
 
 def _first_end(seen: Sequence[Seen], kind: str, outcome: str, healed: float) -> float | None:
     for found, answer in seen:
-        ended = answer.began + answer.seconds
-        # A /readyz that began before the healing describes the fault's time. A post may have begun
-        # before the healing and waited for it.
-        counts = answer.began >= healed if kind == "readyz" else ended >= healed
-        if found == kind and counts and answer.outcome == outcome:
-            return ended
+        # An answer to an earlier request says nothing about the connections of the next one: a post
+        # that began before the healing can succeed, and the next one can still get a 503.
+        if found == kind and answer.began >= healed and answer.outcome == outcome:
+            return answer.began + answer.seconds
     return None
 
 

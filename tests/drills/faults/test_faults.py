@@ -1,5 +1,6 @@
 """Faults lose nothing, double nothing and never become a verdict; `make faults` causes them all."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ QUICK_SECONDS = 1.0
 
 async def caused(name: str, folder: Path, seconds: float) -> FaultReport:
     """The outcome of a fault; the test is skipped if the fault is impossible here."""
-    fault = FAULTS[name]
+    # `make faults` judges speed. A busy machine takes ten times as long (tests/patience.py).
+    fault = replace(FAULTS[name], slowest_judge_s=10 * FAULTS[name].slowest_judge_s)
     obstacle = fault.obstacle()
     if obstacle:
         pytest.skip(obstacle)

@@ -1,6 +1,5 @@
 """Tests of what an absorption says before it happens, and of what it refuses."""
 
-import functools
 import itertools
 import re
 from typing import Any
@@ -8,8 +7,6 @@ from typing import Any
 import httpx
 import pytest
 
-from app.service.auditing.drift import Drift
-from app.wiring import services as wiring
 from tests.serving import client_of
 from tests.unit.api.problems import calibrated, comparison, problem
 from tests.unit.api.test_audits import absorbed, drawn, send
@@ -134,11 +131,7 @@ async def test_the_first_audits_since_an_alarm_are_absorbed() -> None:
         ]
 
 
-async def test_the_recipe_of_the_monitor_brings_verdicts_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # The drift draws random numbers, so it can have a false alarm, which is a newer alarm.
-    monkeypatch.setattr(wiring, "Drift", functools.partial(Drift, seed=1))
+async def test_the_recipe_of_the_monitor_brings_verdicts_back() -> None:
     async with client_of(audit_rate=1.0, on_alarm="abstain") as client:
         await calibrated(client)
         assert (await monitored(client))["recovery"] is None

@@ -10,6 +10,9 @@ import pytest
 from fastapi import FastAPI
 
 from app.main import create
+from tests.seeded_drift import seed_drift
+
+seed_drift()
 
 # The command in a process of its own, before its arguments.
 PROGRAM = (sys.executable, "-c", "from app.cli import main; main()")
