@@ -31,7 +31,7 @@ pytest.MonkeyPatch().setattr(
     "httpx._transports.default.create_ssl_context", cache(create_ssl_context)
 )
 
-_DRILLS = "tests/drills/"
+_DRILLS, _UNIT = "tests/drills/", "tests/unit/"
 
 # A full garbage collection visits every object. The million objects of the imports and of 8,000
 # collected tests live until the end, so they are frozen (`pytest_collection_finish`).
@@ -62,9 +62,10 @@ def _surroundings() -> list[str]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Shuffles the files of a run with a seed; those with vLLM come first, as they take longest.
+    """Shuffles the files of a run with a seed; the longest come first, so that no worker waits.
 
-    They stay with the others of their folder, which share a server.
+    Files with vLLM are the first, and stay with the others of their folder, which share a server.
+    Those of `tests/unit` are the last: many, and short.
     """
     seed = drawn_seed()
     if seed is None:
@@ -72,9 +73,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     rank = shuffled_ranks([str(item.path) for item in items], seed)
     folders = shuffled_ranks([str(item.path.parent) for item in items], seed)
 
-    def place(item: pytest.Item) -> tuple[bool, int, int]:
-        folder = folders[str(item.path.parent)] if _has_vllm(item.path) else 0
-        return (not _has_vllm(item.path), folder, rank[str(item.path)])
+    def place(item: pytest.Item) -> tuple[bool, bool, int, int]:
+        has_vllm, is_unit = _has_vllm(item.path), item.nodeid.startswith(_UNIT)
+        folder = folders[str(item.path.parent)] if has_vllm else 0
+        return (not has_vllm, is_unit, folder, rank[str(item.path)])
 
     items.sort(key=place)
 
@@ -133,6 +135,17 @@ def _process_as_before() -> Iterator[None]:
         gc.unfreeze()
         gc.collect()
         gc.freeze()
+
+
+@pytest.fixture(scope="module")
+def undrawn_figures() -> Iterator[None]:
+    """Leaves the figures of evaluation reports empty: drawing them takes a third of a run.
+
+    Tests in `tests/unit/evaluation/report` and of real evaluations draw them.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("app.evaluation.report.figures._svg", lambda figure, key: "<svg></svg>")
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -64,7 +64,7 @@ HARD = Mixture(EASY_AND_HARD.widths[-2:])
 EASIER = Mixture((12.0,))
 
 
-@pytest.mark.parametrize("n", [50, 300, 3000])
+@pytest.mark.parametrize("n", [50, pytest.param(300, marks=pytest.mark.long), 3000])
 def test_traffic_like_the_pairs_rarely_raises_an_alarm(n: int) -> None:
     # 10,000 judgments in each run. The promise is 5% forever, over all streams and replicas.
     rng = np.random.default_rng(7)

@@ -18,7 +18,7 @@ from app.core.thresholds import ThresholdCurve
 from app.evaluation.normal_world import NormalJudge
 from tests.statistics.worlds.calibrations import DELTA, MIDDLING, OTHER, STRONG, WEAK
 
-RUNS = 400
+RUNS = 200
 # Audits before the change of traffic, and the longest wait for the alarm.
 BEFORE, LONGEST = 300, 8000
 # Three standard errors of a share of 0.8, and of 0.1.

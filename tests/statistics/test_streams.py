@@ -22,7 +22,7 @@ from tests.statistics.worlds.streams import (
     uncertainty,
 )
 
-RUNS = 100
+RUNS = 60
 # A true rate of 0.05 is above this in 0.6% of seeds.
 AT_MOST = 0.05 + 2.5 * math.sqrt(0.05 * 0.95 / RUNS)
 LIKE, UNLIKE = uncertainty(MIDDLING), uncertainty(WEAK)

@@ -13,6 +13,8 @@ from typer.testing import CliRunner, Result
 from app.cli import app
 from app.evaluation.methods import METHODS
 
+pytestmark = pytest.mark.usefixtures("undrawn_figures")
+
 SCRIPTED = {"SCOPE_ENGINE": "scripted"}
 
 

@@ -19,6 +19,8 @@ from app.fleet.worker import PartWorker
 from app.settings import Settings
 from tests.unit.kinds.scenes import KINDS, UNREADABLE, Scene, pair, scene_of
 
+pytestmark = pytest.mark.usefixtures("undrawn_figures")
+
 FREE = {"alpha": None}
 EXAMPLES = [{**pair(i), "label": "AB"[i % 2]} for i in range(40)]
 

@@ -326,7 +326,7 @@ def test_single_words_of_headings_are_not_a_heading(words: str, other: str) -> N
         assert TEMPLATE._fences.single.around(text) == text
 
 
-MEGABYTES = 2 * 10**6
+MEGABYTES = 10**6
 UNITS = [
     "a word ",
     "\n",
