@@ -222,7 +222,8 @@ def test_every_example_asks_a_task_that_the_demo_judge_knows() -> None:
         if "measured" not in file.parts
         for block in markdown.blocks(file.read_text(encoding="utf-8"))
         for question in _QUESTION.findall(block.text)
-        if "..." not in question
+        # A set names a question by its digest, which is one word.
+        if "..." not in question and " " in question
     }
     assert len(asked) >= 20
     assert [each for each in sorted(asked) if beginning(each[1]) not in known] == []
