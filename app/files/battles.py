@@ -27,7 +27,15 @@ from app.files.suggestion import suggested_map
 Winner = Literal["model_a", "model_b", "tie"]
 
 MODELS = ("model_a", "model_b")
-_MORE = ("id", "question_id", "group", "category", "human", "human_probability")
+_MORE = (
+    "id",
+    "question_id",
+    "group",
+    "category",
+    "traffic_group",
+    "human",
+    "human_probability",
+)
 _WINNERS: Mapping[Label, Winner] = {"A": "model_a", "B": "model_b", "tie": "tie"}
 # Words that other data sets use for the two models, in lower case with underscores.
 _USUAL: Mapping[str, tuple[str, ...]] = {
@@ -99,7 +107,7 @@ class Battle:
         category: Kind of the question, if the row has one; a leaderboard also rates each by itself.
         model_a: Name of the first model.
         model_b: Name of the second model.
-        fields: The comparison, with the response of model_a first.
+        fields: The comparison, with the response of model_a first, and its group of the traffic.
         human: The label of a person, if there is one.
         human_probability: Probability with which the row was drawn for labelling, if it is known.
     """
@@ -158,6 +166,9 @@ class BattleShape:
         fields = self.comparison.fields(row)
         # The group of a battle is a unit of the bootstrap, which nobody has declared.
         fields.pop(GROUP, None)
+        traffic_group = self._text(row, "traffic_group")
+        if traffic_group is not None:
+            fields[GROUP] = traffic_group
         content = _digest([model_a, model_b, *(fields[name] for name in REQUIRED)])
         return Battle(
             id=self._text(row, "id") or content[:_SHORT],

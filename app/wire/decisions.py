@@ -17,7 +17,7 @@ from app.core.comparison import Comparison, Criterion, Judgment, Turn
 from app.core.errors import BatchTooLargeError, InvalidComparisonError
 from app.service.judging.judge import JudgeRequest
 from app.wire.answers import JudgmentOut, Out, RequestUsageOut
-from app.wire.requests import AlphaInUrl, CriterionIn, Strict, Text, encodable
+from app.wire.requests import AlphaInUrl, CriterionIn, OfGroup, Strict, Text, encodable
 from app.wire.rewards import question_turns
 
 # An option of OpenAI's dialect may be a boolean.
@@ -133,6 +133,7 @@ class DecisionOptions(CriterionIn):
         description="The `choice` of an abstention. If it is one of three options, the judge "
         "compares the other two.",
     )
+    group: OfGroup = None
 
 
 class DecisionQuery(DecisionOptions):
@@ -169,6 +170,7 @@ class _DecisionsIn(DecisionOptions):
             InvalidComparisonError: A question does not choose between two texts.
         """
         abstain_as = query.abstain_as if self.abstain_as is None else self.abstain_as
+        group = query.group if self.group is None else self.group
         decisions, characters = list[Decision](), 0
         for asked in self._asked():
             characters += sum(len(turn.content) for turn in asked.question)
@@ -178,7 +180,7 @@ class _DecisionsIn(DecisionOptions):
                     f"more than {most_characters} characters (SCOPE_MAX_BODY_BYTES): ask fewer "
                     "questions at once"
                 )
-            decisions.append(_decision(asked, criterion, abstain_as))
+            decisions.append(_decision(asked, criterion, abstain_as, group))
         return decisions
 
 
@@ -267,7 +269,9 @@ class OpenAiDecisionsIn(_DecisionsIn):
             )
 
 
-def _decision(asked: _Asked, criterion: Criterion, abstain_as: str | None) -> Decision:
+def _decision(
+    asked: _Asked, criterion: Criterion, abstain_as: str | None, group: str | None
+) -> Decision:
     values = [option.value for option in asked.options]
     if len(set(values)) < len(values):
         raise InvalidComparisonError(f"{asked.place}: two of its options have the same value")
@@ -280,7 +284,7 @@ def _decision(asked: _Asked, criterion: Criterion, abstain_as: str | None) -> De
         )
     first, second = compared
     try:
-        comparison = Comparison(asked.question, (first.text,), (second.text,))
+        comparison = Comparison(asked.question, (first.text,), (second.text,), group)
     except InvalidComparisonError as exc:
         raise InvalidComparisonError(f"{asked.place}: {exc.detail}") from None
     return Decision(

@@ -65,8 +65,9 @@ def battles(
         typer.Option(
             "--map",
             help="Names of columns: question=prompt,response_a=left,response_b=right,"
-            "model_a=left_model,model_b=right_model; also id, question_id, group, category, "
-            "human and human_probability, and words of the label: A=1,B=2,tie=equal.",
+            "model_a=left_model,model_b=right_model; also id, question_id, group, category, human, "
+            "human_probability and traffic_group, the declared group that the judge gets, and "
+            "words of the label: A=1,B=2,tie=equal.",
         ),
     ] = None,
     encoding: Encoding = None,

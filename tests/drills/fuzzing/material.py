@@ -157,6 +157,7 @@ def sound_bodies(draw: random.Random) -> dict[str, Any]:
 def _decision_bodies(draw: random.Random, turns: Any) -> dict[str, Any]:
     texts = {"a": "quality=1", "b": draw.choice(("quality=0", "quality=2"))}
     options = {"alpha": draw.choice((None, 0.1)), "abstain_as": draw.choice(("a", "none", None))}
+    options["group"] = draw.choice((None, "math"))
     choices: list[dict[str, Any]] = [{"value": True, "description": texts["a"]}, {"value": "b"}]
     listed = {"type": "choice", "name": "q", "instructions": "Which?", "choices": choices}
     named = {"type": "choice", "instructions": "Which?", "criteria": texts}
