@@ -20,6 +20,7 @@ from tests.statistics.worlds.audits import (
     group_alarms,
     share_with_any_alarm,
 )
+from tests.statistics.worlds.revisions import Returning, revised_alarms
 
 RATES = (0.02, 0.1, 0.3, 1.0)
 SMALL_OR_LARGE = [60, pytest.param(400, marks=pytest.mark.long)]
@@ -99,3 +100,26 @@ def test_groups_at_alpha_share_their_false_alarms(count: int) -> None:
     assert sum(small is not None or large is not None for _, small, large in found) <= (
         count * at_most(count)
     )
+
+
+DAY = 86400.0
+
+
+@pytest.mark.parametrize("count", [12, pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "world",
+    [
+        pytest.param(Returning(), id="within the hour"),
+        pytest.param(Returning(spread_s=DAY - 1.0), id="over the day"),
+        pytest.param(Returning(is_fresh=False), id="every day again"),
+    ],
+)
+def test_a_bet_that_is_revised_within_its_hour_raises_no_false_alarm(
+    world: Returning, count: int
+) -> None:
+    # The monitor looks again and again while the draws of a question come.
+    assert revised_alarms(world, count=count, seed=9, every=60) <= at_most(count)
+
+
+def test_the_same_traffic_rings_if_each_draw_is_a_bet() -> None:
+    assert revised_alarms(Returning(), count=12, seed=9, every=400, by_question=False) > 0.15
