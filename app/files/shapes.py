@@ -23,6 +23,9 @@ GROUP = "group"
 LABEL = "label"
 # Name of the shape of our own columns.
 PAIRS = "pairs"
+# Name of the shape of the battles that `scope-judge battles` reads and writes.
+BATTLES = "battles"
+_OF_BATTLE = ("model_a", "model_b", "human")
 _NUMBERS = ("alpha", "delta")
 DELTA_FOR = "delta_for"
 _MOST_TURNS = 10**6
@@ -91,7 +94,9 @@ class ComparisonShape:
 
 
 def known_shape(row: Mapping[str, Any]) -> ComparisonShape | None:
-    """The first shape whose columns the row has; None if none fits."""
+    """The shape whose columns the row has, battles first; None if none fits."""
+    if is_battle(row) and all(column in row for column in REQUIRED):
+        return SHAPES[BATTLES]
     return next(
         (s for s in SHAPES.values() if all(column in row for column in s.columns)),
         None,
@@ -246,11 +251,23 @@ def _openai_preference(row: Mapping[str, Any]) -> Fields:
     }
 
 
+def _texts_of(row: Mapping[str, Any]) -> Fields:
+    """A battle of `scope-judge battles`; its other columns are of the judgment that it has."""
+    return _pair({name: row[name] for name in REQUIRED})
+
+
 # Name -> shape. The first that fits a row is taken where none is named.
 SHAPES: Mapping[str, ComparisonShape] = {
     shape.name: shape
     for shape in (
         ComparisonShape(name=PAIRS, columns=REQUIRED, convert=_pair, texts=REQUIRED),
+        ComparisonShape(
+            name=BATTLES,
+            columns=REQUIRED,
+            convert=_texts_of,
+            texts=REQUIRED,
+            label="human",
+        ),
         ComparisonShape(
             name="arena",
             columns=_CONVERSATIONS,
@@ -288,8 +305,18 @@ def label_in(row: Mapping[str, Any], shape: ComparisonShape | None = None) -> La
     """
     if shape is not None:
         return shape.label_in(row) if _may_be_labelled(row, shape) else None
-    labels = (s.label_in(row) for s in SHAPES.values() if _may_be_labelled(row, s))
+    if is_battle(row):
+        # Its `winner` is the judge's verdict.
+        return SHAPES[BATTLES].label_in(row)
+    labels = (
+        s.label_in(row) for s in SHAPES.values() if s.name != BATTLES and _may_be_labelled(row, s)
+    )
     return next((label for label in labels if label is not None), None)
+
+
+def is_battle(row: Mapping[str, Any]) -> bool:
+    """Whether a row is a battle with a column for the label of a person, with texts or without."""
+    return all(column in row for column in _OF_BATTLE)
 
 
 def _may_be_labelled(row: Mapping[str, Any], shape: ComparisonShape) -> bool:

@@ -14,7 +14,8 @@ from app.files.table import read_table
 from app.ratings.bradley_terry import Bools, Floats, Ints
 
 FEATURES = ("length", "headers", "bold", "lists")
-_TEXTS = ("model_a", "model_b", "winner", "reason", "error", "guarantee", "judge", "signature")
+_OF_JUDGE = ("guarantee", "judge", "signature", "timestamp")
+_TEXTS = ("model_a", "model_b", "winner", "reason", "error", *_OF_JUDGE)
 _IDENTIFIERS = ("id", "question_id", "group", "category", "calibration", "version", "human")
 _NUMBERS = ("p_bar", "p_fwd", "p_rev", "alpha", "human_probability")
 _STYLE = tuple(f"{name}_{side}" for name in FEATURES for side in "ab")

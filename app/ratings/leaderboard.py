@@ -1,6 +1,7 @@
 """A leaderboard from files of battles."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from app import __version__
@@ -10,6 +11,7 @@ from app.ratings.board import board_of
 from app.ratings.changes import changes_of
 from app.ratings.codec import results_of
 from app.ratings.judges import judge_pairs
+from app.ratings.notes import several_signatures
 from app.ratings.results import LeaderboardResults, RatingSettings
 
 RESULTS_NAME = "results.json"
@@ -35,6 +37,9 @@ def results_from(
             f"{against} has another reference or control: give the same options to compare scores"
         )
     boards = [board_of(of_judge, settings) for of_judge in battles]
+    cause = several_signatures([board.signature for board in boards])
+    if cause is not None:
+        boards[0] = replace(boards[0], notes=(cause, *boards[0].notes))
     return LeaderboardResults(
         version=__version__,
         made=made,

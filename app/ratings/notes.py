@@ -1,6 +1,6 @@
 """Sentences that belong to a leaderboard: where its numbers do not say what they seem to say."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from app.ratings.results import Board, RatingSettings, Unbounded, View
 
@@ -31,9 +31,29 @@ def notes_of(board: Board, settings: RatingSettings) -> tuple[str, ...]:
     return (
         *_about_alpha(board),
         *_about_fallback(board),
-        *_about_trust(board),
+        *_about_trust(board, settings),
         *_about_view(board.views[board.main], settings),
         *_about_rows(board),
+    )
+
+
+def several_signatures(signatures: Sequence[str | None]) -> str | None:
+    """Says in what the signatures of one judge differ; None unless the first has such another.
+
+    Args:
+        signatures: Signature of each board, in the order in which they are shown.
+    """
+    first, *others = (set((signature or "").split("; ")) for signature in signatures)
+    judge = {part for part in first if part.startswith("judge ")}
+    same = [other for other in others if judge and judge <= other]
+    if not same:
+        return None
+    shown, hidden = sorted(first - same[0]), sorted(same[0] - first)
+    return (
+        f"The rows of this judge have {1 + len(same)} signatures, so they make "
+        f"{1 + len(same)} boards. This one has: {'; '.join(shown) or 'less'}. The next one has: "
+        f"{'; '.join(hidden) or 'less'}. `scope-judge decide` takes rows to another set or alpha "
+        "without judging again, and makes them one board."
     )
 
 
@@ -64,7 +84,7 @@ def _about_fallback(board: Board) -> Iterator[str]:
     )
 
 
-def _about_trust(board: Board) -> Iterator[str]:
+def _about_trust(board: Board, settings: RatingSettings) -> Iterator[str]:
     yield NO_PROMISE
     agreement = board.agreement
     if agreement is None:
@@ -85,6 +105,11 @@ def _about_trust(board: Board) -> Iterator[str]:
                 f"The judge has the weight {weight:.2f} in it. With 0 it would be the labels "
                 "alone, and with 1 the judge, corrected on every battle."
             )
+    for words, models in _favoured(board):
+        yield (
+            f"The judge {words} {_listed(models)}, beyond shrunken gaps: the labels show it in one "
+            f"test for all models, which errs in {1.0 - settings.level:.0%} of the boards."
+        )
     if board.label_noise:
         yield (
             f"The labels count as wrong in {board.label_noise:.1%} of the battles, and the views "
@@ -95,6 +120,17 @@ def _about_trust(board: Board) -> Iterator[str]:
             "Close pairs abstain more often, so that the view `accepted` rests on other battles "
             "than the board's. It can overstate differences, and wrong verdicts shrink them."
         )
+
+
+def _favoured(board: Board) -> Iterator[tuple[str, list[str]]]:
+    """Yields what the judge does, and to which models; nothing where the labels show nothing."""
+    favours = board.agreement.favours if board.agreement else ()
+    for words, models in (
+        ("favours", [each.model for each in favours if each.low > 0]),
+        ("disfavours", [each.model for each in favours if each.high < 0]),
+    ):
+        if models:
+            yield words, models
 
 
 def _about_view(view: View, settings: RatingSettings) -> Iterator[str]:

@@ -206,8 +206,11 @@ class Favour:
     Args:
         model: Name.
         labelled: Number of its battles with a label.
-        favour: Mean of p_bar minus the people's outcome, in [-1, 1], of this model.
-        low, high: Its interval.
+        favour: Mean of p_bar minus the people's outcome, in [-1, 1], beyond what a judge that
+            shrinks all gaps alike would give the model.
+        low, high: Its interval. The intervals of all models hold together.
+        raw: The mean with the shrunken gaps; None in results of versions up to 0.3.0, whose
+            `favour` it was, with intervals for single models.
     """
 
     model: str
@@ -215,6 +218,7 @@ class Favour:
     favour: float
     low: float
     high: float
+    raw: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,7 +232,7 @@ class Agreement:
         error: Share of wrong ones among them; None if there are none.
         error_low, error_high: Its interval.
         error_always: Share of wrong ones if the judge always answers.
-        favours: For each model with labels, the most favoured first.
+        favours: For each model with 10 labels, the most favoured first.
     """
 
     labelled: int

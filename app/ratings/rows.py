@@ -1,5 +1,6 @@
 """Reads rows of battles, and refuses those that would make a wrong rating in silence."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,8 @@ def read_battles(
     encoding: str | None = None,
 ) -> list[Battles]:
     """Reads the battles of each judge, the judge with the most judgments first.
+
+    Rows of one judge with several signatures are several judges, the newest first.
 
     Args:
         inputs: Files, folders or patterns.
@@ -57,7 +60,31 @@ def read_battles(
             raise InvalidRequestError(
                 f"no row of {of_judge.judge} has a judgment: every battle failed"
             )
-    return sorted(by_judge, key=lambda of_judge: -int(of_judge.judged.sum()))
+    return _in_order(columns, judge, by_judge)
+
+
+def _in_order(columns: Columns, judge: Ints, by_judge: list[Battles]) -> list[Battles]:
+    """The judge with the most judgments first; of one judge the newest rows first."""
+    codes, words = columns.codes("judge")
+    times, stamps = columns.codes("timestamp")
+    judged = [int(of_judge.judged.sum()) for of_judge in by_judge]
+    name = [words[code] if code >= 0 else "" for code in _first_codes(codes, judge)]
+    newest = [
+        max((stamps[time] for time in set(times[judge == place].tolist()) if time >= 0), default="")
+        for place in range(len(by_judge))
+    ]
+    total = Counter[str]()
+    for word, count in zip(name, judged, strict=True):
+        total[word] += count
+    order = sorted(range(len(by_judge)), key=lambda place: judged[place], reverse=True)
+    order.sort(key=lambda place: newest[place], reverse=True)
+    order.sort(key=lambda place: (-total[name[place]], name[place]))
+    return [by_judge[place] for place in order]
+
+
+def _first_codes(codes: Ints, judge: Ints) -> list[int]:
+    """The code of the first row of each judge."""
+    return [int(codes[judge == place][0]) for place in range(int(judge.max()) + 1)]
 
 
 def _battles(columns: Columns, human_probability: float | None) -> Battles:
@@ -302,6 +329,8 @@ def _both_nan(content: Floats, other: Floats) -> Bools:
 def _with_shared_labels(columns: Columns, battles: Battles) -> Battles:
     """Gives each label to the rows of other judges about the same battle."""
     named = battles.battle >= 0
+    if not named.any():
+        return battles
     count = int(battles.battle.max()) + 1
     row = np.zeros(count, dtype=np.int64)
     row[battles.battle[named]] = np.flatnonzero(named)

@@ -1,6 +1,7 @@
 """`scope-judge decide`: takes results to another alpha without judging again."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,6 +27,7 @@ from app.cli.summary import print_summary
 from app.core.comparison import Criterion, Guarantee
 from app.core.errors import InvalidRequestError
 from app.core.pac import shared_delta
+from app.files.battle_rows import decided_rows
 from app.files.reading import FileRow, InputFormat, files_of, read_rows
 from app.files.results import OutputColumns, ResultColumns, result_columns
 
@@ -73,11 +75,11 @@ def decide(
     encoding: Encoding = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Apply another alpha to the results of `judge FILE`, without judging again.
+    """Apply another alpha or another set to results of `judge FILE` or `battles`.
 
-    The thresholds come from a calibration set of the service, or from --labels. Every verdict is
-    the one that the service would give now. Rows with an error keep it, and all other columns stay.
-    --map names the columns of --labels.
+    Nothing is judged again. The thresholds come from a calibration set of the service, or from
+    --labels. Every verdict is the one that the service would give now. Rows with an error keep it,
+    and all other columns stay. --map names the columns of --labels.
     """
     criterion = _criterion(alpha, guarantee, delta, delta_for, calibration, no_alpha=no_alpha)
     if labels is not None and calibration is not None:
@@ -100,6 +102,13 @@ def decide(
         for part, layout in zip(parts, layouts, strict=True)
         for row in part
     ]
+    of_battles = [layout is not None and layout.of_battles for layout in layouts]
+    if any(of_battles):
+        if not all(of_battles):
+            raise InvalidRequestError("some files have rows of battles and others have not")
+        decided = decided_rows([row.fields for row in rows], results)
+        _write(decided, results, rows, out, excel=excel)
+        return
     kept = [
         row.fields if layout is None else layout.without(row.fields)
         for part, layout in zip(parts, layouts, strict=True)
@@ -110,6 +119,22 @@ def decide(
         flat = was_flat or is_table(out)
     written = OutputColumns({column for row in kept for column in row}, flat=flat)
     decided = [written.row(row, result) for row, result in zip(kept, results, strict=True)]
+    _write(decided, results, rows, out, excel=excel)
+
+
+def _write(
+    decided: Sequence[dict[str, Any]],
+    results: Sequence[dict[str, Any]],
+    rows: Sequence[FileRow],
+    out: Path | None,
+    *,
+    excel: bool,
+) -> None:
+    """Writes the rows and prints the summary.
+
+    Raises:
+        CommandError: A row has no judgment.
+    """
     write_all(out, decided, excel=excel, delimiter=delimiter_of(rows))
     print_summary(results, [row.place for row in rows], asked=0, seconds=0.0)
     failed = sum("error" in result for result in results)

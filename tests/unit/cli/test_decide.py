@@ -114,6 +114,67 @@ def test_the_results_are_those_of_judging_anew(
     assert verdicts == ({"abstain"} if infeasible else {"A", "B", "abstain"})
 
 
+def battles(n: int = 60) -> list[dict[str, Any]]:
+    """Battles of three models, every second one with a person's label; the last one has no text."""
+    names = ("left", "right", "new")
+    rows = [
+        {
+            **{name: row[name] for name in ("question", "response_a", "response_b")},
+            "model_a": names[i % 3],
+            "model_b": names[(i + 1) % 3],
+            "human": {"A": "model_a", "B": "model_b"}[row["label"]] if i % 2 else None,
+            "human_probability": 0.5,
+        }
+        for i, row in enumerate(pairs(n))
+    ]
+    return [*rows, {**rows[0], "response_a": ""}]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_rows_of_battles_are_decided_as_if_judged_anew(
+    ending: str, url: str, tmp_path: Path
+) -> None:
+    replace_file(tmp_path / "battles.jsonl", battles())
+    made = {}
+    for alpha in ("0.05", "0.3"):
+        made[alpha] = tmp_path / f"{alpha}.{ending}"
+        run(
+            "battles",
+            tmp_path / "battles.jsonl",
+            "--alpha",
+            alpha,
+            "--out",
+            made[alpha],
+            "--url",
+            url,
+        )
+    out = tmp_path / f"out.{ending}"
+    result = run("decide", made["0.05"], "--alpha", "0.3", "--url", url, "--out", out)
+    assert "1 of 61 rows have no judgment" in one_line(result.output)
+    found, expected, old = rows_of(out), rows_of(made["0.3"]), rows_of(made["0.05"])
+    assert [row.get("winner") for row in found] != [row.get("winner") for row in old]
+    numbers = ("threshold", "risk_level")
+    for row, anew in zip(found, expected, strict=True):
+        for name in row:
+            if name in numbers and row[name] not in (None, ""):
+                assert float(row[name]) == pytest.approx(float(anew[name]), abs=1e-9)
+            elif name not in ("timestamp", "audit"):
+                assert str(row[name]) == str(anew.get(name)), name
+
+
+def test_labels_of_battles_calibrate_and_the_verdict_is_no_label(
+    url: str, folder: Path, tmp_path: Path
+) -> None:
+    replace_file(tmp_path / "battles.jsonl", battles()[:-1])
+    rows = tmp_path / "rows.jsonl"
+    run("battles", tmp_path / "battles.jsonl", "--out", rows, "--url", url)
+    decided = run("decide", rows, "--alpha", "0.3", "--labels", rows, "--out", tmp_path / "x.jsonl")
+    assert "30 labelled" in one_line(decided.output) or "30 pairs" in one_line(decided.output)
+    added = run("calibrate", tmp_path / "battles.jsonl", "--name", "arena", "--yes", "--url", url)
+    assert added.exit_code == 0, added.output
+    assert "added 30" in one_line(added.output)
+
+
 def test_deciding_again_replaces_what_was_decided(url: str, folder: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "first.csv", tmp_path / "second.jsonl"
     arguments = ["--alpha", "0.25", "--guarantee", "pac", "--url", url]

@@ -10,6 +10,7 @@ import pytest
 from app.core.errors import InvalidRequestError
 from app.files.writing import replace_file
 from app.ratings.board import board_of
+from app.ratings.leaderboard import results_from
 from app.ratings.results import Board, RatingSettings
 from app.ratings.rows import read_battles
 
@@ -183,6 +184,29 @@ def test_a_model_that_won_everything_has_no_upper_end(tmp_path: Path) -> None:
     assert rating.low is not None
     # Three wins do not prove that z is better than x: the bootstrap alone would say so.
     assert (rating.rank, rating.rank_low, rating.rank_high) == (1, 1, 3)
+
+
+def test_the_newest_of_two_signatures_is_first_and_the_note_names_the_cause(
+    tmp_path: Path,
+) -> None:
+    old, new = (
+        [
+            row(
+                **{**each, "question_id": f"{number}-{place}"},
+                judge="demo",
+                signature=f"judge demo (fingerprint 1); calibration default, version {number}, n 9",
+                timestamp=f"2026-11-2{number}T10:00:00+00:00",
+            )
+            for place, each in enumerate(mixed())
+        ]
+        for number in (1, 2)
+    )
+    found = results_from(
+        read_battles([write(tmp_path / "two.jsonl", [*old, *new])]), FEW, made="now"
+    )
+    note = found.board.notes[0]
+    assert "2 signatures" in note
+    assert note.index("version 2") < note.index("version 1")
 
 
 def test_a_copy_counts_once(tmp_path: Path) -> None:
