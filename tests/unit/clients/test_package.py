@@ -49,6 +49,8 @@ SCHEMA_OF: dict[Any, str] = {
     answers.CurvePoint: "CurvePointOut",
     answers.PoolReport: "PoolOut",
     answers.NextLabels: "NextOut",
+    answers.Looks: "LooksOut",
+    answers.TakenLook: "TakenLookOut",
     answers.Infeasible: "InfeasibleOut",
     answers.Traffic: "TrafficOut",
     answers.CalibrationDetail: "CalibrationDetailOut",
