@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from app.core.errors import InvalidComparisonError
+from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.core.score import Orders as Orders
 from app.core.score import Preference
 from app.core.score import Side as Side
@@ -189,3 +189,16 @@ class Judgment:
     orders: Orders = 2
     temperature: float = 1.0
     threshold_of: str | None = None
+
+
+def shared_delta(delta: float, number: int) -> float:
+    """The delta of each of several thresholds that hold together with probability 1 - delta.
+
+    Raises:
+        InvalidRequestError: The share is too small for a number.
+    """
+    share = delta / number
+    if share == 0.0:
+        reason = f"{delta} cannot be divided by {number}"
+        raise InvalidRequestError(f"delta: {reason}", faults=(("delta", reason),))
+    return share

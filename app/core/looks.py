@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from app.core.pac import shared_delta
+from app.core.comparison import shared_delta
 
 # The share of delta of one look of many is so small that no look accepts anything.
 MOST_LOOKS = 16

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, ndtri
 from scipy.stats import binom
 
-from app.core.errors import InvalidRequestError
 from app.core.preference import LN2, FloatArray
 from app.core.start_rank import allowable_errors as allowable_errors
 from app.core.start_rank import observed_error as observed_error
@@ -246,19 +245,6 @@ def _is_allowable(errors: int, rank: int, bound: float, delta: float) -> bool:
     chooses the ranks to test; the tests themselves use `p_values`.
     """
     return bool(betainc(rank - errors, errors + 1, 1.0 - bound) <= delta * _CLEARLY_BELOW)
-
-
-def shared_delta(delta: float, number: int) -> float:
-    """The delta of each of several thresholds that hold together with probability 1 - delta.
-
-    Raises:
-        InvalidRequestError: The share is too small for a number.
-    """
-    share = delta / number
-    if share == 0.0:
-        reason = f"{delta} cannot be divided by {number}"
-        raise InvalidRequestError(f"delta: {reason}", faults=(("delta", reason),))
-    return share
 
 
 def rounded_down(share: float) -> float:

@@ -9,11 +9,10 @@ from pydantic import ConfigDict, Field, field_validator
 from app.core.assessment import AFTER_LOOKING, AlphaInterval, share_interval
 from app.core.calibration import STANDARD_DELTA, Calibration, ThresholdRow
 from app.core.clusters import PROMISED_FOR, ClusterRule, PromisedFor, QuestionSizes
-from app.core.comparison import Criterion, Guarantee
+from app.core.comparison import Criterion, Guarantee, shared_delta
 from app.core.diagnostics import Feasibility
 from app.core.group_rows import group_rows
 from app.core.looks import Looks, TakenLook
-from app.core.pac import shared_delta
 from app.observability.gauges import TrafficFigures
 from app.service.calibration.trail import Change
 from app.wire.answers import RISK_LEVEL, Out

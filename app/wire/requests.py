@@ -28,11 +28,11 @@ from app.core.comparison import (
     LabelledComparison,
     Role,
     Turn,
+    shared_delta,
 )
 from app.core.errors import InvalidRequestError, RequestError
 from app.core.groups import GROUP_PATTERN, MOST_GROUPS, declared_groups
 from app.core.looks import MOST_LOOKS, Looks
-from app.core.pac import shared_delta
 from app.service.judging.judge import JudgeRequest
 from app.wire.problems import invalid_request
 

@@ -24,9 +24,8 @@ from app.cli.running.options import (
 from app.cli.running.rows import check_excel, check_output, delimiter_of, is_table, write_all
 from app.cli.service_client import DEFAULT_URL, Url
 from app.cli.summary import print_summary
-from app.core.comparison import Criterion, Guarantee
+from app.core.comparison import Criterion, Guarantee, shared_delta
 from app.core.errors import InvalidRequestError
-from app.core.pac import shared_delta
 from app.files.battle_rows import decided_rows
 from app.files.reading import FileRow, InputFormat, files_of, read_rows
 from app.files.results import OutputColumns, ResultColumns, result_columns

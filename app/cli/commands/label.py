@@ -37,10 +37,9 @@ from app.cli.service_client import (
     read,
 )
 from app.cli.stopping import resumable
-from app.core.comparison import STANDARD_DELTA
+from app.core.comparison import STANDARD_DELTA, shared_delta
 from app.core.errors import InvalidRequestError
 from app.core.looks import Looks
-from app.core.pac import shared_delta
 from app.files.journal import Journal
 from app.files.labelled import FilePair, has_label, read_pairs
 from app.service.labelling.answers import Answers
