@@ -16,12 +16,16 @@ import httpx
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from app.core.monitoring import alarm_delta
+from app.service.auditing.drift import DRIFT_DELTA
 from tests.demo_judge.changed_traffic import RATE, STEADY, Phase, Point, Story, measure
 
 FOLDER = Path(__file__).with_name("measured")
 NUMBERS, PAGE = FOLDER / "audits.json", FOLDER / "audits.md"
 BEGIN, END = "<!-- table -->\n", "<!-- end of table -->"
 MODES = ("report", "abstain")
+# Evidence of an alarm: of the drift, and of the first criterion under the monitor.
+DRIFT, MONITOR = 1 / DRIFT_DELTA, 1 / alarm_delta(1)
 HEADINGS = (
     "SCOPE_ON_ALARM",
     "phase",
@@ -47,22 +51,24 @@ def table(stories: Sequence[Story]) -> str:
 
 
 def draw(story: Story) -> Figure:
-    """The evidence of the monitor and of the drift over the judgments, and the limit of both."""
+    """The evidence of the monitor and of the drift over the judgments, and the limits of both."""
     figure = Figure(figsize=(8, 3.4), layout="constrained")
     FigureCanvasAgg(figure)
     panel = figure.subplots()
     judged = [point.judged for point in story.points]
     # Evidence begins at 0, which a logarithmic axis cannot show.
-    for name, values, colour in (
-        ("drift, without labels", [point.drift for point in story.points], "#56B4E9"),
-        ("monitor, from labels", [point.monitor for point in story.points], "#D55E00"),
+    for name, values, limit, colour in (
+        ("drift, without labels", [point.drift for point in story.points], DRIFT, "#56B4E9"),
+        ("monitor, from labels", [point.monitor for point in story.points], MONITOR, "#D55E00"),
     ):
         panel.plot(judged, [max(v, 1e-3) for v in values], color=colour, linewidth=2, label=name)
-    panel.axhline(20, color="#444444", linewidth=1, linestyle="--", label="alarm")
+        alarm = f"its alarm, at {limit:.0f}"
+        panel.axhline(limit, color=colour, linewidth=1, linestyle="--", label=alarm)
     panel.axvline(STEADY, color="#999999", linewidth=1)
-    panel.text(STEADY, 2e-3, " sums and differences\n become frequent", fontsize=9, va="bottom")
+    panel.text(STEADY, 4e-4, " sums and differences\n become frequent", fontsize=9, va="bottom")
     panel.set_yscale("log")
-    panel.set_ylim(1e-3, 1e6)
+    panel.set_xlim(0, 2 * STEADY)
+    panel.set_ylim(3e-4, 1e6)
     panel.set_xlabel("judgments")
     panel.set_title("Evidence that the promise is broken", loc="left", fontsize=11)
     panel.spines[["top", "right"]].set_visible(False)

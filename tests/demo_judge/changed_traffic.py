@@ -1,14 +1,13 @@
 """Measures what audits notice when the traffic of a service changes, and what they mend.
 
 The pairs of all task families come first. Then sums and differences, which the demo judge never
-learnt, become frequent. A labeller labels each audited judgment at once, and correctly. At the end
-the labelled audits since the alarm of the drift become the calibration set.
+learnt, become frequent. A labeller labels each audited judgment at once, and correctly. After the
+alarm of the monitor the first audits become the calibration set: as many as the service named.
 """
 
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import httpx
@@ -16,9 +15,11 @@ import httpx
 from app.demo.pairs import FAMILIES, Pair, demo_sets, pairs
 
 ALPHA = DELTA = 0.10
-RATE = 0.2
-# Numbers of judgments in the three phases.
-STEADY, CHANGED, RENEWED = 2000, 3000, 2000
+RATE = 0.3
+# Numbers of judgments before the change and after the recovery.
+STEADY, RENEWED = 2000, 2000
+# Most judgments between the change and the alarm, and between the alarm and its last audit.
+MOST = 5000
 _HARD = ("sum", "difference")
 _BATCH = 50
 _CRITERION = {"alpha": ALPHA, "guarantee": "pac", "delta": DELTA}
@@ -33,7 +34,7 @@ class Phase(NamedTuple):
         accepted: Number of verdicts.
         wrong: Number of wrong verdicts.
         suspended: Number of abstentions because of the alarm.
-        audited: Number of labelled audits.
+        audited: Number of judgments with a labelled audit; a pair that comes again keeps its audit.
     """
 
     name: str
@@ -49,7 +50,7 @@ class Point(NamedTuple):
 
     Args:
         judged: Number of judgments so far.
-        monitor: Evidence of the monitor against the promise; an alarm needs 20.
+        monitor: Evidence of the monitor against the promise.
         drift: Evidence of the drift, the largest of its streams.
     """
 
@@ -68,9 +69,10 @@ class Story:
         points: Reports of the service after each batch of the first version of the set.
         drift_alarm: Judgments since the change of the traffic at the alarm of the drift.
         monitor_alarm: Judgments since the change of the traffic at the alarm of the monitor.
-        labels_to_alarm: Labelled accepted audits, from the first on, at the alarm of the monitor.
+        labels_to_alarm: Labelled questions, from the first on, at the alarm of the monitor.
         labels_after_change: Those of them that were drawn after the change.
-        absorbed: Number of labelled audits that became the new calibration set.
+        audits: Number of audits to label after the alarm, which the service named at the alarm.
+        absorbed: Number of examples in the new calibration set, which are these audits.
     """
 
     on_alarm: str
@@ -80,6 +82,7 @@ class Story:
     monitor_alarm: int | None = None
     labels_to_alarm: int | None = None
     labels_after_change: int | None = None
+    audits: int = 0
     absorbed: int = 0
 
 
@@ -100,24 +103,29 @@ def measure(client: httpx.Client, on_alarm: str) -> Story:
     for batch in _batches(usual, STEADY):
         traffic.judge(batch)
         story.points.append(traffic.report().point)
-    labelled_before = traffic.report().audited
+    questions_before = traffic.report().questions
     traffic.begin("changed, before the alarm")
-    drifted_at: str | None = None
     mixed = (next(one) for one in itertools.cycle((usual, hard, hard)))
-    for number, batch in enumerate(_batches(mixed, CHANGED), start=1):
+    for number, batch in enumerate(_batches(mixed, MOST), start=1):
         traffic.judge(batch)
         report = traffic.report()
         story.points.append(report.point)
         if report.drift_alarm and story.drift_alarm is None:
             story.drift_alarm = number * _BATCH
-            drifted_at = datetime.now(UTC).isoformat()
-        if report.alarm_at is not None and story.monitor_alarm is None:
+        if report.alarm_at is not None:
             story.monitor_alarm = number * _BATCH
             story.labels_to_alarm = report.alarm_at
-            story.labels_after_change = report.alarm_at - labelled_before
-            traffic.begin("changed, after the alarm")
+            story.labels_after_change = report.alarm_at - questions_before
+            break
+    story.audits = traffic.recovery()["audits"]
+    traffic.begin("changed, after the alarm")
+    for batch in _batches(mixed, MOST):
+        traffic.judge(batch)
+        story.points.append(traffic.report().point)
+        if traffic.recovery()["labelled"] >= story.audits:
+            break
     traffic.begin("absorbed")
-    story.absorbed = traffic.absorb(since=drifted_at)
+    story.absorbed = traffic.absorb(story.audits)
     for batch in _batches(mixed, RENEWED):
         traffic.judge(batch)
     story.phases = traffic.phases
@@ -128,7 +136,7 @@ class _Report(NamedTuple):
     """The monitor's answer."""
 
     point: Point
-    audited: int
+    questions: int
     alarm_at: int | None
     drift_alarm: bool
 
@@ -170,23 +178,38 @@ class _Traffic:
         )
 
     def report(self) -> _Report:
-        found = self._client.get("/calibrations/default/monitor").raise_for_status().json()
-        criterion = found["criteria"][0] if found["criteria"] else {}
-        streams = found["drift"].values()
+        monitor = self._monitor()
+        criterion = monitor["criteria"][0] if monitor["criteria"] else {}
+        streams = monitor["drift"].values()
         drift = max((stream["evidence"] for stream in streams), default=0.0)
         return _Report(
             Point(self.judged, criterion.get("evidence", 0.0), drift),
-            criterion.get("audited", 0),
+            criterion.get("questions", 0),
             criterion.get("alarm_at"),
             any(stream["alarm"] for stream in streams),
         )
 
-    def absorb(self, since: str | None) -> int:
-        """Makes the labelled audits the calibration set; returns their number."""
-        begin = {"all": True} if since is None else {"since": since}
-        absorbing = {**begin, "replace": True, "even_if_unsafe": True}
+    def recovery(self) -> dict[str, Any]:
+        """The number of audits to label after the alarm, and how many of them have a label.
+
+        Raises:
+            RuntimeError: The monitor has no alarm.
+        """
+        recovery: dict[str, Any] | None = self._monitor()["recovery"]
+        if recovery is None:
+            raise RuntimeError("the monitor has no alarm")
+        return recovery
+
+    def absorb(self, audits: int) -> int:
+        """Makes the first audits since the alarm the calibration set; returns their number."""
+        absorbing = {"since": "alarm", "audits": audits, "replace": True}
         added: int = self._post("/calibrations/default/absorb", absorbing)["added"]
         return added
+
+    def _monitor(self) -> dict[str, Any]:
+        path = "/calibrations/default/monitor"
+        answer: dict[str, Any] = self._client.get(path).raise_for_status().json()
+        return answer
 
     def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self._client.post(path, json=body).raise_for_status().json()
