@@ -66,11 +66,14 @@ def group_rows(calibration: Calibration, criteria: Iterable[Criterion]) -> list[
         key=lambda each: (each.guarantee, each.alpha or 0.0, each.delta or 0.0),
     )
     return [
-        _row(calibration, group, criterion) for group in calibration.parts for criterion in asked
+        group_row(calibration, group, criterion)
+        for group in calibration.parts
+        for criterion in asked
     ]
 
 
-def _row(calibration: Calibration, group: str, criterion: Criterion) -> GroupRow:
+def group_row(calibration: Calibration, group: str, criterion: Criterion) -> GroupRow:
+    """Returns the row of a group of a set and a criterion with an alpha."""
     part, alpha = calibration.parts[group], criterion.alpha
     assert alpha is not None, "without an alpha there is no threshold"
     judging, threshold = calibration.judging(group), None

@@ -208,6 +208,8 @@ class Effect:
         becomes_infeasible: Whether it has verdicts before the change, and none after it.
         more_labels: Number of further labels that make it feasible after the change if the error
             rates stay the same; None if no number does.
+        group: A group with thresholds of its own before or after the change, whose pairs the
+            coverage is about; None for the whole set.
     """
 
     alpha: float
@@ -217,6 +219,7 @@ class Effect:
     after: Threshold
     becomes_infeasible: bool
     more_labels: int | None
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

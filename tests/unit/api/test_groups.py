@@ -138,6 +138,35 @@ async def test_a_group_with_enough_pairs_is_judged_by_its_own_threshold() -> Non
         assert back.json()["by_group"] is False
 
 
+async def test_a_preview_shows_the_effects_on_groups_with_thresholds_of_their_own() -> None:
+    """Math is always wrong: by itself it has no verdicts."""
+    async with client_of(groups="math,code") as client:
+        await calibrate(client, [*rows(300, None), *rows(100, "math", right=False)])
+        await client.post("/judge", json=comparison(alpha=0.3))
+        asked = {"by_group": True, "dry_run": True}
+        added = await calibrate(client, rows(120, "code"), **asked)
+        shown = {each["group"]: each for each in added["effects"]}
+        assert list(shown) == [None, "code", "math"]
+        # There are no pairs of the group code before, and math is judged by all before.
+        coverage = {
+            group: (each["before"]["coverage"], each["after"]["coverage"])
+            for group, each in shown.items()
+        }
+        assert coverage[None][0] == coverage["math"][0] == 1.0
+        assert (coverage["code"], coverage["math"][1]) == ((0.0, 1.0), 0.0)
+        assert shown["math"]["before"]["empirical_risk"] == 1.0
+        assert [each["becomes_infeasible"] for each in shown.values()] == [False, False, True]
+        assert "alpha 0.3 (marginal) in the group math has no verdicts" in added["note"]
+        # Without thresholds of their own, groups have no rows.
+        whole = await calibrate(client, rows(120, "code"), dry_run=True)
+        assert [each["group"] for each in whole["effects"]] == [None]
+
+        replaced = {"examples": [*rows(300, None), *rows(101, "math", right=False)]}
+        body = {**replaced, "by_group": True, "replace": True}
+        refused = problem(await client.post("/calibrate", json=body), "becomes_infeasible")
+        assert "in the group math" in refused["detail"]
+
+
 async def test_groups_move_with_the_examples_of_a_set() -> None:
     async with client_of(groups="math") as client:
         await calibrate(client, rows(3, "math"))

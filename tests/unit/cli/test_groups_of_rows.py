@@ -63,6 +63,14 @@ def test_a_column_is_the_group_of_labelled_pairs_and_of_judged_rows(tmp_path: Pa
         judgments = [row["judgment"] for row in rows_of(out.read_text())]
         assert [each["threshold_of"] for each in judgments] == ["math", "all", "all"]
 
+        replacing = runner.invoke(app, ["calibrate", str(file), "--replace", *options])
+        assert "nothing was replaced" in one_line(replacing.stderr)
+        effects = [line.split("\t") for line in replacing.stdout.splitlines()]
+        assert [cells[:4] for cells in effects] == [
+            ["0.1", "marginal", "", "all"],
+            ["0.1", "marginal", "", "math"],
+        ]
+
         rows[0]["group"] = "maths"
         asked = write_rows(tmp_path / "wrong.jsonl", rows)
         out = tmp_path / "wrong.out.jsonl"
