@@ -21,7 +21,7 @@ pytestmark = pytest.mark.vllm
 # Calibrated with these examples, the demo judge accepts nearly all verdicts at this alpha.
 ALPHA, EXAMPLES = 0.2, 100
 RATE, RESPONSES = 0.3, 8
-# The alarm rings in the fourth round or so.
+# The alarm of the bad group must ring within this many rounds.
 ROUNDS = 10
 
 
