@@ -1,4 +1,4 @@
-"""Measures the tables of docs/design/guarantees.md, section 6, and prints them.
+"""Prints the tables behind docs/design/guarantees.md (sections 6 to 9) and of the promises.
 
 Usage: python -m docs.make_promise_tables [TABLE ...]      (ten minutes for all of them)
 

@@ -3,7 +3,7 @@
 Vovk, Gammerman and Shafer 2005, chapter 7. Each new value is ranked among all values before it, the
 calibration scores first. As long as the traffic is like the calibration set, the ranks are
 independent and uniform, and nobody can grow rich by betting against them
-(docs/design/guarantees.md, section 6).
+(docs/design/guarantees.md, section 7).
 """
 
 import math

@@ -1,7 +1,7 @@
 """A promise about the whole hides a group; thresholds by group keep it in each, by simulation.
 
-The judge is surer than it should be in one group, 12% of the traffic, as in section 7 of
-docs/design/guarantees.md: at a threshold at which the whole errs in 0.081, the group errs in 0.238.
+The judge is surer than it should be in one group, 12% of the traffic: at a threshold at which the
+whole errs in 0.081, the group errs in 0.238.
 """
 
 import math

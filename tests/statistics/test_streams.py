@@ -1,6 +1,6 @@
 """Drift without labels, by seeded simulation.
 
-The expected numbers are those of docs/design/guarantees.md, section 6.
+The expected numbers are those of docs/design/guarantees.md, section 7.
 """
 
 import math
