@@ -1,4 +1,4 @@
-"""The tables of `make replicas`, in the terminal and in docs/guides/deploy/replicas.md."""
+"""The tables of `make replicas`, in the terminal and in docs/measured/replicas.md."""
 
 import statistics
 from collections.abc import Mapping, Sequence
