@@ -1,13 +1,17 @@
-"""Writes docs/measured/normal-world.md: the paper's printed figures beside those of a model.
+"""Compares the paper's printed figures with those of a model.
 
 Usage: python -m docs.make_normal_world      (two minutes on one core)
+
+It writes every figure into docs/measured/normal-world.json and the tables of
+docs/measured/normal-world.md.
 
 The model is the normal world of docs/design/guarantees.md: a judge is nothing but its accuracy and
 its AUROC, as the paper prints them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,9 +24,10 @@ from app.evaluation import paper
 from app.evaluation.metrics import Quality, auprc
 from app.evaluation.normal_world import NormalJudge
 from app.evaluation.selectors import Points, RiskTarget, Selector, naive, scope
-from tests.markdown import between_markers
+from tests.markdown import between_markers, table
 
 PAGE = Path(__file__).parent / "measured" / "normal-world.md"
+FIGURES = PAGE.with_suffix(".json")
 SEED = 2026
 CALIBRATIONS = 500
 # Half of the paper's 2,000 pairs.
@@ -79,9 +84,9 @@ class Setting:
         return float(coverage.mean()), float(risk.mean())
 
 
-def rows_of(table: str) -> list[Mapping[str, Any]]:
+def rows_of(name: str) -> list[Mapping[str, Any]]:
     """The rows of a table, as printed."""
-    content = paper.tables()[table]
+    content = paper.tables()[name]
     return [dict(zip(content["columns"], row, strict=True)) for row in content["rows"]]
 
 
@@ -103,7 +108,7 @@ def quality_of(row: Mapping[str, Any], method: str) -> Quality:
 def auprc_pairs(rng: np.random.Generator) -> Iterator[Pair]:
     """AUPRC of each row that prints accuracy and AUROC."""
     tables = ("uncertainty", "uncertainty_extended", "skywork_uncertainty", "self_consistency")
-    for row in (row for table in tables for row in rows_of(table)):
+    for row in (row for name in tables for row in rows_of(name)):
         judge = NormalJudge(accuracy=row["accuracy"], auroc=row["auroc"])
         uncertainty, wrong = judge.draw(RANKED_PAIRS, rng)
         modelled = auprc(-uncertainty, ~wrong)
@@ -229,25 +234,22 @@ def threshold_at(judge: NormalJudge, share: float) -> float:
     return float(brentq(surplus, 1e-300, LN2))
 
 
-def naive_table(rng: np.random.Generator) -> list[str]:
-    """Every reading of Naive beside the paper, coverage / risk."""
+def naive_table(rng: np.random.Generator) -> str:
+    """Every reading of Naive beside the paper: coverage, risk."""
     titles = [*(reading.title for reading in READINGS), "cut inside a tie"]
-    lines = [
-        "| judge | data set | paper | " + " | ".join(titles) + " |",
-        "|---" * (len(titles) + 3) + "|",
-    ]
+    lines = []
     for row in rows_of("risk_coverage"):
         if row["selector"] != "Naive":
             continue
-        outcomes = [
+        outcomes = [(row["coverage"], row["risk"])]
+        outcomes += [
             Setting(judge=judge_of(row, reading.signal), selector=reading.selector).outcome(rng)
             for reading in READINGS
         ]
         outcomes.append(tied_outcome(judge_of(row, "predictive_probability"), row["coverage"], rng))
-        cells = [f"{coverage:.3f} / {risk:.3f}" for coverage, risk in outcomes]
-        printed = f"{row['coverage']:.3f} / {row['risk']:.3f}"
-        lines.append("| " + " | ".join([row["judge"], row["dataset"], printed, *cells]) + " |")
-    return lines
+        cells = [f"{coverage:.3f}, {risk:.3f}" for coverage, risk in outcomes]
+        lines.append([row["judge"], row["dataset"], *cells])
+    return table(("judge", "data set", "paper", *titles), lines)
 
 
 def needed_auroc(judge: NormalJudge, coverage: float, alpha: float) -> str:
@@ -261,78 +263,79 @@ def needed_auroc(judge: NormalJudge, coverage: float, alpha: float) -> str:
     return "any" if surplus(0.5) <= 0 else f"{brentq(surplus, 0.5, 0.999):.3f}"
 
 
-def scope_table(pairs: Iterable[Pair]) -> list[str]:
-    """The coverages of SCOPE at alpha 0.10, with the AUROC that would give the printed one."""
-    lines = [
-        "| judge | data set | accuracy | AUROC | coverage: paper | model | distance "
-        "| AUROC for the paper's |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+def scope_table(pairs: Sequence[Pair]) -> str:
+    """SCOPE at alpha 0.10, with the AUROC that would give the printed coverage."""
+    risks = {(each.judge, each.dataset): each for each in pairs if each.what == "SCOPE, risk"}
+    lines = []
     for pair in pairs:
         if pair.what != "SCOPE, coverage":
             continue
         judge = judge_of({"judge": pair.judge, "dataset": pair.dataset}, "bpe")
+        quality = (f"{judge.accuracy:.3f}", f"{judge.auroc:.3f}")
+        compared = (_compared(pair), _compared(risks[pair.judge, pair.dataset]))
         needed = needed_auroc(judge, pair.printed, paper.ALPHA)
-        lines.append(
-            f"| {pair.judge} | {pair.dataset} | {judge.accuracy:.3f} | {judge.auroc:.3f} "
-            f"| {pair.printed:.3f} | {pair.modelled:.3f} | {distance(pair)} | {needed} |"
-        )
-    return lines
+        lines.append([pair.judge, pair.dataset, *quality, *compared, needed])
+    headings = ("judge", "data set", "accuracy", "AUROC", "coverage", "risk", "AUROC for coverage")
+    return table(headings, lines)
 
 
-def ablation_table(pairs: Sequence[Pair], reading: str) -> list[str]:
-    """A row for each judge and data set, a column for each value: paper, model."""
-    shown = [pair for pair in pairs if pair.what.endswith(reading)]
-    values = dict.fromkeys(pair.what.partition(",")[0] for pair in shown)
-    cells = {(pair.judge, pair.dataset, pair.what.partition(",")[0]): pair for pair in shown}
+def alpha_table(pairs: Sequence[Pair]) -> str:
+    """A row for each judge and data set, a column for each other alpha."""
+    start = "coverage at "
+    shown = [pair for pair in pairs if pair.what.startswith(start)]
+    alphas = sorted({pair.what.removeprefix(start) for pair in shown})
+    cells = {(pair.judge, pair.dataset, pair.what): _compared(pair) for pair in shown}
     lines = [
-        "| judge | data set | " + " | ".join(values) + " |",
-        "|---" * (len(values) + 2) + "|",
+        [judge, dataset, *(cells.get((judge, dataset, start + alpha), "") for alpha in alphas)]
+        for judge, dataset in dict.fromkeys((pair.judge, pair.dataset) for pair in shown)
     ]
-    for judge, dataset in dict.fromkeys((pair.judge, pair.dataset) for pair in shown):
-        row = [cells[judge, dataset, value] for value in values]
-        numbers = [f"{pair.printed:.3f}, {pair.modelled:.3f}" for pair in row]
-        lines.append("| " + " | ".join([judge, dataset, *numbers]) + " |")
-    return lines
+    return table(("judge", "data set", *alphas), lines)
 
 
-def summary(parts: Mapping[str, Sequence[Pair]]) -> list[str]:
+def ablation_table(pairs: Sequence[Pair]) -> str:
+    """A row for each value of an ablation: distances of coverages and of risks."""
+    values = dict.fromkeys(pair.what.partition(",")[0] for pair in pairs)
+    lines = []
+    for value in values:
+        cells = [value]
+        for figure in ("coverage", "risk"):
+            shown = [pair for pair in pairs if pair.what == f"{value}, {figure}"]
+            cells += distances(shown)
+        lines.append(cells)
+    columns = ("median distance", "largest", f"farther than {NEAR}")
+    headings = [f"{figure}: {column}" for figure in ("coverage", "risk") for column in columns]
+    return table(("", *headings), lines)
+
+
+def summary(parts: Mapping[str, Sequence[Pair]]) -> str:
     """Number of figures, median and largest distance of each part."""
-    lines = [
-        f"| figures | number | median distance | largest | farther than {NEAR} |",
-        "|---|---|---|---|---|",
-    ]
-    for title, pairs in parts.items():
-        distances = [abs(pair.distance) for pair in pairs]
-        far = sum(one > NEAR for one in distances)
-        lines.append(
-            f"| {title} | {len(pairs)} | {median(distances):.3f} | {max(distances):.3f} | {far} |"
-        )
-    return lines
+    headings = ("figures", "number", "median distance", "largest", f"farther than {NEAR}")
+    lines = [[title, str(len(pairs)), *distances(pairs)] for title, pairs in parts.items()]
+    return table(headings, lines)
 
 
-def distance(pair: Pair) -> str:
-    """The distance, in bold where it is large."""
-    text = f"{pair.distance:+.3f}"
-    return f"**{text}**" if abs(pair.distance) > NEAR else text
+def distances(pairs: Sequence[Pair]) -> list[str]:
+    """Median and largest distance, and the number of large ones."""
+    found = [abs(pair.distance) for pair in pairs]
+    far = sum(distance > NEAR for distance in found)
+    return [f"{median(found):.3f}", f"{max(found):.3f}", str(far)]
 
 
-def listing(pairs: Iterable[Pair]) -> list[str]:
-    """A line for each figure: paper, model and distance."""
-    lines = [
-        "| judge | data set | figure | paper | model | distance |",
-        "|---|---|---|---|---|---|",
-    ]
-    for pair in pairs:
-        lines.append(
-            f"| {pair.judge} | {pair.dataset} | {pair.what} | {pair.printed:.3f} "
-            f"| {pair.modelled:.3f} | {distance(pair)} |"
-        )
-    return lines
+def _compared(pair: Pair) -> str:
+    """The paper's figure and that of the model, which is bold where it is far."""
+    modelled = f"{pair.modelled:.3f}"
+    bold = f"**{modelled}**" if abs(pair.distance) > NEAR else modelled
+    return f"{pair.printed:.3f}, {bold}"
+
+
+def as_json(parts: Mapping[str, Sequence[Pair]]) -> str:
+    """Every figure of every part."""
+    content = {title: [asdict(pair) for pair in pairs] for title, pairs in parts.items()}
+    return json.dumps({"seed": SEED, "parts": content}, indent=1) + "\n"
 
 
 def main() -> None:
-    """Runs the model and writes the tables into the page."""
+    """Runs the model and writes the figures and the tables."""
     rng = np.random.default_rng(SEED)
     ranked, ruled, further = list(auprc_pairs(rng)), list(risk_pairs(rng)), list(further_pairs(rng))
     noisy = list(ablation_pairs("label_noise", "epsilon", rng))
@@ -348,17 +351,14 @@ def main() -> None:
         "summary": summary(parts),
         "scope": scope_table([*ruled, *further]),
         "naive": naive_table(rng),
-        "rules": listing(ruled),
-        "further": listing(further),
-        "auprc": listing(ranked),
-        "noise-coverage": ablation_table(noisy, "coverage"),
-        "noise-risk": ablation_table(noisy, "risk"),
-        "size-coverage": ablation_table(sized, "coverage"),
-        "size-risk": ablation_table(sized, "risk"),
+        "alphas": alpha_table(further),
+        "noise": ablation_table(noisy),
+        "sizes": ablation_table(sized),
     }
+    FIGURES.write_text(as_json(parts), encoding="utf-8")
     page = PAGE.read_text(encoding="utf-8")
-    for name, lines in tables.items():
-        page = between_markers(name, "\n".join(lines), page)
+    for name, text in tables.items():
+        page = between_markers(name, text, page)
     PAGE.write_text(page, encoding="utf-8")
 
 

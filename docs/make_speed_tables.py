@@ -28,9 +28,11 @@ LABELS = {
     "engine-smollm2": "the same, real judge",
     "chat-client-demo": "`/judge/batch` over two chat completions a pair, 32 at once, demo judge",
     "chat-client-smollm2": "the same, real judge",
-    "transformers-loop-demo": "`/judge/batch` over the paper's transformers loop, demo judge",
+    "transformers-loop-demo": (
+        "`/judge/batch` over a transformers loop, one prompt at a time, demo judge"
+    ),
     "transformers-loop-smollm2": "the same, real judge",
-    "prefix-order": "equal beginnings side by side, over no prefix cache (ten pairs a question)",
+    "prefix-order": "prompts with equal beginnings side by side, over no prefix cache",
     "http-scripted": "scripted engine, batches of 64 over HTTP, one process",
     "single-scripted": "scripted engine, single `/judge`",
     "memory": "memory of the process after 1e6 judgments over after 1e4",
@@ -47,16 +49,18 @@ HEADINGS = ("figure", "ours", "theirs", "ratio (spread)", "before", "aim", "meas
 # Figures of a sentence at the top of the page, and the sentence.
 SENTENCES: dict[tuple[str, ...], str] = {
     ("engine-smollm2", "engine-demo"): (
-        "`/judge/batch` has {0} times vLLM's own offline speed with SmolLM2-135M, and {1} times "
-        "with the demo judge."
+        "`/judge/batch` runs at {0:.0%} of vLLM's offline throughput with SmolLM2-135M, and at "
+        "{1:.0%} with the demo judge."
     ),
     ("transformers-loop-smollm2", "transformers-loop-demo"): (
-        "It judges {0} times as many pairs as a transformers loop that we wrote from the paper "
-        "with SmolLM2-135M, and {1} times with the demo judge."
+        "It judges {0:.1f} times as many pairs as a loop over Hugging Face transformers with "
+        "SmolLM2-135M, and {1:.1f} times as many with the demo judge."
     ),
-    ("http-scripted",): "One process answers {0} comparisons a second if the judge costs nothing.",
+    ("http-scripted",): (
+        "One process answers {0:,.0f} comparisons a second if the judge costs nothing."
+    ),
     ("start-again", "start-first"): (
-        "The demo judge is ready {0} s after `scope-judge serve`, and after {1} s the first time."
+        "The demo judge is ready {0:.1f} s after `scope-judge serve`, and {1:.1f} s the first time."
     ),
 }
 # Marks of age: in a row of the table, and behind a sentence.
@@ -83,16 +87,17 @@ def table(file: FigureFile) -> str:
 
 
 def _row(name: str, entry: Entry | None, before: Entry | None) -> tuple[str, ...]:
+    words = f"`{name}`: {LABELS[name]}"
     old = compared(before.figure) if before and "ours" in before.figure else ""
     if entry is None or "ours" not in entry.figure:
         reason = "not measured" if entry is None else _reason(entry.figure)
-        return (LABELS[name], "", "", "", old, "", reason)
+        return (words, "", "", "", old, "", reason)
     figure = entry.figure
     ratio = compared(figure)
     if figure["met"] is False:
         ratio = f"**{ratio}**"
     return (
-        LABELS[name],
+        words,
         _amount(figure["ours"], figure["unit"]),
         _amount(figure["theirs"], figure["unit"]) if figure["theirs"] else "",
         ratio,
@@ -128,31 +133,35 @@ def _aim(figure: Mapping[str, Any]) -> str:
 def _place(run: Mapping[str, Any]) -> str:
     commit = run["commit"]
     # "+" marks a working tree with changes.
-    place = "no commit" if commit is None else f"`{commit[:7]}{'+' if commit[-1] == '+' else ''}`"
-    return f"{run['made'][:10]}, {place}"
+    return "no commit" if commit is None else f"`{commit[:7]}{'+' if commit[-1] == '+' else ''}`"
 
 
 def runs(file: FigureFile) -> Iterator[str]:
-    """One item a run: time, commit, repeats, machine and versions."""
-    for kind, entries in (("Measured", file.entries), ("Before", file.before)):
-        for run in {entry.run["made"]: entry.run for entry in entries.values()}.values():
-            machine = run["machine"]
-            versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
-            yield (
-                f"- {kind} {_place(run)}: {run['repeats']} repeats on {machine['cpu']}, "
-                f"{machine['cores']} cores, {machine['memory_gib']} GiB, load "
-                f"{machine['load_before_average']:.1f} before the run; {versions}."
-            )
+    """One item a run: commit, day, repeats, machine and versions; for earlier code the commit."""
+    for run in {entry.run["made"]: entry.run for entry in file.entries.values()}.values():
+        machine = run["machine"]
+        versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
+        yield (
+            f"- {_place(run)}, {run['made'][:10]}: {run['repeats']} repeats on {machine['cpu']}, "
+            f"{machine['cores']} cores, {machine['memory_gib']} GiB, load "
+            f"{machine['load_before_average']:.1f} before the run; {versions}."
+        )
+    for place in sorted({_place(entry.run) for entry in file.before.values()}):
+        yield f'- The column "before": {place}.'
 
 
 def notes(file: FigureFile) -> Iterator[str]:
-    """One item a figure: how it was measured."""
+    """One item a condition, with the figures that it is about."""
+    figures: dict[str, list[str]] = {}
     for name in NAMES:
         entry = file.entries.get(name)
         if entry and "ours" in entry.figure:
             figure = entry.figure
             extra = [f"{what}: {_amount(s, figure['unit'])}" for what, s in figure["extra"].items()]
-            yield f"- `{name}`: {'; '.join([*figure['notes'], *extra])}."
+            for note in (*figure["notes"], *extra):
+                figures.setdefault(note, []).append(f"`{name}`")
+    for note, names in figures.items():
+        yield f"- {', '.join(names)}: {note}."
 
 
 def sentences(file: FigureFile) -> Iterator[str]:
@@ -164,9 +173,10 @@ def sentences(file: FigureFile) -> Iterator[str]:
             yield f"- {words.format(*map(_headline, figures))}{mark}"
 
 
-def _headline(figure: Mapping[str, Any]) -> str:
+def _headline(figure: Mapping[str, Any]) -> float:
     # A sentence about seconds gives ours, also where another release was measured beside it.
-    return short(statistics.median(figure["ours"]) if figure["unit"] == "s" else figure["median"])
+    seconds = figure["unit"] == "s"
+    return float(statistics.median(figure["ours"]) if seconds else figure["median"])
 
 
 def page() -> str:

@@ -41,7 +41,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--write",
         choices=("before", "after"),
-        help="put the figures into this column of docs/measured/drills.md",
+        help="keep the figures in docs/measured/drills.json; those of `after` are on the page, too",
     )
     return parser.parse_args(arguments)
 

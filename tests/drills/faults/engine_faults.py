@@ -204,7 +204,7 @@ REMOTE_FAULTS: tuple[Fault[RemoteScene], ...] = (
     ),
     Fault(
         name="remote-gone",
-        how="the judge's server cuts its connections and refuses new ones, then is back",
+        how="the judge's server cuts its connections and refuses new ones, then comes back",
         scene=remote_scene,
         cause=_gone,
         heal=_back,
@@ -216,11 +216,11 @@ REMOTE_FAULTS: tuple[Fault[RemoteScene], ...] = (
     ),
     _remote("remote-half", "half a body, then the connection is cut", _answering(_half)),
     _remote(
-        "remote-garbage", "bytes that are no JSON", _answering(_nonsense), "502 judgment_failed"
+        "remote-garbage", "bytes that are not JSON", _answering(_nonsense), "502 judgment_failed"
     ),
     _remote(
         "remote-shape",
-        "JSON that is no answer",
+        "JSON that is not an answer",
         _answering(_wrong_shape),
         "502 judgment_failed",
     ),

@@ -22,6 +22,20 @@ _HEADINGS = (
     "doubled",
     "s to healthy",
 )
+_PAGE_HEADINGS = (
+    "faults",
+    "/judge",
+    "/calibrate",
+    "/readyz",
+    "slowest /judge, s",
+    "slowest /calibrate, s",
+    "examples lost",
+    "s to healthy",
+)
+# Answers that take longer have a row of their own in the document.
+_SLOW_S = 1.0
+# Answers of a healthy service.
+_HEALTHY = ("200", "200 ready")
 _SHORT = {
     "no answer (refused)": "refused",
     "no answer (cut)": "cut",
@@ -62,13 +76,39 @@ def print_outcomes(outcomes: Sequence[FaultReport]) -> None:
 
 
 def markdown(outcomes: Sequence[FaultReport]) -> str:
-    """The table for the document."""
-    rows = []
-    for name, *cells in map(_cells, outcomes):
-        rows.append([f"`{name}`", *(cell.replace("|", "/") for cell in cells)])
+    """The table for the document: a row for the faults that callers see in the same way."""
+    alike: dict[tuple[str | bool, ...], list[FaultReport]] = {}
+    for outcome in outcomes:
+        slow = max(outcome.judge_slowest_s, outcome.calibrate_slowest_s) >= _SLOW_S
+        alike.setdefault((*_answers(outcome), slow, outcome.lost > 0), []).append(outcome)
+    page = table(_PAGE_HEADINGS, [_page_cells(each) for each in alike.values()])
     wrong = [f"- `{outcome.name}`: {text}" for outcome in outcomes for text in outcome.wrong]
-    page = table(_HEADINGS, rows)
     return "\n".join([page, "", "Not as promised:", "", *wrong]) if wrong else page
+
+
+def _page_cells(alike: Sequence[FaultReport]) -> list[str]:
+    healthy = [outcome.healthy_s for outcome in alike]
+    lost = [f"{outcome.lost} of {outcome.examples}" for outcome in alike if outcome.lost]
+    cells = [
+        "<br>".join(f"`{outcome.name}`: {outcome.how}" for outcome in alike),
+        *_answers(alike[0]),
+        f"{max(outcome.judge_slowest_s for outcome in alike):.2f}",
+        f"{max(outcome.calibrate_slowest_s for outcome in alike):.2f}",
+        "<br>".join(lost) or "0",
+        "never" if None in healthy else f"{max(filter(None, healthy), default=0.0):.1f}",
+    ]
+    return [cell.replace("|", "/") for cell in cells]
+
+
+def _answers(outcome: FaultReport) -> list[str]:
+    if outcome.skipped:
+        return [f"skipped: {outcome.skipped}", "-", "-"]
+    return [_unhealthy(each) for each in (outcome.judge, outcome.calibrate, outcome.readyz)]
+
+
+def _unhealthy(counts: Mapping[str, int]) -> str:
+    """The answers that a healthy service does not give; 200 if there were none."""
+    return ", ".join(_SHORT.get(what, what) for what in counts if what not in _HEALTHY) or "200"
 
 
 def faults_json(outcomes: Sequence[FaultReport]) -> dict[str, Any]:

@@ -185,7 +185,7 @@ def _network(name: str, how: str, mode: Mode) -> Fault[RedisScene]:
 REDIS_FAULTS: tuple[Fault[RedisScene], ...] = (
     _redis("redis-kill", "Redis killed with -9, started again", _kill, _start),
     _redis("redis-hang", "Redis stopped with SIGSTOP, continued", _hang, _go_on),
-    _redis("redis-restart", "Redis ended in good order, started again", _stop, _start),
+    _redis("redis-restart", "Redis stopped in order, started again", _stop, _start),
     _redis(
         "redis-full",
         "`maxmemory` reached (`noeviction`)",
@@ -194,13 +194,13 @@ REDIS_FAULTS: tuple[Fault[RedisScene], ...] = (
     ),
     _redis(
         "redis-readonly",
-        "made replica of a server that is not there, then master again",
+        "made a replica of a missing server, then master again",
         commands("REPLICAOF 127.0.0.1 1"),
         commands("REPLICAOF NO ONE"),
     ),
     Fault(
         name="redis-disk-full",
-        how="its disk filled, `appendfsync always`: Redis ends itself; started again with room",
+        how="its disk filled, `appendfsync always`: Redis exits; started again with room",
         scene=_ON_SMALL_DISK,
         cause=_fill_disk,
         heal=_empty_disk,
@@ -252,7 +252,7 @@ SQLITE_FAULTS: tuple[Fault[SqliteScene], ...] = (
     ),
     Fault(
         name="sqlite-disk-full",
-        how="the disk of the file filled",
+        how="its disk filled",
         scene=partial(sqlite_scene, on_small_disk=True),
         cause=_fill_sqlite,
         heal=_empty_sqlite,

@@ -94,22 +94,21 @@ two passes instead of five samples
 
 
 def rows() -> list[list[str]]:
-    """The rows of the table: number, item, place in the paper, ours, status."""
+    """The rows of the table: item, place in the paper, ours, status."""
     section = PAGE.read_text(encoding="utf-8").partition("## Every item of the paper")[2]
-    lines = re.findall(r"^\| \d+ \|.*$", section.partition("\n## ")[0], re.MULTILINE)
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    lines = re.findall(r"^\|.*$", section.partition("\n## ")[0], re.MULTILINE)
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
 def test_every_item_of_the_paper_has_a_row_with_a_status() -> None:
     table = rows()
-    assert [item for _, item, *_ in table] == ITEMS
-    assert [number for number, *_ in table] == [str(i) for i in range(1, len(ITEMS) + 1)]
+    assert [item for item, *_ in table] == ITEMS
     assert {status for *_, status in table} == STATUSES
     assert Counter(ITEMS).most_common(1)[0][1] == 1
 
 
 def test_the_files_that_the_rows_name_exist() -> None:
-    named = {path for *_, ours, _ in rows() for path in re.findall(r"`(app/[\w/.]+)`", ours)}
+    named = {path for _, _, ours, _ in rows() for path in re.findall(r"`(app/[\w/.]+)`", ours)}
     assert named
     assert [path for path in named if not (ROOT / path).is_file()] == []
 
@@ -117,7 +116,7 @@ def test_the_files_that_the_rows_name_exist() -> None:
 @pytest.mark.skipif(not PAPER.is_file(), reason="the paper's source is not here")
 def test_the_places_that_the_rows_name_are_in_the_paper() -> None:
     source = PAPER.read_text(encoding="utf-8")
-    places = {place.strip("`") for _, _, place, *_ in rows()} - {"not printed"}
+    places = {place.strip("`") for _, place, *_ in rows()} - {"not printed"}
     missing = [
         place
         for place in places

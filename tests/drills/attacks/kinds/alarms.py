@@ -70,7 +70,7 @@ def withhold_texts(scene: Scene) -> str:
         )
         assert _alarm(admin), "no alarm after the audit was closed"
         named = {each["by"] for each in _trail(admin)}
-    return f"closed with a reason, the alarm rings; the trail names {', '.join(sorted(named))}"
+    return f"audit closed with a reason, alarm raised; the trail names {', '.join(sorted(named))}"
 
 
 def end_an_alarm(scene: Scene) -> str:
@@ -120,7 +120,7 @@ def flood_labels(scene: Scene) -> str:
 ATTACKS = (
     Attack(
         "withheld-texts",
-        f"a caller keeps the texts of one audit back, while {_WRONG} later verdicts are wrong",
+        f"a caller withholds the texts of one audit while {_WRONG} later verdicts are wrong",
         withhold_texts,
         settings=_SETTINGS,
         cheap=True,

@@ -126,7 +126,7 @@ ATTACKS = (
     ),
     Attack(
         "chosen-draws",
-        f"{_PROBES} comparisons are judged at alpha 0.5, to know what is drawn at alpha {_ALPHA} "
+        f"{_PROBES} comparisons are judged at alpha 0.5, to predict the draws at alpha {_ALPHA} "
         f"and by the next version; the rate is {_PROBE_RATE}",
         choose_draws,
         settings={"SCOPE_AUDIT_RATE": str(_PROBE_RATE)},
@@ -134,7 +134,7 @@ ATTACKS = (
     ),
     Attack(
         "alarm-of-others",
-        f"a caller sends {_WRONG} comparisons that it knows to be judged wrongly, to a set that "
+        f"a caller sends {_WRONG} comparisons that it knows the judge gets wrong, to a set that "
         "others use, too",
         ring_the_alarm,
         settings={"SCOPE_AUDIT_RATE": "1", "SCOPE_ON_ALARM": "abstain"},

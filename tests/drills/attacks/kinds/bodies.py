@@ -56,7 +56,7 @@ ATTACKS = (
     ),
     Attack(
         "one-key-fills-the-room",
-        "one key sends bodies but for a byte each, three times as much as all keys may have",
+        "one key sends bodies without their last byte, three times what all keys may have",
         one_key_fills_the_room,
         settings={
             "SCOPE_MAX_BODY_BYTES": str(_MIB),

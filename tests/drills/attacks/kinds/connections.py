@@ -49,7 +49,7 @@ def _newcomer(scene: Scene) -> Iterator[Counter[str]]:
 def _judged(statuses: Counter[str]) -> str:
     bad = {status: count for status, count in statuses.items() if status != "200"}
     assert not bad, f"a key holder who connects anew got {bad}, and {statuses['200']} x 200"
-    return f"new connections of a key holder: {statuses['200']} of {statuses['200']} judged"
+    return f"{statuses['200']} of {statuses['200']} new connections of a key holder judged"
 
 
 def pipelined_requests(scene: Scene) -> str:

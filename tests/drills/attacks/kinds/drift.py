@@ -109,7 +109,7 @@ def _tripped(client: httpx.Client) -> bool:
 ATTACKS = (
     Attack(
         "drift",
-        "calibrated on ten families of pairs, then asked about the two hard ones only",
+        "a set of ten families of pairs, then traffic from the two hardest only",
         judge_only_the_hard_part,
         cheap=True,
     ),

@@ -83,8 +83,7 @@ def _killed_at(
 ATTACKS = (
     Attack(
         "engine-orphan",
-        "kill -9 of a service with vLLM while it loads, calibrates and is ready: its engine too "
-        "must end",
+        "kill -9 of a service with vLLM while it loads, calibrates and is ready",
         orphan_the_engine,
         watched=False,
     ),

@@ -90,9 +90,10 @@ def fresh_alphas(scene: Scene) -> str:
     answers = [each.result() for each in sent]
     refused = sum(status == 429 for status, _ in answers)
     slowest_each = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in slowest.items())
+    slowest_s = max(seconds for _, seconds in answers)
     return (
-        f"the batches took {max(seconds for _, seconds in answers):.1f} s, {refused} of them were "
-        f"answered with 429; meanwhile at most: {slowest_each}"
+        f"batches answered within {slowest_s:.1f} s, {refused} with 429; "
+        f"slowest meanwhile: {slowest_each}"
     )
 
 
@@ -142,7 +143,7 @@ ATTACKS = (
     ),
     Attack(
         "all-versions",
-        "all of a thousand versions of a calibration set are asked for at once, five times",
+        "all 1,000 versions of a calibration set are requested at once, five times",
         all_versions,
     ),
 )

@@ -72,7 +72,7 @@ ATTACKS = (
     ),
     Attack(
         "many-sets",
-        f"a calibrate key makes {_SETS} sets; are the gauges of `default` still there?",
+        f"a calibrate key makes {_SETS} sets, which could hide the gauges of `default`",
         make_many_sets,
     ),
 )

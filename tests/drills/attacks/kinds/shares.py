@@ -47,8 +47,8 @@ class _Others:
         """A sentence for the table."""
         answered = self.statuses.get(200, 0)
         return (
-            f"another key's batches of {self.size}: quiet {self.quiet_s:.2f} s, at most "
-            f"{max(self.took_s):.2f} s, {answered} of {len(self.took_s)} answered"
+            f"{answered} of {len(self.took_s)} batches of another key, slowest "
+            f"{max(self.took_s):.2f} s (quiet {self.quiet_s:.2f} s)"
         )
 
     def check(self, figure: str) -> None:
@@ -107,8 +107,8 @@ def _under(
     statuses = sorted({status for status, _ in answers})
     slowest_s = max(took_s for _, took_s in answers)
     figure = (
-        f"{len(answers)} requests, answered with {', '.join(map(str, statuses))} after "
-        f"{slowest_s:.1f} s at most; {others.figure}"
+        f"{len(answers)} x {', '.join(map(str, statuses))} within {slowest_s:.1f} s; "
+        f"{others.figure}"
     )
     others.check(figure)
     return figure
@@ -248,13 +248,13 @@ ATTACKS = (
     ),
     Attack(
         "endless-rewards",
-        "16 connections ask for rewards of 435 comparisons; at most 1,024 may be under way",
+        "16 connections ask for rewards of 435 comparisons; at most 1,024 may be pending",
         endless_rewards,
         settings={"SCOPE_MAX_PENDING": "1024"},
     ),
     Attack(
         "compressed-bodies",
-        "2 connections send 2 MiB of gzip that hold 2 GiB",
+        "2 connections send 2 MiB of gzip that expand to 2 GiB",
         compressed_bodies,
     ),
     Attack(
