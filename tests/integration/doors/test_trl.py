@@ -26,10 +26,13 @@ from tests.drills.doors.training import (
 from tests.patience import PATIENCE_S
 from tests.unit.clients.adapters.service import served
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("trl") is None,
-    reason="trl is not installed: `make setup-dev` installs it",
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        importlib.util.find_spec("trl") is None,
+        reason="trl is not installed: `make setup-dev` installs it",
+    ),
+]
 
 # Close qualities are uncertain in the set "hard", and ENDLESS is an error of its comparisons.
 ANSWERS = (*(f"quality=0.{i}" for i in range(9)), "quality=3", "ENDLESS")
@@ -76,7 +79,6 @@ def test_no_reward_reaches_the_trainer_as_none_and_leaves_the_baseline(
         assert logged["scope_judge/abstained"] == pytest.approx(share)
 
 
-@pytest.mark.long
 def test_a_group_that_is_split_over_processes_is_judged_as_a_whole(
     url: str, tmp_path: Path
 ) -> None:
@@ -86,7 +88,6 @@ def test_a_group_that_is_split_over_processes_is_judged_as_a_whole(
     check_advantages(logs)
 
 
-@pytest.mark.long
 def test_the_asynchronous_function_says_that_it_judges_parts(url: str, tmp_path: Path) -> None:
     run = trained(url, SPLIT._replace(asynchronous=True), tmp_path)
     # The halves of the middle group of each step have nothing to be compared with.
@@ -95,7 +96,6 @@ def test_the_asynchronous_function_says_that_it_judges_parts(url: str, tmp_path:
     check_advantages(run.logs)
 
 
-@pytest.mark.long
 def test_a_real_policy_gets_rewards_for_the_texts_that_it_has_said(
     url: str, real_checkpoint: Path, tmp_path: Path
 ) -> None:

@@ -17,7 +17,7 @@ from tests.integration.engines.reward_checkpoint import (
 )
 from tests.integration.engines.vllm_server import KEY, MODEL, vllm_server
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.long]
 
 
 async def rewards_at(url: str, folder: Path) -> tuple[list[float], int]:

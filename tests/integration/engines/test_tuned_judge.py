@@ -15,7 +15,7 @@ from tests.real_judge import UnavailableJudgeError
 from tests.tuned_judge.checkpoint import PREFILL, tuned_judge
 from tests.tuned_judge.sets import measured_pairs
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.long]
 
 ALPHA = 0.10
 # Few pairs, because each takes up to half a second on two cores.
