@@ -36,10 +36,12 @@ class RuleOfJudge:
     Args:
         rule: The criterion with its threshold.
         judge: Name of the judge; None for any judge.
+        calibration: The set whose threshold it is; None without a threshold or a set.
     """
 
     rule: AcceptanceRule
     judge: str | None
+    calibration: Calibration | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -173,10 +175,10 @@ def _of_set(
         raise InvalidRequestError("--labels: the exported set was cut off; export it again")
     if criterion.alpha is None:
         rule = AcceptanceRule(criterion=criterion, min_label_mass=floor)
-    else:
-        threshold = calibration.threshold(criterion.alpha, criterion.guarantee, criterion.delta)
-        rule = AcceptanceRule.of(criterion, calibration, threshold)
-    return RuleOfJudge(rule=rule, judge=calibration.judge)
+        return RuleOfJudge(rule=rule, judge=calibration.judge)
+    threshold = calibration.threshold(criterion.alpha, criterion.guarantee, criterion.delta)
+    rule = AcceptanceRule.of(criterion, calibration, threshold)
+    return RuleOfJudge(rule=rule, judge=calibration.judge, calibration=calibration)
 
 
 def calibration_of(

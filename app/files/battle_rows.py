@@ -105,6 +105,11 @@ def result_of_battle(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in {**result, **kept}.items() if value is not None}
 
 
+def label_probability(row: Mapping[str, Any]) -> float:
+    """Probability with which a row that `battle_rows` made was drawn for its label."""
+    return _number(row.get("human_probability")) or 1.0
+
+
 def _number(value: Any) -> float | None:
     """A number of JSON, or the cell of a table; None for anything else."""
     try:

@@ -5,7 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from app.ratings.bootstrap import Keys
 from app.ratings.bradley_terry import Bools, Floats, Ints
+
+# Keys of units without a name begin here.
+UNNAMED = 2**63
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,8 @@ class Battles:
         battle: Number of the battle, the same for every judge; -1 if the rows do not tell.
         first, second: Indexes of model_a and model_b.
         unit: Unit of the bootstrap, below `units`.
+        key: Key of that unit: a digest of its name, below UNNAMED, which is the same in the files
+            of every week; or UNNAMED and a number, if the rows do not name it.
         category: Index in `categories`; -1 if the row has none.
         categories: Kinds of questions.
         judged: Whether there is a judgment.
@@ -48,6 +54,7 @@ class Battles:
     second: Ints
     unit: Ints
     units: int
+    key: Keys
     category: Ints
     categories: tuple[str, ...]
     judged: Bools
@@ -69,6 +76,13 @@ class Battles:
     def n(self) -> int:
         """Number of battles."""
         return len(self.first)
+
+    @property
+    def keys(self) -> Keys:
+        """Shape (units,). Key of each unit."""
+        keys = np.empty(self.units, dtype=np.uint64)
+        keys[self.unit] = self.key
+        return keys
 
     @property
     def abstained(self) -> Bools:

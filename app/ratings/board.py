@@ -10,7 +10,7 @@ from scipy.special import ndtri
 
 from app.core.errors import InvalidRequestError
 from app.ratings.agreement import agreement_of
-from app.ratings.battles import Battles
+from app.ratings.battles import UNNAMED, Battles
 from app.ratings.bootstrap import Cells, Games, cells_of, replicates
 from app.ratings.bradley_terry import (
     Bools,
@@ -47,6 +47,7 @@ from app.ratings.results import (
     View,
     ViewName,
 )
+from app.ratings.rounds import RatedBoard, Rounds
 from app.ratings.style import (
     Features,
     controlled,
@@ -103,6 +104,11 @@ class _Standing(NamedTuple):
 
 
 def board_of(battles: Battles, settings: RatingSettings) -> Board:
+    """The board of `rated`."""
+    return rated(battles, settings).board
+
+
+def rated(battles: Battles, settings: RatingSettings) -> RatedBoard:
     """Rates the models of one judge's battles.
 
     Raises:
@@ -113,7 +119,7 @@ def board_of(battles: Battles, settings: RatingSettings) -> Board:
             f"the reference {settings.reference!r} is not a model of these battles: "
             f"{', '.join(battles.models[:20])}"
         )
-    views = _views(battles, views_of(battles), settings)
+    views, theta = _views(battles, views_of(battles), settings)
     kinds = Counter(battles.category[battles.category >= 0].tolist()).most_common()
     if len(kinds) == 1:
         kinds = []
@@ -141,12 +147,17 @@ def board_of(battles: Battles, settings: RatingSettings) -> Board:
         categories=tuple(each for each in categories if each is not None),
         more_categories=len(kinds[_MOST_CATEGORIES:]),
     )
-    return replace(board, notes=notes_of(board, settings))
+    keys = np.unique(battles.keys)
+    return RatedBoard(
+        board=replace(board, notes=notes_of(board, settings)),
+        rounds=Rounds(keys=keys[keys < UNNAMED], theta=theta),
+    )
 
 
 def _views(
     battles: Battles, outcomes: Mapping[ViewName, Outcomes], settings: RatingSettings
-) -> dict[str, View]:
+) -> tuple[dict[str, View], dict[ViewName, Floats]]:
+    """The views, and for each the ratings of its bootstrap, of shape (rounds, models)."""
     points = [
         _debiased_point(battles, settings)
         if name == "debiased"
@@ -154,10 +165,16 @@ def _views(
         for name, counted in outcomes.items()
     ]
     standing = _standing(battles, points, settings)
-    return {
+    rounds = _rounds(points, settings)
+    views: dict[str, View] = {
         point.name: _view(battles, point, drawn, standing, settings)
-        for point, drawn in zip(points, _rounds(points, settings), strict=True)
+        for point, drawn in zip(points, rounds, strict=True)
     }
+    theta = {
+        point.name: drawn.theta[:, : len(battles.models)]
+        for point, drawn in zip(points, rounds, strict=True)
+    }
+    return views, theta
 
 
 def _category(battles: Battles, kind: int, settings: RatingSettings) -> Category | None:
@@ -167,7 +184,7 @@ def _category(battles: Battles, kind: int, settings: RatingSettings) -> Category
     counted = {name: view for name, view in views_of(own).items() if name in _MAIN}
     if not counted:
         return None
-    views = _views(own, counted, settings)
+    views, _ = _views(own, counted, settings)
     return Category(
         name=battles.categories[kind],
         battles=own.n,
@@ -283,7 +300,6 @@ def _view(
     deviation = _implied_deviations(spread, structure, shares)
     few = ~standing.established
     ranked = ~(few | (structure.no_floor & structure.no_ceiling)) & (structure.component >= 0)
-    rated = replace(point, structure=structure)
     return View(
         name=point.name,
         battles=len(point.games.first),
@@ -291,7 +307,7 @@ def _view(
         components=int(structure.component.max(initial=-1)) + 1,
         ratings=_ratings(
             battles,
-            rated,
+            replace(point, structure=structure),
             theta,
             shares,
             intervals_of(theta, rounds, deviation, structure, level=level, few=few),

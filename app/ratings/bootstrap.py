@@ -1,4 +1,9 @@
-"""Bootstrap over units of dependent battles: questions, or groups of questions."""
+"""Bootstrap over units of dependent battles: questions, or groups of questions.
+
+How often a round draws a unit is a function of the unit's name, the round and the seed. So two
+boards draw the questions that both have alike, and the difference of their ratings has the spread
+of a paired comparison, although neither knows the other's battles.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -6,11 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from scipy.special import factorial
 
 from app.ratings.bradley_terry import Floats, Ints, Solution, Tally, solved, sums
 
+Keys = NDArray[np.uint64]
+
 # Numbers in one block of counts: 32 MB.
 _BLOCK = 4_000_000
+# Distribution function of a Poisson variable with the mean 1, up to 12: beyond lie 6e-11.
+_POISSON = np.cumsum(np.exp(-1.0) / factorial(np.arange(13)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,8 +30,9 @@ class Games:
     Args:
         models: Number of models.
         first, second: Shape (n,). Indexes of the models.
-        unit: Shape (n,). Index of the unit of the bootstrap, below `units`.
-        units: Number of units of the whole board, with those that the view does not count.
+        unit: Shape (n,). Index of the unit of the bootstrap.
+        keys: Shape (units,). Key of each unit of the whole board, with those that the view does not
+            count.
         weight: Shape (n,). Above 0.
         outcome: Shape (n,). Share of the points that the first model gets; any real number.
     """
@@ -30,9 +41,14 @@ class Games:
     first: Ints
     second: Ints
     unit: Ints
-    units: int
+    keys: Keys
     weight: Floats
     outcome: Floats
+
+    @property
+    def units(self) -> int:
+        """Number of units."""
+        return len(self.keys)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +57,7 @@ class Cells:
 
     Args:
         whole: The tally of all units.
+        keys: Shape (units,). Key of each unit.
         weight: Sparse, shape (units, k). Weights.
         points: Sparse, shape (units, k). Points of the first model.
         pair: Shape (n,). Index of each game's pair.
@@ -48,6 +65,7 @@ class Cells:
     """
 
     whole: Tally
+    keys: Keys
     weight: csr_array
     points: csr_array
     pair: Ints
@@ -92,6 +110,7 @@ def cells_of(games: Games) -> Cells:
     place = (games.unit, pair)
     return Cells(
         whole=whole,
+        keys=games.keys,
         weight=csr_array((games.weight, place), shape=shape),
         points=csr_array((points, place), shape=shape),
         pair=pair,
@@ -99,24 +118,34 @@ def cells_of(games: Games) -> Cells:
     )
 
 
-def draws(units: int, *, rounds: int, seed: int) -> Iterator[Floats]:
+def draws(keys: Keys, *, rounds: int, seed: int) -> Iterator[Floats]:
     """Yields how often each unit is drawn in each round, in blocks of rounds.
 
+    The numbers are independent and Poisson with the mean 1, as those of a bootstrap with
+    replacement are in the limit of many units (Hanley and MacGibbon, 2006).
+
     Args:
-        units: Number of units; as many are drawn in each round, with replacement.
+        keys: Shape (units,). A unit with the same key is drawn as often in the same round, whatever
+            the other units are.
         rounds: Number of rounds.
         seed: Makes the same draws again.
 
     Yields:
         Shape (rounds of the block, units).
     """
-    rng = np.random.default_rng(seed)
-    height = max(1, _BLOCK // max(units, 1))
+    of_round = np.random.default_rng(seed).integers(2**64, size=rounds, dtype=np.uint64)
+    height = max(1, _BLOCK // max(len(keys), 1))
     for begin in range(0, rounds, height):
-        counts = np.empty((min(height, rounds - begin), units))
-        for row in counts:
-            row[:] = np.bincount(rng.integers(units, size=units), minlength=units)
-        yield counts
+        mixed = _mixed(keys[None, :] ^ of_round[begin : begin + height, None])
+        uniform = (mixed >> np.uint64(11)) * 2.0**-53
+        yield np.searchsorted(_POISSON, uniform, side="right").astype(np.float64)
+
+
+def _mixed(words: Keys) -> Keys:
+    """Words of 64 bits, each mixed by the function of SplitMix64 (Steele, Lea and Flood, 2014)."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        words = (words ^ (words >> np.uint64(shift))) * np.uint64(factor)
+    return words ^ (words >> np.uint64(31))
 
 
 def replicates(
@@ -132,7 +161,7 @@ def replicates(
     All views are resampled by the same draws.
 
     Args:
-        cells: The views; the same number of units in each.
+        cells: The views; the same units in each.
         starts: Shape (models,) each. Ratings of all units, in logits.
         rounds: Number of rounds.
         seed: Makes the same draws again.
@@ -142,8 +171,7 @@ def replicates(
         One for each view, of shape (rounds, models).
     """
     blocks_by_view: list[list[Solution]] = [[] for _ in cells]
-    units = cells[0].weight.shape[0]
-    for counts in draws(units, rounds=rounds, seed=seed):
+    for counts in draws(cells[0].keys, rounds=rounds, seed=seed):
         for view_cells, start, blocks in zip(cells, starts, blocks_by_view, strict=True):
             tally = view_cells.resampled(counts)
             blocks.append(solved(tally, prior_sd=prior_sd, start=np.nan_to_num(start)))

@@ -165,13 +165,33 @@ def _deviations(replicates: Floats, covariance: Floats, extreme: Bools) -> Float
 
 
 def _largest_ratios(replicates: Floats, deviation: Floats) -> Floats:
-    """Shape (rounds,). The largest studentised difference of ratings in rounds of normal noise.
+    """Shape (rounds,). The largest studentised difference of ratings in rounds of normal noise."""
+    scale = np.where(deviation > 0, deviation, np.inf)
+    noise = _noise(replicates)
+    return np.array([np.abs((each[:, None] - each[None, :]) / scale).max() for each in noise])
 
-    The noise has the covariance of the replicates. Their own largest differences would let a single
-    model with few labels, whose rounds have long tails, widen the rank sets of all models.
+
+def joint_reach(replicates: Floats, level: float) -> Floats:
+    """Half widths of intervals that hold together: a quantile of the largest studentised deviation.
+
+    Args:
+        replicates: Shape (rounds, k). The bootstrap of k numbers.
+        level: In (0, 1).
+
+    Returns:
+        Shape (k,).
+    """
+    spread = replicates.std(axis=0)
+    ratio = np.abs(_noise(replicates) / np.where(spread > 0, spread, np.inf)).max(axis=1)
+    return np.asarray(spread * np.quantile(ratio, level))
+
+
+def _noise(replicates: Floats) -> Floats:
+    """Rounds of normal noise with the covariance of the replicates.
+
+    Their own largest deviations would let a single model with few labels, whose rounds have long
+    tails, widen the intervals of all models.
     """
     rounds = len(replicates)
     weights = np.random.default_rng(0).standard_normal((rounds, rounds)) / np.sqrt(rounds)
-    noise = weights @ (replicates - replicates.mean(axis=0))
-    scale = np.where(deviation > 0, deviation, np.inf)
-    return np.array([np.abs((each[:, None] - each[None, :]) / scale).max() for each in noise])
+    return np.asarray(weights @ (replicates - replicates.mean(axis=0)))

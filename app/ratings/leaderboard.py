@@ -3,23 +3,39 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from app import __version__
 from app.core.errors import InvalidRequestError
 from app.ratings.battles import Battles
-from app.ratings.board import board_of
+from app.ratings.board import rated
 from app.ratings.changes import changes_of
 from app.ratings.codec import results_of
 from app.ratings.judges import judge_pairs
 from app.ratings.notes import several_signatures
-from app.ratings.results import LeaderboardResults, RatingSettings
+from app.ratings.results import Changes, LeaderboardResults, RatingSettings
+from app.ratings.rounds import ROUNDS_NAME, RatedBoard, Rounds, read_rounds
 
 RESULTS_NAME = "results.json"
+
+
+class Leaderboard(NamedTuple):
+    """The results of a leaderboard, and the bootstraps of its boards, for the next results."""
+
+    results: LeaderboardResults
+    rounds: tuple[Rounds, ...]
 
 
 def results_from(
     battles: Sequence[Battles], settings: RatingSettings, *, made: str, against: Path | None = None
 ) -> LeaderboardResults:
+    """The results of `leaderboard_from`."""
+    return leaderboard_from(battles, settings, made=made, against=against).results
+
+
+def leaderboard_from(
+    battles: Sequence[Battles], settings: RatingSettings, *, made: str, against: Path | None = None
+) -> Leaderboard:
     """Rates the models of each judge, and compares the judges.
 
     Args:
@@ -36,11 +52,12 @@ def results_from(
         raise InvalidRequestError(
             f"{against} has another reference or control: give the same options to compare scores"
         )
-    boards = [board_of(of_judge, settings) for of_judge in battles]
+    all_rated = [rated(of_judge, settings) for of_judge in battles]
+    boards = [each.board for each in all_rated]
     cause = several_signatures([board.signature for board in boards])
     if cause is not None:
         boards[0] = replace(boards[0], notes=(cause, *boards[0].notes))
-    return LeaderboardResults(
+    results = LeaderboardResults(
         version=__version__,
         made=made,
         settings=settings,
@@ -49,8 +66,18 @@ def results_from(
         judges=judge_pairs(list(battles), boards),
         changes=None
         if previous is None or against is None
-        else changes_of(boards[0], previous, against),
+        else _changes(all_rated[0], settings, previous, against),
     )
+    return Leaderboard(results, tuple(each.rounds for each in all_rated))
+
+
+def _changes(
+    now: RatedBoard, settings: RatingSettings, previous: LeaderboardResults, against: Path
+) -> Changes:
+    folder = against if against.is_dir() else against.parent
+    boards = (previous.board, *previous.other_boards)
+    rounds = read_rounds(folder / ROUNDS_NAME, boards, made=previous.made)
+    return changes_of(now, settings, previous, rounds, against)
 
 
 def _are_comparable(before: RatingSettings, now: RatingSettings) -> bool:

@@ -49,7 +49,7 @@ def games_of(battles: Battles, outcomes: Outcomes) -> Games:
         first=battles.first[counted],
         second=battles.second[counted],
         unit=battles.unit[counted],
-        units=battles.units,
+        keys=battles.keys,
         weight=outcomes.weight[counted],
         outcome=outcomes.outcome[counted],
     )

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -16,9 +15,9 @@ from app.ratings.about import about_html
 from app.ratings.export import csv_of, rating_rows
 from app.ratings.page_board import shown
 from app.ratings.page_plot import interval_text
-from app.ratings.page_words import TITLES, count, share
+from app.ratings.page_words import TITLES, change_sentences, change_words, count, share
 from app.ratings.presentation import Presentation
-from app.ratings.results import Changes, LeaderboardResults
+from app.ratings.results import LeaderboardResults
 
 _TEMPLATE = Path(__file__).with_name("page.html.j2")
 _SCRIPT = Path(__file__).with_name("page.js")
@@ -53,11 +52,13 @@ def render_page(results: LeaderboardResults, presentation: Presentation | None =
         "level": page_words.level,
         "score": page_words.score,
         "signed": page_words.signed,
+        "points": page_words.points,
         "count": count,
         "interval": interval_text,
     }
     environment.globals |= {
         "ranks": page_words.ranks,
+        "change_words": change_words,
         "reason_words": page_words.REASONS,
         "unbounded_words": page_words.UNBOUNDED,
     }
@@ -69,7 +70,7 @@ def render_page(results: LeaderboardResults, presentation: Presentation | None =
         about=None if presentation.about is None else about_html(presentation.about),
         boards=boards,
         tabs=max(len(each.standings) for each in boards),
-        moved=_moved(results.changes),
+        change_sentences=() if results.changes is None else change_sentences(results.changes),
         titles=TITLES,
         files=_files(results),
         style=Markup(_STYLE.read_text(encoding="utf-8")),
@@ -98,8 +99,3 @@ def _with_code(text: str) -> Markup:
         f"<code>{escape(p)}</code>" if i % 2 else escape(p) for i, p in enumerate(text.split("`"))
     )
     return Markup("".join(parts))
-
-
-def _moved(changes: Changes | None) -> Sequence[str]:
-    """The models whose rating has changed beyond both intervals."""
-    return [] if changes is None else [change.model for change in changes.models if change.moved]

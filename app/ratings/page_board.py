@@ -118,8 +118,8 @@ class Shown(NamedTuple):
         views: In the order to show.
         words: Plain English of each of these views.
         scores: For each model of the main view its ratings in the order of `views`.
-        fitted: Model and its cells, in the order of the main view, by the ratings; empty for too
-            many models.
+        fitted: Ranked model and its cells, in the order of the main view, by the ratings; empty
+            for too many models.
         outcomes: The same by the mean outcome of the battles.
         pairs: Pairs of models, the lowest coverage first.
         more_pairs: Number of pairs that are left out.
@@ -169,7 +169,7 @@ def shown(board: Board, results: LeaderboardResults, presentation: Presentation)
         views=views,
         words=tuple(WORDS[name] for name in names),
         scores=_compared(views, main),
-        fitted=_fitted(board, main, results.settings),
+        fitted=_fitted(main, results.settings),
         outcomes=_outcomes(board, main),
         pairs=tuple(coverage[:_MOST_PAIRS]),
         more_pairs=len(coverage[_MOST_PAIRS:]),
@@ -332,15 +332,19 @@ def _summary(board: Board) -> list[str]:
     return sentences
 
 
-def _fitted(board: Board, main: View, settings: RatingSettings) -> Matrix:
+def _fitted(main: View, settings: RatingSettings) -> Matrix:
     """Shares of wins between 0 and 100, by the ratings of models that compare."""
-    if not 1 < len(board.models) <= _MOST_IN_MATRIX:
-        return ()
-    rated = [rating for rating in main.ratings if rating.score is not None]
+    ranked = _in_matrix(main)
     return tuple(
-        (row.model, tuple(_cell(_fitted_share(row, column, settings)) for column in rated))
-        for row in rated
+        (row.model, tuple(_cell(_fitted_share(row, column, settings)) for column in ranked))
+        for row in ranked
     )
+
+
+def _in_matrix(main: View) -> list[Rating]:
+    """The models of a win matrix, the best first: those with a rank, unless there are too many."""
+    ranked = [rating for rating in main.ratings if rating.rank is not None]
+    return ranked if 1 < len(ranked) <= _MOST_IN_MATRIX else []
 
 
 def _fitted_share(row: Rating, column: Rating, settings: RatingSettings) -> float | None:
@@ -352,10 +356,8 @@ def _fitted_share(row: Rating, column: Rating, settings: RatingSettings) -> floa
 
 def _outcomes(board: Board, main: View) -> Matrix:
     """Mean outcomes of the battles, with rows and columns in the order of the ratings."""
-    if not 1 < len(board.models) <= _MOST_IN_MATRIX:
-        return ()
     place = {model: number for number, model in enumerate(board.models)}
-    order = [rating.model for rating in main.ratings if rating.model in place]
+    order = [rating.model for rating in _in_matrix(main)]
     return tuple(
         (row, tuple(_cell(_outcome(main, place[row], place[column])) for column in order))
         for row in order

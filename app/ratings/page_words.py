@@ -1,8 +1,12 @@
 """The words of a leaderboard's page: the views in plain English, and texts of numbers."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from app.ratings.results import Unbounded, ViewName
+from app.ratings.results import Changes, RatingChange, Unbounded, ViewName
+
+# Models that a sentence names.
+_NAMED = 5
 
 
 class ViewWords(NamedTuple):
@@ -105,6 +109,41 @@ def signed(value: float) -> str:
     return f"{100.0 * value:+.1f}".replace("-", "\N{MINUS SIGN}")
 
 
+def points(value: float) -> str:
+    """A difference of ratings with its sign."""
+    return f"{value:+.0f}".replace("-", "\N{MINUS SIGN}")
+
+
 def count(value: int, noun: str, nouns: str | None = None) -> str:
     """A number with its noun in the right form, such as "1 battle"."""
     return f"{value:,} {noun if value == 1 else nouns or f'{noun}s'}"
+
+
+def change_words(change: RatingChange) -> str:
+    """The meaning of a change in a word or two."""
+    if change.score_before is None:
+        return "new"
+    if change.score is None:
+        return "gone"
+    if change.change is None:
+        return "not compared"
+    if not change.moved:
+        return "within chance"
+    return "improved" if change.change > 0 else "fell"
+
+
+def change_sentences(changes: Changes) -> Iterator[str]:
+    """Yields what changed since previous results, and how it was compared."""
+    moved = [each.model for each in changes.models if each.moved]
+    verb = "changes" if len(moved) == 1 else "change"
+    named = f": {', '.join(moved[:_NAMED])}" if moved else ""
+    more = f" and {len(moved) - _NAMED} more" if len(moved) > _NAMED else ""
+    yield (
+        f"{count(len(moved), 'rating')} {verb} by more than chance{named}{more}. The intervals of "
+        "all changes hold together, and the models with a rank in both boards have the same mean "
+        "before and after."
+        if moved
+        else "No rating changes by more than chance. The intervals of all changes hold together."
+    )
+    if changes.note:
+        yield changes.note

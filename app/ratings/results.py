@@ -334,8 +334,13 @@ class RatingChange:
 
     Args:
         model: Name.
-        score_before, score, rank_before, rank: None where the model was not rated.
-        moved: Whether the two intervals do not overlap.
+        score_before: Its earlier score, on the zero of these results: the models with a rank in
+            both have the same mean before and now. None where the model was not rated.
+        score, rank_before, rank: None where the model was not rated.
+        moved: Whether the change is beyond chance: its interval does not contain 0. In results of
+            versions up to 0.3.0, whether the two intervals of the scores do not overlap.
+        change: `score` less `score_before`; None if the model has no rank in both, or no bound.
+        low, high: Its interval. The intervals of all models hold together.
     """
 
     model: str
@@ -344,6 +349,9 @@ class RatingChange:
     rank_before: int | None
     rank: int | None
     moved: bool
+    change: float | None = None
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -357,6 +365,9 @@ class Changes:
         same_signature: Whether judge, calibration and criterion are the same.
         battles_before: Number of battles in the previous results.
         models: New and lost ones, too; the best first.
+        common_questions: Questions, or groups, that are in both; None if the previous results do
+            not say.
+        note: How the two boards were compared, in plain words.
     """
 
     folder: str
@@ -365,6 +376,8 @@ class Changes:
     same_signature: bool
     battles_before: int
     models: tuple[RatingChange, ...]
+    common_questions: int | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,13 +3,15 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.files.labels import is_empty, label_of
-from app.ratings.battles import Battles
+from app.ratings.battles import UNNAMED, Battles
+from app.ratings.bootstrap import Keys
 from app.ratings.bradley_terry import Bools, Floats, Ints
 from app.ratings.columns import FEATURES, Columns
 
@@ -91,7 +93,7 @@ def _battles(columns: Columns, human_probability: float | None) -> Battles:
     """All rows as the battles of one judge without a name."""
     failed = ~columns.is_null("error")
     first, second, models = _sides(columns, failed)
-    unit, units = _units(columns)
+    unit, units, key = _units(columns)
     battle, names = _identifiers(columns)
     judged, verdict = _verdicts(columns, failed)
     reason, reasons = columns.codes("reason")
@@ -110,6 +112,7 @@ def _battles(columns: Columns, human_probability: float | None) -> Battles:
         second=second,
         unit=unit,
         units=units,
+        key=key,
         category=category,
         categories=tuple(categories),
         judged=judged,
@@ -140,17 +143,22 @@ def _sides(columns: Columns, failed: Bools) -> tuple[Ints, Ints, tuple[str, ...]
     return first, np.where(missing, first, second), tuple(models)
 
 
-def _units(columns: Columns) -> tuple[Ints, int]:
-    """The units of the bootstrap: groups, else questions, else single battles."""
-    question, questions = columns.codes("question_id")
-    group, groups = columns.codes("group")
-    battle, battles = columns.codes("id")
+def _units(columns: Columns) -> tuple[Ints, int, Keys]:
+    """The units of the bootstrap: groups, else questions, else single battles; and their keys."""
     # Copies of one battle must be in one unit.
-    unit = np.where(battle >= 0, battle, len(battles) + np.arange(columns.n))
-    unit = len(groups) + np.where(question >= 0, question, len(questions) + unit)
-    unit = np.where(group >= 0, group, unit)
-    units, unit = np.unique(unit, return_inverse=True)
-    return unit, len(units)
+    key = np.arange(UNNAMED, UNNAMED + columns.n, dtype=np.uint64)
+    for name in ("id", "question_id", "group"):
+        codes, words = columns.codes(name)
+        digests = np.array([*(_digest(name, word) for word in words), 0], dtype=np.uint64)
+        key = np.where(codes >= 0, digests[codes], key)
+    units, unit = np.unique(key, return_inverse=True)
+    return unit, len(units), key
+
+
+def _digest(kind: str, name: str) -> int:
+    """A number below UNNAMED; another kind of unit of the same name has another one."""
+    text = f"{kind} {name}".encode(errors="surrogatepass")
+    return int.from_bytes(blake2b(text, digest_size=8).digest()) >> 1
 
 
 def _identifiers(columns: Columns) -> tuple[Ints, tuple[str, ...]]:

@@ -121,7 +121,7 @@ def controlled_replicates(
     at_solution = _PairSums(games, cells, features, solution)
     blocks = [
         solution + _step(cells.whole, at_solution.resampled(counts), solution, prior_sd)
-        for counts in draws(games.units, rounds=rounds, seed=seed)
+        for counts in draws(games.keys, rounds=rounds, seed=seed)
     ]
     drawn = np.concatenate(blocks)
     return drawn if cells.whole.is_whole else _within_prior(drawn, games.models, prior_sd)

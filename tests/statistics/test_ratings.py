@@ -62,7 +62,7 @@ def views(arena: Arena, seed: int) -> dict[str, Games]:
             first=arena.first[kept],
             second=arena.second[kept],
             unit=np.arange(n)[kept],
-            units=n,
+            keys=np.arange(n, dtype=np.uint64),
             weight=np.ones(int(kept.sum())),
             outcome=outcome[kept],
         )

@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli.console import CommandError
+from app.cli.running.coverage import (
+    decided_pairs,
+    print_contradictions,
+    print_unlike,
+    unlike_set,
+)
 from app.cli.running.options import (
     ColumnMap,
     DeltaFor,
@@ -106,7 +112,7 @@ def decide(
         if not all(of_battles):
             raise InvalidRequestError("some files have rows of battles and others have not")
         decided = decided_rows([row.fields for row in rows], results)
-        _write(decided, results, rows, out, excel=excel)
+        _write(decided, results, rows, judge_rule, out, excel=excel)
         return
     kept = [
         row.fields if layout is None else layout.without(row.fields)
@@ -118,24 +124,31 @@ def decide(
         flat = was_flat or is_table(out)
     written = OutputColumns({column for row in kept for column in row}, flat=flat)
     decided = [written.row(row, result) for row, result in zip(kept, results, strict=True)]
-    _write(decided, results, rows, out, excel=excel)
+    _write(decided, results, rows, judge_rule, out, excel=excel)
 
 
 def _write(
     decided: Sequence[dict[str, Any]],
     results: Sequence[dict[str, Any]],
     rows: Sequence[FileRow],
+    judge_rule: "RuleOfJudge",
     out: Path | None,
     *,
     excel: bool,
 ) -> None:
-    """Writes the rows and prints the summary.
+    """Writes the rows, and prints the summary and whether the promise covers the rows.
 
     Raises:
         CommandError: A row has no judgment.
     """
     write_all(out, decided, excel=excel, delimiter=delimiter_of(rows))
+    pairs = decided_pairs(rows, results)
+    print_contradictions(pairs)
     print_summary(results, [row.place for row in rows], asked=0, seconds=0.0)
+    calibration = judge_rule.calibration
+    if calibration is not None:
+        unlike = unlike_set(calibration, pairs, n=calibration.n)
+        print_unlike([] if unlike is None else [unlike], "")
     failed = sum("error" in result for result in results)
     if failed:
         raise CommandError(f"{failed} of {len(results)} rows have no judgment; see their `error`")

@@ -24,6 +24,7 @@ from app.files.replacing import replace_text
 # The help needs none of these: functions import them.
 if TYPE_CHECKING:
     from app.ratings.battles import Battles
+    from app.ratings.leaderboard import Leaderboard
     from app.ratings.presentation import Presentation
     from app.ratings.results import Board, Changes, LeaderboardResults, Rating, RatingSettings
 
@@ -46,7 +47,11 @@ def leaderboard(
     ],
     out: Annotated[Path, typer.Option(help="Folder for results.json, the page and the tables.")],
     against: Annotated[
-        Path | None, typer.Option(help="Folder of an earlier run: also show the changes.")
+        Path | None,
+        typer.Option(
+            help="Folder of an earlier run: also show the changes, compared on the questions that "
+            "both boards have in pairs."
+        ),
     ] = None,
     control: Annotated[
         Control | None,
@@ -108,7 +113,7 @@ def leaderboard(
     """
     _check(rounds, level, human_probability, label_noise)
     check_encoding(encoding)
-    from app.ratings.leaderboard import results_from
+    from app.ratings.leaderboard import leaderboard_from
     from app.ratings.results import RatingSettings
     from app.ratings.rows import read_battles
 
@@ -130,9 +135,9 @@ def leaderboard(
     _check_names(models, presentation.models, on_board)
     _check_names(known_ratings, presentation.known, on_board)
     with console.status("rating"):
-        results = results_from(battles, settings, made=made, against=against)
-    _write(results, battles[0], presentation, out, excel=excel)
-    _print(results, settings)
+        found = leaderboard_from(battles, settings, made=made, against=against)
+    _write(found, battles[0], presentation, out, excel=excel)
+    _print(found.results, settings)
     say((f"{time.monotonic() - begun:.1f} s", "dim"), f"  {out / PAGE_NAME}")
 
 
@@ -180,7 +185,7 @@ def _check_names(file: Path | None, named: Iterable[str], on_board: Collection[s
 
 
 def _write(
-    results: "LeaderboardResults",
+    found: "Leaderboard",
     battles: "Battles",
     presentation: "Presentation",
     out: Path,
@@ -191,10 +196,13 @@ def _write(
     from app.ratings.export import write_csv, write_rows
     from app.ratings.leaderboard import RESULTS_NAME
     from app.ratings.page import write_page
+    from app.ratings.rounds import ROUNDS_NAME, write_rounds
 
+    results = found.results
     try:
         (out / "rows").mkdir(parents=True, exist_ok=True)
         replace_text(out / RESULTS_NAME, results_text(results))
+        write_rounds(out / ROUNDS_NAME, found.rounds, made=results.made)
         write_csv(results, out / "leaderboard.csv", excel=excel)
         write_rows(battles, results.board, out / "rows")
         write_page(results, out / PAGE_NAME, presentation)
@@ -275,15 +283,22 @@ def _points(score: float | None) -> str:
 
 
 def _print_changes(changes: "Changes") -> None:
+    from app.ratings.page_words import change_sentences, change_words
+
     same = "the same signature" if changes.same_signature else "another signature"
-    table = Table()
-    for heading in ("model", "rank", "score", "intervals"):
-        table.add_column(heading)
-    for change in changes.models:
+    table = Table("model", "rank", "score")
+    for heading in ("change", "interval"):
+        table.add_column(heading, justify="right")
+    table.add_column("")
+    for each in changes.models:
         table.add_row(
-            change.model,
-            f"{change.rank_before or '-'} -> {change.rank or '-'}",
-            f"{_points(change.score_before) or '-'} -> {_points(change.score) or '-'}",
-            "apart" if change.moved else "",
+            each.model,
+            f"{each.rank_before or '-'} -> {each.rank or '-'}",
+            f"{_points(each.score_before) or '-'} -> {_points(each.score) or '-'}",
+            "" if each.change is None else f"{each.change:+.0f}",
+            "" if each.low is None else f"{each.low:+.0f} to {each.high:+.0f}",
+            change_words(each),
         )
     print_table(table, title=f"changes since {changes.folder}, {same}")
+    for sentence in change_sentences(changes):
+        say(f"- {sentence}", output=stdout)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.cli.console import CommandError, say
 from app.cli.running.rows import Item, comparison_key
@@ -17,9 +17,14 @@ from app.cli.set_transfer import set_path
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError
 from app.core.groups import ALL
-from app.files.reading import STDIN
-from app.files.shapes import PAIRS, REQUIRED, ComparisonShape, known_shape
+from app.files.battle_rows import is_judged_battle, label_probability
+from app.files.reading import STDIN, FileRow
+from app.files.shapes import PAIRS, REQUIRED, ComparisonShape, known_shape, label_in
 from app.files.suggestion import joined_map
+
+# numpy takes a while to import: functions import what needs it.
+if TYPE_CHECKING:
+    from app.core.calibration import Calibration
 
 # One page of a set. It is sorted by digest, so the first page of a larger set is a random sample.
 _MOST_EXAMPLES = 10_000
@@ -69,6 +74,46 @@ def _label_of(item: Item) -> Label | None:
         return item.shape.label_in(item.row.fields)
     except InvalidComparisonError:
         # Not every column with the name of a label has one.
+        return None
+
+
+def decided_pairs(
+    rows: Iterable[FileRow], results: Iterable[Mapping[str, Any]]
+) -> list[JudgedPair]:
+    """The rows of earlier results that have another decision, with texts or without.
+
+    Args:
+        rows: The rows.
+        results: The new judgment of each, or its error.
+    """
+    return [
+        JudgedPair(
+            question=_question_of(row),
+            result=result,
+            label=_label_in(row.fields),
+            probability=label_probability(row.fields) if is_judged_battle(row.fields) else 1.0,
+        )
+        for row, result in zip(rows, results, strict=True)
+        if is_judged(result)
+    ]
+
+
+def _question_of(row: FileRow) -> str:
+    """Digest or name of the question; the place of a row that has none any more."""
+    fields = row.fields
+    if is_judged_battle(fields):
+        return str(fields.get("group") or fields.get("question_id") or row.place)
+    shape = known_shape(fields)
+    try:
+        return row.place if shape is None else comparison_key(shape.fields(fields)["question"])
+    except InvalidComparisonError:
+        return row.place
+
+
+def _label_in(fields: Mapping[str, Any]) -> Label | None:
+    try:
+        return label_in(fields)
+    except InvalidComparisonError:
         return None
 
 
@@ -122,16 +167,15 @@ def unlike_sets(service: ServiceClient, pairs: Iterable[JudgedPair]) -> list[Unl
 
     A set that cannot be read is reported, and does not fail a run that is done.
     """
-    by_set: dict[tuple[str, str], dict[str, JudgedPair]] = defaultdict(dict)
+    by_set = defaultdict[tuple[str, str], list[JudgedPair]](list)
     for pair in pairs:
         if pair.result["calibration"] is not None:
             judged_by = pair.result.get("threshold_of") or ALL
-            # Pairs of one question resemble each other, so only the first one counts.
-            by_set[pair.result["calibration"]["name"], judged_by].setdefault(pair.question, pair)
+            by_set[pair.result["calibration"]["name"], judged_by].append(pair)
     found = list[Unlike]()
     for (name, group), judged in by_set.items():
         try:
-            unlike = _unlike(service, name, group, list(judged.values()), tests=len(by_set))
+            unlike = _unlike(service, name, group, judged, tests=len(by_set))
         except CommandError as exc:
             say(f"These pairs were not compared with those of {name!r}: {exc.detail}")
         else:
@@ -142,27 +186,46 @@ def unlike_sets(service: ServiceClient, pairs: Iterable[JudgedPair]) -> list[Unl
 def _unlike(
     service: ServiceClient, name: str, group: str, judged: Sequence[JudgedPair], *, tests: int
 ) -> Unlike | None:
-    # Imported late: scipy takes a while.
+    # Imported late: numpy takes a while.
     from app.cli.acceptance import calibration_of
     from app.cli.set_answers import ExamplePage
+
+    page = service.get(set_path(name, "/examples"), limit=_MOST_EXAMPLES)
+    temperature = judged[0].result.get("temperature")
+    calibration = calibration_of(page, page["examples"], temperature=temperature)
+    judging = calibration.judging(None if group == ALL else group)
+    return unlike_set(judging, judged, n=read(ExamplePage, page).n, tests=tests)
+
+
+def unlike_set(
+    calibration: "Calibration", judged: Iterable[JudgedPair], *, n: int, tests: int = 1
+) -> Unlike | None:
+    """The set, if the judged pairs do not look like its own; None if they do, or if there are none.
+
+    Args:
+        calibration: The set, or a random sample of it.
+        judged: The pairs; the first one of each question counts, because others resemble it.
+        n: Number of pairs of the whole set.
+        tests: Number of sets that share the false alarms of a run.
+    """
+    # Imported late: scipy takes a while.
     from app.core.likeness import difference
     from app.service.auditing.drift import STREAMS, tested_values
 
-    page = service.get(set_path(name, "/examples"), limit=_MOST_EXAMPLES)
-    n = read(ExamplePage, page).n
-    temperature = judged[0].result.get("temperature")
-    calibration = calibration_of(page, page["examples"], temperature=temperature)
-    columns = dict(zip(STREAMS, zip(*(pair.values for pair in judged), strict=True), strict=True))
-    labelled = tested_values(calibration.judging(None if group == ALL else group))
-    differs = difference(columns, labelled, tests=tests)
+    first = {pair.question: pair for pair in reversed(list(judged))}
+    if not first:
+        return None
+    values = zip(*(pair.values for pair in first.values()), strict=True)
+    columns = dict(zip(STREAMS, values, strict=True))
+    differs = difference(columns, tested_values(calibration), tests=tests)
     if differs is None:
         return None
     how = (
         f"{differs.value.replace('_', ' ')} above {differs.above:.3g}: {differs.share:.0%} of them "
         f"against {differs.expected:.0%}"
     )
-    alphas = [pair.result["alpha"] for pair in judged]
-    return Unlike(name=name, n=n, alpha=min(alphas), how=how)
+    alphas = [pair.result["alpha"] for pair in first.values()]
+    return Unlike(name=calibration.name, n=n, alpha=min(alphas), how=how)
 
 
 def print_unlike(unlike: Sequence[Unlike], command: str) -> None:

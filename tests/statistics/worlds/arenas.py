@@ -107,6 +107,7 @@ def _battles(arena: Arena, unit: Ints, human: Floats, probability: Floats) -> Ba
         second=arena.second,
         unit=unit,
         units=int(unit.max()) + 1,
+        key=unit.astype(np.uint64),
         category=np.full(n, -1),
         categories=(),
         judged=np.ones(n, dtype=bool),

@@ -199,6 +199,9 @@ def everything() -> LeaderboardResults:
                 rank_before=2,
                 rank=1,
                 moved=True,
+                change=92.0,
+                low=33.0,
+                high=151.0,
             ),
             RatingChange(
                 model=MODELS[1],
@@ -209,12 +212,22 @@ def everything() -> LeaderboardResults:
                 moved=False,
             ),
             RatingChange(
-                model="steady", score_before=990.0, score=1001.0, rank_before=4, rank=4, moved=False
+                model="steady",
+                score_before=990.0,
+                score=1001.0,
+                rank_before=4,
+                rank=4,
+                moved=False,
+                change=11.0,
+                low=-40.0,
+                high=62.0,
             ),
             RatingChange(
                 model="gone", score_before=990.0, score=None, rank_before=5, rank=None, moved=False
             ),
         ),
+        common_questions=400,
+        note="400 questions are in both boards.",
     )
     judges = (
         JudgePair(

@@ -31,7 +31,7 @@ def games(
         first=first,
         second=second,
         unit=unit,
-        units=unit[-1] + 1,
+        keys=np.arange(unit[-1] + 1, dtype=np.uint64),
         weight=rng.uniform(0.5, 2, battles),
         outcome=outcome,
     )
@@ -45,7 +45,7 @@ def of_pairs(*pairs: tuple[int, int, float], models: int) -> Games:
         first=first,
         second=second,
         unit=np.arange(n),
-        units=n,
+        keys=np.arange(n, dtype=np.uint64),
         weight=np.ones(n),
         outcome=outcome.astype(float),
     )
@@ -107,7 +107,7 @@ def test_the_order_of_the_models_in_a_row_does_not_matter() -> None:
         first=some.second,
         second=some.first,
         unit=some.unit,
-        units=some.units,
+        keys=some.keys,
         weight=some.weight,
         outcome=1.0 - some.outcome,
     )
@@ -121,8 +121,7 @@ def test_many_problems_are_solved_as_one_by_one() -> None:
     cells = cells_of(some)
     start = solve(cells.whole, prior_sd=5.0)
     (found,) = replicates([cells], [start], rounds=7, seed=5, prior_sd=5.0)
-    counts = np.concatenate(list(draws(some.units, rounds=7, seed=5)))
-    assert (counts.sum(axis=1) == some.units).all()
+    counts = np.concatenate(list(draws(some.keys, rounds=7, seed=5)))
     for row, drawn in zip(found.theta, counts, strict=True):
         kept = np.repeat(np.arange(len(some.first)), drawn[some.unit].astype(int))
         again = Games(
@@ -130,7 +129,7 @@ def test_many_problems_are_solved_as_one_by_one() -> None:
             first=some.first[kept],
             second=some.second[kept],
             unit=some.unit[kept],
-            units=some.units,
+            keys=some.keys,
             weight=some.weight[kept],
             outcome=some.outcome[kept],
         )
@@ -219,7 +218,7 @@ def test_a_structure_without_battles_has_no_component() -> None:
                 first=empty,
                 second=empty,
                 unit=empty,
-                units=1,
+                keys=np.arange(1, dtype=np.uint64),
                 weight=np.array([]),
                 outcome=np.array([]),
             )

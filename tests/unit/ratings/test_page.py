@@ -130,7 +130,10 @@ def test_equal_results_write_equal_bytes(
         "A note in plain words about soft .",
         "Too uncertain for alpha",
         "The signatures differ",
-        "within the intervals",
+        "within chance",
+        "+92 +33 to +151",
+        "1 rating changes by more than chance",
+        "400 questions are in both boards.",
         "0.93",
         "gave up no point",
         "30.0% to 80.0%",
@@ -200,6 +203,18 @@ def test_the_plot_has_a_whisker_for_each_view_within_its_width() -> None:
     assert first["accepted"].opens_right
     assert not first["debiased"].opens_right
     assert [tick.text for tick in plot.ticks] == ["800", "1000", "1200"]
+
+
+def test_a_model_without_a_rank_is_in_no_matrix() -> None:
+    results = made_results.without_labels()
+    view = results.board.views["soft"]
+    *others, last = view.ratings
+    few = replace(last, rank=None, rank_low=None, rank_high=None, provisional=True)
+    views = {**results.board.views, "soft": replace(view, ratings=(*others, few))}
+    board = of_board(replace(results, board=replace(results.board, views=views)))
+    for matrix in (board.fitted, board.outcomes):
+        assert [model for model, _ in matrix] == [each.model for each in others]
+        assert {len(cells) for _, cells in matrix} == {len(others)}
 
 
 def test_zero_has_no_sign() -> None:

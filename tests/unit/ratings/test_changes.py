@@ -1,0 +1,197 @@
+"""Changes since earlier results: paired by question, on a common zero, or explained."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from app.core.errors import InvalidRequestError
+from app.ratings.codec import results_text
+from app.ratings.leaderboard import Leaderboard, leaderboard_from
+from app.ratings.results import Changes, RatingChange, RatingSettings
+from app.ratings.rounds import read_rounds, write_rounds
+from app.ratings.rows import read_battles
+from tests.unit.ratings.arena import simulated, write
+
+SETTINGS = RatingSettings(rounds=200)
+ARENA = simulated(battles=1500)
+
+
+def found(
+    rows: list[dict[str, Any]], folder: Path, settings: RatingSettings = SETTINGS, **more: Any
+) -> Leaderboard:
+    battles = read_battles([write(folder / "rows.jsonl", rows)])
+    return leaderboard_from(battles, settings, made="2026-11-23", **more)
+
+
+def kept(leaderboard: Leaderboard, folder: Path, *, rounds: bool = True) -> Path:
+    """The folder with the files of a leaderboard that the next one reads."""
+    folder.mkdir(exist_ok=True)
+    results = leaderboard.results
+    (folder / "results.json").write_text(results_text(results))
+    if rounds:
+        write_rounds(folder / "rounds.npz", leaderboard.rounds, made=results.made)
+    return folder
+
+
+def changes(
+    before: list[dict[str, Any]], now: list[dict[str, Any]], tmp_path: Path, **more: Any
+) -> Changes:
+    earlier = kept(found(before, tmp_path), tmp_path / "earlier", **more)
+    result = found(now, tmp_path, against=earlier).results.changes
+    assert result is not None
+    return result
+
+
+def widths(result: Changes) -> dict[str, float]:
+    return {
+        each.model: each.high - each.low
+        for each in result.models
+        if each.low is not None and each.high is not None
+    }
+
+
+def by_model(result: Changes) -> dict[str, RatingChange]:
+    return {each.model: each for each in result.models}
+
+
+def test_the_same_battles_do_not_change(tmp_path: Path) -> None:
+    result = changes(ARENA.rows(), ARENA.rows(), tmp_path)
+    assert result.common_questions == 1500
+    assert "1,500 questions are in both boards" in result.note
+    for each in result.models:
+        assert (each.change, each.moved) == (0.0, False)
+    assert max(widths(result).values()) < 0.01
+
+
+def test_common_questions_narrow_the_interval(tmp_path: Path) -> None:
+    other = [{**row, "question_id": f"new {row['id']}"} for row in ARENA.rows()]
+    half = [*ARENA.rows()[:750], *other[750:]]
+    shared, some, none = (
+        changes(ARENA.rows(), rows, tmp_path) for rows in (ARENA.rows(), half, other)
+    )
+    assert [each.common_questions for each in (shared, some, none)] == [1500, 750, 0]
+    assert none.note == "No question is in both boards, so they count as independent."
+    for model, width in widths(some).items():
+        assert widths(shared)[model] < 0.9 * width < 0.9 * 0.9 * widths(none)[model]
+
+
+def test_results_without_a_bootstrap_count_as_independent_and_say_so(tmp_path: Path) -> None:
+    other = [{**row, "question_id": f"new {row['id']}"} for row in ARENA.rows()]
+    independent = changes(ARENA.rows(), other, tmp_path)
+    old = tmp_path / "old"
+    old.mkdir()
+    result = changes(ARENA.rows(), ARENA.rows(), old, rounds=False)
+    assert result.common_questions is None
+    assert "keeps no bootstrap" in result.note
+    for model, width in widths(result).items():
+        assert width == pytest.approx(widths(independent)[model], rel=0.15)
+
+
+def test_rounds_of_another_run_are_not_used(tmp_path: Path) -> None:
+    earlier = kept(found(ARENA.rows(), tmp_path), tmp_path / "earlier")
+    path = earlier / "results.json"
+    path.write_text(path.read_text().replace("2026-11-23", "2026-11-24"))
+    result = found(ARENA.rows(), tmp_path, against=earlier).results.changes
+    assert result is not None
+    assert result.common_questions is None
+
+
+def test_damaged_rounds_are_refused(tmp_path: Path) -> None:
+    earlier = kept(found(ARENA.rows(), tmp_path), tmp_path / "earlier")
+    path = earlier / "rounds.npz"
+    for content in (path.read_bytes()[:500], b"", b"no archive"):
+        path.write_bytes(content)
+        with pytest.raises(InvalidRequestError, match=r"rounds\.npz cannot be read"):
+            found(ARENA.rows(), tmp_path, against=earlier)
+
+
+def test_another_seed_is_named(tmp_path: Path) -> None:
+    earlier = kept(found(ARENA.rows(), tmp_path), tmp_path / "earlier")
+    settings = replace(SETTINGS, seed=7)
+    result = found(ARENA.rows(), tmp_path, settings, against=earlier).results.changes
+    assert result is not None
+    assert "--seed 0" in result.note
+    assert min(widths(result).values()) > 10
+
+
+def test_fewer_rounds_are_compared_as_far_as_they_go(tmp_path: Path) -> None:
+    earlier = kept(found(ARENA.rows(), tmp_path), tmp_path / "earlier")
+    settings = replace(SETTINGS, rounds=120)
+    result = found(ARENA.rows(), tmp_path, settings, against=earlier).results.changes
+    assert result is not None
+    assert max(widths(result).values()) < 0.01
+
+
+def test_a_strong_newcomer_moves_no_other_model(tmp_path: Path) -> None:
+    """Its rating moves the mean of all models, which is not their change."""
+    some = ARENA.rows()[0]
+    new = [
+        {
+            **some,
+            "id": f"new-{place}",
+            "question_id": f"new-{place}",
+            "model_a": "newcomer",
+            "model_b": f"model-{place % 6:02d}",
+            "p_bar": float(expit(2.0 - ARENA.strength[place % 6])),
+            "winner": "model_a",
+            "reason": None,
+        }
+        for place in range(600)
+    ]
+    result = changes(ARENA.rows(), [*ARENA.rows(), *new], tmp_path)
+    models = by_model(result)
+    assert models["newcomer"].score_before is None
+    assert models["newcomer"].change is None
+    others = [each for model, each in models.items() if model != "newcomer"]
+    for each in others:
+        assert each.change is not None
+        assert each.score_before is not None
+        assert each.score is not None
+        assert each.score - each.score_before == pytest.approx(each.change)
+        assert not each.moved
+    assert abs(np.mean([each.change or 0.0 for each in others])) < 5
+
+
+def test_a_model_without_a_rank_is_not_compared(tmp_path: Path) -> None:
+    rows = ARENA.rows()
+    few = [row for row in rows if "model-03" not in (row["model_a"], row["model_b"])]
+    few += [row for row in rows if "model-03" in (row["model_a"], row["model_b"])][:20]
+    models = by_model(changes(rows, few, tmp_path))
+    assert models["model-03"].change is None
+    assert not models["model-03"].moved
+    assert models["model-03"].score_before is not None
+    assert all(each.change is not None for name, each in models.items() if name != "model-03")
+
+
+def test_the_reference_does_not_change(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, reference="model-02")
+    earlier = kept(found(ARENA.rows(), tmp_path, settings), tmp_path / "earlier")
+    better = simulated(battles=1500, favour=3.0)
+    result = found(better.rows(), tmp_path, settings, against=earlier).results.changes
+    assert result is not None
+    assert by_model(result)["model-02"].change == 0
+    assert all(each.moved and (each.change or 0) < 0 for each in result.models[1:])
+
+
+def test_the_file_has_no_texts_and_reads_back(tmp_path: Path) -> None:
+    leaderboard = found(ARENA.rows(labelled=0.2), tmp_path)
+    path = kept(leaderboard, tmp_path / "earlier") / "rounds.npz"
+    (read,) = read_rounds(path, [leaderboard.results.board], made=leaderboard.results.made)
+    (written,) = leaderboard.rounds
+    np.testing.assert_array_equal(read.keys, written.keys)
+    assert read.theta.keys() == leaderboard.results.board.views.keys()
+    for view, theta in written.theta.items():
+        np.testing.assert_allclose(read.theta[view], theta, rtol=1e-6)
+    assert b"question" not in path.read_bytes()
+
+
+def test_rows_without_names_have_no_question_in_common(tmp_path: Path) -> None:
+    rows = [
+        {name: value for name, value in row.items() if name not in ("id", "question_id")}
+        for row in ARENA.rows()
+    ]
+    assert changes(rows, rows, tmp_path).common_questions == 0
