@@ -12,10 +12,8 @@ _SETS = {"seen": "families of the training, other pages", "unseen": "unseen fami
 
 
 def tables(content: dict[str, Any]) -> str:
-    """Both judges on both sets, each family, and the course of the training, in Markdown."""
-    return "\n\n".join(
-        (_judges(content["judges"]), _families(content["judges"]), _course(content["training"]))
-    )
+    """Both judges on both sets, and each family, in Markdown."""
+    return "\n\n".join((_judges(content["judges"]), _families(content["judges"])))
 
 
 def _judges(judges: dict[str, Any]) -> str:
@@ -68,20 +66,6 @@ def _families(judges: dict[str, Any]) -> str:
         for after in [judges["tuned"][name]["families"][family]]
     ]
     return table(("family", "trained on", "accuracy before", "after"), rows)
-
-
-def _course(lines: list[dict[str, Any]]) -> str:
-    rows = [
-        (
-            f"{line['minutes']:.1f}",
-            str(line["step"]),
-            f"{line['loss']:.3f}",
-            f"{line['probe_loss']:.3f}",
-            f"{line['accuracy_of_prompts']:.3f}",
-        )
-        for line in lines
-    ]
-    return table(("minutes", "steps", "loss", "loss of the probe", "accuracy of prompts"), rows)
 
 
 def write_page() -> None:

@@ -18,11 +18,13 @@ _FACTS = ("made", "commit", "machine", "versions")
 _INTRODUCTION = """\
 # A judge on a GPU
 
-`make gpu` runs fifteen steps on a machine with a GPU, continues after a failure, and writes
-`docs/measured/gpu.json` and this page. The same steps run on the CPU build with a tiny judge as a
-rehearsal: it shows that the steps work, and nothing about a GPU. [The GPU
-path](../design/gpu.md) has the reasons.
+Fifteen checks of a judge on a GPU, which `make gpu` runs and writes into this page and
+[gpu.json](gpu.json). It continues after a failure. Without a GPU it runs them on vLLM's CPU build
+with a tiny judge, which shows that the checks work and nothing about a GPU. [The GPU
+path](../design/gpu.md) explains them.
 """
+# Longer sentences of a step are cut on the page.
+_MOST_CHARACTERS = 160
 
 
 class Record:
@@ -58,13 +60,13 @@ class Record:
         parts = [_INTRODUCTION, "## On a GPU\n"]
         if gpu is None:
             parts.append(
-                "**No GPU run exists yet.** No machine with a GPU was available. Other pages\n"
-                "read from vLLM's source what they say of GPUs, or estimate it.\n"
+                "**No GPU run exists yet.** No machine with a GPU was available. Other pages take\n"
+                "what they say about GPUs from vLLM's source, or estimate it.\n"
             )
         else:
             parts.append(_section(gpu))
-        parts.append("## Rehearsal on the CPU build\n")
-        parts.append("No rehearsal was written.\n" if cpu is None else _section(cpu))
+        parts.append("## On the CPU build\n")
+        parts.append("Not run.\n" if cpu is None else _section(cpu))
         return "\n".join(parts)
 
     def read_tokens_per_s(self, shape: str) -> float | None:
@@ -98,12 +100,12 @@ def _section(run: Mapping[str, Any]) -> str:
         for number, name in enumerate(STEPS, start=1)
     ]
     facts = f"{named}, {machine['cores']} cores; {versions}. Last step run at {run['made']}.\n"
-    outcomes = table(("", "step", "outcome", "what was found", "commit"), rows)
+    outcomes = table(("", "step", "outcome", "what was found"), rows)
     return f"{textwrap.fill(facts, 100, break_on_hyphens=False)}\n\n{outcomes}\n"
 
 
 def _cells(step: Mapping[str, Any] | None) -> list[str]:
     if step is None:
-        return ["not run yet", "", ""]
-    sentence = step["sentence"].replace("|", "\\|").replace("<", "&lt;")
-    return [step["status"], sentence, f"`{(step['commit'] or 'unknown')[:7]}`"]
+        return ["not run yet", ""]
+    sentence = textwrap.shorten(step["sentence"], _MOST_CHARACTERS, placeholder=" ...")
+    return [step["status"], sentence.replace("|", "\\|").replace("<", "&lt;")]
