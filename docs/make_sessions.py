@@ -92,16 +92,6 @@ def _preferences(folder: Path) -> None:
     parquet.write_table(pyarrow.Table.from_pylist(rows), folder / "preferences.parquet")
 
 
-def _labels(folder: Path) -> None:
-    """A spreadsheet with the labels of people."""
-    with (folder / "labels.csv").open("w", newline="", encoding="utf-8-sig") as file:
-        writer = csv.writer(file)
-        writer.writerow(["prompt", "answer 1", "answer 2", "better"])
-        for pair in _tasks(300):
-            better = f"model_{pair.label.lower()}"
-            writer.writerow([pair.question, pair.response_a, pair.response_b, better])
-
-
 def _notebook(folder: Path) -> None:
     """A table as a notebook writes it."""
     with (folder / "pairs.csv").open("w", newline="") as file:
@@ -171,18 +161,6 @@ SESSIONS = (
             "scope-judge filter preferences.parquet --alpha 0.05 --guarantee pac "
             "--out kept.parquet --review dropped.jsonl",
             "head -n 3 dropped.jsonl",
-        ),
-    ),
-    Session(
-        "300 labels of people",
-        "Ada has 300 labels in a spreadsheet. She wants to know whether the judge is good enough.",
-        _labels,
-        (
-            "head -n 2 labels.csv",
-            "scope-judge calibrate labels.csv --name ada",
-            "scope-judge calibrate labels.csv --name ada --map "
-            "'question=prompt,response_a=answer 1,response_b=answer 2,label=better'",
-            "scope-judge sets list",
         ),
     ),
     Session(
