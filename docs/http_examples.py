@@ -35,6 +35,11 @@ _FIXED = {
     "commit": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b",
     "release": __version__,
 }
+# Fields that the page shows of a verdict, a judgment, a set and a change of a set.
+_VERDICT = "verdict p_bar threshold"
+_JUDGMENT = f"results usage {_VERDICT} uncertainty audit rate"
+_SET = "name version n thresholds alpha guarantee threshold coverage feasible"
+_CHANGE = "name version n added removed effects alpha before after coverage note"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 _DIGITS = re.compile(r"\b[0-9a-f]{32,}\b")
 
@@ -46,13 +51,11 @@ class Example:
     Args:
         target: Path with its query.
         body: The request's body; None without one.
-        status: Status of the answer.
         answer: Body of the answer; None without one.
     """
 
     target: str
     body: Any
-    status: int
     answer: Any
 
 
@@ -93,8 +96,18 @@ class _Recorder:
         self._names: dict[str, str] = {}
         self.examples: dict[str, Example] = {}
 
-    async def send(self, method: str, path: str, body: Any = None, *, query: str = "") -> Any:
-        """Sends a request, keeps it as the example of its route, and returns the answer."""
+    async def send(
+        self, method: str, path: str, body: Any = None, *, query: str = "", show: str = ""
+    ) -> Any:
+        """Sends a request, keeps it as the example of its route, and returns the answer.
+
+        Args:
+            method: HTTP method.
+            path: Path with `{name}` for the calibration set.
+            body: The request's body; None without one.
+            query: The query with its question mark.
+            show: Names of the fields of the answer to show; all if empty.
+        """
         target = path.replace("{name}", "default") + query
         response = await self._client.request(method, target, json=body)
         answer = response.json() if response.content else None
@@ -103,18 +116,28 @@ class _Recorder:
         self.examples[f"{method} {path}"] = Example(
             target=target,
             body=self._steady(body),
-            status=response.status_code,
-            answer=self._steady(answer),
+            answer=self._steady(answer, frozenset(show.split())),
         )
         return answer
 
-    def _steady(self, value: Any) -> Any:
-        """The value with fixed times, digests and ids, short numbers and short lists."""
+    def _steady(self, value: Any, show: frozenset[str] = frozenset()) -> Any:
+        """The value with fixed times, digests and ids, short numbers and short lists.
+
+        Args:
+            value: The value.
+            show: Names of the fields to keep in objects that have any of them.
+        """
         match value:
             case dict():
-                return {key: _FIXED.get(key, self._steady(item)) for key, item in value.items()}
+                names = show & value.keys() or value.keys()
+                kept_fields = {
+                    key: _FIXED.get(key, self._steady(item, show))
+                    for key, item in value.items()
+                    if key in names
+                }
+                return kept_fields | ({_MORE: _MORE} if len(names) < len(value) else {})
             case list():
-                kept = [self._steady(item) for item in value[: _shown_items(value)]]
+                kept = [self._steady(item, show) for item in value[: _shown_items(value)]]
                 return kept + [_MORE] * (len(value) > len(kept))
             case float():
                 return float(f"{value:.5g}")
@@ -160,15 +183,19 @@ def _pair(number: int, **fields: Any) -> dict[str, Any]:
 
 async def _judge(recorder: _Recorder) -> None:
     labelled = [_pair(number, label="A") for number in range(100, 160)]
-    await recorder.send("POST", "/calibrate", {"examples": labelled})
-    await recorder.send("POST", "/calibrate/scores", {"examples": labelled[:2]})
+    await recorder.send("POST", "/calibrate", {"examples": labelled}, show=f"{_SET} added failed")
+    shown = "fingerprint scores digest gap_fwd gap_rev label_mass label failed errors"
+    await recorder.send("POST", "/calibrate/scores", {"examples": labelled[:2]}, show=shown)
     await recorder.send("POST", "/judge", _pair(48, alpha=0.1))
     batch = {"comparisons": [_pair(49), _pair(50)]}
-    await recorder.send("POST", "/judge/batch", batch)
+    await recorder.send("POST", "/judge/batch", batch, show=_JUDGMENT)
     group = {"question": "What is 51 + 27?", "responses": ["78", "79"]}
-    await recorder.send("POST", "/rewards/group", group)
-    await recorder.send("POST", "/rewards/groups", {"groups": [group, group]})
-    await recorder.send("POST", "/rewards/reference", {**group, "reference": "80"})
+    shown = "rewards reasons accepted compared errors"
+    await recorder.send("POST", "/rewards/group", group, show=shown)
+    shown = "groups rewards reasons"
+    await recorder.send("POST", "/rewards/groups", {"groups": [group, group]}, show=shown)
+    shown = "rewards reasons"
+    await recorder.send("POST", "/rewards/reference", {**group, "reference": "80"}, show=shown)
     samples = {"query": ["What is 52 + 27?79"], "prompts": ["What is 52 + 27?"], "labels": ["80"]}
     await recorder.send("POST", "/rewards/openrlhf", samples)
     sample = {"prompt": "What is 53 + 27?", "response": "80", "label": "81"}
@@ -182,10 +209,14 @@ async def _judge(recorder: _Recorder) -> None:
         "response": said[0],
         "ground_truth": "82",
     }
-    await recorder.send("POST", "/rewards/nemo-gym/verify", rollout)
+    shown = "reward mask_sample failure_reason ground_truth"
+    await recorder.send("POST", "/rewards/nemo-gym/verify", rollout, show=shown)
     turns = [{"role": "user", "content": "What is 54 + 27?"}]
     compared = {"conversation_history": turns, "response_objs": said}
-    await recorder.send("POST", "/rewards/nemo-gym/compare", compared)
+    shown = (
+        "rewards comparison_results response_i response_j verdict p_bar metrics accepted abstained"
+    )
+    await recorder.send("POST", "/rewards/nemo-gym/compare", compared, show=shown)
     texts = {"a": "82", "b": "83"}
     question: dict[str, Any] = {
         "type": "choice",
@@ -193,7 +224,8 @@ async def _judge(recorder: _Recorder) -> None:
         "criteria": texts,
     }
     asked: dict[str, Any] = {"state": "What is 55 + 27?", "questions": {"sum": question}}
-    await recorder.send("POST", "/v1/systemone", asked)
+    shown = f"answers sum choice probabilities a b confidence scope {_VERDICT}"
+    await recorder.send("POST", "/v1/systemone", asked, show=shown)
     choices: list[Any] = [{"value": "a", "description": "82"}, {"value": "b", "description": "83"}]
     listed: dict[str, Any] = {
         "type": "choice",
@@ -202,48 +234,73 @@ async def _judge(recorder: _Recorder) -> None:
         "choices": choices,
     }
     asked = {"input": "What is 55 + 27?", "questions": [listed]}
-    await recorder.send("POST", "/v1/decisions", asked)
-    for path in ("/info", "/usage", "/readyz", "/healthz"):
+    shown = f"answers name choice probabilities value probability scope {_VERDICT}"
+    await recorder.send("POST", "/v1/decisions", asked, show=shown)
+    shown = "version judge fingerprint model default_alpha default_guarantee limits max_batch"
+    await recorder.send("GET", "/info", show=shown)
+    for path in ("/usage", "/readyz", "/healthz"):
         await recorder.send("GET", path)
 
 
 async def _label(recorder: _Recorder) -> None:
     queue = "/calibrations/{name}/queue"
-    pairs = await recorder.send("POST", queue, {"take": 3, "reviewer": "anna"})
+    shown = "open pairs ticket question left right leased_until"
+    pairs = await recorder.send("POST", queue, {"take": 3, "reviewer": "anna"}, show=shown)
     tickets = [pair["ticket"] for pair in pairs["pairs"]]
     answers = {"reviewer": "anna", "answers": [{"ticket": tickets[0], "choice": "left"}]}
-    await recorder.send("POST", f"{queue}/answers", answers)
+    shown = "open words labelled corrected again errors released"
+    await recorder.send("POST", f"{queue}/answers", answers, show=shown)
     release = {"reviewer": "anna", "tickets": tickets[1:2]}
-    await recorder.send("POST", f"{queue}/release", release)
+    await recorder.send("POST", f"{queue}/release", release, show=shown)
     await recorder.send("GET", f"{queue}/textless")
     await recorder.send("GET", "/calibrations/{name}/disagreements")
     link = {"reviewer": "anna", "hours": 72}
     await recorder.send("POST", "/calibrations/{name}/label-links", link)
-    audits = await recorder.send("GET", "/audits", query="?status=open")
+    shown = "audits id calibration status rate drawn_at expires_at label next_after"
+    audits = await recorder.send("GET", "/audits", query="?status=open", show=shown)
     await recorder.send("GET", "/audits/texts")
     labels = [{"id": audit["id"], "label": "A"} for audit in audits["audits"]]
     await recorder.send("POST", "/audits/labels", {"labels": labels})
-    await recorder.send("GET", "/calibrations/{name}/monitor")
+    shown = (
+        "name version criteria alpha guarantee audited errors error_interval evidence "
+        "alarm_evidence alarm certified drift uncertainty light summary"
+    )
+    await recorder.send("GET", "/calibrations/{name}/monitor", show=shown)
     await recorder.send("GET", "/calibrations/{name}/audit-trail")
     await recorder.send("GET", "/calibrations/{name}/folded-audits")
     await recorder.send("POST", "/calibrations/{name}/resume", {"reason": "checked by hand"})
     absorb = {"all": True, "unlabelled": "leave_out", "dry_run": True}
-    await recorder.send("POST", "/calibrations/{name}/absorb", absorb)
+    await recorder.send("POST", "/calibrations/{name}/absorb", absorb, show=_CHANGE)
 
 
 async def _change(recorder: _Recorder) -> None:
-    await recorder.send("GET", "/calibrations")
-    await recorder.send("GET", "/calibrations/{name}")
-    page = await recorder.send("GET", "/calibrations/{name}/examples", query="?limit=2")
-    scored = {"fingerprint": page["fingerprint"], "examples": page["examples"]}
-    await recorder.send("POST", "/calibrations/{name}/examples", scored)
+    await recorder.send("GET", "/calibrations", show=f"calibrations {_SET}")
+    shown = "name version n accuracy infeasible alpha guarantee more_examples curve uncertainty"
+    await recorder.send("GET", "/calibrations/{name}", show=f"{shown} empirical_risk")
+    page = await recorder.send(
+        "GET",
+        "/calibrations/{name}/examples",
+        query="?limit=2",
+        show="name version n fingerprint examples digest gap_fwd gap_rev label",
+    )
+    required = ("digest", "gap_fwd", "gap_rev", "label_mass", "label")
+    scored = {
+        "fingerprint": page["fingerprint"],
+        "examples": [{field: row[field] for field in required} for row in page["examples"]],
+    }
+    shown = "name version n added updated"
+    await recorder.send("POST", "/calibrations/{name}/examples", scored, show=shown)
     pool = {"comparisons": [_pair(number) for number in range(300, 400)]}
-    await recorder.send("POST", "/calibrations/{name}/pool", pool)
-    await recorder.send("GET", "/calibrations/{name}/next")
-    await recorder.send("GET", "/calibrations/{name}/versions")
+    shown = "name version n labelled unlabelled added failed digests"
+    await recorder.send("POST", "/calibrations/{name}/pool", pool, show=shown)
+    shown = "alpha delta labelled needed complete threshold digests words"
+    await recorder.send("GET", "/calibrations/{name}/next", show=shown)
+    shown = "name versions version action at by added n"
+    await recorder.send("GET", "/calibrations/{name}/versions", show=shown)
     rollback = {"version": 1, "dry_run": True}
-    await recorder.send("POST", "/calibrations/{name}/rollback", rollback)
-    await recorder.send("DELETE", "/calibrations/{name}", query="?dry_run=true")
+    await recorder.send("POST", "/calibrations/{name}/rollback", rollback, show=_CHANGE)
+    shown = "name version n in_use alpha guarantee audits open_audits note"
+    await recorder.send("DELETE", "/calibrations/{name}", query="?dry_run=true", show=shown)
 
 
 def pretty(value: Any, indent: int = 0, *, before: int = 0) -> str:
@@ -265,7 +322,8 @@ def pretty(value: Any, indent: int = 0, *, before: int = 0) -> str:
 def _parts(value: Any, indent: int) -> Iterator[str]:
     if isinstance(value, dict):
         for key, item in value.items():
-            yield f"{json.dumps(key)}: {pretty(item, indent, before=len(key) + 4)}"
+            named = f"{json.dumps(key)}: {pretty(item, indent, before=len(key) + 4)}"
+            yield _MORE if key == _MORE else named
     else:
         for item in value:
             yield pretty(item, indent)
@@ -285,4 +343,4 @@ def _filled(parts: list[str], indent: int) -> list[str]:
 
 
 def _unquoted(text: str) -> str:
-    return text.replace(f'"{_MORE}"', _MORE)
+    return text.replace(f'"{_MORE}": "{_MORE}"', _MORE).replace(f'"{_MORE}"', _MORE)

@@ -8,7 +8,7 @@ import re
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from itertools import chain
@@ -28,22 +28,30 @@ from app.observability.telemetry import Telemetry
 from app.service.services import Services
 from app.settings import Settings
 from app.wire.problems import STATUS
-from app.wire.requests import NOT_BLANK
 from docs.http_examples import Example, examples, pretty
 
 FOLDER = Path(__file__).with_name("reference")
 # Title and code of a problem in the description of a response.
 _PROBLEM = re.compile(r"(?:^|; )([^;]+?) \((`\w+`)\)")
-# The top of the page has the fields and problems of so many routes.
-_SHARED_BY = 4
-# Name, whether it is required, values and meaning of a field.
-Row = tuple[str, str, str, str]
+# The top of a page has the fields, problems and options of so many sections.
+_FIELDS_SHARED_BY = 3
+_PROBLEMS_SHARED_BY = 4
+_OPTIONS_SHARED_BY = 2
+# Objects in requests whose fields are not listed: messages, which the introduction explains, and
+# scores, which the service itself has returned.
+_UNLISTED = {"TurnIn", "MessageIn", "ScoredExampleIn", "TieIn"}
+# A larger maximum says nothing.
+_LARGEST_SHOWN = 10**9
+# The fields of a criterion, which routes take together.
+_CRITERION = ["`alpha`", "`guarantee`", "`delta`", "`delta_for`", "`calibration`"]
+# Name and meaning of a field or an option.
+Row = tuple[str, str]
 T = TypeVar("T")
 
 # The setting that begins a group -> the group's heading.
 SETTING_GROUPS = {
     "engine": "Judge",
-    "openai_urls": "OpenAI-compatible servers",
+    "openai_urls": "Servers of `openai` and `decisions`",
     "prompt_file": "Prompt",
     "store_url": "Calibration store",
     "default_alpha": "Defaults of a judgment",
@@ -55,12 +63,14 @@ SETTING_GROUPS = {
     "host": "Network and log",
 }
 
+_FIELD_HEADINGS = ("field", "meaning")
+_OPTION_HEADINGS = ("option", "meaning")
+_IGNORED = "Ignored."
+# Mark of a field; Markdown shows a star.
+_REQUIRED = "\\*"
+
 # The need of a route -> its wording on the page.
-KEY_NEEDED = {
-    "key": "any key",
-    "nothing": "none",
-    "switch": "any key, unless `SCOPE_METRICS` says otherwise",
-}
+KEY_NEEDED = {"key": "any", "nothing": "none", "switch": "`SCOPE_METRICS`"}
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -84,23 +94,22 @@ def one_line(text: str | None) -> str:
 
 
 def settings_page() -> str:
-    """Every setting with its default, its values and its meaning."""
-    groups: dict[str, list[tuple[str, str, str, str]]] = {}
+    """Every setting with its default and its meaning."""
+    groups: dict[str, list[tuple[str, str, str]]] = {}
     properties = Settings.model_json_schema()["properties"]
     for name, field in Settings.model_fields.items():
         if name in SETTING_GROUPS:
             heading = SETTING_GROUPS[name]
         default = "" if field.default in (None, "") else f"`{field.default}`"
-        values = kind(properties[name]).removesuffix(" or `null`")
-        row = (f"`SCOPE_{name.upper()}`", default, values)
-        groups.setdefault(heading, []).append((*row, one_line(field.description)))
+        meaning = one_line(field.description)
+        meaning += _values(properties[name], meaning)
+        groups.setdefault(heading, []).append((f"`SCOPE_{name.upper()}`", default, meaning))
     introduction = """
-Each setting is an environment variable. `make serve NAME=value` passes it on, too. The service
-refuses to start if a value is invalid, or if a variable with the prefix `SCOPE_` is not a setting.
-A setting without a default may be empty, which means unset.
+Settings are environment variables, which `make serve NAME=value` also passes on. The service does
+not start if a value is invalid or a `SCOPE_` variable is unknown. Empty means unset.
 """
     parts = [
-        f"## {heading}\n\n" + table(("variable", "default", "values", "meaning"), rows)
+        f"## {heading}\n\n" + table(("variable", "default", "meaning"), rows)
         for heading, rows in groups.items()
     ]
     return page("Settings", introduction, *parts)
@@ -120,7 +129,10 @@ def document() -> dict[str, Any]:
 
 
 def http_page() -> str:
-    """Every route of the HTTP API with the fields of its request and an example."""
+    """Every route of the HTTP API with the fields of its request and an example.
+
+    The schemas of the answers are left to `/docs`.
+    """
     openapi = document()
     routes = [
         Route(method=method.upper(), path=path, operation=operation)
@@ -128,56 +140,68 @@ def http_page() -> str:
         for method, operation in methods.items()
     ]
     introduction = """
-Requests and answers are JSON. `/docs` of a running service explains every field of every answer
-and sends requests for you; `/openapi.json` is the same for programs. Send a key as
-`Authorization: Bearer KEY` where the service has a [key file](../guides/keys.md). An error is an
-[RFC 9457](https://www.rfc-editor.org/rfc/rfc9457) problem with a stable [`code`](errors.md).
+Requests and answers are JSON. This page lists the fields of requests, with one example per route.
+`/docs` of a running service also has the types, the fields of answers, and a form that sends
+requests; `/openapi.json` is the schema. If the service has a [key file](../guides/keys.md), send
+`Authorization: Bearer KEY`.
 
-In the examples, a scripted judge answers, and `...` stands for further items of a list.
+A *message* is an object with `role` (`system`, `user` or `assistant`) and `content`. In the
+examples, a scripted judge answers, and `...` stands for more items or fields.
 """
-    common = _common(route.problems for route in routes)
-    titles = {code: title for route in routes for code, title in route.problems.items()}
+    common = _common((route.problems for route in routes), _PROBLEMS_SHARED_BY)
     schemas = openapi["components"]["schemas"]
-    rows = {route.name: _rows(route, schemas) for route in routes}
-    repeated = _common(rows.values())
-    shown, told = examples(), set[str]()
+    fields = {route.name: _fields_of(route, schemas) for route in routes}
+    rows = ({each.row for each in of_route} for of_route in fields.values())
+    repeated = _common_rows(rows, _FIELDS_SHARED_BY)
+    shown = examples()
     sections = []
     for route in routes:
-        fields = [row for row in rows[route.name] if row not in repeated]
         parts = [
             f"## {route.name}\n",
             route.operation["description"] + "\n",
-            *_objects(fields, [row[0] for row in rows[route.name] if row in repeated]),
-            *_nested(route, schemas, told),
+            *_objects(fields[route.name], repeated),
         ]
         if route.name in shown:
             parts.append(_shown(route, shown[route.name]))
         own = sorted(set(route.problems) - common)
         if own:
             listed = ", ".join(f"{status} {code}" for status, code in own)
-            parts.append(_paragraph(f"Problems of its own: {listed}."))
+            parts.append(_paragraph(f"Problems: {listed}."))
         sections.append("\n".join(parts))
-    bodies = {body: anchor(route.name) for route in routes if (body := _body(route))}
-    every = [row for row in dict.fromkeys(chain(*rows.values())) if row in repeated]
-    text = page(
+    every = dict.fromkeys(each.row for each in chain(*fields.values()) if each.row in repeated)
+    problems = ", ".join(f"{status} {code}" for status, code in sorted(common))
+    return page(
         "HTTP API",
         introduction,
-        "## Routes\n\n" + table(("route", "key", "what it does"), map(_route_row, routes)),
-        "## Common fields\n\nSections below only name the ones that their route takes.\n",
-        _field_table(every),
-        "## Common problems\n\nNearly every route may answer these.\n",
-        table(("status", "code", "title"), [(*code, titles[code]) for code in sorted(common)]),
+        "## Routes\n\nThe key needs the role in the second column.\n",
+        table(("route", "key", "what it does"), map(_route_row, routes)),
+        "## Common fields\n",
+        _paragraph(
+            "The sections below only name these fields. The *criterion* is "
+            f"{', '.join(_CRITERION[:-1])} and {_CRITERION[-1]}. Fields with {_REQUIRED} are "
+            "required."
+        ),
+        table(_FIELD_HEADINGS, every),
+        "## Common problems\n",
+        _paragraph(
+            "Errors are [RFC 9457](https://www.rfc-editor.org/rfc/rfc9457) problems with a stable "
+            f"[`code`](errors.md). Almost every route can answer {problems}."
+        ),
         *sections,
     )
-    for body, section in bodies.items():
-        text = text.replace(f"[{body}](#{body.lower()})", f"[{body}](#{section})")
-    return text
 
 
-def _common(of_routes: Iterable[Iterable[T]]) -> set[T]:
-    """Returns what several routes share, and the page says only once."""
-    counted = Counter(chain(*of_routes))
-    return {each for each, number in counted.items() if number >= _SHARED_BY}
+def _common(of_sections: Iterable[Iterable[T]], least: int) -> set[T]:
+    """Returns the entries that at least so many sections share."""
+    counted = Counter(chain(*of_sections))
+    return {each for each, number in counted.items() if number >= least}
+
+
+def _common_rows(of_sections: Iterable[Iterable[Row]], least: int) -> set[Row]:
+    """Returns the rows that at least so many sections share; of one name, the most frequent."""
+    counted = Counter(chain(*of_sections))
+    first = {row[0]: row for row, _ in reversed(counted.most_common())}
+    return {row for row in first.values() if counted[row] >= least}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -207,7 +231,7 @@ class Route:
 def _route_row(route: Route) -> tuple[str, str, str]:
     need = NEEDS[route.method, route.path]
     first = one_line(route.operation["description"].split("\n\n")[0])
-    return f"[`{route.name}`](#{anchor(route.name)})", KEY_NEEDED.get(need, f"role `{need}`"), first
+    return f"[`{route.name}`](#{anchor(route.name)})", KEY_NEEDED.get(need, f"`{need}`"), first
 
 
 def anchor(heading: str) -> str:
@@ -215,16 +239,43 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
-def _rows(route: Route, schemas: dict[str, Any]) -> list[Row]:
-    """The parameters of the query and the fields of the body."""
-    rows = [
-        _row(each["name"], each["required"], each["schema"], each["description"])
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FieldRow:
+    """A field of a request.
+
+    Args:
+        within: The list or object that has the field, such as `examples[]`; empty at the top.
+        row: Name and meaning.
+    """
+
+    within: str = ""
+    row: Row
+
+
+def _fields_of(route: Route, schemas: dict[str, Any]) -> list[FieldRow]:
+    """The parameters of the query, the fields of the body, and those of the objects in it."""
+    fields = [
+        FieldRow(row=_row(each["name"], each["required"], each["schema"], each["description"]))
         for each in route.operation.get("parameters", ())
         if each["in"] == "query"
     ]
     body = _body(route)
+    if body is not None:
+        fields += [FieldRow(row=row) for row in _rows(schemas[body])]
+        for name, about in schemas[body]["properties"].items():
+            within = f"{name}[]" if "'array'" in str(about) else name
+            for inner in _objects_in(about, schemas):
+                fields += [FieldRow(within=within, row=row) for row in _rows(inner)]
     # Some routes take the same options in the query and in the body.
-    return list(dict.fromkeys(rows + ([] if body is None else _fields(schemas[body]))))
+    return list(dict.fromkeys(fields))
+
+
+def _objects_in(about: dict[str, Any], schemas: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yields the schemas of the objects in a field whose fields the page lists."""
+    # A schema is a reference, or written out under its title.
+    for name in dict.fromkeys(re.findall(r"'(?:#/components/schemas/)?(\w+)'", str(about))):
+        if name in schemas and name not in _UNLISTED:
+            yield schemas[name]
 
 
 def _body(route: Route) -> str | None:
@@ -237,26 +288,35 @@ def _body(route: Route) -> str | None:
     return name
 
 
-def _objects(rows: Sequence[Row], repeated: Sequence[str]) -> Iterator[str]:
+def _objects(fields: Sequence[FieldRow], repeated: Container[Row]) -> Iterator[str]:
+    """Yields the table of a route, and the names of the fields that the page shows above."""
+    rows = dict[Row, None]()
+    common, ignored = dict[str, list[str]](), list[str]()
+    for field in fields:
+        name, meaning = field.row
+        if field.row in repeated:
+            common.setdefault(field.within, []).append(name.removesuffix(_REQUIRED))
+        elif meaning == _IGNORED:
+            ignored.append(name)
+        else:
+            named = f"`{field.within}.{name.removeprefix('`')}" if field.within else name
+            rows[named, meaning] = None
     if rows:
-        yield _field_table(rows)
-    if repeated:
-        yield _paragraph(f"{'Also' if rows else 'Fields'}: {', '.join(repeated)}.")
+        yield table(_FIELD_HEADINGS, rows)
+    lists = [
+        (f"in `{within}` " if within else "") + ", ".join(_with_criterion(names))
+        for within, names in common.items()
+    ]
+    if lists:
+        yield _paragraph(f"{'Also' if rows else 'Fields'}: {'; '.join(lists)}.")
+    if ignored:
+        yield _paragraph(f"Ignored: {', '.join(ignored)}.")
 
 
-def _nested(route: Route, schemas: dict[str, Any], told: set[str]) -> Iterator[str]:
-    """Yields a section for each object in the request that no earlier route has."""
-    body = _body(route)
-    if body is None:
-        return
-    told.add(body)
-    for name in [*_new_objects(schemas[body], schemas, told)]:
-        yield f"### {name}\n\n{schemas[name]['description']}\n"
-        yield _field_table(_fields(schemas[name]))
-
-
-def _field_table(rows: Iterable[Row]) -> str:
-    return table(("field", "required", "values", "meaning"), rows)
+def _with_criterion(names: list[str]) -> list[str]:
+    """The names of fields, those of a criterion as one."""
+    others = [name for name in names if name not in _CRITERION]
+    return ["the criterion", *others] if len(names) - len(others) == len(_CRITERION) else names
 
 
 def _paragraph(text: str) -> str:
@@ -268,10 +328,13 @@ def _shown(route: Route, example: Example) -> str:
     if example.body is not None:
         request += "\n" + pretty(example.body)
     answer = "" if example.answer is None else pretty(example.answer)
-    return f"```text\n{request}\n```\n\n```json\n{answer}\n```\n"
+    # The heading says enough about a request without a query and a body.
+    is_plain = example.body is None and "?" not in example.target
+    sent = "" if is_plain else f"```text\n{request}\n```\n\n"
+    return f"{sent}```json\n{answer}\n```\n"
 
 
-def _fields(schema: dict[str, Any]) -> list[Row]:
+def _rows(schema: dict[str, Any]) -> list[Row]:
     required = schema.get("required", [])
     return [
         _row(field, field in required, about, about["description"])
@@ -280,61 +343,39 @@ def _fields(schema: dict[str, Any]) -> list[Row]:
 
 
 def _row(name: str, is_required: bool, schema: dict[str, Any], meaning: str) -> Row:
-    default = f", default `{schema['default']}`" if schema.get("default") is not None else ""
-    return f"`{name}`", "yes" if is_required else "no", kind(schema) + default, one_line(meaning)
+    meaning = one_line(meaning)
+    # Every probability is in (0, 1), as its meaning says.
+    values = _values(schema, meaning) if "'number'" not in str(schema) else ""
+    # False, null and an empty text are the usual defaults.
+    default = f" Default: `{schema['default']}`." if schema.get("default") else ""
+    return f"`{name}`" + (_REQUIRED if is_required else ""), f"{meaning}{values}{default}"
 
 
-def _new_objects(schema: dict[str, Any], schemas: dict[str, Any], told: set[str]) -> Iterator[str]:
-    """Yields the objects inside a request that no earlier section has shown."""
-    # Some are references, and some are written out under their title.
-    for name in re.findall(r"'(?:#/components/schemas/)?(\w+)'", str(schema["properties"])):
-        if name in schemas and name not in told:
-            told.add(name)
-            yield name
-            yield from _new_objects(schemas[name], schemas, told)
+def _values(schema: dict[str, Any], meaning: str) -> str:
+    """A sentence with the names and the bounds that the meaning of a field does not have."""
+    branches = schema.get("anyOf", [schema])
+    names = [f"`{name}`" for branch in branches for name in _names(branch)]
+    if names and not all(name in meaning for name in names):
+        return f" Values: {', '.join(names)}."
+    bounds = [interval for branch in branches if (interval := _interval(branch))]
+    return f" Values: {', '.join(bounds)}." if bounds else ""
 
 
-def kind(schema: dict[str, Any]) -> str:
-    """The values of a JSON schema, in words."""
-    if "$ref" in schema:
-        return _linked(schema["$ref"].rpartition("/")[2])
-    branches = schema.get("anyOf") or schema.get("oneOf")
-    if branches:
-        return " or ".join(kind(branch) for branch in branches)
-    if "enum" in schema or "const" in schema:
-        return ", ".join(f"`{value}`" for value in schema.get("enum", [schema.get("const")]))
-    if schema.get("type") == "array":
-        if "prefixItems" in schema:
-            return " and ".join(kind(each) for each in schema["prefixItems"])
-        return f"list of {kind(schema['items'])}"
-    if "properties" in schema:
-        return _linked(schema["title"])
-    of_type = schema.get("type", "any value")
-    name = {"null": "`null`", "object": "object"}.get(of_type, of_type)
-    bounds = ", ".join(_bounds(schema))
-    return f"{name} ({bounds})" if bounds else name
+def _names(schema: dict[str, Any]) -> list[Any]:
+    return list(schema.get("enum", [schema["const"]] if "const" in schema else []))
 
 
-def _linked(name: str) -> str:
-    return f"[{name}](#{name.lower()})"
-
-
-def _bounds(schema: dict[str, Any]) -> Iterator[str]:
-    limits = {
-        "exclusiveMinimum": "above",
-        "minimum": "at least",
-        "exclusiveMaximum": "below",
-        "maximum": "at most",
-    }
-    for bound, words in limits.items():
-        if bound in schema:
-            yield f"{words} {schema[bound]:.17g}"
-    if schema.get("pattern") == NOT_BLANK:
-        yield "not blank"
-    elif "pattern" in schema:
-        yield f"`{schema['pattern']}`"
-    if "maxLength" in schema:
-        yield f"at most {schema['maxLength']} characters"
+def _interval(schema: dict[str, Any]) -> str:
+    """The bounds as `1 to 100`, or for a number as `(0, 1]`; empty without an upper bound."""
+    low = schema.get("exclusiveMinimum", schema.get("minimum"))
+    high = schema.get("exclusiveMaximum", schema.get("maximum"))
+    if low is None or high is None or high > _LARGEST_SHOWN:
+        return ""
+    if schema["type"] == "integer":
+        return f"{low:.17g} to {high:.17g}"
+    opened = "(" if "exclusiveMinimum" in schema else "["
+    closed = ")" if "exclusiveMaximum" in schema else "]"
+    return f"{opened}{low:.17g}, {high:.17g}{closed}"
 
 
 # --- Commands
@@ -343,39 +384,61 @@ def _bounds(schema: dict[str, Any]) -> Iterator[str]:
 def cli_page() -> str:
     """Every command with its arguments and options."""
     introduction = """
-`make setup` puts the command into `.venv/bin`. `scope-judge COMMAND --help` prints the same.
-Results go to standard output; progress and notes go to standard error.
+`make setup` installs the command in `.venv/bin`, and `scope-judge COMMAND --help` prints this text.
+Results go to standard output, progress and notes to standard error.
 """
+    commands = dict(_commands({name: loaded_command(name) for name in COMMANDS}, ""))
+    rows = {name: [_option(each) for each in command.params] for name, command in commands.items()}
+    repeated = _common_rows(rows.values(), _OPTIONS_SHARED_BY)
+    every = dict.fromkeys(row for row in chain(*rows.values()) if row in repeated)
     return page(
         "Command line",
         introduction,
-        *_commands({name: loaded_command(name) for name in COMMANDS}, ""),
+        "## Common options\n\nThe sections below only name these options.\n",
+        table(_OPTION_HEADINGS, every),
+        *(_command(name, command, rows[name], repeated) for name, command in commands.items()),
     )
 
 
-def _commands(group: Mapping[str, Any], path: str) -> Iterator[str]:
+def _commands(group: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
+    """Yields the name and the object of each command, groups taken apart."""
     for name, command in group.items():
         full = f"{path} {name}".strip()
         if hasattr(command, "commands"):
             yield from _commands(command.commands, full)
         else:
-            yield _command(full, command)
+            yield full, command
 
 
-def _command(name: str, command: Any) -> str:
-    arguments = [each for each in command.params if each.param_type_name == "argument"]
-    words = [_argument(each) for each in arguments]
-    usage = " ".join(["scope-judge", name, *words, "[OPTIONS]"])
-    rows = []
-    for each in command.params:
-        named = ", ".join(f"`{option}`" for option in (*each.opts, *each.secondary_opts))
-        shown = f"`{_argument(each)}`" if each in arguments else named
-        rows.append((shown, _default(each), one_line(each.help)))
-    text = inspect.cleandoc(command.help or "")
-    return (
-        f"## scope-judge {name}\n\n```text\n{usage}\n```\n\n{text}\n\n"
-        f"{table(('argument or option', 'default', 'meaning'), rows)}"
-    )
+def _command(name: str, command: Any, rows: Sequence[Row], repeated: Container[Row]) -> str:
+    arguments = [_argument(each) for each in command.params if _is_argument(each)]
+    parts = [f"## scope-judge {name}\n"]
+    if arguments:
+        usage = " ".join(["scope-judge", name, *arguments, "[OPTIONS]"])
+        parts.append(f"```text\n{usage}\n```\n")
+    parts.append(inspect.cleandoc(command.help or "") + "\n")
+    own = [row for row in rows if row not in repeated]
+    if own:
+        parts.append(table(_OPTION_HEADINGS, own))
+    common = [row[0] for row in rows if row in repeated and row[0].startswith("`-")]
+    if common:
+        parts.append(_paragraph(f"{'Also' if own else 'Options'}: {', '.join(common)}."))
+    return "\n".join(parts)
+
+
+def _option(parameter: Any) -> Row:
+    """The cells of an argument or option, with the same notes as in the help."""
+    if _is_argument(parameter):
+        named = _argument(parameter)
+    else:
+        # The negation of a flag matters only if the flag has another default than off.
+        negations = () if parameter.default is False else parameter.secondary_opts
+        named = "/".join((*parameter.opts, *negations))
+    return f"`{named}`", f"{one_line(parameter.help)}{_note(parameter)}"
+
+
+def _is_argument(parameter: Any) -> bool:
+    return bool(parameter.param_type_name == "argument")
 
 
 def _argument(parameter: Any) -> str:
@@ -383,13 +446,15 @@ def _argument(parameter: Any) -> str:
     return f"{name}..." if parameter.nargs == -1 else name
 
 
-def _default(parameter: Any) -> str:
+def _note(parameter: Any) -> str:
     if parameter.envvar:
-        return f"`{parameter.envvar}`"
-    if parameter.required:
-        return "required"
+        return f" [variable: `{parameter.envvar}`]"
+    if parameter.required and not _is_argument(parameter):
+        return " [required]"
     value = parameter.default
-    return "" if value is None or value is False or value == () else f"`{value}`"
+    if value is None or value is False or value == ():
+        return ""
+    return f" [default: `{parameter.opts[0] if value is True else value}`]"
 
 
 # --- Metrics
@@ -403,19 +468,22 @@ def metrics_page() -> str:
         if isinstance(collector, MetricWrapperBase):
             families += [(metric, _labels(collector)) for metric in collector.describe()]
     families += [(metric, _labels(metric)) for metric in _collected_metrics()]
-    rows = []
+    rows: dict[str, list[Row]] = {"counter": [], "gauge": [], "histogram": []}
     for metric, labels in families:
         name = metric.name + ("_total" if metric.type == "counter" else "")
-        shown = ", ".join(f"`{label}`" for label in labels)
-        rows.append((f"`{name}`", metric.type, shown, one_line(metric.documentation)))
+        shown = f"{{{','.join(labels)}}}" if labels else ""
+        rows[metric.type].append((f"`{name}{shown}`", one_line(metric.documentation)))
+    parts = [
+        f"## {of_type.capitalize()}s\n\n" + table(("metric", "meaning"), of_rows)
+        for of_type, of_rows in rows.items()
+    ]
     introduction = """
-`/metrics` shows these in Prometheus's text format, together with `process_*` and `python_*` of
-the API process and vLLM's own `vllm:*` metrics where vLLM runs inside the service. The values of
-a label are a closed set, except `calibration`: callers choose these names, and the service shows
-at most 100 sets, those that are in use first. No metric holds a text.
-[Monitoring](../guides/monitoring.md) explains alerts and the dashboard.
+`/metrics` has these metrics (with their labels in braces), `process_*` and `python_*` of the API
+process, and `vllm:*` if vLLM runs inside the service. At most 100 calibration sets are shown, those
+in use first. Metrics contain no texts. See [Monitoring](../guides/monitoring.md) for alerts and the
+dashboard.
 """
-    return page("Metrics", introduction, table(("metric", "type", "labels", "meaning"), rows))
+    return page("Metrics", introduction, *parts)
 
 
 def _labels(metric: Any) -> Sequence[str]:
@@ -450,35 +518,30 @@ def errors_page() -> str:
     groups = {
         errors.RequestError: (
             "Errors of the request",
-            "The caller can correct these. The same request fails again.",
+            "The caller can correct these. A repeated request fails again.",
         ),
         errors.UnavailableError: (
             "The service is unavailable",
-            "Nothing is wrong with the request. Try again after the seconds in `Retry-After`.",
+            "Repeat the request after the seconds in `Retry-After`.",
         ),
         errors.DefectError: (
             "Defects",
-            "The service or the judge is at fault. The log has the place, without any text.",
+            "The service or the judge is at fault. The log says where in the code.",
         ),
     }
     introduction = """
-An error is a problem in the format of [RFC 9457](https://www.rfc-editor.org/rfc/rfc9457), with the
-media type `application/problem+json`. Programs read `code`, which is stable; people read `detail`.
-In a batch the problem takes the place of one item's result. An error is never a verdict.
+Errors are [RFC 9457](https://www.rfc-editor.org/rfc/rfc9457) problems with the media type
+`application/problem+json`. Programs read `code`, which is stable; people read `detail`. In a batch,
+the problem replaces the result of one item. An error is never a verdict.
 """
     parts = []
     for group, (heading, about) in groups.items():
         rows = [
-            (
-                f"`{error.code}`",
-                str(status),
-                error.title,
-                one_line(error.__doc__).split(" Args:")[0],
-            )
+            (f"`{error.code}`", str(status), one_line(error.__doc__).split(" Args:")[0])
             for error, status in STATUS.items()
             if issubclass(error, group)
         ]
-        headings = ("code", "status", "title", "meaning")
+        headings = ("code", "status", "meaning")
         parts.append(f"## {heading}\n\n{about}\n\n{table(headings, rows)}")
     return page("Error codes", introduction, *parts)
 

@@ -24,7 +24,7 @@ EvenIfInfeasible = Annotated[
     bool,
     typer.Option(
         "--even-if-infeasible",
-        help="Change the set even if an alpha in use has no verdicts any more.",
+        help="Change the set even if an alpha in use gets no more verdicts.",
     ),
 ]
 

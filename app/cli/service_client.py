@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 _URL_VARIABLE = "SCOPE_URL"
-Url = Annotated[str, typer.Option(envvar=_URL_VARIABLE, help="Address of the running service.")]
+Url = Annotated[str, typer.Option(envvar=_URL_VARIABLE, help="Address of the service.")]
 PATIENCE_S = 600.0
 Patience = Annotated[
     float,
-    typer.Option(min=0, help="Seconds for which an unanswered request is repeated."),
+    typer.Option(min=0, help="Seconds for which a failing request is retried."),
 ]
 
 K = TypeVar("K")

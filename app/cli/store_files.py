@@ -1,4 +1,4 @@
-"""The option and the words that `scope-judge backup` and `scope-judge restore` share."""
+"""The option and messages that `scope-judge backup` and `scope-judge restore` share."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +14,7 @@ StoreUrl = Annotated[
     typer.Option(
         "--store",
         envvar="SCOPE_STORE_URL",
-        help="URL of the store, as the service has it: sqlite:///path or redis://host:port/db.",
+        help="Store URL of the service: sqlite:///path or redis://host:port/db.",
         show_default=False,
     ),
 ]
@@ -28,8 +28,9 @@ def check_url(url: str) -> None:
     """
     if not url:
         raise CommandError(
-            "no store is named: set SCOPE_STORE_URL, or give --store. A service without "
-            "SCOPE_STORE_URL names its file when it starts: give --store sqlite:///FILE"
+            "no store: set SCOPE_STORE_URL, or give --store. If the service runs without "
+            "SCOPE_STORE_URL, it prints the path of its file when it starts: use "
+            "--store sqlite:///FILE"
         )
 
 

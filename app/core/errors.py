@@ -11,7 +11,7 @@
     │   ├── BatchTooLargeError        the request has too many comparisons or responses
     │   ├── TooManyCriteriaError      the request has too many different criteria
     │   ├── PromptTooLongError        the judge's context is shorter than the prompt
-    │   ├── ControlTokenError         a text holds control tokens that cannot be neutralised
+    │   ├── ControlTokenError         a text holds control tokens that cannot be escaped
     │   ├── RouteNotFoundError        the path does not exist
     │   ├── MethodNotAllowedError     the path does not support the method
     │   ├── CalibrationNotFoundError  no calibration set has this name
@@ -80,7 +80,7 @@ class StartupError(ScopeJudgeError):
 
 
 class UnauthenticatedError(RequestError):
-    """The request has no key, or a key that is not in the key file."""
+    """The request has no key, or an unknown one."""
 
     code = "unauthenticated"
     title = "A valid key is needed"
@@ -90,7 +90,7 @@ class ForbiddenError(RequestError):
     """The key's roles, or its calibration sets, do not cover the request."""
 
     code = "forbidden"
-    title = "The key may not do this"
+    title = "The key does not allow this"
 
 
 class InvalidRequestError(RequestError):
@@ -110,66 +110,66 @@ class InvalidRequestError(RequestError):
 
 
 class InvalidComparisonError(RequestError):
-    """A comparison cannot be judged as it is written."""
+    """A comparison has blank texts, or numbers of turns that do not match."""
 
     code = "invalid_comparison"
     title = "The comparison is not valid"
 
 
 class BodyTooLargeError(RequestError):
-    """The body of the request is larger than the limit."""
+    """The request body is larger than the limit."""
 
     code = "body_too_large"
     title = "The request body is too large"
 
 
 class BodyTooSlowError(RequestError):
-    """The body of the request arrived below the minimum rate."""
+    """The request body arrived below the minimum rate."""
 
     code = "body_too_slow"
     title = "The request body arrives too slowly"
 
 
 class BatchTooLargeError(RequestError):
-    """The request has more comparisons or responses than one request may have."""
+    """The request has more comparisons or responses than allowed."""
 
     code = "batch_too_large"
     title = "The request has too many comparisons or responses"
 
 
 class TooManyCriteriaError(RequestError):
-    """The comparisons of the request have more different criteria than one request may have."""
+    """The comparisons have more different criteria than allowed."""
 
     code = "too_many_criteria"
-    title = "The batch holds too many different criteria"
+    title = "The batch has too many different criteria"
 
 
 class PromptTooLongError(RequestError):
-    """The prompt is longer than the context of the judge; a prompt is never cut."""
+    """The prompt exceeds the judge's context. Prompts are never cut."""
 
     code = "prompt_too_long"
     title = "The prompt is longer than the judge's context"
 
 
 class ControlTokenError(RequestError):
-    """A text holds control tokens of the judge that cannot be neutralised."""
+    """A text contains control tokens of the judge that cannot be escaped."""
 
     code = "control_tokens"
-    title = "A text holds control tokens of the judge"
+    title = "A text contains control tokens of the judge"
 
 
 class RouteNotFoundError(RequestError):
     """The path does not exist."""
 
     code = "not_found"
-    title = "There is nothing at this path"
+    title = "This path does not exist"
 
 
 class MethodNotAllowedError(RequestError):
     """The path does not support this method."""
 
     code = "method_not_allowed"
-    title = "This path does not take this method"
+    title = "This path does not support this method"
 
     def __init__(self, detail: str, *, allowed: tuple[str, ...]) -> None:
         super().__init__(detail)
@@ -180,63 +180,63 @@ class CalibrationNotFoundError(RequestError):
     """No calibration set has this name."""
 
     code = "calibration_not_found"
-    title = "There is no such calibration"
+    title = "No calibration set has this name"
 
 
 class VersionNotFoundError(RequestError):
-    """The calibration set has no such version, or the trail does not lead to it."""
+    """The calibration set has no such version, or cannot restore it."""
 
     code = "version_not_found"
-    title = "There is no such version"
+    title = "The calibration set has no such version"
 
 
 class JudgeMismatchError(RequestError):
-    """The calibration set was made with another judge."""
+    """The calibration set belongs to another judge."""
 
     code = "judge_mismatch"
-    title = "The calibration belongs to another judge"
+    title = "The calibration set belongs to another judge"
 
 
 class LabelsMissingError(RequestError):
-    """The calibration set has pairs without labels, and the threshold needs their labels."""
+    """The threshold depends on pairs of the set that have no label."""
 
     code = "labels_missing"
-    title = "The calibration needs more labels"
+    title = "The calibration set needs more labels"
 
 
 class AuditsIncompleteError(RequestError):
-    """Audits have no label, so the labelled ones may not be a random sample of the traffic."""
+    """Audits without a label: the labelled ones may not be a random sample."""
 
     code = "audits_incomplete"
     title = "Audits have no label"
 
 
 class BecomesInfeasibleError(RequestError):
-    """After the change, the calibration set would accept nothing at an alpha that is in use."""
+    """The change would end all verdicts at an alpha in use."""
 
     code = "becomes_infeasible"
-    title = "An alpha in use would have no verdicts"
+    title = "An alpha in use would get no more verdicts"
 
 
 class UnsafeAbsorptionError(RequestError):
-    """After the absorption, the threshold would be over alpha more often than promised."""
+    """At the new threshold, the error would exceed alpha more often than promised."""
 
     code = "unsafe_absorption"
     title = "The new threshold would break its promise"
 
 
 class LabelChangesError(RequestError):
-    """The label of an audit was changed so often that it takes no other label."""
+    """The label of an audit was changed too often to change again."""
 
     code = "too_many_label_changes"
     title = "The label was changed too often"
 
 
 class AlreadyLabelledError(RequestError):
-    """Somebody else has labelled the pair first, and that label stays."""
+    """Somebody else labelled the pair first, and that label stays."""
 
     code = "already_labelled"
-    title = "Somebody else has labelled this pair"
+    title = "Somebody else labelled this pair"
 
 
 class OverloadedError(UnavailableError):
@@ -254,56 +254,56 @@ class RateLimitedError(UnavailableError):
 
 
 class DeadlineExceededError(UnavailableError):
-    """The time limit of the request passed; the work on the request was stopped."""
+    """The request took too long and was stopped."""
 
     code = "deadline_exceeded"
-    title = "There was no answer in time"
+    title = "The request timed out"
 
 
 class DrainingError(UnavailableError):
-    """The service is shutting down; another replica will answer."""
+    """The service is shutting down. Another replica will answer."""
 
     code = "draining"
-    title = "The service is being stopped"
+    title = "The service is shutting down"
 
 
 class KeysUnavailableError(UnavailableError):
-    """The key file cannot be read, so no request is accepted."""
+    """The key file cannot be read."""
 
     code = "keys_unavailable"
     title = "Keys cannot be checked"
 
 
 class EngineUnavailableError(UnavailableError):
-    """The engine is not running or does not answer."""
+    """The engine does not answer."""
 
     code = "engine_unavailable"
     title = "The judge's engine is unavailable"
 
 
 class StoreUnavailableError(UnavailableError):
-    """The calibration store does not answer or refuses a write."""
+    """The store does not answer, or refuses a write."""
 
     code = "store_unavailable"
     title = "The calibration store is unavailable"
 
 
 class JudgmentFailedError(DefectError):
-    """The answer of the engine is not a judgment, and never counts as one."""
+    """The engine's answer is not a judgment, and never counts as one."""
 
     code = "judgment_failed"
-    title = "The judge gave no judgment"
+    title = "The judge returned no judgment"
 
 
 class StoreCorruptError(DefectError):
-    """A stored calibration set cannot be read."""
+    """Stored data cannot be read."""
 
     code = "store_corrupt"
-    title = "The stored calibration cannot be read"
+    title = "The stored data cannot be read"
 
 
 class InternalError(DefectError):
-    """An unexpected error; the log has its place in the code, without texts."""
+    """An unexpected error."""
 
     code = "internal"
     title = "Internal error"

@@ -1,4 +1,4 @@
-"""The Prometheus gauges of calibration sets, which are read when the metrics are."""
+"""The Prometheus gauges of calibration sets, computed when the metrics are read."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -71,7 +71,7 @@ class DriftFigures(NamedTuple):
 
 
 class WaitingFigures(NamedTuple):
-    """The audits of a set that hold others up.
+    """The open audits of a set that labels of later audits wait for.
 
     Args:
         calibration: Name of the calibration set.
@@ -88,7 +88,7 @@ class WaitingFigures(NamedTuple):
 
 
 class WhenRead(Collector):
-    """Makes metrics each time that the metrics are read."""
+    """Makes metrics each time the metrics are read."""
 
     def __init__(self, metrics: Callable[[], Iterable[Metric]]) -> None:
         self._metrics = metrics
@@ -118,8 +118,7 @@ def of_calibrations(
     yield sets
     gone = _family(
         "calibration_lost",
-        "1 for a set that this process judged by, that is gone from the store, and that nobody has "
-        "deleted; absent otherwise.",
+        "1 if a set that this process used is gone from the store and was not deleted.",
         "calibration",
     )
     for name in lost[:_MOST_LOST]:
@@ -139,12 +138,12 @@ def _of_versions(shown: Iterable[CalibrationFigures]) -> tuple[GaugeMetricFamily
     version = _family("calibration_version", "Version that judgments use.", "calibration")
     changed = _family(
         "calibration_changed_timestamp_seconds",
-        "Time when the version was made, in seconds since 1970.",
+        "Time of the version.",
         "calibration",
     )
     unconfirmed = _family(
         "calibration_unconfirmed_seconds",
-        "Seconds since the store last confirmed the version; 0 while it answers.",
+        "Time since the store confirmed the version; 0 while it answers.",
         "calibration",
     )
     for figures in shown:
@@ -160,12 +159,10 @@ def _of_thresholds(shown: Iterable[CalibrationFigures]) -> tuple[GaugeMetricFami
     labels = ("calibration", "guarantee", "alpha")
     threshold = _family(
         "calibration_threshold_nats",
-        "Largest uncertainty that is accepted at alpha; absent if alpha is infeasible.",
+        "Largest accepted uncertainty; absent if infeasible.",
         *labels,
     )
-    feasible = _family(
-        "calibration_feasible", "Whether anything can be accepted at alpha.", *labels
-    )
+    feasible = _family("calibration_feasible", "Whether alpha is feasible.", *labels)
     for figures in shown:
         for guarantee, alpha, value in figures.thresholds:
             place = (figures.name, guarantee, f"{alpha:.2f}")
@@ -178,14 +175,13 @@ def _of_thresholds(shown: Iterable[CalibrationFigures]) -> tuple[GaugeMetricFami
 def _of_traffic(shown: Iterable[CalibrationFigures]) -> tuple[GaugeMetricFamily, ...]:
     abstentions = _family(
         "traffic_abstention_share",
-        "Share of abstentions among recent judgments with a set, and among its labelled pairs with "
-        "the same thresholds.",
+        "Share of abstentions in recent judgments, and in the labelled pairs.",
         "calibration",
         "of",
     )
     uncertainty = _family(
         "traffic_uncertainty_nats",
-        "Mean uncertainty of recent judgments with a set, and of its labelled pairs.",
+        "Mean uncertainty of recent judgments, and of the labelled pairs.",
         "calibration",
         "of",
     )
@@ -218,7 +214,7 @@ def of_monitored_groups(shown: Iterable[MonitoredCriterion]) -> Iterator[GaugeMe
     labels = ("calibration", "guarantee", "alpha", "delta", "group")
     evidence = _family(
         "monitor_group_evidence",
-        "Evidence from audits that the error of a group is above alpha, as a share of its line.",
+        "Evidence that a group's error is above alpha, divided by its alarm level.",
         *labels,
     )
     alarm = _family("monitor_group_alarm", "Whether an alarm of a group is active.", *labels)
@@ -241,57 +237,57 @@ def _place(monitored: MonitoredCriterion) -> tuple[str, str, str, str]:
 _MONITORED: tuple[tuple[str, str, Callable[[MonitoredCriterion], float]], ...] = (
     (
         "evidence",
-        "Evidence from audits that the error of accepted verdicts is above alpha.",
+        "Evidence from audits that the error is above alpha.",
         lambda monitored: monitored.figures.evidence,
     ),
     (
         "alarm_evidence",
-        "Evidence at which the alarm of the criterion rings.",
+        "Evidence at which the alarm starts.",
         lambda monitored: monitored.figures.alarm_evidence,
     ),
     (
         "alarm",
-        "Whether an alarm is active: the evidence of an error above alpha has reached its line.",
+        "Whether the alarm is active.",
         lambda monitored: monitored.alarm,
     ),
     (
         "certified",
-        "Whether audits have shown that the error of accepted verdicts is at most alpha.",
+        "Whether audits prove that the error is at most alpha.",
         lambda monitored: monitored.figures.certified,
     ),
     (
         "audited",
-        "Labels of accepted judgments that the evidence counts.",
+        "Labels that count as evidence.",
         lambda monitored: monitored.figures.audited,
     ),
     (
         "errors",
-        "Errors of accepted verdicts that these labels show.",
+        "Errors among these labels.",
         lambda monitored: monitored.figures.errors,
     ),
     (
         "open",
-        "Drawn accepted judgments that wait for a label.",
+        "Audited verdicts that wait for a label.",
         lambda monitored: monitored.open,
     ),
     (
         "expired",
-        "Drawn accepted judgments that got no label in time.",
+        "Audited verdicts without a label in time.",
         lambda monitored: monitored.expired,
     ),
 )
 
 
 def of_waiting(shown: Iterable[WaitingFigures]) -> Iterator[GaugeMetricFamily]:
-    """Yields the gauges of audits that hold others up; the keys are those of the key file."""
+    """Yields the gauges of audits that block later ones; the keys are those of the key file."""
     waiting = _family(
         "audits_waiting",
-        "Labels of drawn accepted judgments that do not count yet, because an earlier one is open.",
+        "Labels that do not count yet because an earlier audit is open.",
         "calibration",
     )
     oldest = _family(
         "audits_oldest_open_age_seconds",
-        "Age of the oldest drawn accepted judgment without a label; absent if there is none.",
+        "Age of the oldest open audit of a verdict.",
         "calibration",
         "key",
     )
@@ -307,13 +303,13 @@ def of_drift(shown: Iterable[DriftFigures]) -> Iterator[GaugeMetricFamily]:
     """Yields the gauges of drift."""
     evidence = _family(
         "drift_evidence",
-        "Evidence of all replicas that judgments by a set are unlike its labelled pairs.",
+        "Evidence of all replicas that judgments differ from the labelled pairs.",
         "calibration",
         "stream",
     )
     alarm = _family(
         "drift_alarm",
-        "Whether the evidence of drift has reached 20, once and forever.",
+        "Whether the evidence of drift has ever reached 20.",
         "calibration",
         "stream",
     )

@@ -68,49 +68,49 @@ class Telemetry:
         histogram = partial(Histogram, registry=self._registry)
         self._judgments = counter(
             "scope_judgments",
-            "Judgments by verdict (A, B, abstain) and reason (empty where accepted).",
+            "Judgments, by verdict (A, B, abstain) and reason of an abstention.",
             ["verdict", "reason"],
         )
         self._judgment_errors = counter(
             "scope_judgment_errors",
-            "Comparisons that got no judgment, by error code.",
+            "Comparisons that failed, by error code.",
             ["code"],
         )
         self._order_disagreements = counter(
             "scope_order_disagreements",
-            "Judgments whose two orders prefer different responses.",
+            "Judgments whose two orders disagree.",
         )
         self._stale_judgments = counter(
             "scope_stale_judgments",
-            "Judgments made with thresholds that the store could not confirm in time.",
+            "Judgments whose thresholds the store could not confirm.",
         )
         self._uncertainty = histogram(
             "scope_uncertainty_nats",
-            "Uncertainty of judgments: entropy of the average.",
+            "Uncertainty (entropy of p_bar).",
             buckets=_NATS,
         )
         self._position_gap = histogram(
             "scope_position_gap",
-            "Effect of the order of the responses: |p_fwd - p_rev| of judgments.",
+            "Effect of the order of the responses, |p_fwd - p_rev|.",
             buckets=_SHARES,
         )
         self._label_mass = histogram(
             "scope_label_mass",
-            "Probability on the two label tokens; the smaller one of the two orders.",
+            "Probability of the two label tokens, in the worse order.",
             buckets=_SHARES,
         )
 
         self._draws = counter(
             "scope_audit_draws",
-            "Judgments that were drawn for an audit.",
+            "Judgments drawn for an audit.",
         )
         self._missed_draws = counter(
             "scope_audit_draws_missed",
-            "Draws of judgments that the store did not take.",
+            "Draws that the store did not take.",
         )
         self._refused_draws = counter(
             "scope_audit_draws_refused",
-            "Draws that were not made, because 64 other criteria of the version have draws.",
+            "Draws not made because the version already has 64 other audited criteria.",
         )
 
     def _make_metrics_of_the_service(self) -> None:
@@ -119,66 +119,64 @@ class Telemetry:
         histogram = partial(Histogram, registry=self._registry)
         self._prompts = counter(
             "scope_engine_prompts",
-            "Prompts that the judge read: two for each comparison, or one for each response of a "
-            "reward model.",
+            "Prompts that the judge read: two per comparison, or one per response for reward "
+            "models.",
         )
         self._scores = counter(
             "scope_scored_comparisons",
-            "Comparisons that were new, or had a kept score (SCOPE_SCORE_CACHE).",
+            "Comparisons, new or repeated (SCOPE_SCORE_CACHE).",
             ["outcome"],
         )
         self._engine_errors = counter(
             "scope_engine_errors",
-            "Engine calls that failed for all their prompts, by error code.",
+            "Engine calls that failed completely, by error code.",
             ["code"],
         )
         self._store_errors = counter(
             "scope_store_errors",
-            "Failed reads of the calibration store, also if judging continued without it.",
+            "Failed reads of the store, even if judging continued.",
         )
         self._problems = counter(
             "scope_problems",
-            "Error responses by code.",
+            "Error responses, by code.",
             ["code"],
         )
         self._request_seconds = histogram(
             "scope_request_duration_seconds",
-            "Duration of whole requests, by route and class of status.",
+            "Duration of requests, by route and class of status.",
             ["route", "status"],
             buckets=_SECONDS,
         )
         self._stage_seconds = histogram(
             "scope_stage_duration_seconds",
-            "Duration of the stages of judging: queue (waiting for the model), render (texts to "
-            "tokens), engine (the model), decide (thresholds).",
+            "Duration of stages: queue (waiting), render (texts to tokens), engine (model), decide "
+            "(thresholds).",
             ["stage"],
             buckets=_SECONDS,
         )
         self._pending = gauge(
             "scope_pending_comparisons",
-            "Comparisons that were admitted and are not answered yet.",
+            "Comparisons in progress.",
         )
         self._pending_limit = gauge(
             "scope_pending_comparisons_limit",
-            "Most comparisons that may be in progress at once.",
+            "Most comparisons in progress at once.",
         )
 
     def _make_metrics_of_the_judge(self) -> None:
         gauge = partial(Gauge, registry=self._registry)
         self._distinct_gaps = gauge(
             "scope_distinct_gaps",
-            "Share of 100 bundled prompts with a score of their own, measured after the start.",
+            "Share of 100 bundled prompts with a unique score.",
         )
         self._noise = gauge(
             "scope_noise_gap",
-            "Difference of a logit gap with other prompts in the batch, measured after the start: "
-            "the largest one and the 95th percentile.",
+            "Change of a logit gap with other prompts in the batch: largest and 95th percentile.",
             ["statistic"],
         )
         self._noise_flips = gauge(
             "scope_noise_flips",
-            "Share of 32 bundled pairs that get another verdict with other pairs in the batch, "
-            "measured after the start.",
+            "Share of 32 bundled pairs whose verdict changes with other pairs in the batch.",
         )
         # 0 would be a result.
         for unmeasured in (
@@ -190,7 +188,7 @@ class Telemetry:
             unmeasured.set(math.nan)
         self._judge = gauge(
             "scope_judge_info",
-            "The loaded judge in the labels; the value is always 1.",
+            "The judge, in the labels; always 1.",
             ["judge", "fingerprint", "version", "commit"],
         )
 
@@ -257,7 +255,7 @@ class Telemetry:
 
     def show_dropped_lines(self, count: Callable[[], int]) -> None:
         """Shows the number of dropped log lines at each reading of the metrics."""
-        text = "Log lines that were dropped because the output was not read in time."
+        text = "Log lines dropped because nobody read the output in time."
 
         def dropped() -> Iterator[CounterMetricFamily]:
             yield CounterMetricFamily("scope_log_lines_dropped", text, count())

@@ -78,39 +78,37 @@ class AbsorbIn(Strict):
 
     since: MomentIn | None = Field(
         None,
-        description="Only comparisons that were first judged at this time or later. Required, "
-        "unless `all` is true.",
+        description="Only comparisons first judged at this time or later, or since the newest "
+        "`alarm`. Required unless `all` is true.",
     )
-    all: bool = Field(False, description="Absorb the audits of all times, instead of `since`.")
+    all: bool = Field(False, description="Absorb the audits of all times.")
     audits: int | None = Field(
         None,
         ge=1,
         le=10**6,
-        description="Only so many audits, the first ones from `since` on. After an alarm it is the "
-        "number that was fixed with `begin`, or `audits` of the monitor's `recovery`.",
+        description="Only the first so many audits from `since` on. After an alarm: the number of "
+        "`begin`, or `audits` of the monitor's `recovery`.",
     )
     until: MomentIn | None = Field(
         None,
-        description="Only comparisons that were first judged before this time. Choose it without a "
-        "look at the labels.",
+        description="Only comparisons first judged before this time (or `alarm`). Choose it before "
+        "you see labels.",
     )
     replace: Replace = False
     unlabelled: Literal["refuse", "leave_out"] = Field(
         "refuse",
-        description="If audits of that time have no label: `refuse`, or `leave_out` these.",
+        description="If audits have no label: `refuse`, or `leave_out` these audits.",
     )
     even_if_infeasible: bool = Field(
-        False, description="Absorb even if an alpha in use has no verdicts any more."
+        False, description="Continue even if an alpha in use gets no more verdicts."
     )
     even_if_unsafe: bool = Field(
         False,
-        description="Absorb after an alarm even if the threshold would be above alpha more often "
-        "than promised.",
+        description="Continue after an alarm even if the threshold breaks its promise.",
     )
     begin: bool = Field(
         False,
-        description="Absorb nothing. Fix in the trail that the first `audits` since the alarm will "
-        "be absorbed, before the first of them has a label.",
+        description="Absorb nothing. Fix `audits`, before any audit since the alarm has a label.",
     )
     dry_run: DryRun = False
 

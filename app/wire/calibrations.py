@@ -508,19 +508,16 @@ class AlphasQuery(Strict):
         Field(
             default_factory=list,
             max_length=_MOST_ALPHAS,
-            description="An alpha whose `pac` threshold is wanted; may be given several times.",
+            description="Alpha whose `pac` threshold to show; repeat for more.",
         ),
     ]
     delta: Annotated[
         Probability | None,
-        Field(description="Probability with which any of them may fail."),
+        Field(description="Probability that any of them fails."),
     ] = None
     delta_for: Annotated[
         DeltaFor,
-        Field(
-            description="Number by which `delta` is divided for each alpha; by default the number "
-            "of alphas, so that all of them hold together."
-        ),
+        Field(description="Divides `delta` for each alpha; default: the number of alphas."),
     ] = None
 
     def levels(self, default_delta: float) -> list[tuple[float, float]]:

@@ -114,15 +114,15 @@ _JsonText = Annotated[
     str,
     AfterValidator(encodable),
     BeforeValidator(_json_text),
-    Field(description="A text, or other JSON, which the judge reads as text."),
+    Field(description="Text, or JSON that the judge reads as text."),
 ]
 _MessageText = Annotated[
     str,
     AfterValidator(encodable),
     BeforeValidator(_message_text),
-    Field(description="A text, or a list of parts with texts."),
+    Field(description="Text, or a list of parts with texts."),
 ]
-_Unused = Annotated[Any, Field(description="It has no effect.")]
+_Unused = Annotated[Any, Field(description="Ignored.")]
 
 
 class DecisionOptions(CriterionIn):
@@ -130,7 +130,7 @@ class DecisionOptions(CriterionIn):
 
     abstain_as: Text | None = Field(
         None,
-        description="The `choice` of an abstention. If it is one of three options, the judge "
+        description="The `choice` for an abstention. If it is one of three options, the judge "
         "compares the other two.",
     )
     group: OfGroup = None
@@ -147,7 +147,7 @@ class DecisionQuery(DecisionOptions):
 class _DecisionsIn(DecisionOptions):
     model: Annotated[
         Any,
-        Field(description="It has no effect: a service has one judge, and the answer names it."),
+        Field(description="Ignored."),
     ] = None
 
     @abstractmethod
@@ -190,7 +190,7 @@ class SystemOneQuestionIn(Strict):
     type: _Kind
     instructions: _JsonText = ""
     criteria: dict[Text, _JsonText] = Field(
-        description="Option to its text; null if the name of the option is the text."
+        description="Options and their texts; null if the option's name is its text."
     )
 
 
@@ -243,9 +243,7 @@ class OpenAiQuestionIn(Strict):
 class OpenAiDecisionsIn(_DecisionsIn):
     """Questions about one input."""
 
-    input: Annotated[
-        Any, Field(description="A text, or a list of messages of user, assistant and system.")
-    ]
+    input: Annotated[Any, Field(description="Text, or a list of messages.")]
     questions: Annotated[
         list[OpenAiQuestionIn],
         Field(fail_fast=True, json_schema_extra={"minItems": 1, "maxItems": _MOST_QUESTIONS}),
@@ -346,8 +344,8 @@ class Decided:
 _CONFIDENCE = Field(
     ge=0.0,
     le=1.0,
-    description="Probability of the likelier option, times `label_mass` where the judge has one. "
-    "It promises nothing: see `scope`.",
+    description="Probability of the likelier option, times `label_mass` if known. It guarantees "
+    "nothing; see `scope`.",
 )
 _SCOPE = Field(description="The judgment: A is the first compared option, B the second.")
 
@@ -383,7 +381,7 @@ class SystemOneOut(Out):
     answers: dict[str, SystemOneChoiceOut]
     usage: SystemOneUsageOut
     diagnostics: dict[str, DiagnosticsOut] = Field(
-        description="Only questions of which the judge knows the label mass."
+        description="Only questions with a known label mass."
     )
 
     @classmethod

@@ -30,19 +30,19 @@ MOST_ANSWERS = 20
 # Enough for the pairs that others have, or that this person skips.
 MOST_NAMED = 200
 # People are named like keys and sets.
-Reviewer = Annotated[CalibrationName, Field(description="Name of the person who labels.")]
+Reviewer = Annotated[CalibrationName, Field(description="Name of the reviewer.")]
 ReviewerOrKey = Annotated[
     Reviewer | None,
-    Field(description="Name of the person who labels; the name of the key if it is left out."),
+    Field(description="Name of the reviewer; by default that of the key."),
 ]
-# Another text than a ticket is an error of its answer alone.
+# An invalid ticket is an error of its answer, not of the request.
 Ticket = Annotated[str, Field(max_length=200)]
 Reviewers = Annotated[
     int,
     Field(
         ge=1,
         le=2,
-        description="People who label each pair; two do not see each other's answer.",
+        description="Reviewers per pair, who do not see each other's answers.",
     ),
 ]
 
@@ -50,7 +50,7 @@ Reviewers = Annotated[
 class QueueIn(Strict):
     """Asks for pairs to label."""
 
-    take: Annotated[int, Field(ge=1, le=MOST_TAKEN, description="Most pairs to get.")]
+    take: Annotated[int, Field(ge=1, le=MOST_TAKEN, description="Most pairs to lease.")]
     reviewer: ReviewerOrKey = None
     reviewers: Reviewers = 1
     digests: Annotated[
@@ -59,9 +59,8 @@ class QueueIn(Strict):
             default_factory=list,
             max_length=MOST_NAMED,
             fail_fast=True,
-            description="Digests of pairs whose texts the person has: open audits among them are "
-            "given, too, where the service does not have the texts, and then pairs of the pool "
-            "without a label, in this order.",
+            description="Digests of pairs whose texts the reviewer has: open audits without texts, "
+            "then unlabelled pairs of the pool, are also leased.",
         ),
     ]
 
@@ -123,7 +122,7 @@ class QueuePairOut(Out):
     left: str | None
     right: str | None
     digest: str | None = Field(
-        description="Digest of the pair if only the person has its texts; else null."
+        description="Digest of the pair if only the reviewer has its texts; else null."
     )
     is_pooled: bool = Field(
         description="Whether this is a pair of the pool: its label goes to POST /calibrate."
@@ -154,13 +153,13 @@ class QueueStateOut(Out):
 
     open: int = Field(description="Pairs that wait for a label and whose texts the service has.")
     disagreements: int = Field(
-        description="Pairs that two people labelled differently, which wait for a decision."
+        description="Pairs with two different labels that wait for a decision."
     )
-    leased: int = Field(description="The open pairs that somebody has.")
+    leased: int = Field(description="Open pairs that are leased.")
     without_texts: int = Field(
         description="Pairs that wait for a label and whose texts the service does not have."
     )
-    words: str = Field(description="How far the labelling is, in a sentence.")
+    words: str = Field(description="Progress of the labelling, in a sentence.")
 
 
 class QueueOut(QueueStateOut):
@@ -257,7 +256,7 @@ class AgreementOut(Out):
     """
 
     pairs: int = Field(description="Pairs that two people labelled.")
-    disagreements: int = Field(description="Those of them with two different labels.")
+    disagreements: int = Field(description="Pairs with two different labels.")
     kappa: float | None = Field(description="Cohen's kappa; null if chance explains all.")
     kappa_interval: tuple[float, float] | None
     label_noise: LabelNoiseOut | None
@@ -291,7 +290,7 @@ class DisagreementsOut(Out):
     """How far people agree, and the oldest pairs that wait for a decision, blind."""
 
     name: str
-    words: str = Field(description="How far people agree, in two sentences.")
+    words: str = Field(description="How often people agree, in two sentences.")
     agreement: AgreementOut
     open: int = Field(description="Pairs that wait for a decision.")
     pairs: list[DisagreementOut]

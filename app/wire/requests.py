@@ -70,8 +70,7 @@ class Strict(BaseModel):
         # Pydantic makes one error for each field: 8 MB of unknown fields took 10 s and 1 GB.
         if isinstance(value, dict) and len(value) > _MOST_FIELDS:
             raise ValueError(
-                f"this object has {len(value)} fields, and the largest allowed number is "
-                f"{_MOST_FIELDS}"
+                f"this object has {len(value)} fields, and the limit is {_MOST_FIELDS}"
             )
         return value
 
@@ -89,10 +88,7 @@ CalibrationName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63
 GroupName = Annotated[str, Field(pattern=GROUP_PATTERN)]
 OfGroup = Annotated[
     GroupName | None,
-    Field(
-        description="Group of the traffic that the question belongs to, which `SCOPE_GROUPS` or "
-        "the set declares."
-    ),
+    Field(description="Traffic group of the question, declared by `SCOPE_GROUPS` or the set."),
 ]
 DIGEST = r"^[0-9a-f]{64}$"
 Digest = Annotated[str, Field(pattern=DIGEST)]
@@ -100,17 +96,17 @@ Probability = Annotated[FiniteFloat, Field(gt=0, lt=1)]
 LabelNoise = Annotated[
     Annotated[FiniteFloat, Field(ge=0, lt=0.5)] | None,
     Field(
-        description="Probability that a label is flipped, for the whole set. Above that of the "
-        "pairs that are accepted, as a mean over hard and easy pairs is, it breaks the promise. If "
-        "it is left out, the set's value stays."
+        description="Probability that a label of the set is flipped; unchanged by default. A value "
+        "above the noise of accepted pairs, such as a mean over hard and easy pairs, breaks the "
+        "promise."
     ),
 ]
 Replace = Annotated[bool, Field(description="Remove all other examples of the set.")]
 EvenIfInfeasible = Annotated[
     bool,
-    Field(description="Replace the examples even if an alpha in use has no verdicts any more."),
+    Field(description="Continue even if an alpha in use gets no more verdicts."),
 ]
-DryRun = Annotated[bool, Field(description="Only say what would happen.")]
+DryRun = Annotated[bool, Field(description="Change nothing and show the effect.")]
 
 
 def _declared(names: list[str]) -> list[str]:
@@ -123,28 +119,27 @@ Groups = Annotated[
     AfterValidator(_declared),
     Field(
         default_factory=list,
-        description="Groups that the set declares, besides those that it declares already; at most "
-        f"{MOST_GROUPS} with those of `SCOPE_GROUPS`.",
+        description="Groups to declare for the set; at most "
+        f"{MOST_GROUPS} with those of `SCOPE_GROUPS` and the set.",
     ),
 ]
 ByGroup = Annotated[
     bool | None,
     Field(
-        description="Whether each group with enough pairs has thresholds of its own, for the whole "
-        "set. If it is left out, the set's choice stays."
+        description="Whether groups with enough pairs have separate thresholds; unchanged by "
+        "default."
     ),
 ]
 Clusters = Annotated[
     ClusterRule | None,
     Field(
-        description="How `pac` counts pairs of one question, for the whole set: `one` pair a "
-        "question, all with `adjusted` numbers, or all (`ignore`). If it is left out, the set's "
-        "value stays."
+        description="How `pac` counts several pairs of a question: `one`, all with `adjusted` "
+        "numbers, or all (`ignore`); unchanged by default."
     ),
 ]
 _ALPHA = Field(
-    description="Largest share of wrong verdicts among the accepted ones; `null` accepts every "
-    "verdict and guarantees nothing."
+    description="Largest share of wrong verdicts among accepted ones; `null` accepts all, without "
+    "a guarantee."
 )
 Alpha = Annotated[Probability | None, _ALPHA]
 AlphaInUrl = Annotated[
@@ -155,9 +150,8 @@ AlphaInUrl = Annotated[
 DeltaFor = Annotated[
     Annotated[int, Field(ge=1, le=1000)] | None,
     Field(
-        description="Number of alphas that you choose from after a look at their thresholds: each "
-        "gets `delta` divided by it, so that all of them hold together with probability 1 - "
-        "`delta`. The default is 1, and only `pac` allows more."
+        description="Number of alphas to choose from after seeing their thresholds; `pac` divides "
+        "`delta` by it."
     ),
 ]
 Identifier = Annotated[
@@ -372,20 +366,20 @@ LookSize = Annotated[int, Field(ge=1, le=1_000_000)]
 LookSizes = Annotated[
     Annotated[list[LookSize], Field(min_length=1, max_length=MOST_LOOKS, fail_fast=True)] | None,
     Field(
-        description="Numbers of pairs at which to look, rising. The set has a threshold at a look "
-        "only, and each look gets its share of delta. Fixed with the first label."
+        description="Planned looks: rising numbers of pairs, which share delta. A threshold exists "
+        "only at a look. Fixed with the first label."
     ),
 ]
 UntilCoverage = Annotated[
     Probability | None,
-    Field(description="Share of the pairs to accept at least: the first such look is the last."),
+    Field(description="Share of accepted pairs that ends the looks."),
 ]
 LookAlpha = Annotated[
-    Probability | None, Field(description="Alpha of the looks; the default of the service.")
+    Probability | None, Field(description="Alpha of the looks (default: the service's).")
 ]
 LookDelta = Annotated[
     Probability | None,
-    Field(description="Delta of all looks together; the default of the service."),
+    Field(description="Delta of all looks together (default: the service's)."),
 ]
 
 
@@ -425,7 +419,7 @@ class PoolIn(Strict):
                     raise invalid_field(field, "only allowed with looks, e.g. [250, 500, 1000]")
             return None
         if self.until_coverage is None:
-            raise invalid_field("until_coverage", "needed with looks: the coverage that suffices")
+            raise invalid_field("until_coverage", "required with looks")
         try:
             return Looks(
                 sizes=tuple(self.looks),

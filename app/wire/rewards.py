@@ -38,7 +38,7 @@ class MessageIn(BaseModel):
     model_config = ConfigDict(extra="allow")
     role: str = Field(description="`system`, `user` or `assistant`.")
     content: str | list[dict[str, Any]] = Field(
-        description='A text, or parts such as `{"type": "text", "text": "..."}`.'
+        description='Text, or parts such as `{"type": "text", "text": "..."}`.'
     )
 
 
@@ -97,18 +97,18 @@ OpponentsIn = Annotated[
     Annotated[Literal["all"], Tag("text")] | Annotated[int, Field(ge=1), Tag("number")],
     Discriminator(_kind_of_opponents),
     Field(
-        description="Number of other responses that each response meets, or `all`. With a number "
-        "k, n responses make n k / 2 comparisons."
+        description="Opponents of a response: `all`, or a number k, for n k / 2 comparisons of n "
+        "responses."
     ),
 ]
 
 
-WithComparisons = Annotated[bool, Field(description="Whether to return each judgment.")]
+WithComparisons = Annotated[bool, Field(description="Return the judgments, too.")]
 IsRendered = Annotated[
     bool,
     Field(
-        description="Whether the texts have the format of the policy's chat template: the question "
-        "is then taken apart into its turns, and markers are removed from the end of the responses."
+        description="The texts have the policy's chat template: parse the question into turns, and "
+        "remove end markers from the responses."
     ),
 ]
 
@@ -118,13 +118,13 @@ class RewardOptions(CriterionIn):
 
     reward: Literal["hard", "soft"] = Field(
         "hard",
-        description="Points of an accepted comparison: `hard` for +1 or -1, `soft` for "
-        "2 p_bar - 1 from the response's side.",
+        description="Points of an accepted comparison: +1 or -1 (`hard`), or 2 p_bar - 1 from the "
+        "response's side (`soft`).",
     )
     empty: Literal["loses", "null"] = Field(
         "loses",
-        description="An empty response loses against each text, without a call and outside the "
-        "promise (`loses`), or gets no reward (`null`).",
+        description="An empty response loses without a judgment and outside the guarantee "
+        "(`loses`), or gets no reward (`null`).",
     )
     group: OfGroup = None
 
@@ -178,10 +178,7 @@ class GroupOfManyIn(GroupIn):
 
     reference: Annotated[
         Reference | None,
-        Field(
-            description="The response that each one is compared with; null compares the responses "
-            "with each other."
-        ),
+        Field(description="Response to compare the others with, like POST /rewards/reference."),
     ] = None
 
     def asked(self) -> Group:

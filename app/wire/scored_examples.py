@@ -222,9 +222,7 @@ class SecondLabelsIn(Strict):
     """How often the labels of two people differ, for the label noise of a set."""
 
     pairs: Annotated[_SecondCount, Field(ge=1, description="Pairs that two people labelled.")]
-    disagreements: Annotated[
-        _SecondCount, Field(description="Those of them on which the two labels differ.")
-    ]
+    disagreements: Annotated[_SecondCount, Field(description="Pairs with two different labels.")]
 
 
 class PlanIn(Strict):
@@ -256,9 +254,7 @@ class ImportIn(Strict):
     clusters: Clusters = None
     groups: Groups
     by_group: ByGroup = None
-    looks: Annotated[
-        PlanIn | None, Field(description="Planned looks, with all pairs of a new set.")
-    ] = None
+    looks: Annotated[PlanIn | None, Field(description="Planned looks of a new set.")] = None
     replace: Replace = False
     even_if_infeasible: EvenIfInfeasible = False
     dry_run: DryRun = False

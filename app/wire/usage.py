@@ -13,18 +13,18 @@ class KeyUsageOut(Out):
     """The use of one key since the replica started."""
 
     key: str = Field(
-        description="Name of the key; `anonymous` if the service has no keys, `service` for the "
-        "service's own checks."
+        description="Name of the key; `anonymous` without keys, `service` for the checks of the "
+        "service."
     )
     comparisons: int = Field(
-        description="Comparisons sent to the judge, to be judged or to be calibrated with."
+        description="Comparisons sent to the judge, for judging or calibration."
     )
     prompt_tokens: int = Field(
-        description="Tokens of their prompts, in both orders; 0 if the judge does not count them."
+        description="Tokens of the prompts in both orders; 0 if the judge does not count them."
     )
     verdicts: int = Field(description="Judgments with a verdict.")
-    abstentions: int = Field(description="Judgments without one.")
-    errors: int = Field(description="Comparisons that got an error instead of a judgment.")
+    abstentions: int = Field(description="Judgments without a verdict.")
+    errors: int = Field(description="Comparisons that failed.")
 
 
 class UsageOut(Out):
@@ -32,7 +32,7 @@ class UsageOut(Out):
 
     since: datetime = Field(description="Start of this replica, in UTC.")
     keys: list[KeyUsageOut] = Field(
-        description="The keys, by name; without the role `admin` the caller's."
+        description="All keys by name for an admin; otherwise the caller's key."
     )
 
     @classmethod

@@ -183,7 +183,7 @@ def test_overrides_replace_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_metrics_cannot_have_the_port_of_the_command_line() -> None:
     assert read_settings(port=9000, metrics_port=8000).metrics_port == 8000
-    with pytest.raises(ValueError, match=r"^SCOPE_METRICS_PORT: .*the same port as SCOPE_PORT$"):
+    with pytest.raises(ValueError, match=r"^SCOPE_METRICS_PORT: .*must differ from SCOPE_PORT$"):
         read_settings(port=9464, metrics_port=9464)
 
 

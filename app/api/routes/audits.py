@@ -1,4 +1,4 @@
-"""The routes of audits: drawn judgments, their labels, and their way into a calibration set."""
+"""The routes of audits: drawn judgments, their labels, alarms, and absorption into a set."""
 
 from functools import partial
 from typing import Annotated
@@ -37,10 +37,10 @@ router = APIRouter(tags=["auditing"], route_class=JsonRoute)
 
 Name = Annotated[CalibrationName, Path(description="The calibration set.")]
 OfCalibration = Annotated[
-    CalibrationName | None, Query(description="Only audits of this calibration set.")
+    CalibrationName | None, Query(description="Only of this calibration set.")
 ]
-After = Annotated[int, Query(ge=0, le=2**53 - 1, description="`next_after` of the page before.")]
-# Each entry is read from the store for itself.
+After = Annotated[int, Query(ge=0, le=2**53 - 1, description="`next_after` of the previous page.")]
+# Every entry is a read of the store.
 MOST_ENTRIES = 100
 
 
@@ -53,11 +53,11 @@ async def list_audits(
     services: CurrentServices,
     caller: CurrentCaller,
     calibration: OfCalibration = None,
-    status: Annotated[Status | None, Query(description="Only audits with this status.")] = None,
+    status: Annotated[Status | None, Query(description="Only with this status.")] = None,
     limit: Annotated[int, Query(ge=1, le=MOST_LABELS, description="Most audits to list.")] = 100,
     after: After = 0,
 ) -> Response:
-    """Lists drawn judgments, oldest first; texts and verdicts are not shown."""
+    """Lists audits, oldest first, without texts and verdicts."""
     if calibration is not None:
         caller.check_calibration(calibration)
     page = await services.auditor.page(
@@ -84,9 +84,9 @@ async def list_audit_texts(
     ] = MOST_TEXTS,
     after: After = 0,
 ) -> Response:
-    """Lists open audits with the texts that the service keeps (`SCOPE_AUDIT_TEXTS`), oldest first.
+    """Lists open audits with their texts, oldest first.
 
-    An audit that was drawn without the setting, or is too long, has no texts.
+    Texts are missing if they are too long, or if `SCOPE_AUDIT_TEXTS` was off at the draw.
     """
     if calibration is not None:
         caller.check_calibration(calibration)
@@ -104,7 +104,7 @@ async def list_audit_texts(
 async def label_audits(
     body: AuditLabelsIn, services: CurrentServices, caller: CurrentCaller
 ) -> AuditLabelsOut:
-    """Takes labels of drawn judgments, all in one step; a later label replaces an earlier one.
+    """Labels audits, all in one step. A later label replaces an earlier one.
 
     The label `none`, with a reason, closes an audit that nobody can label.
     """
@@ -123,12 +123,12 @@ async def list_audit_trail(
     caller: CurrentCaller,
     limit: Annotated[int, Query(ge=1, le=MOST_ENTRIES, description="Most entries to list.")] = 100,
     before: Annotated[
-        int | None, Query(ge=1, le=2**53 - 1, description="`next_before` of the page before.")
+        int | None, Query(ge=1, le=2**53 - 1, description="`next_before` of the previous page.")
     ] = None,
 ) -> Response:
-    """Lists alarms, their ends, changed labels and closed audits of a set, newest first.
+    """Lists alarms, changed labels and closed audits of a set, newest first.
 
-    It also counts the drawn verdicts and abstentions over time.
+    Also counts the drawn verdicts and abstentions over time.
     """
     caller.check_calibration(name)
     entries = await services.auditor.trail(name, before=before, limit=limit)
@@ -144,9 +144,9 @@ async def list_audit_trail(
 async def list_folded_audits(
     name: Name, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
-    """Counts the folded audits of a set by version and criterion, and says what holds folding up.
+    """Counts the audits that `SCOPE_AUDIT_KEEP_DAYS` has reduced to counts.
 
-    Only `SCOPE_AUDIT_KEEP_DAYS` folds audits.
+    `held` names the labels that prevent more.
     """
     caller.check_calibration(name)
     audits = await services.retention.of(name)
@@ -161,9 +161,9 @@ async def list_folded_audits(
 async def resume(
     name: Name, body: ResumeIn, services: CurrentServices, caller: CurrentCaller
 ) -> ResumeOut:
-    """Ends the alarms of a set with a reason, so that its verdicts are accepted again.
+    """Ends the alarms of a set, so its verdicts are accepted again.
 
-    The audits of these criteria start over. A set without an alarm does not change.
+    The audits of these criteria start over.
     """
     caller.check_calibration(name)
     calibration = await services.calibrations.get(name)
@@ -190,10 +190,10 @@ async def absorb(
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
-    """Makes labelled audits examples of a calibration set, in one new version.
+    """Turns labelled audits into examples of a set, in one new version.
 
-    With `dry_run` it says what would happen, and changes nothing. After an alarm it takes only the
-    first audits since then, whose number was fixed before their labels, in place of all examples.
+    After an alarm, the first audits since then, whose number was fixed before their labels,
+    replace all examples.
     """
     caller.check_calibration(name)
     if body.begin and body.audits is not None:

@@ -68,11 +68,10 @@ OF_ONE = error_responses(*ACCESS_ERRORS, *STORE_ERRORS, CalibrationNotFoundError
 async def calibrate(
     body: CalibrateIn, request: JsonRequest, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
-    """Adds a labelled batch to a calibration set in one new version.
+    """Judges labelled examples and adds them to a set, in one new version.
 
-    With `dry_run` it says what would happen, and changes nothing. The batch is judged all the same:
-    to judge it once, send it to POST /calibrate/scores and its scores to
-    POST /calibrations/{name}/examples, first with `dry_run`.
+    `dry_run` judges them, too. To judge them once, send them to POST /calibrate/scores, then the
+    scores to POST /calibrations/{name}/examples.
     """
     caller.check_calibration(body.calibration)
     check_batch_size(len(body.examples), services)
@@ -112,9 +111,9 @@ async def score(
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
-    """Judges a labelled batch for a calibration set and changes nothing.
+    """Judges labelled examples and returns their scores.
 
-    POST /calibrations/{name}/examples adds the scores of many batches in one version.
+    POST /calibrations/{name}/examples adds them to the set.
     """
     caller.check_calibration(body.calibration)
     check_batch_size(len(body.examples), services)
@@ -138,7 +137,7 @@ def _read_all(body: LabelledBatchIn) -> PostedItems[LabelledComparison]:
     responses=error_responses(*KEY_ERRORS, *STORE_ERRORS),
 )
 async def list_calibrations(services: CurrentServices, caller: CurrentCaller) -> Response:
-    """Lists every calibration set that the caller may use, with its thresholds."""
+    """Lists the calibration sets that the key can use, with thresholds."""
     everything = await services.calibrations.all()
     usable = [calibration for calibration in everything if caller.may_use(calibration.name)]
     await services.calibrations.find_thresholds(usable)
@@ -152,10 +151,9 @@ async def get_calibration(
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
-    """Shows one calibration set with its thresholds and its risk-coverage curve.
+    """Shows a set with its thresholds and risk-coverage curve.
 
-    Thresholds of further alphas can be asked for together: they then share `delta`, so that all of
-    them hold together and you may choose one after a look.
+    If you ask for several alphas, they share `delta`, so you can choose one after seeing them all.
     """
     caller.check_calibration(name)
     levels = asked.levels(services.defaults.delta)
@@ -177,7 +175,7 @@ async def get_calibration(
 async def monitor_calibration(
     name: Name, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
-    """Shows what labels of drawn judgments prove about a set, and whether its traffic drifts."""
+    """Shows what audit labels prove about a set, and whether its traffic drifts."""
     caller.check_calibration(name)
     calibration = await services.calibrations.get(name)
     await services.auditor.catch_up()
@@ -205,10 +203,7 @@ async def delete_calibration(
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
-    """Deletes a calibration set; its versions are kept, so a rollback can restore it.
-
-    With `dry_run` it says what would happen, and changes nothing.
-    """
+    """Deletes a set. Its versions are kept, so a rollback can restore it."""
     caller.check_calibration(name)
     if not asked.dry_run:
         await services.calibrator.delete(name, by=caller.name)
@@ -224,14 +219,12 @@ async def list_examples(
     name: Name,
     services: CurrentServices,
     caller: CurrentCaller,
-    limit: Annotated[
-        int, Query(ge=1, le=LARGEST_PAGE, description="Most examples to list.")
-    ] = 1000,
+    limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE, description="Most entries to list.")] = 1000,
     after: Annotated[
         Digest | None, Query(description="Only examples with a larger digest.")
     ] = None,
 ) -> Response:
-    """Lists the scores and labels of a calibration set, sorted by digest; no texts are kept."""
+    """Lists the scores and labels of a set, sorted by digest, without texts."""
     caller.check_calibration(name)
     calibration = await services.calibrations.get(name)
     return await off_loop(
@@ -257,10 +250,9 @@ async def import_examples(
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
-    """Adds examples that this service's judge has scored, all in one new version or none.
+    """Adds examples with scores of the same judge, in one new version.
 
-    With `second_labels` and no examples it sets the label noise that people have measured. With
-    `dry_run` it says what would happen, and changes nothing.
+    With `second_labels` and no examples, it sets the label noise.
     """
     caller.check_calibration(name)
     batch = await request.run(body.batch)
@@ -279,12 +271,12 @@ async def list_versions(
     name: Name,
     services: CurrentServices,
     caller: CurrentCaller,
-    limit: Annotated[int, Query(ge=1, le=1000, description="Most versions to list.")] = 100,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Most entries to list.")] = 100,
     before: Annotated[
         VersionNumber | None, Query(description="Only versions below this one.")
     ] = None,
 ) -> Response:
-    """Lists the changes of a calibration set, newest first: by whom, when, with which batch."""
+    """Lists the changes of a set, newest first."""
     caller.check_calibration(name)
     records = await services.calibrator.versions(name, before=before, limit=limit)
     return await off_loop(as_json, partial(VersionsOut.of, name, records))
@@ -304,10 +296,7 @@ async def list_versions(
 async def roll_back(
     name: Name, body: RollbackIn, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
-    """Restores an earlier version of a calibration set as a new version.
-
-    With `dry_run` it says what would happen, and changes nothing.
-    """
+    """Restores an earlier version of a set as a new version."""
     caller.check_calibration(name)
     change = services.changes.preview_rollback if body.dry_run else services.changes.rollback
     report = await change(name, body.version, by=caller.name)

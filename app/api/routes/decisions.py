@@ -41,8 +41,8 @@ async def system_one(
 ) -> Response:
     """Answers questions that choose between two texts.
 
-    `choice` is the likelier option, even where the judge abstains: `scope` has the verdict, which
-    an alpha covers. Send `abstain_as` to get another choice then.
+    `choice` is the likelier option even if the judge abstains, unless you send `abstain_as`. The
+    guarantee covers the verdict in `scope`.
     """
     return await _answer(SystemOneOut, body, options, request, services, caller)
 
@@ -55,10 +55,9 @@ async def decisions(
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
-    """Answers questions that choose between two texts, in OpenAI's form.
+    """Answers questions that choose between two texts, in OpenAI's format.
 
-    `choice` is the likelier option, even where the judge abstains: `scope` has the verdict, which
-    an alpha covers. Send `abstain_as` to get another choice then.
+    See POST /v1/systemone.
     """
     return await _answer(OpenAiDecisionsOut, body, options, request, services, caller)
 
@@ -73,7 +72,7 @@ async def _answer(
 ) -> Response:
     """Judges all questions in one batch; an error of one fails the request."""
     check_batch_size(len(body.questions), services)
-    options.criterion(services.defaults)  # an error of the URL's own criterion
+    options.criterion(services.defaults)  # raises if the criterion of the URL is invalid
     criterion = body.criterion(services.defaults, options)
     check_criterion(caller, criterion)
     asked = await request.run(

@@ -1,6 +1,6 @@
-"""GET /openapi.json, and /docs: Swagger UI over it, with its files from this package.
+"""GET /openapi.json and GET /docs, which is Swagger UI with files from this package.
 
-FastAPI's own pages load theirs from the internet, and are blank without it.
+FastAPI's pages load Swagger UI from the Internet and are blank without it.
 """
 
 from pathlib import Path
@@ -39,7 +39,7 @@ async def openapi(request: Request) -> Response:
 
 @router.get("/docs")
 async def docs() -> Response:
-    """The HTTP interface as a page on which requests can be tried."""
+    """A page that describes the HTTP API and sends requests."""
     return HTMLResponse(_PAGE)
 
 
@@ -53,5 +53,5 @@ async def docs_file(name: str) -> Response:
 
 @router.get("/redoc")
 async def redoc() -> Response:
-    """Leads to the same page: one reader of the document is enough."""
+    """Redirects to /docs."""
     return RedirectResponse("docs")

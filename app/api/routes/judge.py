@@ -42,10 +42,10 @@ from app.wire.requests import BatchItem, JudgeBatchIn, JudgeIn
 
 router = APIRouter(tags=["judging"], route_class=JsonRoute)
 
-# Each one needs its own threshold, which with `pac` is a computation of a few milliseconds that
-# cannot be cancelled.
+# Every criterion needs a threshold, which with `pac` takes a few milliseconds that cannot be
+# cancelled.
 _MOST_CRITERIA = 32
-# Errors of a comparison, and of the request that fails with it.
+# Errors of a comparison and of its request.
 COMPARISON_ERRORS = (
     *ACCESS_ERRORS,
     *STORE_ERRORS,
@@ -80,9 +80,9 @@ async def judge(
 async def judge_batch(
     body: JudgeBatchIn, request: JsonRequest, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
-    """Judges many comparisons in one engine call; a bad item never fails the others."""
+    """Judges many comparisons. An invalid item does not fail the others."""
     check_batch_size(len(body.comparisons), services)
-    body.criterion(services.defaults)  # an error of the batch's own criterion fails the request
+    body.criterion(services.defaults)  # raises if the criterion of the batch is invalid
     items = await request.run(_items, body, services, caller)
     requests = [item.asked for item in items if isinstance(item.asked, JudgeRequest)]
     _check_criteria(requests)
@@ -95,7 +95,7 @@ async def judge_batch(
 
 
 def _items(body: JudgeBatchIn, services: Services, caller: Caller) -> list[BatchItem]:
-    """The items of a batch; an item has an error if the caller may not use its calibration set."""
+    """The items of a batch, with an error if the caller may not use the item's calibration set."""
     return [_permitted(item, caller) for item in body.items(services.defaults)]
 
 

@@ -1,4 +1,4 @@
-"""The routes for people who label: the queue of a set, their answers, and links for reviewers."""
+"""The routes for people who label: the queue of a set, answers, and links for reviewers."""
 
 from functools import partial
 
@@ -31,10 +31,10 @@ router = APIRouter(tags=["labelling"], route_class=JsonRoute)
 async def take_pairs(
     name: Name, body: QueueIn, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
-    """Gives open audits of a set to a person who labels, oldest first and blind.
+    """Leases open audits of a set to a reviewer, blind, oldest first.
 
-    Nobody else gets these pairs for ten minutes, or one other person with two `reviewers`. Asking
-    again gives the same ones.
+    For ten minutes, nobody else gets these pairs (with two `reviewers`, one other person does). A
+    repeated request returns the same pairs.
     """
     caller.check_calibration(name)
     taken = await services.queue.take(
@@ -49,9 +49,9 @@ async def take_pairs(
 
 @router.get("/calibrations/{name}/queue/textless", response_model=TextlessOut, responses=OF_ONE)
 async def list_textless(name: Name, services: CurrentServices, caller: CurrentCaller) -> Response:
-    """Lists the digests of open audits whose texts the service does not have, oldest first.
+    """Lists the digests of open audits without texts, oldest first.
 
-    A person with a file of the pairs finds them in it, and takes them from the queue by digest.
+    If you have the pairs in a file, take them from the queue by digest.
     """
     caller.check_calibration(name)
     textless = await services.queue.textless(name)
@@ -68,11 +68,10 @@ async def list_textless(name: Name, services: CurrentServices, caller: CurrentCa
 async def answer_pairs(
     name: Name, body: QueueAnswersIn, services: CurrentServices, caller: CurrentCaller
 ) -> QueueAnswersOut:
-    """Takes answers to pairs of the queue, all in one step; sending them again changes nothing.
+    """Labels pairs of the queue, all in one step. A repeated request changes nothing.
 
-    The first label of a pair stays, and only the person who gave it can correct it here. The
-    choice `none`, with a reason, closes an audit that nobody can label. With two `reviewers`, two
-    equal answers are the label of a pair, and a person has one answer.
+    The first label stays, and only its author can correct it here. The choice `none`, with a
+    reason, closes an audit. With two `reviewers`, two equal answers become the label.
     """
     caller.check_calibration(name)
     report = await services.queue.answer(
@@ -88,7 +87,7 @@ async def answer_pairs(
 async def release_pairs(
     name: Name, body: ReleaseIn, services: CurrentServices, caller: CurrentCaller
 ) -> ReleaseOut:
-    """Gives pairs back without an answer; for ten minutes this person gets them last."""
+    """Returns pairs without an answer. This person gets them last for ten minutes."""
     caller.check_calibration(name)
     released = await services.queue.release(
         name, body.tickets, reviewer=caller.reviewer(body.reviewer)
@@ -100,9 +99,9 @@ async def release_pairs(
 async def list_disagreements(
     name: Name, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
-    """Says how far two people agree, and lists the pairs on which they do not, oldest first.
+    """Shows how often two people agree, and lists the pairs on which they do not.
 
-    POST /audits/labels decides a pair. The answer does not name the two people.
+    POST /audits/labels decides a pair. The answer names no people.
     """
     caller.check_calibration(name)
     found = await services.disagreements.of(name)
@@ -117,16 +116,16 @@ async def make_label_link(
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> LabelLinkOut:
-    """Makes a link with which a person can label this set and do nothing else, until it expires.
+    """Creates a link with which a person can only label this set.
 
-    It ends before with the key that made it, and with that key's role.
+    It works until it expires, or its key is revoked or loses the role.
     """
     caller.check_calibration(name)
     keys: Keys | None = request.app.state.keys
     if keys is None:
         raise ForbiddenError(
-            "a service without keys makes no links, because other machines cannot reach it: make "
-            "a key file (`scope-judge keys add`), and start the service with it"
+            "a service without keys cannot create links, because other machines cannot reach it: "
+            "create a key file (`scope-judge keys add`) and start the service with it"
         )
     await services.calibrations.get(name)
     made = keys.label_link(caller, calibration=name, reviewer=body.reviewer, hours=body.hours)

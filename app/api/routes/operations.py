@@ -18,7 +18,7 @@ _FIND_S = 1.0
 
 @router.get("/healthz", response_model_exclude_none=True, responses=error_responses())
 async def healthz() -> StatusOut:
-    """Answers 200 while the process runs."""
+    """Returns 200 while the process runs."""
     return StatusOut(status="ok")
 
 
@@ -28,13 +28,13 @@ async def healthz() -> StatusOut:
     responses=error_responses(*ENGINE_ERRORS, *STORE_ERRORS, KeysUnavailableError),
 )
 async def readyz(request: Request, services: CurrentServices) -> StatusOut:
-    """Answers 200 only if the service can judge: it judges a test pair and reads the store.
+    """Returns 200 if the service can judge: judges a test pair and reads the store.
 
-    The status "degraded" is ready, too: the store does not answer, and judging continues with the
+    "degraded" also returns 200: the store does not answer, and judging continues with the
     thresholds in memory.
     """
     if request.app.state.draining:
-        raise DrainingError("the service is being stopped")
+        raise DrainingError("the service is shutting down")
     if request.app.state.keys is not None:
         request.app.state.keys.check()
     trouble = await services.readiness.check()
@@ -47,7 +47,7 @@ async def readyz(request: Request, services: CurrentServices) -> StatusOut:
     responses=error_responses(*KEY_ERRORS, RouteNotFoundError),
 )
 async def metrics(services: CurrentServices, caller: CurrentCaller) -> Response:
-    """Shows the Prometheus metrics, which contain the names of all calibration sets."""
+    """Shows the Prometheus metrics, with the names of all calibration sets."""
     caller.check_all_calibrations()
     await services.calibrations.find_shown_thresholds(within_s=_FIND_S)
     content, content_type = await off_loop(services.telemetry.exposition)
@@ -56,13 +56,13 @@ async def metrics(services: CurrentServices, caller: CurrentCaller) -> Response:
 
 @router.get("/info", responses=error_responses(*KEY_ERRORS))
 async def info(services: CurrentServices) -> InfoOut:
-    """Shows the judge, its fingerprint, the limits, the version and its commit."""
+    """Shows the judge, its fingerprint, the limits and the version."""
     return InfoOut.of(services)
 
 
 @router.get("/usage", responses=error_responses(*KEY_ERRORS))
 async def usage(services: CurrentServices, caller: CurrentCaller) -> UsageOut:
-    """Shows what the caller's key has used since this replica started; to an admin, every key."""
+    """Shows the use of your key since this replica started (all keys for an admin)."""
     return UsageOut.of(
         services.telemetry.usage, only=None if "admin" in caller.roles else caller.name
     )

@@ -39,7 +39,7 @@ async def add_pairs(
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
-    """Judges pairs of the traffic and adds them to a calibration set without labels."""
+    """Judges pairs and adds them to a set without labels."""
     caller.check_calibration(name)
     check_batch_size(len(body.comparisons), services)
     plan = body.plan(services.defaults)
@@ -77,17 +77,17 @@ async def list_next(
     caller: CurrentCaller,
     alpha: Annotated[
         Probability | None,
-        Query(description="Alpha to label for; that of the planned looks, or of the service."),
+        Query(description="Alpha to label for; by default that of the looks or the service."),
     ] = None,
     delta: Annotated[
         Probability | None,
-        Query(description="Delta to label for; that of the planned looks, or of the service."),
+        Query(description="Delta to label for; by default that of the looks or the service."),
     ] = None,
-    limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE, description="Most digests to list.")] = 100,
+    limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE, description="Most entries to list.")] = 100,
 ) -> Response:
-    """Names the pairs to label next for `pac`, or the threshold once the labels decide it.
+    """Lists the pairs to label next for `pac`, or shows the final threshold.
 
-    Choose alpha and delta before the first label, and keep them: the promise is about these two.
+    Choose alpha and delta before the first label. The promise holds only for these.
     """
     caller.check_calibration(name)
     calibration = await services.calibrations.get(name)

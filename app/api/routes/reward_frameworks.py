@@ -1,4 +1,4 @@
-"""The reward routes in the shapes of OpenRLHF, slime and NeMo Gym."""
+"""The reward routes in the formats of OpenRLHF, slime and NeMo Gym."""
 
 from functools import partial
 from typing import Annotated
@@ -31,10 +31,10 @@ async def reward_openrlhf(
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
-    """Rewards samples of OpenRLHF against the reference responses in `labels`.
+    """Rewards samples of OpenRLHF against the references in `labels`.
 
-    No reward is 0 with a 1 under its reason in `extra_logs`. The guarantee is about comparisons,
-    not about rewards.
+    A missing reward is 0, with a 1 under its reason in `extra_logs`. The guarantee covers
+    comparisons, not rewards.
     """
     check_responses(len(body.query), services)
     groups = await request.run(body.groups, endings_of(services))
@@ -50,9 +50,9 @@ async def reward_slime(
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
-    """Rewards a sample of slime against the reference response in `label`.
+    """Rewards a sample of slime against the reference in `label`.
 
-    No reward is 0 with a 1 under its reason. The guarantee is about comparisons, not about rewards.
+    A missing reward is 0, with a 1 under its reason. The guarantee covers comparisons, not rewards.
     """
     group = await request.run(body.group, endings_of(services))
     rewards = await rewards_of([group], options.rule(services.defaults), services, caller)
@@ -67,10 +67,10 @@ async def reward_nemo_gym_verify(
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
-    """Rewards a rollout of NeMo Gym against a reference response in the body.
+    """Rewards a rollout of NeMo Gym against a reference in the body.
 
-    No reward is 0 with `mask_sample`, which takes the sample out of NeMo Gym's scores. The
-    guarantee is about comparisons, not about rewards.
+    A missing reward is 0 with `mask_sample`, which excludes the sample from NeMo Gym's scores. The
+    guarantee covers comparisons, not rewards.
     """
     group = await request.run(body.group, options.reference_key)
     rewards = await rewards_of([group], options.rule(services.defaults), services, caller)
@@ -85,10 +85,10 @@ async def reward_nemo_gym_compare(
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
-    """Rewards the responses of NeMo Gym to one prompt by comparing them with each other.
+    """Rewards responses of NeMo Gym by comparing them with each other.
 
-    No reward is 0, and `metrics` counts these by their reason. The guarantee is about comparisons,
-    not about rewards.
+    A missing reward is 0, and `metrics` counts the reasons. The guarantee covers comparisons, not
+    rewards.
     """
     check_responses(len(body.response_objs), services)
     groups = await request.run(body.groups)

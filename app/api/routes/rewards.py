@@ -69,11 +69,10 @@ async def reward_group(
 ) -> Response:
     """Rewards the responses to one question by comparing them with each other.
 
-    A reward is the mean over the response's accepted comparisons, from -1 to 1, and null where none
-    was accepted. The guarantee is about comparisons, not about rewards: at most a share `alpha` of
-    the accepted comparisons is wrong, and nothing is promised about the mean of some of them. Equal
-    texts are not compared and share their reward. The request waits for its turn instead of being
-    refused with 429.
+    A reward is the mean over a response's accepted comparisons, from -1 to 1, or null without any.
+    The guarantee covers comparisons, not rewards: at most a share `alpha` of all accepted
+    comparisons is wrong. Equal texts are not compared and share a reward. The request waits instead
+    of failing with 429.
     """
     return await _of_one(body.asked(), body, request, services, caller)
 
@@ -85,13 +84,12 @@ async def reward_groups(
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
-    """Rewards several groups of responses, all judged in one engine call.
+    """Rewards several groups of responses.
 
-    Each group is rewarded as by POST /rewards/group, or as by POST /rewards/reference if it has a
-    `reference`. A group that cannot be read gets its `error` in its place and never fails the
-    others. The guarantee is about comparisons, not about rewards.
+    A group is rewarded like POST /rewards/group, or like POST /rewards/reference if it has a
+    `reference`. An invalid group gets an `error` and does not fail the others.
     """
-    # Before each is validated: a body of 8 MB may have a million of them.
+    # Checked before validation: a body of 8 MB may have a million groups.
     check_responses(len(body.groups), services)
     groups = await request.run(body.all)
     outcomes = await _rewards(groups, body, request, services, caller)
@@ -107,11 +105,10 @@ async def reward_reference(
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
-    """Rewards responses to one question by comparing each with a reference.
+    """Rewards responses to one question by comparing them with a reference.
 
-    A reward is 1 if the response is accepted as better, -1 if it is accepted as worse, and null if
-    the judge abstains or the texts are equal; with `"reward": "soft"` it is 2 p_bar - 1. The
-    guarantee is about comparisons, not about rewards.
+    A reward is 1 for a better response, -1 for a worse one (`soft`: 2 p_bar - 1), and null if the
+    judge abstains or the texts are equal. The guarantee covers comparisons, not rewards.
     """
     return await _of_one(body.asked(), body, request, services, caller)
 
@@ -137,7 +134,7 @@ async def _rewards(
     services: Services,
     caller: Caller,
 ) -> list[GroupRewards | RequestError]:
-    """The rewards of the groups of a request; an error stays in its place."""
+    """The rewards of the groups of a request, in order, errors included."""
     check_responses(
         sum(len(each.responses) for each in groups if isinstance(each, Group)), services
     )
@@ -152,9 +149,9 @@ async def _rewards(
 def _unrendered(
     groups: Sequence[Group | RequestError], endings: Endings
 ) -> list[Group | RequestError]:
-    """The groups with their texts taken apart, or with the error of those that cannot be."""
+    """The groups with their rendered texts parsed, or with the error of parsing."""
 
-    def taken_apart(group: Group | RequestError) -> Group | RequestError:
+    def parsed(group: Group | RequestError) -> Group | RequestError:
         if isinstance(group, RequestError):
             return group
         try:
@@ -162,7 +159,7 @@ def _unrendered(
         except RequestError as exc:
             return exc
 
-    return [taken_apart(group) for group in groups]
+    return [parsed(group) for group in groups]
 
 
 def endings_of(services: Services) -> Endings:
@@ -173,7 +170,7 @@ def endings_of(services: Services) -> Endings:
 async def rewards_of(
     groups: Sequence[Group], rule: RewardRule, services: Services, caller: Caller
 ) -> list[GroupRewards]:
-    """The rewards of some groups, if the caller may use the calibration set."""
+    """The rewards of groups; raises an error if the caller may not use the calibration set."""
     check_criterion(caller, rule.criterion)
     return await services.rewarder.reward(groups, rule, by=caller.name)
 
@@ -181,7 +178,7 @@ async def rewards_of(
 async def answer_with(
     make: Callable[[], BaseModel], rewards: Sequence[GroupRewards], request: JsonRequest
 ) -> Response:
-    """The response that a function makes of some rewards, with the age of their thresholds."""
+    """The response with the body that `make` returns and the age of the thresholds."""
     outcomes = (pair.outcome for group in rewards for pair in group.compared)
     judgments = (outcome for outcome in outcomes if isinstance(outcome, Judgment))
     return await request.run(as_json, make, headers=age_headers(judgments))

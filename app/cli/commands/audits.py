@@ -38,14 +38,14 @@ Name = Annotated[str, typer.Argument(help="Name of the calibration set.")]
 Drawn = Annotated[
     list[Path] | None,
     typer.Argument(
-        help="OUT.audits.jsonl of `judge`, `battles` or `filter`: the drawn pairs. Without a "
-        "file, the texts are those that the service keeps (SCOPE_AUDIT_TEXTS)."
+        help="OUT.audits.jsonl of `judge`, `battles` or `filter`.  [default: the texts that the "
+        "service keeps, SCOPE_AUDIT_TEXTS]"
     ),
 ]
 OfSet = Annotated[
-    str | None, typer.Option(help="Only audits of this calibration set; default: all sets.")
+    str | None, typer.Option(help="Only audits of this calibration set.  [default: all sets]")
 ]
-Seed = Annotated[int, typer.Option(help="Decides for each pair which response is on the left.")]
+Seed = Annotated[int, typer.Option(help="Seed for the random side of each response.")]
 
 _HEADINGS = ("when", "by", "event", "what", "reason")
 _AUDITS = ("labels", "errors", "wrong", "evidence", "alarm at", "open", "waiting")
@@ -53,11 +53,10 @@ _AUDITS = ("labels", "errors", "wrong", "evidence", "alarm at", "open", "waiting
 
 @app.command()
 def status(name: Name, url: Url = DEFAULT_URL) -> None:
-    """Say how wrong the verdicts of a set are, with the audits and alarms that show it.
+    """Show the error rate of a set's verdicts, with its audits and alarms.
 
-    The evidence is that the error is above alpha: 1 means nothing, and the alarm of each criterion
-    has its own line. "certified without expired" is a weaker statement: it is true only if the
-    expired audits are like the others.
+    Evidence of 1 means nothing; an alarm starts at the number in "alarm at". "certified without
+    expired" holds only if the expired audits resemble the others.
     """
     from app.cli.set_answers import AuditStatus
 
@@ -127,11 +126,10 @@ def label(
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Label audits with key presses, blind, in the order in which they were drawn.
+    """Label audits by keyboard, blind, oldest first.
 
-    Shows the texts without the verdict, the sides in random order. A pair can be skipped, or closed
-    with a reason if nobody can label it. If interrupted, rerun the command; it resumes where it
-    stopped.
+    The verdict is hidden, and the sides are random. You can skip a pair, or close it with a reason.
+    If interrupted, rerun the command to resume.
     """
     from app.cli.labelling.audits import drawn_pairs, label_files, label_kept
 
@@ -166,10 +164,9 @@ def export_audits(
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Write the open audits for another labelling tool, blind, the oldest first.
+    """Write the open audits for another labelling tool, blind, oldest first.
 
-    A second file beside --out tells the tool what to ask. `audits import` reads what the tool
-    exports.
+    A second file beside --out configures the tool. `audits import` reads the tool's export.
     """
     from app.cli.labelling.tool_files import (
         check_tool_output,
@@ -199,10 +196,9 @@ def import_labels(
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Send the labels that people gave in another tool, after a report on them.
+    """Import labels from another tool, after a report on them.
 
-    The files are those of pairs that `audits export` wrote. Sending a label again changes nothing,
-    so an import can be repeated.
+    The tool must have labelled pairs of `audits export`. A repeated import changes nothing.
     """
     from app.cli.labelled_rows import print_label_report
     from app.cli.labelling.audit_requests import post_labels
@@ -227,9 +223,9 @@ def close(
     reason: Annotated[str, typer.Option(help="Why they cannot be labelled, for the trail.")],
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Close audits that nobody can label, so that other labels do not wait for them.
+    """Close audits that nobody can label, so that labels of later audits count.
 
-    A closed audit counts as right for the alarm, and as an error for the certificate.
+    A closed audit counts as right for the alarm, and as wrong for the certificate.
     """
     from scope_judge.answers import AuditLabels
 
@@ -248,24 +244,23 @@ def absorb(
     since: Annotated[
         str | None,
         typer.Option(
-            help="Only comparisons that were first judged from this time on, such as "
-            '"2026-11-22 17:39" (UTC), or alarm: the time at which the newest active alarm rang.'
+            help='Only comparisons first judged since this time, such as "2026-11-22 17:39" (UTC), '
+            "or alarm: since the newest active alarm."
         ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Take the audits of all times.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Absorb the audits of all times.")] = False,
     audits: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Only so many audits, the first ones from --since on. After an alarm it is the "
-            "number of `audits status`, or the one that was fixed with --begin.",
+            help="Only the first so many audits from --since on. After an alarm: the number of "
+            "`audits status` or --begin.",
         ),
     ] = None,
     until: Annotated[
         str | None,
         typer.Option(
-            help="Only comparisons that were first judged before this time, likewise; choose it "
-            "before you look at labels."
+            help="Only comparisons first judged before this time. Choose it before you see labels."
         ),
     ] = None,
     replace: Annotated[
@@ -273,33 +268,30 @@ def absorb(
     ] = False,
     leave_out: Annotated[
         bool,
-        typer.Option("--leave-out", help="Leave audits without a label out; default: refuse."),
+        typer.Option("--leave-out", help="Leave out audits without a label.  [default: refuse]"),
     ] = False,
     even_if_infeasible: EvenIfInfeasible = False,
     even_if_unsafe: Annotated[
         bool,
         typer.Option(
             "--even-if-unsafe",
-            help="Absorb after an alarm even if the threshold would be above alpha more often than "
-            "promised.",
+            help="Absorb after an alarm even if the threshold breaks its promise.",
         ),
     ] = False,
     begin: Annotated[
         bool,
         typer.Option(
             "--begin",
-            help="Absorb nothing: fix --audits in the trail, before the first audit since the "
-            "alarm has a label.",
+            help="Absorb nothing. Fix --audits, before any audit since the alarm has a label.",
         ),
     ] = False,
     yes: Yes = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Make labelled audits calibration examples, after a look at what that does.
+    """Turn labelled audits into calibration examples.
 
-    Shows thresholds and coverage of the alphas in use before and after, and asks. Nothing changes
-    until the answer is yes. After an alarm only --since alarm, --audits and --replace together keep
-    the promise.
+    Shows the effect on the alphas in use, and asks. After an alarm, the promise holds only with
+    --since alarm, --audits and --replace together.
     """
     from scope_judge import AbsorbReport
 
@@ -333,10 +325,10 @@ def absorb(
 @app.command()
 def resume(
     name: Name,
-    reason: Annotated[str, typer.Option(help="Why the verdicts can be used again, for the trail.")],
+    reason: Annotated[str, typer.Option(help="Why the verdicts are usable again, for the trail.")],
     url: Url = DEFAULT_URL,
 ) -> None:
-    """End the alarms of a set, so that its verdicts are accepted again; its audits start over."""
+    """End the alarms of a set: its verdicts are accepted again, and its audits start over."""
     from scope_judge.answers import Resumed
 
     with connected(url) as service:

@@ -1,4 +1,4 @@
-"""`scope-judge backup`: writes everything that a store keeps into one file."""
+"""`scope-judge backup`: writes the contents of a store to one file."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,10 +16,10 @@ def backup(
     store: StoreUrl = "",
     overwrite: Annotated[bool, typer.Option(help="Replace FILE.")] = False,
 ) -> None:
-    """Write the whole store into a file: sets, trails, audits and their secret.
+    """Write the complete store to a file: sets, trails, audits and their secret.
 
-    Services may use the store meanwhile. FILE appears when it is complete. It holds labels and the
-    secret of the audits, so only you can read it.
+    Services can use the store meanwhile. FILE appears when it is complete, and only you can read
+    it.
     """
     import asyncio
 

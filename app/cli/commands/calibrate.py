@@ -60,39 +60,36 @@ def calibrate(
     name: Annotated[str, typer.Option(help="Name of the calibration set.")] = "default",
     label_noise: Annotated[
         float | None,
-        typer.Option(help="Probability that a label is wrong; it applies to the whole set."),
+        typer.Option(help="Probability that a label of the set is wrong."),
     ] = None,
     clusters: Annotated[
         str | None,
-        typer.Option(
-            help="How pac counts pairs of one question, for the whole set: one, adjusted or ignore."
-        ),
+        typer.Option(help="How pac counts several pairs of one question: one, adjusted or ignore."),
     ] = None,
     groups: Annotated[
         str | None,
-        typer.Option(help="Groups that the set declares, separated by commas: math,code."),
+        typer.Option(help="Groups to declare, such as math,code."),
     ] = None,
     by_group: Annotated[
         bool | None,
         typer.Option(
             "--by-group/--not-by-group",
-            help="Give each group with enough pairs thresholds of its own. By default the choice "
-            "of the set stays.",
+            help="Calibrate each group with enough pairs separately.  [default: as the set does]",
         ),
     ] = None,
     shape: ShapeName = None,
     columns: ColumnMap = None,
     encoding: Encoding = None,
     contradictions: OnContradictions = "drop",
-    batch_size: Annotated[int, typer.Option(min=1, help="Examples in one request.")] = 100,
+    batch_size: Annotated[int, typer.Option(min=1, help="Examples per request.")] = 100,
     overwrite: Annotated[
-        bool, typer.Option(help="Drop an unfinished run with another judge.")
+        bool, typer.Option(help="Discard an unfinished run with another judge.")
     ] = False,
     replace: Annotated[
         bool,
         typer.Option(
             "--replace",
-            help="Remove all other examples of the set, after a look at what that does.",
+            help="Remove all other examples of the set; shows the effect and asks first.",
         ),
     ] = False,
     even_if_infeasible: EvenIfInfeasible = False,
@@ -102,12 +99,9 @@ def calibrate(
 ) -> None:
     """Add labelled pairs to a calibration set of a running service.
 
-    A label is A, B or tie (or model_a, model_b, both_bad), or a word that --map names. The rows are
-    checked first: a repeated pair counts once. All pairs of a run become one version of the set. If
-    interrupted, the set is unchanged; rerun the command, and it resumes where it stopped.
-
-    With --replace they become its only examples: the command judges them, shows the alphas in use
-    before and after, and asks.
+    A label is A, B or tie (also model_a, model_b, both_bad, or a word of --map). A repeated pair
+    counts once. All pairs become one new version. If interrupted, the set is unchanged; rerun the
+    command to resume.
     """
     # Checked here, because the service sees it after everything has been judged.
     check_label_noise(label_noise)

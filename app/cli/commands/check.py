@@ -1,4 +1,4 @@
-"""`scope-judge check`: whether a service can be used, with one judged group."""
+"""`scope-judge check`: tests a service by judging one group."""
 
 from app.cli.console import CommandError, say
 from app.cli.running.options import (
@@ -20,12 +20,10 @@ def check(
     calibration: CalibrationSet = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Check that a service can be used with this address, key and criterion.
+    """Check that a service works with this address, key (SCOPE_API_KEY) and criterion.
 
-    The key is in SCOPE_API_KEY. The service judges one group of two responses, which counts as
-    traffic of the calibration set.
-
-    It ends with status 1 if the service cannot be used, or accepts no comparison.
+    The service judges one group of two responses, which counts as traffic of the calibration set.
+    Exits with status 1 if the service fails, or accepts no comparison.
     """
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "delta_for": delta_for}
     found = checked_service(url, given_criterion({**given, "calibration": calibration}))

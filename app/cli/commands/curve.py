@@ -43,7 +43,7 @@ def curve(
     files: Inputs,
     alpha: Annotated[
         list[float] | None,
-        typer.Option(help="In (0, 1); may be given several times.  [default: 0.05 to 0.25]"),
+        typer.Option(help="Alpha in (0, 1); repeat for more.  [default: 0.05 to 0.25]"),
     ] = None,
     delta: Annotated[float, typer.Option(help="Delta of pac, in (0, 1).")] = STANDARD_DELTA,
     delta_for: DeltaFor = None,
@@ -54,7 +54,7 @@ def curve(
         bool,
         typer.Option(
             "--split",
-            help="Also calibrate on random halves and test on the others, as `evaluate` does.",
+            help="Also calibrate on random halves and test on the rest, like `evaluate`.",
         ),
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Figure to write, .png or .svg.")] = None,
@@ -65,25 +65,23 @@ def curve(
     judge: Annotated[
         str | None,
         typer.Option(
-            help="If the pairs are not judged yet: load this judge (see `evaluate`) instead of "
-            "asking the service."
+            help="For pairs without judgments: load this judge (see `evaluate`), not the service."
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="If the pairs are not judged yet: file for the judgments, with --judge a folder.  "
-            "[default: FILE-judged.jsonl; with --judge evaluation-JUDGE]"
+            help="For pairs without judgments: file (with --judge: folder) to write.  "
+            "[default: FILE-judged.jsonl or evaluation-JUDGE]"
         ),
     ] = None,
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Is my judge good enough? Shows which alpha is feasible with labelled pairs.
+    """Is my judge good enough? Shows which alphas your labelled pairs make feasible.
 
-    Each row has a label (A, B or tie, or a data set's own word) and the judgment of `scope-judge
-    judge` or `evaluate`, or p_fwd and p_rev, or score_a and score_b. Labelled pairs without
-    judgments are judged first, by a running service or with --judge.
+    Rows have a label and a judgment (of `judge` or `evaluate`), or p_fwd and p_rev, or score_a and
+    score_b. Labelled pairs without judgments are judged first.
     """
     alphas = tuple(alpha or STANDARD_ALPHAS)
     _check(alphas, delta, label_noise, plot)

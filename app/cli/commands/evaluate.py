@@ -49,60 +49,56 @@ def evaluate(
         list[str] | None,
         typer.Argument(
             help="Benchmarks (mt-bench, reward-bench, chatbot-arena, judge-bench, pku-safe-rlhf, "
-            "demo), NAME=FOLDER for a local copy of one, or files of labelled pairs: JSONL, JSON, "
-            "CSV, TSV or Parquet, also as .gz or .zst."
+            "demo), NAME=FOLDER for a local copy, or files of labelled pairs."
         ),
     ] = None,
     judged: Annotated[
         Path | None,
-        typer.Option("--from", help="Evaluate this judgments.jsonl without asking a judge."),
+        typer.Option("--from", help="Evaluate this judgments.jsonl; loads no judge."),
     ] = None,
     compared: Annotated[
         list[Path] | None,
         typer.Option(
             "--compare",
-            help="Folder that evaluate wrote for one judge; give at least two. Compares the judges "
-            "on the pairs that all of them judged, without asking a judge.",
+            help="Folder of one judge's evaluation; repeat to compare judges on their common "
+            "pairs. Loads no judge.",
         ),
     ] = None,
     judge: Annotated[
         str | None,
         typer.Option(
-            help="One of the paper's judges (see docs/measured/reproduce.md), or a model as in "
-            "SCOPE_MODEL, such as demo.  [default: SCOPE_MODEL, which must then be set]"
+            help="A judge of the paper (docs/measured/reproduce.md), or a model like SCOPE_MODEL.  "
+            "[default: SCOPE_MODEL]"
         ),
     ] = None,
     methods: Annotated[
         str | None,
         typer.Option(
-            help="Comma-separated, or all, which adds simulated_annotators and self_consistency.  "
-            f"[default: those of {_DEFAULT_METHODS} that this kind of judge has; with --from, "
-            "those with answers in the file]"
+            help="Methods, separated by commas, or all (adds simulated_annotators and "
+            f"self_consistency).  [default: {_DEFAULT_METHODS}, if the judge or file has them]"
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder to write, which belongs to this data and judge; pairs that have "
-            "judgments there are not judged again.  "
-            "[default: evaluation-JUDGE; with --from, the folder of judgments.jsonl; with "
-            "--compare, evaluation-comparison]"
+            help="Folder to write. Judgments in it are reused.  [default: evaluation-JUDGE; with "
+            "--from, its folder; with --compare, evaluation-comparison]"
         ),
     ] = None,
     retry: Annotated[
         bool,
         typer.Option(
-            "--retry", help="Judge pairs again if the judge refused them, such as too long ones."
+            "--retry", help="Judge again the pairs that the judge refused, such as long ones."
         ),
     ] = False,
-    limit: Annotated[int, typer.Option(min=2, help="Pairs to draw from each data set.")] = 2000,
+    limit: Annotated[int, typer.Option(min=2, help="Pairs to draw per data set.")] = 2000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of draws, samples and splits.")] = 0,
     splits: Annotated[int, typer.Option(min=1, help="Random halves to average over.")] = 1000,
     alpha: Annotated[
         list[float] | None,
         typer.Option(
-            help="In (0, 1); may be given several times.  [default: 0.05 to 0.25; with judge-bench "
-            "or pku-safe-rlhf, to 0.30, as in the paper]"
+            help="Alpha in (0, 1); repeat for more.  [default: 0.05 to 0.25; with judge-bench or "
+            "pku-safe-rlhf to 0.30]"
         ),
     ] = None,
     delta: Annotated[float, typer.Option(help="Delta of pac, in (0, 1).")] = STANDARD_DELTA,
@@ -111,10 +107,10 @@ def evaluate(
     encoding: Encoding = None,
     contradictions: OnContradictions = "drop",
 ) -> None:
-    """Measure a judge on labelled pairs as in the paper: tables, figures, one report.
+    """Measure a judge on labelled pairs with the paper's protocol.
 
     Writes judgments.jsonl (every raw answer), results.json and report.html. If interrupted,
-    rerun the command; it resumes where it stopped.
+    rerun the command to resume.
     """
     check_extra("evaluation")
     form = given_format(shape, columns, encoding)

@@ -1,13 +1,13 @@
-"""`scope-judge fetch`: fetches the judge's weights, so that a later start needs no download."""
+"""`scope-judge fetch`: downloads the judge's weights before the service starts."""
 
 from app.cli.console import CommandError, say
 from app.core.errors import StartupError
 
 
 def fetch() -> None:
-    """Fetch the weights of SCOPE_MODEL at SCOPE_REVISION into HF_HOME.
+    """Download the weights of SCOPE_MODEL at SCOPE_REVISION into HF_HOME.
 
-    A start then takes them from there; in a cluster, probes do not count the download.
+    The service then starts without a download, so the probes of a cluster do not wait for one.
     """
     from app.settings import read_settings
     from app.wiring.engines import fetch_model
@@ -19,4 +19,4 @@ def fetch() -> None:
     except StartupError as exc:
         raise CommandError(exc.detail) from None
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    say(f"{size / 1e9:.1f} GB of the judge are in {folder}")
+    say(f"the judge's files ({size / 1e9:.1f} GB) are in {folder}")

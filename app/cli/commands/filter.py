@@ -81,14 +81,14 @@ def filter(
     files: Inputs,
     out: Annotated[
         Path,
-        typer.Option(help="File for the kept pairs, in the format of its ending, as for `judge`."),
+        typer.Option(help="File for the kept pairs; its extension sets the format."),
     ],
     flip: Annotated[
         bool,
-        typer.Option("--flip", help="Swap the two responses if the judge prefers the other one."),
+        typer.Option("--flip", help="If the judge prefers the other response, swap the two."),
     ] = False,
     review: Annotated[
-        Path | None, typer.Option(help="File for the dropped pairs, with the reason.")
+        Path | None, typer.Option(help="File for the dropped pairs, with reasons.")
     ] = None,
     alpha: Alpha = None,
     guarantee: Guarantee = None,
@@ -99,30 +99,27 @@ def filter(
     columns: ColumnMap = None,
     encoding: Encoding = None,
     batch_size: Annotated[
-        int, typer.Option(min=1, help="Comparisons in one request.")
+        int, typer.Option(min=1, help="Comparisons per request.")
     ] = ROWS_PER_REQUEST,
     excel: Excel = False,
     by: Annotated[
         str | None,
         typer.Option(
-            help="Column with a category, by which the summary has a table; default: category or "
-            "subset, if there is one."
+            help="Column of categories for a table in the summary.  [default: category or subset]"
         ),
     ] = None,
     overwrite: Annotated[
         bool,
-        typer.Option(help="Replace --out and --review; drop an unfinished run."),
+        typer.Option(help="Replace --out and --review; discard an unfinished run."),
     ] = False,
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Keep the preference pairs whose label the judge confirms.
 
-    A pair is dropped if the judge abstains, or prefers the other response. --flip swaps the two
-    responses of the latter. The rows keep their columns and order, and get decision, p_bar and
-    risk_level.
-
-    If interrupted, rerun the command; it resumes where it stopped.
+    Pairs are dropped if the judge abstains or prefers the other response. Kept rows stay in
+    order and get the columns decision, p_bar and risk_level. If interrupted, rerun the command to
+    resume.
     """
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "delta_for": delta_for}
     criterion = given_criterion({**given, "calibration": calibration})

@@ -1,4 +1,4 @@
-"""`scope-judge judge`: judges one pair or a file with a running service, or files in bulk."""
+"""`scope-judge judge`: judges one pair or files with a running service, or files on Ray."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +9,7 @@ import typer
 from app.cli.console import CommandError
 from app.cli.running.judging import FileOptions, judge_files
 from app.cli.running.options import (
+    Alpha,
     BatchSize,
     CalibrationSet,
     ColumnMap,
@@ -40,21 +41,14 @@ def judge(
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="JSONL, JSON, CSV, TSV or Parquet, also as .gz or .zst; folders and patterns; - "
-            "is stdin, but not with --ray.",
+            help="Files, folders or patterns: JSONL, JSON, CSV, TSV or Parquet, also .gz or .zst; "
+            "- for stdin (not with --ray).",
         ),
     ] = None,
     question: Annotated[str | None, typer.Option(help="Question of a single pair.")] = None,
     a: Annotated[str | None, typer.Option(help="Response A, with --question.")] = None,
     b: Annotated[str | None, typer.Option(help="Response B, with --question.")] = None,
-    alpha: Annotated[
-        float | None,
-        typer.Option(
-            help="Largest share of wrong verdicts among those given, instead of the service's "
-            "default. It promises nothing about a single verdict, and neither does the risk_level "
-            "of a result, the smallest alpha that accepts it."
-        ),
-    ] = None,
+    alpha: Alpha = None,
     no_alpha: NoAlpha = False,
     guarantee: Guarantee = None,
     delta: Delta = None,
@@ -63,8 +57,8 @@ def judge(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="File for the results, in the format of its ending: .jsonl, .json, .csv, .tsv or "
-            ".parquet, also .gz or .zst; default: JSONL on stdout. With --ray: a folder."
+            help="Output file (with --ray: folder); its extension sets the format. Default: JSONL "
+            "on stdout."
         ),
     ] = None,
     batch_size: BatchSize = None,
@@ -73,7 +67,7 @@ def judge(
     encoding: Encoding = None,
     flat: Flat = None,
     keep_texts: Annotated[
-        bool, typer.Option(help="Keep the columns with the question and the responses.")
+        bool, typer.Option(help="Write the question and the responses, too.")
     ] = True,
     excel: Excel = False,
     overwrite: Overwrite = False,
@@ -83,14 +77,11 @@ def judge(
     address: RayAddress = None,
     replicas: RayReplicas = None,
 ) -> None:
-    """Judge one pair or files with a running service, or with --ray files in bulk.
+    """Judge one pair, or files of pairs.
 
-    Each output row has the columns of its input row and the `judgment`, or its `error`. The exit
-    status is 1 if any row has an error. The fields alpha, guarantee, delta, delta_for and
-    calibration of a row override the options.
-
-    If interrupted, rerun the command; it resumes where it stopped. Results so far are kept in
-    OUT.partial. With --ray no service is needed: SCOPE_* variables select the judge.
+    Output rows have the columns of the input and a `judgment` or an `error`; any error makes the
+    exit status 1. If a row has alpha, guarantee, delta, delta_for or calibration, they override
+    the options. If interrupted, rerun the command to resume from OUT.partial.
     """
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "delta_for": delta_for}
     criterion = given_criterion({**given, "calibration": calibration}, no_alpha=no_alpha)

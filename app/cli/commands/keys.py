@@ -23,7 +23,7 @@ app = typer.Typer(help="Make, list and revoke the keys of the service.", no_args
 Name = Annotated[str, typer.Argument(help="Name of the key's owner: letters, digits and . _ -")]
 File = Annotated[
     Path | None,
-    typer.Option(envvar="SCOPE_API_KEYS_FILE", help="The key file that the service reads."),
+    typer.Option(envvar="SCOPE_API_KEYS_FILE", help="Key file of the service."),
 ]
 
 
@@ -33,30 +33,30 @@ def add(
     role: Annotated[
         list[str] | None,
         typer.Option(
-            help="judge, calibrate, label (audits, and nothing else), admin (delete, roll back) or "
-            "metrics (read /metrics); give it again for more."
+            help="judge, calibrate, label (audits only), admin (delete, roll back) or metrics "
+            "(read /metrics); repeat for more."
         ),
     ] = None,
     calibration: Annotated[
         list[str] | None,
-        typer.Option(help="Only these calibration sets; repeat for more.  [default: all]"),
+        typer.Option(help="Calibration set that the key may use; repeat for more.  [default: all]"),
     ] = None,
     file: File = None,
     comparisons_per_minute: Annotated[
         int | None,
-        typer.Option(min=1, help="Most comparisons a minute, on average and for each replica."),
+        typer.Option(min=1, help="Limit of comparisons per minute and replica, on average."),
     ] = None,
     expires: Annotated[
         datetime | None,
         typer.Option(
             formats=["%Y-%m-%d", "%Y-%m-%d %H:%M"],
-            help="The service refuses the key from this time on, in UTC.",
+            help="UTC time at which the key expires.",
         ),
     ] = None,
 ) -> None:
-    """Make a key and print it; the file keeps only its hash.
+    """Create a key and print it; the file keeps only its hash.
 
-    A key without a role may only read /info and the calibration sets.
+    Without a role, a key can only read /info and the calibration sets.
     """
     from app.api.auth.keys import KeyFileError, hash_of, key_entry, new_key
 
@@ -108,7 +108,7 @@ def add(
 
 @app.command(name="list")
 def list_keys(file: File = None) -> None:
-    """List the keys as a table, or on a pipe as tab-separated lines."""
+    """List the keys as a table, or in a pipe as tab-separated lines."""
     entries = _read(_path(file))
     print_cells(
         ("name", "roles", "calibrations", "created", "expires", "per minute"),

@@ -56,16 +56,14 @@ def label(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="JSONL, JSON, CSV, TSV or Parquet, also as .gz or .zst; folders and patterns."
+            help="Files, folders or patterns: JSONL, JSON, CSV, TSV or Parquet, also .gz or .zst."
         ),
     ],
-    name: Annotated[
-        str, typer.Option(help="Name of the new calibration set, which receives the pairs.")
-    ],
+    name: Annotated[str, typer.Option(help="Name of the new calibration set.")],
     alpha: Annotated[
         float,
         typer.Option(
-            help="Largest share of wrong verdicts, in (0, 1); choose it before the first label."
+            help="Largest share of wrong verdicts, in (0, 1). Choose it before you label."
         ),
     ],
     delta: Annotated[
@@ -75,35 +73,32 @@ def label(
     looks: Annotated[
         str | None,
         typer.Option(
-            help="Numbers of pairs at which to look, such as 250,500,1000: stop at the first that "
-            "reaches --until-coverage. Each look gets its share of delta. The set keeps the plan."
+            help="Planned looks, such as 250,500,1000 pairs, which share delta; labelling stops "
+            "when one reaches --until-coverage."
         ),
     ] = None,
     until_coverage: Annotated[
-        float | None, typer.Option(help="Share of the pairs to accept at least; ends the looks.")
+        float | None, typer.Option(help="Share of accepted pairs that ends the looks.")
     ] = None,
-    seed: Annotated[
-        int, typer.Option(help="Decides for each pair which response is on the left.")
-    ] = 0,
+    seed: Annotated[int, typer.Option(help="Seed for the random side of each response.")] = 0,
     shape: ShapeName = None,
     columns: ColumnMap = None,
     encoding: Encoding = None,
     add: Annotated[
-        bool, typer.Option("--add", help="Add the pairs to a set that already has labels.")
+        bool, typer.Option("--add", help="Add to a set that already has labels.")
     ] = False,
     overwrite: Annotated[
         bool,
-        typer.Option(help="Start a new journal; labels that the service already has stay there."),
+        typer.Option(help="Start a new journal. The service keeps the labels that it has."),
     ] = False,
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Label pairs with key presses, only as many as pac needs for one alpha and delta.
+    """Label pairs by keyboard, only as many as pac needs for one alpha and delta.
 
-    Shows each pair without the judge's opinion, its sides in random order. Asks in the order of
-    increasing uncertainty, and stops when the threshold is known: it is the one that labels for all
-    pairs would give. Draw the pairs at random from the traffic. If interrupted, rerun the
-    command; it resumes where it stopped.
+    Draw the pairs at random from your traffic. The judge's opinion is hidden, and the sides are
+    random. Labelling stops when the threshold is known. If interrupted, rerun the command to
+    resume.
     """
     level = _level(alpha, delta, delta_for)
     plan = _plan(looks, until_coverage, level, is_new=delta_for is None and not add)

@@ -60,34 +60,35 @@ _FEWEST = 10
 def noise(
     files: Annotated[
         list[Path],
-        typer.Argument(help="The labelled pairs that the set was calibrated with."),
+        typer.Argument(help="Files of the labelled pairs that the set was calibrated with."),
     ],
     name: Annotated[str, typer.Option(help="Name of the calibration set.")],
     pairs: Annotated[
         int,
-        typer.Option(min=_FEWEST, help="Number of pairs to label a second time; decide it before."),
+        typer.Option(
+            min=_FEWEST, help="Number of pairs to label again. Choose it before you start."
+        ),
     ] = _USUAL_PAIRS,
     seed: Annotated[
-        int, typer.Option(help="Decides which pairs are drawn, and which response is on the left.")
+        int, typer.Option(help="Seed for the drawn pairs and the sides of their responses.")
     ] = 0,
     shape: ShapeName = None,
     columns: ColumnMap = None,
     encoding: Encoding = None,
     contradictions: OnContradictions = "drop",
     overwrite: Annotated[
-        bool, typer.Option(help="Start a new journal, without the answers so far.")
+        bool, typer.Option(help="Start a new journal and discard the answers so far.")
     ] = False,
     even_if_infeasible: EvenIfInfeasible = False,
     yes: Yes = False,
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Label sure pairs a second time, and give the set the label noise that this proves.
+    """Measure a set's label noise: a second person labels some of its pairs again.
 
-    Draws pairs from the quarter of the set on which the judge is most certain, and shows them
-    without the first label and the judge's opinion. Another person than the first should label.
-    At the end it shows what the noise does to the thresholds, and asks. If interrupted, rerun the
-    command; it resumes where it stopped.
+    Draws from the quarter of the pairs on which the judge is most certain, and shows them blind.
+    At the end, shows the effect on the thresholds and asks. If interrupted, rerun the command to
+    resume.
     """
     check_terminal(files, otherwise='POST /calibrations/{name}/examples takes "second_labels"')
     form = given_format(shape, columns, encoding)

@@ -18,16 +18,16 @@ def noise_check(
     threshold: Annotated[
         float | None,
         typer.Option(
-            help="Uncertainty in nats up to which a verdict is accepted; take it from "
-            "GET /calibrations/NAME.  [default: one that accepts half]"
+            help="Largest accepted uncertainty in nats, see GET /calibrations/NAME.  "
+            "[default: one that accepts half]"
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Measure how far the judge's scores depend on the pairs around them.
+    """Measure how much a judge's scores depend on the other pairs in a batch.
 
-    Judges bundled pairs alone, all together, and from the cache. Exits with status 1 if over 1% of
-    the pairs change, or if scores tie.
+    Judges bundled pairs alone, together and from the cache. Exits with status 1 if more than 1% of
+    the verdicts change, or if scores tie.
     """
     import asyncio
 

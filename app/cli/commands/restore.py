@@ -18,12 +18,12 @@ def restore(
     file: Annotated[Path, typer.Argument(help="File of `scope-judge backup`.")],
     store: StoreUrl = "",
     replace: Annotated[
-        bool, typer.Option("--replace", help="Remove what the store keeps now.")
+        bool, typer.Option("--replace", help="Remove the present contents of the store.")
     ] = False,
 ) -> None:
-    """Fill an empty store from a backup, of this or another kind of store.
+    """Fill an empty store from a backup of any kind of store.
 
-    The store is filled in one step: an interrupted restore leaves it as it was.
+    An interrupted restore leaves the store unchanged.
     """
     import asyncio
 

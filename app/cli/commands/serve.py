@@ -6,10 +6,14 @@ import typer
 
 
 def serve(
-    host: Annotated[str | None, typer.Option(help="Instead of SCOPE_HOST.")] = None,
-    port: Annotated[int | None, typer.Option(help="Instead of SCOPE_PORT.")] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on; overrides SCOPE_HOST.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port to listen on; overrides SCOPE_PORT.")
+    ] = None,
 ) -> None:
-    """Run the service; SCOPE_* variables set everything else (docs/reference/settings.md)."""
+    """Run the service. SCOPE_* variables configure it (docs/reference/settings.md)."""
     # The help of the command must not load the service.
     from app.cli.service_run import run_service
 

@@ -42,9 +42,9 @@ _MONITORED = ("audited", "errors", "evidence", "alarm at", "open")
 
 @app.command(name="list")
 def list_sets(as_json: AsJson = False, url: Url = DEFAULT_URL) -> None:
-    """List the sets that your key may use, as a table or on a pipe as tab-separated lines.
+    """List the sets that your key can use, as a table or in a pipe as tab-separated lines.
 
-    The last column has the guarantees under which alpha 0.10 accepts any verdict.
+    The last column lists the guarantees for which alpha 0.10 is feasible.
     """
     from app.cli.set_answers import Sets
 
@@ -128,7 +128,7 @@ def versions(
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """List the changes of a set, newest first: when, by whom, and with which effect."""
+    """List the changes of a set, newest first."""
     from app.cli.set_answers import Changes
 
     with connected(url) as service:
@@ -157,7 +157,7 @@ def _change_cells(change: "Change") -> list[str]:
 
 @app.command()
 def monitor(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL) -> None:
-    """Show what labels of audits prove about a set, for each criterion and each key that asked."""
+    """Show what audit labels prove about a set, by criterion and key."""
     from app.cli.set_answers import Monitor
 
     with connected(url) as service:
@@ -195,9 +195,9 @@ def rollback(
     yes: Yes = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Restore an earlier version of a set, even of a deleted one, as a new version.
+    """Restore an earlier version of a set, even a deleted one, as a new version.
 
-    Shows the alphas in use before and after, and asks.
+    Shows the effect on the alphas in use, and asks.
     """
     from app.cli.set_answers import RolledBack
 
@@ -213,9 +213,9 @@ def rollback(
 
 @app.command()
 def delete(name: Name, yes: Yes = False, url: Url = DEFAULT_URL) -> None:
-    """Delete a set; its trail is kept, so that a rollback can restore it.
+    """Delete a set. Its trail stays, so `sets rollback` can restore it.
 
-    Shows the alphas in use, which get no verdicts any more, and asks.
+    Shows the alphas in use, which get no more verdicts, and asks.
     """
     from app.cli.set_answers import Changes, Deletion
 
@@ -245,12 +245,12 @@ def export_set(
     name: Name,
     out: Annotated[
         Path | None,
-        typer.Option(help="File to write: .jsonl, also .gz or .zst; default: stdout."),
+        typer.Option(help="File to write: .jsonl, also .gz or .zst.  [default: stdout]"),
     ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace --out.")] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Write the scores and labels of a set as JSONL; the service keeps no texts."""
+    """Write the scores and labels of a set as JSONL, without texts."""
     with connected(url) as service:
         rows = set_rows(service, name)
     write_set(rows, out, overwrite=overwrite)
@@ -263,15 +263,14 @@ def import_set(
     file: Annotated[Path, typer.Argument(help="File of `sets export`; - is stdin.")],
     name: Annotated[
         str | None,
-        typer.Option(help="Name of the calibration set, instead of that in FILE."),
+        typer.Option(help="Name of the calibration set.  [default: the name in FILE]"),
     ] = None,
     yes: Yes = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Add an exported set to the service, whose judge must be the same.
+    """Add an exported set to a service with the same judge.
 
-    Shows the alphas in use before and after, and asks. Examples that the set already has are
-    updated, so an import can be repeated.
+    Shows the effect on the alphas in use, and asks. Examples that the set has already are updated.
     """
     exported = read_set(file)
     into = name or exported.name

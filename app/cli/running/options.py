@@ -16,70 +16,72 @@ from app.service.labelling.checking import Contradictions
 Inputs = Annotated[
     list[Path],
     typer.Argument(
-        help="JSONL, JSON, CSV, TSV or Parquet, also as .gz or .zst; folders and patterns; - is "
-        "stdin."
+        help="Files, folders or patterns: JSONL, JSON, CSV, TSV or Parquet, also .gz or .zst; - "
+        "for stdin."
     ),
 ]
 ShapeName = Annotated[
     str | None,
     typer.Option(
         "--shape",
-        help="Data set whose columns the rows have, instead of recognising it: "
-        + ", ".join(SHAPES),
+        help="Column layout, if it is not recognized: " + ", ".join(SHAPES) + ".",
     ),
 ]
 ColumnMap = Annotated[
     str | None,
     typer.Option(
         "--map",
-        help="Names of columns, and words of the label: "
+        help="Names of columns and labels, such as "
         "question=prompt,response_a=left,response_b=right,label=better,A=1,B=2,tie=equal.",
     ),
 ]
 Encoding = Annotated[
     str | None,
     typer.Option(
-        help="Encoding of text files without a byte order mark, such as cp1252 for CSV of Excel.  "
-        "[default: utf-8]"
+        help="Encoding of text files, such as cp1252 for CSV from Excel.  [default: utf-8]"
     ),
 ]
 OnContradictions = Annotated[
     str,
     typer.Option(
         "--contradictions",
-        help="Pairs that have several different labels: drop them, let the last label count, or "
-        "refuse the files: drop, last or refuse.",
+        help="If a pair has different labels: drop the pair, use its last label, or refuse the "
+        "files: drop, last or refuse.",
     ),
 ]
 BatchSize = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Comparisons in one request, default 100; with --ray in one part, 1000.",
+        help="Comparisons per request.  [default: 100; with --ray 1000 per part]",
     ),
 ]
 Overwrite = Annotated[
-    bool, typer.Option(help="Replace --out, and drop an unfinished run with other settings.")
+    bool, typer.Option(help="Replace --out; discard an unfinished run with other settings.")
 ]
 OnRay = Annotated[
     bool,
-    typer.Option("--ray", help="Load the judge on a Ray cluster instead of asking a service."),
+    typer.Option(
+        "--ray", help="Load the judge of the SCOPE_* variables on a Ray cluster; needs no service."
+    ),
 ]
 RayAddress = Annotated[
     str | None,
-    typer.Option(help="With --ray: address of the cluster; default: the one here, or a new one."),
+    typer.Option(help="With --ray: cluster address.  [default: the local cluster, or a new one]"),
 ]
 RayReplicas = Annotated[
     int | None,
-    typer.Option(min=1, help="With --ray: number of judges; default: all that fit."),
+    typer.Option(min=1, help="With --ray: number of judges.  [default: as many as fit]"),
 ]
 Alpha = Annotated[
     float | None,
-    typer.Option(help="Largest share of wrong verdicts, instead of the service's default."),
+    typer.Option(
+        help="Largest share of wrong verdicts among all accepted ones.  [default: the service's]"
+    ),
 ]
 NoAlpha = Annotated[
     bool,
-    typer.Option("--no-alpha", help="Do not abstain for uncertainty; there is then no guarantee."),
+    typer.Option("--no-alpha", help="Accept every verdict, without a guarantee."),
 ]
 Guarantee = Annotated[str | None, typer.Option(help="marginal or pac.")]
 Delta = Annotated[float | None, typer.Option(help="Probability that the pac guarantee fails.")]
@@ -88,16 +90,14 @@ Excel = Annotated[
     bool,
     typer.Option(
         "--excel",
-        help="For CSV that people open in Excel: with a byte order mark, the input's delimiter or "
-        "else semicolons, decimal commas beside semicolons, and ' before texts that a spreadsheet "
-        "takes for a formula.",
+        help="Write CSV for Excel: byte order mark, the input's delimiter or semicolons (then "
+        "decimal commas), ' before formulas.",
     ),
 ]
 Flat = Annotated[
     bool | None,
     typer.Option(
-        help="Write verdict, p_bar ... as columns, not as one `judgment`.  [default: for CSV and "
-        "TSV]"
+        help="Write verdict, p_bar ... as columns, not one `judgment`.  [default: CSV, TSV only]"
     ),
 ]
 DeltaFor = Annotated[
@@ -105,8 +105,8 @@ DeltaFor = Annotated[
     typer.Option(
         min=1,
         max=1000,
-        help="Number of alphas that you choose from after a look: pac computes each at delta "
-        "divided by it, so that all of them hold together.  [default: 1]",
+        help="Number of alphas to choose from after seeing results; pac divides delta by it.  "
+        "[default: 1]",
     ),
 ]
 

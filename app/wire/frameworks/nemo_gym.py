@@ -37,7 +37,7 @@ class ReferenceQuery(RewardQuery):
     """The options of NeMo Gym's /verify in the URL."""
 
     reference_key: str = Field(
-        "ground_truth", description="Field of the body that holds the reference response."
+        "ground_truth", description="Field of the body with the reference response."
     )
 
 

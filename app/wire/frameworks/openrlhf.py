@@ -17,7 +17,9 @@ from app.wire.requests import Text
 class OpenRlhfIn(FrameworkIn):
     """The body that OpenRLHF sends to `--reward.remote_url`."""
 
-    query: list[Text] = Field(description="Each sample: rendered prompt and response in one text.")
+    query: list[Text] = Field(
+        description="Rendered prompt and response of each sample, in one text."
+    )
     prompts: list[Text] = Field(description="The rendered prompt of each sample.")
     labels: list[Any] = Field(description="The reference response of each sample.")
 

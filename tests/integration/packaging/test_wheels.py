@@ -92,7 +92,7 @@ def test_the_commands_start_without_any_extra(service_wheel: Path, tmp_path: Pat
     environment = Environment(tmp_path / "environment")
     environment.lend(requirements_of(service_wheel))
     environment.pip_install("--no-index", str(service_wheel))
-    assert "Judge one pair or files." in environment.run("scope-judge", "--help")
+    assert "Judge one pair, or files of pairs." in environment.run("scope-judge", "--help")
     assert "--host" in environment.run("scope-judge", "serve", "--help")
 
 

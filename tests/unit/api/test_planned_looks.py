@@ -161,7 +161,7 @@ async def test_looks_are_rolled_back_exported_and_imported() -> None:
         ({"looks": list(range(1, 18)), "until_coverage": 0.3}, "looks"),
         ({"looks": [0], "until_coverage": 0.3}, "looks"),
         ({"looks": [10.5], "until_coverage": 0.3}, "looks"),
-        ({"looks": [10]}, "needed with looks"),
+        ({"looks": [10]}, "required with looks"),
         ({"looks": [10], "until_coverage": 1.0}, "until_coverage"),
         ({"until_coverage": 0.3}, "only allowed with looks"),
         ({"alpha": 0.3}, "only allowed with looks"),

@@ -109,7 +109,7 @@ def test_a_backup_is_replaced_only_with_overwrite(used: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("store", "reason"),
     [
-        (None, "no store is named: set SCOPE_STORE_URL, or give --store"),
+        (None, "no store: set SCOPE_STORE_URL, or give --store"),
         ("memory://", "memory:// is within one process"),
         ("mysql://host/db", "unknown scheme 'mysql'"),
         ("redis://:hidden@127.0.0.1:1/0", "Redis at 127.0.0.1:1 does not answer"),

@@ -17,7 +17,7 @@ def test_the_folder_of_a_model_is_printed_with_its_size(
     monkeypatch.setenv("SCOPE_MODEL", str(tmp_path))
     result = runner.invoke(app, ["fetch"])
     assert result.exit_code == 0, result.output
-    assert f"0.2 GB of the judge are in {tmp_path}" in result.output.replace("\n", " ")
+    assert f"the judge's files (0.2 GB) are in {tmp_path}" in result.output.replace("\n", " ")
 
 
 @pytest.mark.parametrize(

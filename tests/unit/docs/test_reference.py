@@ -23,16 +23,12 @@ def test_every_setting_has_a_row_with_its_default_and_meaning() -> None:
         for line in make_reference.settings_page().splitlines()
         if line.startswith("| `SCOPE_")
     ]
-    found = [(row[0].removeprefix("| "), row[1], row[-1].removesuffix(" |")) for row in rows]
-    expected = [
-        (
-            f"`SCOPE_{name.upper()}`",
-            "" if field.default in (None, "") else f"`{field.default}`",
-            field.description,
-        )
-        for name, field in Settings.model_fields.items()
-    ]
-    assert sorted(found) == sorted(expected)
+    found = {row[0].removeprefix("| "): (row[1], row[-1]) for row in rows}
+    assert len(found) == len(rows) == len(Settings.model_fields)
+    for name, field in Settings.model_fields.items():
+        default, meaning = found[f"`SCOPE_{name.upper()}`"]
+        assert default == ("" if field.default in (None, "") else f"`{field.default}`")
+        assert meaning.startswith(str(field.description))
 
 
 def test_every_route_that_answers_with_json_has_an_example() -> None:
