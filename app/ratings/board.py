@@ -180,17 +180,25 @@ def _views(
 def _category(battles: Battles, kind: int, settings: RatingSettings) -> Category | None:
     """The ratings of one kind of question; None if none of its battles counts."""
     own = battles.where(battles.category == kind)
-    # A bootstrap of the views that no reader sees would take most of the time.
-    counted = {name: view for name, view in views_of(own).items() if name in _MAIN}
-    if not counted:
+    view = main_view(own, settings)
+    if view is None:
         return None
-    views, _ = _views(own, counted, settings)
     return Category(
         name=battles.categories[kind],
         battles=own.n,
         labelled=int(own.labelled.sum()),
-        view=views[_main(own, views)],
+        view=view,
     )
+
+
+def main_view(battles: Battles, settings: RatingSettings) -> View | None:
+    """The view that the table shows, without the others; None if none of its battles counts."""
+    # A bootstrap of the views that no reader sees would take most of the time.
+    counted = {name: view for name, view in views_of(battles).items() if name in _MAIN}
+    if not counted:
+        return None
+    views, _ = _views(battles, counted, settings)
+    return views[_main(battles, views)]
 
 
 def _debiased_point(battles: Battles, settings: RatingSettings) -> _Point:

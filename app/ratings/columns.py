@@ -23,7 +23,7 @@ _TYPES = {
     **dict.fromkeys(_TEXTS, pyarrow.string()),
     **dict.fromkeys(_IDENTIFIERS),
     **dict.fromkeys(_NUMBERS + _STYLE, pyarrow.float64()),
-    "accepted": pyarrow.bool_(),
+    **dict.fromkeys(("accepted", "to_label"), pyarrow.bool_()),
 }
 
 

@@ -11,19 +11,38 @@ inverse probability weighting. The variance is a parabola in lambda, whose lowes
 estimates (PPI++: Angelopoulos, Duchi and Zrnic, 2023).
 """
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import expit
 
 from app.ratings.battles import Battles
 from app.ratings.bootstrap import Games, cells_of
-from app.ratings.bradley_terry import Floats, Ints, information, solve
+from app.ratings.bradley_terry import Bools, Floats, Ints, information, solve
 from app.ratings.outcomes import debiased, games_of
 
 # A weight must not depend on the labels that it weighs, or the ratings would be biased.
 _FOLDS = 10
 # In logits. With 60 labels a wider prior leaves ratings so wild that the weight is wrong as well.
 _PRIOR_SD = 1.0
+
+
+class Fold(NamedTuple):
+    """Estimates for the battles of a fold, from the units outside it.
+
+    Args:
+        inside: Shape (n,). Whether a battle is in the fold.
+        theta: Shape (models,). Ratings in logits.
+        covariance: Shape (models, models). Inverse information of the ratings.
+        judge_weight: The judge's weight in the fold, in [0, 1].
+    """
+
+    inside: Bools
+    theta: Floats
+    covariance: Floats
+    judge_weight: float
 
 
 def judge_weights(battles: Battles) -> Floats:
@@ -35,6 +54,14 @@ def judge_weights(battles: Battles) -> Floats:
     Returns:
         Shape (n,), in [0, 1].
     """
+    weights = np.empty(battles.n)
+    for fold in folds_of(battles):
+        weights[fold.inside] = fold.judge_weight
+    return weights
+
+
+def folds_of(battles: Battles) -> Iterator[Fold]:
+    """Yields the folds of the units. Each battle is in one of them."""
     people, corrected = (
         games_of(battles, debiased(battles, np.full(battles.n, weight))) for weight in (0.0, 1.0)
     )
@@ -42,14 +69,17 @@ def judge_weights(battles: Battles) -> Floats:
     others = np.stack([fold != number for number in range(_FOLDS)]).astype(np.float64)
     tally = cells_of(corrected).resampled(others)
     thetas = solve(tally, prior_sd=_PRIOR_SD)
-    weights = np.empty(_FOLDS)
     for number, (theta, kept) in enumerate(zip(thetas, others, strict=True)):
         expected = expit(theta[tally.first] - theta[tally.second])
         curvature = tally.weight[number] * expected * (1.0 - expected)
         inverse = np.linalg.inv(information(tally, curvature[None], _PRIOR_SD**-2)[0])
         alone, whole = (_scores(games, theta) for games in (people, corrected))
-        weights[number] = _lowest(alone, whole - alone, kept, inverse @ inverse)
-    return np.asarray(weights[fold][battles.unit])
+        yield Fold(
+            inside=(fold == number)[battles.unit],
+            theta=theta,
+            covariance=inverse,
+            judge_weight=_lowest(alone, whole - alone, kept, inverse @ inverse),
+        )
 
 
 def _folds(units: int) -> Ints:

@@ -1,13 +1,11 @@
 """`scope-judge battles`: judges battles of models, for a leaderboard."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from app.cli.console import CommandError, print_table, say
+from app.cli.console import CommandError
 from app.cli.running.battles import BattleOptions, judge_battles
 from app.cli.running.options import (
     Alpha,
@@ -17,6 +15,7 @@ from app.cli.running.options import (
     DeltaFor,
     Encoding,
     Guarantee,
+    HumanProbability,
     Inputs,
     NoAlpha,
     OnRay,
@@ -28,7 +27,7 @@ from app.cli.running.options import (
     given_criterion,
     given_format,
 )
-from app.cli.running.rows import write_all
+from app.cli.running.schedules import JudgedRows, print_label_plan, print_schedule
 from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, is_given
 from app.files.reading import STDIN
 
@@ -39,7 +38,8 @@ def battles(
         Path | None,
         typer.Option(
             help="File for the rows, in the format of its ending, as for `judge`. With "
-            "--schedule: file for the pairs; default: print only."
+            "--schedule: file for the pairs; with --schedule-labels: file for all rows, with "
+            "to_label and the new human_probability; default: print only."
         ),
     ] = None,
     schedule: Annotated[
@@ -50,6 +50,15 @@ def battles(
             "this many further battles should compare.",
         ),
     ] = None,
+    schedule_labels: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Judge nothing: draw about this many battles of earlier runs for people to label, "
+            "more often where a label narrows the debiased intervals more. `to_label` marks them.",
+        ),
+    ] = None,
+    human_probability: HumanProbability = None,
     alpha: Alpha = None,
     no_alpha: NoAlpha = False,
     guarantee: Guarantee = None,
@@ -57,7 +66,10 @@ def battles(
     delta_for: DeltaFor = None,
     calibration: CalibrationSet = None,
     seed: Annotated[
-        int, typer.Option(help="Seed of the order in which the two responses are shown.")
+        int,
+        typer.Option(
+            help="Seed of the order in which the two responses are shown, or of the drawn labels."
+        ),
     ] = 0,
     shape: ShapeName = None,
     columns: Annotated[
@@ -91,10 +103,18 @@ def battles(
     If interrupted, rerun the command; it resumes where it stopped. Results so far are kept in
     OUT.partial.
     """
-    if schedule is not None:
+    if schedule is not None or schedule_labels is not None:
+        if schedule is not None and schedule_labels is not None:
+            raise CommandError("give --schedule N or --schedule-labels N, not both")
         check_encoding(encoding)
-        _print_schedule(files, schedule, out, encoding)
+        judged = JudgedRows(files=files, human_probability=human_probability, encoding=encoding)
+        if schedule is not None:
+            print_schedule(judged, schedule, out)
+        elif schedule_labels is not None:
+            print_label_plan(judged, schedule_labels, out, seed=seed, overwrite=overwrite)
         return
+    if human_probability is not None:
+        raise CommandError("--human-probability goes with --schedule or --schedule-labels")
     if out is None:
         raise CommandError("give --out FILE for the rows, or --schedule N")
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "delta_for": delta_for}
@@ -118,41 +138,3 @@ def battles(
         judge_battles_in_bulk(files, options, address=address, replicas=replicas)
         return
     judge_battles(files, options, url=url, patience_s=patience)
-
-
-def _print_schedule(
-    inputs: Sequence[Path], count: int, out: Path | None, encoding: str | None
-) -> None:
-    """Prints which pairs of models the next battles should be of.
-
-    Args:
-        inputs: Rows of `scope-judge battles`.
-        count: Number of battles.
-        out: File for the pairs; it is replaced. None to print only.
-        encoding: Encoding of text without a byte order mark; None for UTF-8.
-
-    Raises:
-        InvalidRequestError: The rows cannot be read.
-        CommandError: The file cannot be written.
-    """
-    # Imported late: numpy takes a while.
-    from app.ratings.results import RatingSettings
-    from app.ratings.rows import read_battles
-    from app.ratings.schedule import schedule_of
-
-    schedule = schedule_of(read_battles(inputs, encoding=encoding)[0], count)
-    if out is not None:
-        write_all(out, [pair._asdict() for pair in schedule.pairs])
-    points = RatingSettings().points
-    table = Table()
-    for heading in ("model_a", "model_b"):
-        table.add_column(heading)
-    table.add_column("battles", justify="right")
-    for pair in schedule.pairs:
-        table.add_row(pair.model_a, pair.model_b, str(pair.battles))
-    print_table(table, title=f"the next {count} battles")
-    say(
-        f"Mean standard error of a rating: {points * schedule.error_now:.1f} points now, "
-        f"{points * schedule.error_then:.1f} after these battles, "
-        f"{points * schedule.error_evenly:.1f} if they were spread evenly over all pairs."
-    )

@@ -14,8 +14,10 @@ from app.cli.console import CommandError, console, print_table, say, stdout
 from app.cli.running.options import (
     Encoding,
     Excel,
+    HumanProbability,
     check_encoding,
     check_extra,
+    check_human_probability,
     check_label_noise,
     check_share,
 )
@@ -61,13 +63,7 @@ def leaderboard(
         str | None,
         typer.Option(help="Model whose score is 1000.  [default: the mean of the ranked models]"),
     ] = None,
-    human_probability: Annotated[
-        float | None,
-        typer.Option(
-            help="Probability with which each row was drawn for labelling, if the rows do not "
-            "have the column human_probability."
-        ),
-    ] = None,
+    human_probability: HumanProbability = None,
     label_noise: Annotated[
         float,
         typer.Option(help="Share of wrong labels among those of people, in [0, 0.5)."),
@@ -147,10 +143,7 @@ def _check(rounds: int, level: float, human_probability: float | None, label_noi
         raise CommandError(f"--rounds must be at least {_FEWEST_ROUNDS}, got {rounds}")
     check_share("level", level)
     check_label_noise(label_noise)
-    if human_probability is not None and not 0.0 < human_probability <= 1.0:
-        raise CommandError(
-            f"--human-probability must be above 0 and at most 1, got {human_probability}"
-        )
+    check_human_probability(human_probability)
 
 
 def _presentation(

@@ -56,6 +56,13 @@ BatchSize = Annotated[
         help="Comparisons per request.  [default: 100; with --ray 1000 per part]",
     ),
 ]
+HumanProbability = Annotated[
+    float | None,
+    typer.Option(
+        help="Probability with which each row was drawn for labelling, if the rows do not have the "
+        "column human_probability."
+    ),
+]
 Overwrite = Annotated[
     bool, typer.Option(help="Replace --out; discard an unfinished run with other settings.")
 ]
@@ -178,6 +185,12 @@ def given_contradictions(contradictions: str) -> Contradictions:
             decision: Contradictions = known
             return decision
     raise CommandError(f"--contradictions must be drop, last or refuse, got {contradictions!r}")
+
+
+def check_human_probability(probability: float | None) -> None:
+    """Refuses a probability of a label that no row can have; raises CommandError."""
+    if probability is not None and not 0.0 < probability <= 1.0:
+        raise CommandError(f"--human-probability must be above 0 and at most 1, got {probability}")
 
 
 def check_share(option: str, share: float | None) -> None:

@@ -227,6 +227,14 @@ OUTPUTS: dict[str, Callable[[World], list[str]]] = {
             world.url,
         ),
         of("battles", world.judged_battles, "--schedule", "10"),
+        of(
+            "battles",
+            world.judged_battles,
+            "--schedule-labels",
+            "1",
+            "--out",
+            world.folder / f"plan{EVIL_FILE}.jsonl",
+        ),
     ],
     "calibrate": lambda world: [
         of("calibrate", world.strange, "--url", world.url),

@@ -1,9 +1,15 @@
 """The battles to judge next are those that narrow the intervals most."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from app.ratings.schedule import BattleSchedule, schedule
+from app.ratings.battles import Battles
+from app.ratings.board import board_of
+from app.ratings.results import RatingSettings
+from app.ratings.schedule import BattleSchedule, schedule, schedule_of
+from tests.statistics.worlds.arenas import WORLDS, labelled_arena
 
 MODELS = ("a", "b", "c", "d", "e")
 SCORES = np.array([1.5, 0.6, 0.5, -0.2, -2.0])
@@ -84,3 +90,28 @@ def test_the_expected_error_is_what_further_battles_bring() -> None:
     assert found.error_now == pytest.approx(np.sqrt(1.0 / (40 / 4 + 1 / (2 * prior))) / 2, rel=1e-9)
     assert found.error_then == pytest.approx(np.sqrt(1.0 / (25 + 1 / (2 * prior))) / 2, rel=1e-9)
     assert found.error_evenly == found.error_then
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_the_errors_are_those_of_the_intervals_in_the_table(labelled: bool) -> None:
+    battles: Battles = labelled_arena(WORLDS["10% of the battles"], 0)[1]
+    if not labelled:
+        battles = replace(battles, human=np.full(battles.n, np.nan))
+    board = board_of(battles, RatingSettings())
+    assert board.main == ("debiased" if labelled else "soft")
+    widths = [
+        rating.high - rating.low
+        for rating in board.views[board.main].ratings
+        if rating.high is not None and rating.low is not None
+    ]
+    found = schedule_of(battles, 50)
+    assert found.view == board.main
+    points = RatingSettings().points
+    assert found.error_now * points == pytest.approx(np.mean(widths) / 2 / 1.96, rel=0.02)
+    assert found.error_then < found.error_evenly < found.error_now
+
+
+def test_battles_that_tell_nothing_of_their_spread_are_scheduled_all_the_same() -> None:
+    met = symmetric({(i, j): 10 for i in range(5) for j in range(i + 1, 5)})
+    found = schedule(MODELS, np.zeros(5), met, 30, error=np.array([np.nan, 0.0, 0.0, 0.0, 0.0]))
+    assert found.error_now == schedule(MODELS, np.zeros(5), met, 30).error_now

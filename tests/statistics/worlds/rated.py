@@ -1,0 +1,79 @@
+"""Ratings of simulated arenas with their intervals, against the truth."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.ratings.battles import Battles
+from app.ratings.bootstrap import cells_of, replicates
+from app.ratings.bradley_terry import Bools, Floats, centred, ratings, structure_of
+from app.ratings.intervals import intervals_of
+from app.ratings.outcomes import Outcomes, debiased, games_of
+from app.ratings.results import RatingSettings
+from app.ratings.tuning import judge_weights
+from tests.unit.ratings.arena import Arena
+
+POINTS = RatingSettings().points
+PRIOR_SD = RatingSettings().prior_sd / POINTS
+
+
+def tuned(battles: Battles) -> Outcomes:
+    """The view "debiased" of a board."""
+    return debiased(battles, judge_weights(battles))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runs:
+    """One view in all arenas of a world; arrays have shape (arenas, models).
+
+    Args:
+        error: Errors of the ratings, in points.
+        width: Widths of the intervals, in points; infinite where they have no two ends.
+        covered: Whether the truth is inside.
+    """
+
+    error: Floats
+    width: Floats
+    covered: Bools
+
+    @property
+    def coverage(self) -> float:
+        """Share of the intervals that contain the truth."""
+        return float(self.covered.mean())
+
+    @property
+    def typical_width(self) -> float:
+        """Median width of an interval."""
+        return float(np.median(self.width))
+
+    @property
+    def figures(self) -> str:
+        """The figures for the pages, with standard errors over arenas."""
+        root = np.sqrt(len(self.error))
+        coverage = self.covered.mean(axis=1).std() / root
+        width = np.median(self.width, axis=1)
+        spread = np.sqrt((self.error**2).mean())
+        return (
+            f"coverage {self.coverage:.3f} ({coverage:.3f}), width {self.typical_width:.0f} "
+            f"({width.std() / root:.1f}), root mean square error {spread:.0f}"
+        )
+
+
+def runs(
+    arenas: Iterable[tuple[Arena, Battles]], view: Callable[[Battles], Outcomes] = tuned
+) -> Runs:
+    """Rates arenas with 95% intervals."""
+    errors, widths, inside = [], [], []
+    for seed, (arena, battles) in enumerate(arenas):
+        cells = cells_of(games_of(battles, view(battles)))
+        structure = structure_of(cells.whole)
+        theta = ratings(cells.whole, structure, prior_sd=PRIOR_SD)
+        (drawn,) = replicates([cells], [theta], rounds=200, seed=seed, prior_sd=PRIOR_SD)
+        rounds = centred(drawn.theta, structure)
+        low, high = intervals_of(theta, rounds, np.zeros(len(theta)), structure, level=0.95)
+        covered = (low < arena.strength) & (arena.strength < high)
+        errors.append((theta - arena.strength) * POINTS)
+        widths.append((high - low) * POINTS)
+        inside.append(covered)
+    return Runs(error=np.array(errors), width=np.array(widths), covered=np.array(inside))
