@@ -35,12 +35,12 @@ class DemoBattle(NamedTuple):
     """A battle; the fields are the columns that `scope-judge battles` reads.
 
     Args:
-        id: Number of the battle.
+        id: Seed and number of the battle; two weeks have different ones.
         winner: The model that is right.
         category: Kind of the question.
     """
 
-    id: int
+    id: str
     question: str
     model_a: str
     model_b: str
@@ -66,7 +66,7 @@ def battles(seed: int, *, favoured: bool = True) -> Iterator[DemoBattle]:
         pair = labelled(next(tasks), "A" if rng.random() < chance else "B")
         number += 1
         yield DemoBattle(
-            number,
+            f"{seed}-{number}",
             pair.question,
             MODELS[first],
             MODELS[second],

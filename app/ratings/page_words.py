@@ -111,7 +111,7 @@ def signed(value: float) -> str:
 
 def points(value: float) -> str:
     """A difference of ratings with its sign."""
-    return f"{value:+.0f}".replace("-", "\N{MINUS SIGN}")
+    return f"{round(value):+d}".replace("-", "\N{MINUS SIGN}") if round(value) else "0"
 
 
 def count(value: int, noun: str, nouns: str | None = None) -> str:

@@ -288,8 +288,10 @@ def _print_changes(changes: "Changes") -> None:
             each.model,
             f"{each.rank_before or '-'} -> {each.rank or '-'}",
             f"{_points(each.score_before) or '-'} -> {_points(each.score) or '-'}",
-            "" if each.change is None else f"{each.change:+.0f}",
-            "" if each.low is None else f"{each.low:+.0f} to {each.high:+.0f}",
+            "" if each.change is None else f"{round(each.change):+d}",
+            ""
+            if each.low is None or each.high is None
+            else f"{round(each.low):+d} to {round(each.high):+d}",
             change_words(each),
         )
     print_table(table, title=f"changes since {changes.folder}, {same}")

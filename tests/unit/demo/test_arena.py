@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.demo.arena import FAVOURED, MODELS, STRENGTHS, battles, main, rows
+from app.demo.arena import FAVOURED, MODELS, SEED, STRENGTHS, battles, main, rows
 from app.files.battles import battle_shape
 
 COUNT = 6000
@@ -59,5 +59,5 @@ def test_the_file_is_read_by_the_commands(
     read = [json.loads(line) for line in lines]
     shape = battle_shape(read[0])
     found = [shape.battle(row) for row in read]
-    assert [each.id for each in found] == [str(i) for i in range(1, 51)]
+    assert [each.id for each in found] == [f"{SEED}-{i}" for i in range(1, 51)]
     assert {each.model_a for each in found} | {each.model_b for each in found} <= set(MODELS)
