@@ -79,8 +79,8 @@ def _about_fallback(board: Board) -> Iterator[str]:
         f"{board.agreement.labelled} labels are too few for the view `debiased`. They are of fewer "
         f"than {FEW_UNITS} questions, or its equations have no finite solution in most rounds of "
         f"the bootstrap ({debiased.unsolved or 0.0:.0%}). So the table shows the view "
-        f"`{board.main}`, which a favour of the judge can bend. Label more battles, drawn at "
-        "random."
+        f"`{board.main}`, which a favour of the judge can bend. `scope-judge battles "
+        "--schedule-labels` draws more battles to label."
     )
 
 

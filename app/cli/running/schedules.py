@@ -130,10 +130,17 @@ def _print_consequence(plan: "LabelPlan") -> None:
             f"±{plan.then:.0f} points{evenly}"
         )
         return
-    now = "" if plan.now is None else f" with ±{plan.now:.0f} points"
+    if plan.now is None:
+        now = "the ratings have no interval with two ends."
+    else:
+        now = (
+            f"the table shows `{plan.view}` with ±{plan.now:.0f} points, which a favour of the "
+            "judge can bend by more."
+        )
     say(
         f"{drawn} give `debiased` a median 95% interval of about ±{plan.then:.0f} points{evenly} "
-        f"So far the table shows `{plan.view}`{now}, which a favour of the judge can bend by more."
+        "It will be wider if the judge is wrong more often than its probabilities say. So far "
+        f"{now}"
     )
 
 

@@ -88,7 +88,7 @@ def test_a_row_without_a_judgment_stays_as_it_is(tmp_path: Path) -> None:
 def test_the_first_labels_are_planned_without_any(tmp_path: Path) -> None:
     result = planned(write(tmp_path / "rows.jsonl", ARENA.rows()))
     assert result.exit_code == 0, result.stderr
-    assert "So far the table shows `soft`" in result.stderr
+    assert "So far the table shows `soft` with ±" in result.stderr
 
 
 def test_without_a_file_a_plan_is_only_described(rows: Path) -> None:
