@@ -1,4 +1,4 @@
-"""Imported once, before commands fork: all that a service with the scripted judge imports."""
+"""Imported once, before commands fork: the service with the scripted judge, and `label`."""
 
 import gc
 from importlib import import_module
@@ -6,7 +6,11 @@ from importlib import import_module
 from tests.seeded_drift import seed_drift
 
 for name in (
+    "app.cli.commands.audits",
+    "app.cli.commands.label",
+    "app.cli.commands.noise",
     "app.cli.commands.serve",
+    "app.cli.labelling.screen",
     "app.cli.service_run",
     "app.engines.scripted",
     "app.stores.memory",

@@ -30,7 +30,7 @@ def any_scene(request: pytest.FixtureRequest) -> Scene:
 
 def test_requests_made_from_the_document_are_answered_as_documented(sqlite_scene: Scene) -> None:
     tally = Tally()
-    documented.run(sqlite_scene, tally, examples=4, seed=None)
+    documented.run(sqlite_scene, tally, examples=3, seed=None)
     assert not tally.failures, failures(tally)
     assert tally.requests > 400
     assert set(sqlite_scene.document.routes) == set(tally.routes)

@@ -95,7 +95,7 @@ class Server:
         """Starts the service in a group of its own: `kill` must reach vLLM's process, too."""
         if self._forks and self._output is None:
             self.log.touch()
-            return ForkedCommand(["serve"], environment=self._environment, log=self.log)
+            return ForkedCommand(["serve"], environment=self._environment, output=self.log)
         with self.log.open("ab") as log:
             output = log if self._output is None else self._output
             return subprocess.Popen(

@@ -33,7 +33,7 @@ from tests.labelled_examples import labelled_example
 from tests.redis_server import RedisServer
 from tests.serving import labelled, pair, services_of
 
-N = 30_000
+N = 20_000
 RUNS = 3
 
 

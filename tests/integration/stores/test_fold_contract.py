@@ -181,7 +181,7 @@ async def test_a_fold_that_is_killed_at_any_moment_loses_nothing(address: str) -
     await prepare(store)
     writer = await _program(address, "write")
     reported = asyncio.create_task(_lines(writer))
-    for _ in range(3):
+    for _ in range(2):
         folder = await _program(address, "fold")
         assert folder.stdout is not None
         async with asyncio.timeout(PATIENCE_S):

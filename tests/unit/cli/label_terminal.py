@@ -7,7 +7,6 @@ import os
 import pty
 import re
 import struct
-import subprocess
 import termios
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from typing import NamedTuple
 
 import pyte
 
-from tests.unit.cli.commands import PROGRAM
+from tests.forked import ForkedCommand
 
 # The terminal's second screen, and the cursor, which is hidden while a screen is drawn.
 _ENTER, _LEAVE = "\x1b[?1049h", "\x1b[?1049l"
@@ -49,7 +48,7 @@ class Terminal:
         fd: Our end of the terminal.
     """
 
-    def __init__(self, process: "subprocess.Popen[bytes]", fd: int) -> None:
+    def __init__(self, process: ForkedCommand, fd: int) -> None:
         self.process = process
         self._fd = fd
         self.output = ""
@@ -65,9 +64,11 @@ class Terminal:
         while True:
             is_second = self.output.rfind(_ENTER) > self.output.rfind(_LEAVE)
             is_whole = self.output.rfind(_SHOW) > max(self.output.rfind(_HIDE), self._answered)
-            lines = tuple(self._screen.display)
-            if is_second and is_whole and lines != self._before and "scroll" in "".join(lines):
-                return _shown(lines)
+            # Drawing the screen takes longer than to read it.
+            if is_second and is_whole:
+                lines = tuple(self._screen.display)
+                if lines != self._before and "scroll" in "".join(lines):
+                    return _shown(lines)
             if not self._read():
                 return None
 
@@ -128,19 +129,12 @@ def labelling(
     """Runs the command; ends it with the block."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
-    # With a terminal of its own, so that Ctrl-C and the end of the connection reach it. The latter
-    # is ignored where `nohup` runs the tests.
-    program = ["setsid", "--ctty", "env", "--default-signal=HUP", *PROGRAM]
-    with subprocess.Popen(
-        [*program, *command, *options],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**os.environ, "TERM": "xterm", **environment},
-    ) as process:
-        os.close(theirs)
-        try:
-            yield Terminal(process, ours)
-        finally:
-            process.kill()
-            os.close(ours)
+    variables = {**os.environ, "TERM": "xterm", **environment}
+    process = ForkedCommand([*command, *options], environment=variables, output=theirs)
+    os.close(theirs)
+    try:
+        yield Terminal(process, ours)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
