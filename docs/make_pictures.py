@@ -62,17 +62,23 @@ def _take_desk(folder: Path) -> None:
 
 def _take_leaderboard(folder: Path) -> None:
     """The page of the guide's commands."""
-    battles, rows, board = (folder / name for name in ("battles.jsonl", "rows.jsonl", "board"))
-    subprocess.run([sys.executable, "-m", "app.demo.arena", battles], check=True)
+    names = ("first.jsonl", "battles.jsonl", "rows.jsonl", "board")
+    first, battles, rows, board = (str(folder / name) for name in names)
+    arena = [sys.executable, "-m", "app.demo.arena"]
+    subprocess.run([*arena, first, "--count", "400", "--labelled", "1", "--seed", "1"], check=True)
+    subprocess.run([*arena, battles], check=True)
     with running_service(folder) as url:
-        command = [SCOPE_JUDGE, "battles", str(battles), "--out", str(rows)]
-        subprocess.run(command, env={**os.environ, "SCOPE_URL": url}, check=True)
+        for command in (
+            [SCOPE_JUDGE, "calibrate", first, "--name", "arena"],
+            [SCOPE_JUDGE, "battles", battles, "--calibration", "arena", "--out", rows],
+        ):
+            subprocess.run(command, env={**os.environ, "SCOPE_URL": url}, check=True)
     known = folder / "battles-true-ratings.csv"
-    command = [SCOPE_JUDGE, "leaderboard", str(rows), "--out", str(board)]
+    command = [SCOPE_JUDGE, "leaderboard", rows, "--out", board]
     subprocess.run([*command, "--known-ratings", str(known)], check=True)
     with open_browser() as browser:
         page = browser.new_page(viewport={"width": WIDTH, "height": 10})
-        page.goto((board / "leaderboard.html").as_uri())
+        page.goto((folder / "board" / "leaderboard.html").as_uri())
         # From the title to the end of the explanations.
         heights = page.locator(".columns").first.bounding_box()
         assert heights is not None

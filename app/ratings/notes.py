@@ -149,9 +149,10 @@ def _about_view(view: View, settings: RatingSettings) -> Iterator[str]:
             )
     few = [rating.model for rating in view.ratings if rating.provisional]
     if few:
+        verb = "is" if len(few) == 1 else "are"
         yield (
-            f"{_listed(few)} are provisional, without a rank: fewer than {settings.min_battles} "
-            "judged battles, or no bound on the score."
+            f"{_listed(few)} {verb} provisional, without a rank: fewer than "
+            f"{settings.min_battles} judged battles, or no bound on the score."
         )
     missing = [rating.model for rating in view.ratings if rating.score is None]
     if missing:

@@ -248,7 +248,7 @@ def test_a_model_with_few_battles_is_below_the_table_and_leaves_the_centre_alone
         assert (each.high or 0) - (each.low or 0) == pytest.approx(
             (was.high or 0) - (was.low or 0), rel=0.15
         )
-    assert any("rookie are provisional" in note for note in board.notes)
+    assert any("rookie is provisional" in note for note in board.notes)
 
 
 def test_with_a_handful_of_labels_the_table_shows_the_judge_and_says_why(tmp_path: Path) -> None:
