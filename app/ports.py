@@ -368,7 +368,7 @@ class RewardModelIdentity:
 
 
 class RewardModel(Protocol):
-    """A model that gives each response a number of its own; see `Engine` for its errors."""
+    """A model that gives each response its own number; see `Engine` for its errors."""
 
     async def start(self, on_stage: OnStage = no_stage) -> RewardModelIdentity:
         """Loads the model and scores one conversation.

@@ -31,7 +31,7 @@ COMMANDS: Mapping[str, str] = {
     "restore": "Fill an empty store from a backup.",
     "keys": "Create, list and revoke API keys.",
 }
-# Commands with commands of their own: their modules have an `app`.
+# Commands with subcommands: their modules have an `app`.
 _GROUPS = ("sets", "audits", "keys")
 
 

@@ -22,8 +22,8 @@ def _whose(group: "GroupPairs", *, by_group: bool) -> str:
     if not by_group:
         return ""
     if group.threshold_of == group.group:
-        return ", with thresholds of its own"
-    return f", {group.more_pairs} too few for thresholds of its own: judged by those of the set"
+        return ", with separate thresholds"
+    return f", {group.more_pairs} too few for separate thresholds: judged by those of the set"
 
 
 def _criterion(row: "GroupRow") -> str:

@@ -258,7 +258,7 @@ def errors_of(posted: Posted, errors: "Iterable[ExampleError]") -> dict[Any, dic
     failed: dict[Any, dict[str, Any]] = {}
     for error in errors:
         if not 0 <= error.index < len(posted.items):
-            raise unfitting("has an error of an item that was not sent")
+            raise unfitting("has an error for an item that was not sent")
         problem = {"code": error.error.code, "detail": error.error.detail}
         failed[posted.items[error.index]] = {"error": problem}
     return failed

@@ -182,7 +182,7 @@ def _reachable(settings: Settings, keys: Keys | None, observer: StartupObserver)
         return settings
     observer.warning(
         f"the service listens on 127.0.0.1, not on {settings.host} as --host or SCOPE_HOST says: "
-        "without keys, anybody who can reach the service may do everything. Make a key with "
+        "without keys, anybody who can reach the service can do everything. Create a key with "
         "`scope-judge keys add NAME --role judge --file keys.json` and set "
         "SCOPE_API_KEYS_FILE=keys.json"
     )
@@ -249,7 +249,7 @@ def _print_ready(
         )
         say(
             f"{reason}: POST labelled pairs to /calibrate, or name another set. "
-            '"alpha": null below asks for a judgment that promises nothing.',
+            '"alpha": null below asks for a judgment without a guarantee.',
         )
     if with_desk:
         say("The desk, a page to try, label and recalibrate: ", (f"{url}/desk", "bold"))

@@ -74,11 +74,11 @@ def requests_of(
         label_noise: Label noise of the whole set; None keeps the current one.
         clusters: How "pac" counts pairs of one question; None keeps the current rule.
         groups: Groups that the set declares, besides those that it declares already.
-        by_group: Whether groups have thresholds of their own; None keeps the current choice.
+        by_group: Whether groups have separate thresholds; None keeps the current choice.
         looks: Planned looks of the set; None without any.
         runtimes: The runtimes that computed the scores, as far as they are known.
         replace: Remove all other examples of the set.
-        even_if_infeasible: Replace them even if an alpha in use has no verdicts any more.
+        even_if_infeasible: Replace them even if an alpha in use gets no more verdicts.
 
     Raises:
         CommandError: The examples of a replacement do not fit into one request.
@@ -174,7 +174,7 @@ class ExportedSet:
         label_noise: Label noise of the set.
         clusters: How "pac" counts pairs of one question.
         groups: Groups that the set declares or has examples of.
-        by_group: Whether groups have thresholds of their own; None in files of older releases.
+        by_group: Whether groups have separate thresholds; None in files of older releases.
         looks: Planned looks; None without any.
         release: Release of scope-judge that made the set; None if the file does not say.
         runtimes: The runtimes that computed the scores, as far as they are known.

@@ -78,5 +78,5 @@ def promises(judgments: Sequence[Mapping[str, Any]]) -> list[str]:
             f"like the {n} pairs of {name!r}."
         )
     if any(j["alpha"] is None for j in judgments):
-        lines.append("Verdicts without an alpha promise nothing.")
+        lines.append("Verdicts without an alpha have no guarantee.")
     return lines

@@ -20,15 +20,15 @@ _USUAL_ALPHA = 0.10
 # More than so many times the labels would rest on the luck of a few pairs.
 _MOST_GROWTH = 10
 
-# Price of a choice of alpha or of the number of labels after a look at the labels;
+# Price of a choice of alpha or of the number of labels after seeing the labels;
 # docs/concepts/guarantees.md has the simulations.
 AFTER_LOOKING: Mapping[Guarantee, str] = {
     "marginal": (
-        "not promised: this is a choice made after a look at the labels, and marginal is about "
+        "not promised: this is a choice made after seeing the labels, and marginal is about "
         "calibrations whose alpha and number of labels were decided before it"
     ),
     "pac": (
-        "not promised: this is a choice made after a look at the labels. In simulations with delta "
+        "not promised: this is a choice made after seeing the labels. In simulations with delta "
         "0.10, the true error exceeded alpha in up to 19% of the calibrations that were labelled "
         "until alpha was feasible, in up to 17% of those that followed more_examples, and in up to "
         "11% at the smallest feasible of five alphas: with a weak judge, in nearly all of those "
@@ -136,7 +136,7 @@ def recommendation(assessment: Assessment) -> str:
     """One recommendation in plain words."""
     interval = assessment.accuracy_interval
     if interval is None or assessment.accuracy is None:
-        return "There is no labelled pair yet: label some."
+        return "There are no labelled pairs yet: label some."
     low, high = interval
     share = f"{assessment.accuracy:.0%} ({low:.0%} to {high:.0%})"
     if high < 0.5:

@@ -69,7 +69,7 @@ class Calibration:
         runtimes: Runtimes (`JudgeIdentity.runtime`) that computed scores of the set, as far as they
             are known, sorted. Their scores differ by rounding.
         groups: Groups of the traffic that the set declares, sorted.
-        by_group: Whether groups with enough pairs have thresholds of their own.
+        by_group: Whether groups with enough pairs have separate thresholds.
         looks: Sizes at which "pac" takes a threshold, planned before the first label; None for one
             look at all pairs.
         given_temperature: Temperature of the whole set, if these are the examples of one group.
@@ -226,14 +226,14 @@ class Calibration:
 
     @cached_property
     def own_calibrations(self) -> Mapping[str, "Calibration"]:
-        """Group -> the calibration of its examples, for groups with thresholds of their own."""
+        """Group -> the calibration of its examples, for groups with separate thresholds."""
         if not self.by_group:
             return {}
         return {group: part for group, part in self.parts.items() if not part.lacks_for_own}
 
     @property
     def lacks_for_own(self) -> int:
-        """Number of pairs that a group with these lacks for thresholds of its own."""
+        """Number of pairs that a group with these lacks for separate thresholds."""
         return max(0, FEWEST_OF_GROUP - (self.n - self.ties))
 
     def threshold_of(self, group: str | None) -> str:

@@ -19,7 +19,7 @@ from app.core.preference import FloatArray
 #   one       one pair a question, drawn by a hash before labels are seen; exact
 #   adjusted  at most five pairs a question, drawn likewise, with their number divided by the design
 #             effect; holds for many questions
-#   ignore    all pairs, as if each had a question of its own
+#   ignore    all pairs, as if each had its own question
 ClusterRule = Literal["one", "adjusted", "ignore"]
 # Most pairs of one question that a rule counts.
 MOST_PAIRS: Mapping[ClusterRule, int] = {"one": 1, "adjusted": 5}
@@ -46,7 +46,7 @@ def question_numbers(questions: NDArray[np.uint8]) -> NDArray[np.int64]:
 
     Args:
         questions: Shape (n, 32). Digest of each pair's question; zeros where it is unknown. Such a
-            pair counts as a question of its own.
+            pair counts as its own question.
 
     Returns:
         Shape (n,). Numbers from 0, without gaps.

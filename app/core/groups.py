@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable
 
 from app.core.errors import InvalidRequestError
 
-# Names of a service and of a set together. Each group has figures and an alarm of its own.
+# Names of a service and of a set together. Each group has its own figures and its own alarm.
 MOST_GROUPS = 16
 GROUP_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-# A group with fewer pairs has no thresholds of its own. The number does not depend on what labels
+# A group with fewer pairs has no separate thresholds. The number does not depend on what labels
 # say: a choice that did would break the promise of the group.
 FEWEST_OF_GROUP = 100
 # Stands for the whole set where an answer names a group.

@@ -346,7 +346,7 @@ def monitor(
             be 0.
         alpha: In (0, 1).
         questions: Shape (n,). Number of each draw's bet; the bets are in the order of their
-            numbers. None if each draw has a question of its own.
+            numbers. None if each draw has its own question.
         closed: Shape (n,). True for a draw that was closed without a label, whose entry of `errors`
             is ignored; None without such draws.
         expired: Shape (n,). The same for draws that got no label in time.

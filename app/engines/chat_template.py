@@ -88,14 +88,14 @@ def too_long(tokens: str, most: int) -> PromptTooLongError:
 def markers_stay() -> ControlTokenError:
     """Returns the error of a text whose turn markers cannot be broken."""
     return ControlTokenError(
-        "a text contains turn markers of this judge that cannot be broken; remove them"
+        "a text contains turn markers of this judge that cannot be escaped; remove them"
     )
 
 
 def control_tokens_stay() -> ControlTokenError:
     """Returns the error of a text whose control tokens cannot be made plain text."""
     return ControlTokenError(
-        "a text contains control tokens of this judge that cannot be made plain text; remove them"
+        "a text contains control tokens of this judge that cannot be escaped; remove them"
     )
 
 

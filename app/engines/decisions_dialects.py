@@ -224,7 +224,7 @@ def _read(
             "the judge's server chose another option than the one with the larger probability"
         )
     if label_mass is not None and not _is_share(label_mass):
-        return JudgmentFailedError("the judge's server answered with a label mass that is none")
+        return JudgmentFailedError("the judge's server answered with an invalid label mass")
     return OptionProbabilities(
         first=min(1.0, first),
         second=min(1.0, second),

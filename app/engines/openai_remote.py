@@ -235,7 +235,7 @@ class OpenAiEngine:
             params: Place of a request's first prompt -> parameters of the request.
             read: Reads one choice of an answer.
             answer_tokens: Longest answer in tokens.
-            alone: Whether each prompt has a request of its own.
+            alone: Whether each prompt has its own request.
             times: Receives the times of the call, unless it is None.
 
         Returns:

@@ -220,7 +220,7 @@ def _rewards_in(
     try:
         entries = sorted(answer["data"], key=lambda entry: entry["index"])
         if [entry["index"] for entry in entries] != list(range(count)):
-            return JudgmentFailedError("the judge's server answered other conversations")
+            return JudgmentFailedError("the judge's server answered about other conversations")
         return [_reward_in(entry[field]) for entry in entries]
     except (KeyError, TypeError):
         return JudgmentFailedError("the judge's server answered without rewards")
@@ -231,7 +231,7 @@ def _reward_in(values: Any) -> float | PromptError:
         return JudgmentFailedError("the judge's server answered with several numbers, or with none")
     (value,) = values
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return JudgmentFailedError("the judge's server answered with a reward that is no number")
+        return JudgmentFailedError("the judge's server answered with a reward that is not a number")
     try:
         reward = float(value)
     except OverflowError:

@@ -37,7 +37,7 @@ logger = logging.getLogger("app.engines")
 
 
 class VllmEngine:
-    """A judge run by vLLM's AsyncLLM, which runs its scheduler in a process of its own.
+    """A judge run by vLLM's AsyncLLM, which runs its scheduler in its own process.
 
     Args:
         options: Model, dtype, context and memory.

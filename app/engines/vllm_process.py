@@ -32,7 +32,7 @@ Submit = Callable[[int, list[int], str, int], AsyncGenerator[_Output, None] | Re
 
 
 class VllmProcess:
-    """One vLLM, whose scheduler runs in a process of its own; see `load`."""
+    """One vLLM, whose scheduler runs in its own process; see `load`."""
 
     def __init__(self) -> None:
         self._engine: AsyncLLM | None = None

@@ -149,5 +149,5 @@ def _reward_of(output: "PoolingRequestOutput") -> float | JudgmentFailedError:
         return JudgmentFailedError("vLLM gave no reward")
     values = output.outputs.data.reshape(-1).tolist()
     if len(values) != 1:
-        return JudgmentFailedError(f"vLLM answered with {len(values)} numbers in place of a reward")
+        return JudgmentFailedError(f"vLLM answered with {len(values)} numbers instead of a reward")
     return float(values[0])

@@ -29,7 +29,7 @@ _LONGEST_SOCKET_FOLDER = 107 - 1 - 36
 # The largest weights that stay in float32 on a GPU: 1B parameters (docs/design/gpu.md).
 _MOST_FLOAT32_BYTES = 4 * 10**9
 
-# Arguments of vLLM that a setting of its own or the service sets: name -> what to do instead.
+# Arguments of vLLM that its own setting or the service sets: name -> what to do instead.
 _SERVICE_SETS = "the service sets it"
 _NOT_FOR_USERS: Mapping[str, str] = {
     "model": "set SCOPE_MODEL",
@@ -281,7 +281,7 @@ def set_environment(*, reports_start: bool = False) -> None:
     if is_cpu_build():
         defaults |= {
             # No separate worker process: the start is 6 s faster. AsyncLLM still runs its
-            # EngineCore in a process of its own (docs/design/engine.md).
+            # EngineCore in its own process (docs/design/engine.md).
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
             "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))),
             "TORCHDYNAMO_DISABLE": "1",
@@ -324,14 +324,14 @@ def inspect_model(folder: Path) -> None:
 
     for architecture in config_of(folder).get("architectures") or ():
         if architecture in ModelRegistry.models:
-            # vLLM reports whatever prevents the import, with a message of its own.
+            # vLLM reports whatever prevents the import, with its own message.
             with contextlib.suppress(Exception):
                 model_class = ModelRegistry.models[architecture].load_model_cls()
                 ModelRegistry.register_model(architecture, model_class)
 
 
 def load(arguments: dict[str, Any], *, log_format: Literal["text", "json"] = "text") -> "AsyncLLM":
-    """Makes vLLM's engine, which loads the weights in a process of its own.
+    """Makes vLLM's engine, which loads the weights in its own process.
 
     Args:
         arguments: Arguments of `AsyncEngineArgs`.

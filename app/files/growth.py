@@ -155,7 +155,7 @@ def open_parquet(source: Any, *, size: int, name: str) -> Any:
 
 
 def bytes_of(array: Any) -> int:
-    """The bytes of an array of Arrow once each value has a copy of its own."""
+    """The bytes of an array of Arrow once each value has its own copy."""
     from pyarrow import compute, types
 
     if types.is_dictionary(array.type):

@@ -177,7 +177,7 @@ def _numbered(columns: Sequence[str]) -> tuple[str | None, str | None]:
 
 
 def _split(name: str) -> list[str]:
-    """The words of a name; a number at the end of a word is a word of its own."""
+    """The words of a name; a number at the end of a word is its own word."""
     return re.findall(r"[^\W\d_]+|\d+", name.lower()) or [""]
 
 

@@ -108,7 +108,7 @@ def _criterion(options: Mapping[str, Any], settings: Settings) -> dict[str, Any]
     criterion = batch.criterion(defaults)
     if batch.delta_for is None:
         return asdict(criterion)
-    # Undivided: a row may have a delta of its own, which is divided, too.
+    # Undivided: a row may have its own delta, which is divided, too.
     whole = batch.model_copy(update={"delta_for": None}).criterion(defaults)
     return {**asdict(whole), "delta_for": batch.delta_for}
 

@@ -157,7 +157,7 @@ _log: Log | None = None
 
 
 def start_log(level: str, kind: LogFormat) -> Log:
-    """Sends the log of this process to stderr, on a thread of its own.
+    """Sends the log of this process to stderr, on its own thread.
 
     The access log has paths without their query, and without parts that are not names. Successful
     probes are not logged, because a proxy sends two a second.

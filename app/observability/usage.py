@@ -56,9 +56,9 @@ class UsageByKey:
 
 
 _HELP = {
-    "comparisons": "comparisons sent to the judge, to be judged or to be calibrated with",
+    "comparisons": "comparisons sent to the judge, for judging or calibration",
     "prompt_tokens": "tokens of prompts, in both orders",
     "verdicts": "judgments with a verdict",
     "abstentions": "judgments without a verdict",
-    "errors": "comparisons that got an error instead of a judgment",
+    "errors": "comparisons that failed",
 }

@@ -31,7 +31,7 @@ def _moment(value: object) -> object:
         raise ValueError("the time is out of range") from None
     except ValueError:
         raise ValueError(
-            'this is no time in ISO 8601, such as 2026-11-22 17:39 (UTC), and not "alarm"'
+            'this is not an ISO 8601 time, such as 2026-11-22 17:39 (UTC), and not "alarm"'
         ) from None
 
 
@@ -119,7 +119,7 @@ class AbsorbIn(Strict):
         if not self.all and self.since is None:
             raise ValueError(_NOTHING_ASKED)
         if self.audits is not None and self.since is None:
-            raise ValueError("`audits` counts from `since` on, so it needs one")
+            raise ValueError("`audits` needs `since`, because it counts from that time on")
         if self.begin and (self.since != "alarm" or self.audits is None or self.dry_run):
             raise ValueError(
                 '`begin` needs "since": "alarm" and `audits`, and changes no set, so it has no dry '

@@ -18,16 +18,16 @@ from app.wire.requests import BatchItem
 from app.wire.words import in_words
 
 RISK_LEVEL = (
-    "Smallest alpha that accepts a judgment of this uncertainty. Like alpha, it is a statement "
-    "about a group of judgments, those that such an alpha accepts. It is not the probability that "
-    "this judgment is wrong, and can be small for a pair unlike the labelled ones."
+    "Smallest alpha that accepts a judgment of this uncertainty. Like alpha, it describes all "
+    "judgments that such an alpha accepts. It is not the probability that "
+    "this judgment is wrong, and can be small for a pair that differs from the labelled ones."
 )
 
 
 class Out(BaseModel):
     """Base class of all answers."""
 
-    # pydantic would write NaN as null, and null has a meaning of its own in these answers. Records
+    # pydantic would write NaN as null, and null has its own meaning in these answers. Records
     # of core and service become answers by the names of their fields.
     model_config = ConfigDict(allow_inf_nan=False, frozen=True, from_attributes=True)
 

@@ -56,7 +56,7 @@ class GroupOut(Out):
     """The pairs of one group in a set, `labelled` of them with a preferred side.
 
     `threshold_of` says whose thresholds judge the group: its own, or those of `all`. `more_pairs`
-    is the number of pairs that it lacks for thresholds of its own (`by_group`).
+    is the number of pairs that it lacks for separate thresholds (`by_group`).
     """
 
     group: str
@@ -256,7 +256,7 @@ class InfeasibleOut(Out):
     "pac", larger alphas may be infeasible again (see `feasible_alphas`).
     `more_examples` is the number of additional examples that make this alpha feasible if the error
     rates stay the same; null if more than 100,000 are needed. Neither keeps the promise of `pac`
-    if you act on it, because that is a choice made after a look at the labels; `after_looking` has
+    if you act on it, because that is a choice made after seeing the labels; `after_looking` has
     the price in words.
     """
 

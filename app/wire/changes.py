@@ -201,7 +201,7 @@ def effects_note(effects: Sequence[Effect]) -> str:
     if lost:
         one = min(lost, key=lambda effect: effect.after.alpha)
         others = f", and so have {len(lost) - 1} others" if len(lost) > 1 else ""
-        return f"{one.criterion} has no verdicts any more{others}: {missing_labels(one)}"
+        return f"{one.criterion} gets no more verdicts{others}: {missing_labels(one)}"
     feasible = [effect for effect in effects if effect.after.feasible]
     if not feasible:
         return "no alpha in use is feasible, before or after" if effects else "no alpha is in use"

@@ -215,7 +215,7 @@ class DriftOut(Out):
 
 
 class RecoveryOut(Out):
-    """How the set gets verdicts again after an alarm, without a look that breaks the promise.
+    """How the set gets verdicts again after an alarm, without breaking the promise.
 
     `audits` is the number of audits to label, the first ones since the newest active alarm, before
     their labels are looked at; null if it is above 100,000. Somebody has `fixed` it with `begin`,

@@ -63,7 +63,7 @@ class NextOut(Out):
     the number of labels before the next test, and `digests` names the first of those pairs, by
     rising uncertainty. Label them in this order. `complete` is true once the threshold is known. It
     is then the threshold that labels for all pairs would give; null if nothing can be accepted. In
-    a set with `by_group`, it names the pairs of each group with thresholds of its own, too.
+    a set with `by_group`, it names the pairs of each group with separate thresholds, too.
 
     In a set with planned `looks`, all this is about the pairs of the next look, and `looks` has the
     results so far, at this alpha and delta. `complete` says that a look suffices, or that it was

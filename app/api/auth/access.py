@@ -81,7 +81,7 @@ class Authentication:
         if CROWDED in scope.get("state", ()) and scope["path"] not in PROBES:
             raise OverloadedError(
                 "the service has reached its limit of connections (SCOPE_MAX_CONNECTIONS), and "
-                "each has a request in progress: try again later"
+                "all have requests in progress: try again later"
             )
         if self._keys is None and scope["path"] not in PROBES:
             check_local(scope)
@@ -89,7 +89,7 @@ class Authentication:
         path = None if route is None else route.path
         if self._is_for_metrics(scope):
             if path != "/metrics":
-                raise RouteNotFoundError("this port answers /metrics alone (SCOPE_METRICS_PORT)")
+                raise RouteNotFoundError("this port serves only /metrics (SCOPE_METRICS_PORT)")
             need = "nothing"
         elif path == "/metrics" and self._metrics == "off":
             raise RouteNotFoundError("/metrics is turned off: SCOPE_METRICS is off")
@@ -136,8 +136,8 @@ def _check_permitted(caller: Caller, need: Need) -> None:
     """Raises ForbiddenError unless the caller has the permission that a route requires."""
     if need == "key" and caller.only_labels:
         raise ForbiddenError(
-            f"the key {caller.name!r} may label and do nothing else: this route is for keys with "
-            "another role, or without one"
+            f"the key {caller.name!r} can only label: this route needs a key with another role, "
+            f"or without a role"
         )
     if need != "key" and need not in caller.roles:
         raise ForbiddenError(

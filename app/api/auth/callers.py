@@ -95,8 +95,8 @@ class Caller:
         """Raises ForbiddenError unless the caller may use every calibration set."""
         if self.calibrations is not None:
             raise ForbiddenError(
-                f"the key {self.name!r} is limited to some calibration sets, and this route shows "
-                "all of them: use a key that was made without --calibration"
+                f"the key {self.name!r} is limited to certain calibration sets, and this route "
+                f"shows all of them: use a key that was created without --calibration"
             )
 
 

@@ -315,9 +315,7 @@ class Keys:
             for known in sealers:
                 if link is not None and self._permits(known.caller, link):
                     return known.caller.reviewer_of(link.reviewer, calibration=link.calibration)
-        raise UnauthenticatedError(
-            "this link is wrong, has expired or was ended: ask for a new one"
-        )
+        raise UnauthenticatedError("this link is invalid, expired or revoked: ask for a new one")
 
     def _permits(self, caller: Caller, link: LabelLink) -> bool:
         """Whether a key permits a link that it has made."""

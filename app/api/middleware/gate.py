@@ -146,7 +146,7 @@ class Gate:
         except asyncio.CancelledError:
             # When draining, the server cancels requests after SCOPE_DRAIN_S: answer and end here.
             # Any other cancellation is passed on.
-            await request.refuse(DrainingError("the service stopped before this request was done"))
+            await request.refuse(DrainingError("the service stopped before this request ended"))
             if not scope["app"].state.draining:
                 raise
         finally:
@@ -231,7 +231,7 @@ class Gate:
         self._check_length(len(request.body) + size)
         if self._bytes_held + size > self._limits.max_pending_bytes:
             raise OverloadedError(
-                "the requests in progress have too many bytes together (SCOPE_MAX_PENDING_BYTES): "
+                "the requests in progress are too large in total (SCOPE_MAX_PENDING_BYTES): "
                 "try again later"
             )
         if request.key is not None:
@@ -275,7 +275,9 @@ class Gate:
             # The exception's message may quote a judged text: keep it out of log and answer.
             log_defect(failure)
             await request.refuse(
-                InternalError("an unexpected error occurred; the service's log has its traceback")
+                InternalError(
+                    "an unexpected error occurred; see the traceback in the log of the service"
+                )
             )
 
     def _too_slow(self) -> BodyTooSlowError:

@@ -161,7 +161,7 @@ async def get_calibration(
     traffic = services.calibrations.traffic.figures(calibration)
     drift = {} if traffic is None else await services.drift.of(calibration)
     drifted = any(stream.alarm for stream in drift.values())
-    # Each is a turn of its own in the threads, so that others get theirs in between.
+    # Each is its own turn in the threads, so that others get theirs in between.
     rows = [await off_loop(calibration.row, alpha, "pac", delta) for alpha, delta in levels]
     usual = CriterionIn(calibration=name).criterion(services.defaults)
     in_use = services.changes.in_use(calibration) | {usual}

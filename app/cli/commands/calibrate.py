@@ -229,7 +229,7 @@ def _scores(part: Posted, service: ServiceClient) -> Results:
     failed: Results = errors_of(part, answer.errors)
     judged = [key for key in part.items if key not in failed]
     if len(judged) != len(answer.scores):
-        raise unfitting("has not one score for each pair that was judged")
+        raise unfitting("does not have one score for each judged pair")
     # As they came: they are posted again without a loss.
     return failed | dict(zip(judged, part.answer["scores"], strict=True))
 

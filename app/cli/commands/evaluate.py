@@ -39,8 +39,8 @@ _DEFAULT_METHODS = "predictive_probability,verbalized_confidence,swap_and_aggreg
 _ABLATION_SPLITS = 500
 # Kind of judge -> why it lacks methods.
 _WITHOUT = {
-    "reward model": "which sees no order of the responses and answers no question in words",
-    "decision server": "which answers no question in words",
+    "reward model": "which sees the responses one at a time and does not answer in words",
+    "decision server": "which does not answer in words",
 }
 
 

@@ -166,7 +166,7 @@ def _sets(entry: "KeyEntry") -> str:
 
 def _path(file: Path | None) -> Path:
     if file is None:
-        raise CommandError("no key file is named: set SCOPE_API_KEYS_FILE, or give --file")
+        raise CommandError("no key file: set SCOPE_API_KEYS_FILE, or give --file")
     # The target of a symbolic link is replaced, not the link.
     return file.resolve()
 

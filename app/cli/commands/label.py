@@ -133,7 +133,7 @@ def _plan(
         looks: The sizes, separated by commas.
         until_coverage: The coverage that suffices.
         level: The alpha, and the delta of all looks.
-        is_new: Whether the set is a new one, with a delta of its own.
+        is_new: Whether the set is a new one, with its own delta.
     """
     if (looks is None) != (until_coverage is None):
         raise CommandError("--looks and --until-coverage go together: a plan names both")

@@ -52,7 +52,7 @@ def noise_check(
         print(json.dumps(fields))
     else:
         say(f"on {runtime or 'an unknown runtime'}:")
-        say(f"{resolution.distinct} of {resolution.prompts} prompts have a score of their own")
+        say(f"{resolution.distinct} of {resolution.prompts} prompts have a unique score")
         say(
             f"gaps of {noise.pairs} pairs differ by at most {noise.largest:.2g}, 95% of them by at "
             f"most {noise.p95:.2g}, between alone, together and from the cache"

@@ -110,7 +110,7 @@ class Pool:
         answer = self._service.get(set_path(self.name), **level, delta_for=1)
         rows = read(CalibrationDetail, answer).requested
         if len(rows) != 1:
-            raise unfitting("has not the one threshold that was asked for")
+            raise unfitting("does not have the requested threshold")
         return rows[0].coverage
 
     def post(self, answers: Answers) -> None:
@@ -143,7 +143,7 @@ def _digests(part: Posted) -> Results:
         return {key: {"error": {"detail": part.reason}} for key in part.items}
     report = read(PoolReport, part.answer)
     if len(report.digests) != len(part.items):
-        raise unfitting("has not one digest for each pair that was sent")
+        raise unfitting("does not have one digest for each pair that was sent")
     both = zip(part.items, report.digests, strict=True)
     judged: Results = {key: {"digest": digest} for key, digest in both if digest is not None}
     return judged | errors_of(part, report.errors)

@@ -59,7 +59,7 @@ def print_report(pool: Pool, answers: Answers, ended: Ended) -> None:
         say(
             (f"Enough: {rule} accepts nothing.", "bold"),
             " Its first test has failed, and more labels of these pairs do not change that. Trying "
-            "another alpha now would be a choice after a look at the labels.",
+            "another alpha now would be a choice after seeing the labels.",
         )
     else:
         say(

@@ -35,7 +35,7 @@ def given_tool(name: str) -> Tool:
     """The tool of a name.
 
     Raises:
-        CommandError: There is no such tool.
+        CommandError: The tool does not exist.
     """
     for known, tool in TOOLS.items():
         if name == known:

@@ -245,7 +245,7 @@ def print_unlike(unlike: Sequence[Unlike], command: str) -> None:
 
 
 def label_command(inputs: Sequence[Path], items: Sequence[Item], url: str) -> str:
-    """The command that labels the pairs of files for a set of their own; "" for standard input.
+    """The command that labels the pairs of files for their own set; "" for standard input.
 
     Args:
         inputs: Files, folders and patterns.

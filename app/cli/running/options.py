@@ -178,7 +178,7 @@ def given_contradictions(contradictions: str) -> Contradictions:
     """The decision about pairs with different labels.
 
     Raises:
-        CommandError: There is no such decision.
+        CommandError: The decision does not exist.
     """
     for known in get_args(Contradictions):
         if contradictions == known:

@@ -71,7 +71,7 @@ def input_files(inputs: Sequence[Path]) -> list[Path]:
     """The files to judge, after a line about those that were left out.
 
     Raises:
-        InvalidRequestError: There is no such file.
+        InvalidRequestError: The file does not exist.
     """
     files = files_of(inputs)
     for path in drawn_inside(inputs):

@@ -182,7 +182,7 @@ def _in_cache(name: str, identity: bytes, ending: str) -> Path:
     except OSError as exc:
         raise InvalidRequestError(
             f"the results so far cannot be kept in {cache}: {exc.strerror}; set XDG_CACHE_HOME to "
-            "a folder that can be written"
+            "a writable folder"
         ) from None
     digest = hashlib.sha256(identity).hexdigest()[:16]
     return cache / f"{name}-{digest}{ending}"

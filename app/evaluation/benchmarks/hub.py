@@ -40,7 +40,7 @@ def hub_pairs(name: str, source: str | None) -> Iterator[RawPair | LeftOut]:
     """Reads all rows of a benchmark.
 
     An id that repeats gets a number as a suffix. People may vote on the same pair twice, and a text
-    may occur twice; each is a row of its own.
+    may occur twice; each is its own row.
 
     Args:
         name: A key of `HUB_BENCHMARKS`.

@@ -54,7 +54,7 @@ class Asked:
         audits: Only so many audits, the first ones of that time; None for all of them.
         replace: Remove all other examples of the set.
         leave_out: Leave draws without a label out instead of refusing.
-        even_if_infeasible: Absorb even if a criterion in use has no verdicts any more.
+        even_if_infeasible: Absorb even if a criterion in use gets no more verdicts.
         even_if_unsafe: Absorb even if the threshold would be over alpha more often than promised.
     """
 
@@ -177,7 +177,7 @@ class Absorber:
             The set as it is, with the number of these audits that have no label yet.
 
         Raises:
-            CalibrationNotFoundError: There is no such set.
+            CalibrationNotFoundError: The set does not exist.
             InvalidRequestError: The set has no active alarm.
             AuditsIncompleteError: The set has no audit yet.
             UnsafeAbsorptionError: Another number was fixed before. Or an audit since the alarm has
@@ -227,7 +227,7 @@ class Absorber:
             by: Name of the key that asked for it, for the trail.
 
         Raises:
-            CalibrationNotFoundError: There is no such set.
+            CalibrationNotFoundError: The set does not exist.
             JudgeMismatchError: The set belongs to another judge.
             InvalidRequestError: There is no alarm whose time could be meant.
             UnsafeAbsorptionError: The set has an active alarm, and these are not the first audits
@@ -235,7 +235,7 @@ class Absorber:
             AuditsIncompleteError: Draws have no label, or were folded, so the labelled ones are not
                 a random sample. Or `replace` would leave no example, or there are fewer draws than
                 asked for.
-            BecomesInfeasibleError: A criterion in use would have no verdicts any more.
+            BecomesInfeasibleError: A criterion in use would get no more verdicts.
             StoreUnavailableError: The store does not answer; trying again is safe.
         """
         audits = await self._chosen(name, asked)
@@ -313,7 +313,7 @@ class Absorber:
                 f"the calibration {calibration.name!r} has an active alarm since "
                 f"{written(recovery.since)}: with examples from before it, the error would stay "
                 'above alpha. Absorb the first audits since then alone: "since": "alarm", '
-                f'"audits": {number}, "replace": true. "even_if_unsafe": true absorbs all the same'
+                f'"audits": {number}, "replace": true. "even_if_unsafe": true absorbs anyway'
             )
         if asked.audits is not None:
             _check_number(calibration.name, asked.audits, recovery)
@@ -379,7 +379,7 @@ def _other_number(name: str, audits: int, fixed: int | None) -> UnsafeAbsorption
     right = "no number was fixed" if fixed is None else f"the number is {fixed}"
     return UnsafeAbsorptionError(
         f"{right} for the recovery of the calibration {name!r}, and {audits} audits are asked for: "
-        "a number that is chosen after a look at labels breaks the promise. Fix another one before "
+        "a number that is chosen after seeing labels breaks the promise. Fix another one before "
         'the next recovery ("begin": true), or send "even_if_unsafe": true'
     )
 

@@ -81,7 +81,7 @@ class LabelReport:
         unchanged: Number of labels that the draws had already, or that have a later one in the
             batch.
         unknown: Ids without a draw.
-        expired: Ids of draws that were not labelled in time, and take no label any more.
+        expired: Ids of draws that were not labelled in time, and take no more labels.
         taken: Ids of draws that have a label of another key, which a yielding label leaves, or that
             take no opinion of this person.
     """
@@ -297,8 +297,8 @@ class Auditor:
         if found == [(position, text)]:
             return None
         if end > position and found and found[0][0] > position:
-            return "the log of audits was folded, and has not the entry that was read last"
-        return "the store has another log of audits than before"
+            return "the audit log was folded and does not have the entry that was read last"
+        return "the audit log of the store was replaced"
 
     async def _read_to(self, end: int, ledger: Ledger) -> None:
         """Applies the entries of the log up to a position."""
@@ -445,7 +445,7 @@ class Auditor:
     def _reference(self, draw: Draw, *, kept: bool) -> AuditReference | None:
         """Returns what a drawn judgment is answered with."""
         audit = self.ledger.audit(draw.id) if self.ledger.knows_use(draw) else None
-        # Nobody should spend a label on a draw that takes none any more.
+        # Nobody should spend a label on a draw that takes no more labels.
         if audit is not None and audit.status(self._now()) == "expired":
             return None
         return AuditReference(id=draw.id, rate=draw.rate) if audit is not None or kept else None
@@ -718,8 +718,8 @@ def _check_changes(audit: Audit, sent: SentLabel) -> None:
     """Refuses a label that would change the one of its draw too often."""
     if audit.label_changes >= MOST_LABEL_CHANGES:
         raise LabelChangesError(
-            f"the label of the audit {sent.id} was changed {MOST_LABEL_CHANGES} times, and it takes"
-            " no other label; none of the labels was taken"
+            f"the label of the audit {sent.id} was changed {MOST_LABEL_CHANGES} times, too often "
+            f"to change again; no label was taken"
         )
 
 
@@ -748,7 +748,7 @@ class _LabelBatch:
         entries: Labels that may change something, by the position of their draw: the last label
             of each draw.
         unknown: Ids without a draw.
-        expired: Ids of draws that take no label any more.
+        expired: Ids of draws that take no more labels.
         taken: Ids of draws that have a label of another key.
     """
 

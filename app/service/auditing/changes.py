@@ -102,13 +102,13 @@ class Changes:
             batch: The examples.
             by: Name of the key that posted them, for the trail.
             dry_run: Change nothing.
-            even_if_infeasible: Make it even if a criterion in use has no verdicts any more.
+            even_if_infeasible: Make it even if a criterion in use gets no more verdicts.
 
         Raises:
             InvalidRequestError: The replacement would leave no example.
             CalibrationNotFoundError: There are second labels, and no set.
             JudgeMismatchError: The examples or the set belong to another judge.
-            BecomesInfeasibleError: A criterion in use would have no verdicts any more.
+            BecomesInfeasibleError: A criterion in use would get no more verdicts.
             UnavailableError: Nothing was added; or everything was, if the connection to the store
                 broke. Putting the batch again is safe.
         """
@@ -152,7 +152,7 @@ class Changes:
             name: Name of the calibration set.
             batch: The examples.
             by: Name of the key that posted them, for the trail.
-            even_if_infeasible: Change it even if a criterion in use has no verdicts any more.
+            even_if_infeasible: Change it even if a criterion in use gets no more verdicts.
             used: Criteria that are in use besides those of the set's draws and traffic.
         """
 
@@ -187,7 +187,7 @@ class Changes:
         """Returns what the deletion of a set would do now, and changes nothing.
 
         Raises:
-            CalibrationNotFoundError: There is no such set.
+            CalibrationNotFoundError: The set does not exist.
             StoreUnavailableError: The store does not answer.
         """
         present = await self._calibrator.deletable(name)

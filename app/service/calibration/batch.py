@@ -63,7 +63,7 @@ class JudgedBatch:
         runtimes: The runtimes that computed the scores, as far as they are known.
         second_labels: Second labels that the label noise comes from; None without any.
         groups: Groups that the set declares from now on, besides those that it declares already.
-        by_group: Whether groups have thresholds of their own from now on; None keeps the current
+        by_group: Whether groups have separate thresholds from now on; None keeps the current
             choice.
         looks: Planned looks; None keeps the plan of the set, unless the batch replaces it.
     """
@@ -128,7 +128,7 @@ class JudgedBatch:
             replaces: Whether all other examples of the set are removed.
             runtimes: The runtime that computed the scores, if it is known.
             groups: Further groups that the set declares.
-            by_group: Whether groups have thresholds of their own; None keeps the current choice.
+            by_group: Whether groups have separate thresholds; None keeps the current choice.
         """
         judged: list[JudgedExample | ScopeJudgeError] = []
         for example in scored:

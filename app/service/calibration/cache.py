@@ -151,7 +151,7 @@ class Calibrations:
             fingerprint: Fingerprint of the judge that will use the set.
 
         Raises:
-            CalibrationNotFoundError: There is no such set.
+            CalibrationNotFoundError: The set does not exist.
             StoreCorruptError: The set is gone from the store, and nobody has deleted it.
             JudgeMismatchError: Another judge made the set.
             StoreUnavailableError: The store does not answer, and the cached set is too old or
@@ -216,7 +216,7 @@ class Calibrations:
         """Returns the version that the store has right now.
 
         Raises:
-            CalibrationNotFoundError: There is no such set.
+            CalibrationNotFoundError: The set does not exist.
             StoreUnavailableError: The store does not answer.
         """
         return self._found(name, await self.current(name))
@@ -327,7 +327,7 @@ class Calibrations:
         if before is not None and found.version < before.version:
             logger.warning(
                 "the calibration %r went back from version %d to version %d: the store was "
-                "replaced by an earlier state of it, and later labels are lost",
+                "replaced by an earlier copy, and later labels are lost",
                 found.name,
                 before.version,
                 found.version,

@@ -184,7 +184,7 @@ class Calibrator:
                 rule.
             groups: Groups that the set declares from now on, besides those that it declares
                 already. An example of a group that is not declared fails.
-            by_group: Whether groups with enough pairs have thresholds of their own from now on;
+            by_group: Whether groups with enough pairs have separate thresholds from now on;
                 None keeps the current choice.
             by: Name of the key that posted the batch, for the trail.
             unread: Number of posted examples that could not be parsed, for the trail.
@@ -524,7 +524,7 @@ class Calibrator:
             by: Name of the key that requested the deletion, for the trail.
 
         Raises:
-            CalibrationNotFoundError: There is no such set.
+            CalibrationNotFoundError: The set does not exist.
             StoreUnavailableError: The store does not answer.
         """
 
@@ -540,7 +540,7 @@ class Calibrator:
         """Returns the set that `delete` would remove; None if it cannot be read.
 
         Raises:
-            CalibrationNotFoundError: There is no such set.
+            CalibrationNotFoundError: The set does not exist.
             StoreUnavailableError: The store does not answer.
         """
         try:

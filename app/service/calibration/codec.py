@@ -12,7 +12,7 @@ The meta of a set has these fields besides "write_id" and "version", which the s
     release               release that made the version; 0.1.0 did not write this field
     runtimes              runtimes of the scores, as a JSON list of texts; not written if unknown
     groups                groups that the set declares, as a JSON list; not written without any
-    by_group              "yes" if groups have thresholds of their own; otherwise not written
+    by_group              "yes" if groups have separate thresholds; otherwise not written
     looks                 planned looks, as a JSON object; not written without any
 
 An example is [gap_fwd, gap_rev, label_mass, label] as JSON. `gap_rev` is null for a judge that
@@ -22,7 +22,7 @@ only. A fifth field, the digest of the question, is not written if it is unknown
 that a client imported without it. A sixth field, the group, is only written if there is one; the
 fifth is null then if it is unknown.
 
-A threshold has the name "guarantee:alpha". That of a group with thresholds of its own has the name
+A threshold has the name "guarantee:alpha". That of a group with separate thresholds has the name
 "guarantee:alpha:group".
 
 The digest reveals that another program changed the set, or that a part of the set was lost. It is

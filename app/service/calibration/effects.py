@@ -16,7 +16,7 @@ class Effect:
     """The effect of a change on one criterion, for all traffic or for one group.
 
     Args:
-        group: A group that has thresholds of its own before or after the change; None for the
+        group: A group that has separate thresholds before or after the change; None for the
             thresholds of the whole set. Coverage and risk are those of the group's pairs.
         before: The row of the criterion before the change.
         after: The row after it.
@@ -52,7 +52,7 @@ async def effects_of(
 ) -> tuple[Effect, ...]:
     """Returns the effect on each criterion with an alpha, in order of the criteria.
 
-    Those on the whole set are the first; those on the groups with thresholds of their own follow.
+    Those on the whole set are the first; those on the groups with separate thresholds follow.
     """
     groups = await off_loop(_groups, before, after)
     effects = list[Effect]()
@@ -72,7 +72,7 @@ async def effects_of(
 
 
 def _groups(before: Calibration, after: Calibration) -> list[str]:
-    """Returns the groups that have thresholds of their own before or after a change, sorted."""
+    """Returns the groups that have separate thresholds before or after a change, sorted."""
     return sorted({*before.own_calibrations, *after.own_calibrations})
 
 
@@ -88,7 +88,7 @@ async def rows_of(
     """
     name = calibration.name
     asked = {replace(each, calibration=name) for each in criteria if each.alpha is not None}
-    # Each is a turn of its own in the threads, so that others get theirs in between.
+    # Each is its own turn in the threads, so that others get theirs in between.
     return tuple(
         [
             await off_loop(_row, calibration, group, criterion)
@@ -125,7 +125,7 @@ def refuse_infeasible(name: str, effects: Sequence[Effect]) -> None:
     lost = [_lost(effect) for effect in effects if effect.becomes_infeasible]
     if lost:
         raise BecomesInfeasibleError(
-            f"calibration {name!r} would accept nothing any more under {'; '.join(lost)}. Label "
+            f"calibration {name!r} would accept nothing under {'; '.join(lost)}. Label "
             'more first, keep the other examples ("replace": false), or send '
             '"even_if_infeasible": true'
         )
@@ -138,7 +138,7 @@ def _lost(effect: Effect) -> str:
 def missing_labels(effect: Effect) -> str:
     """Says how many labels an infeasible criterion lacks."""
     if effect.after.labels_missing:
-        return "it needs labels of pairs of the set that have none yet"
+        return "it needs labels for the unlabelled pairs of the set"
     if effect.more_labels is None:
         return "no number of further labels with these error rates makes it feasible"
     return f"about {effect.more_labels} more labels with these error rates make it feasible"

@@ -29,7 +29,7 @@ def refuse_unplanned(
     if after.looks is None:
         return
     if after.by_group:
-        raise _refused("groups have no thresholds of their own in a set with planned looks")
+        raise _refused("groups have no separate thresholds in a set with planned looks")
     if before is not None and new and (has_labels or _brings_labels(before, new)):
         raise _refused(
             "a set with planned looks takes pairs before its first label only, and takes them from "

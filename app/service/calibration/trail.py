@@ -100,7 +100,7 @@ class Change:
         clusters: How the set counts pairs of one question after the change, or before a deletion.
         second_labels: Number of pairs with a second label that set the label noise, else 0.
         disagreements: Number of those whose two labels differ.
-        by_group: Whether groups with enough pairs have thresholds of their own, likewise. Their
+        by_group: Whether groups with enough pairs have separate thresholds, likewise. Their
             names are "guarantee:alpha:group".
         looks: The planned looks, likewise; None without any.
         taken_looks: The results of the looks that labels decided, after the change.

@@ -24,7 +24,7 @@ class Basis:
 async def find_thresholds(asked: Mapping[Basis, Calibration]) -> dict[Basis, Threshold]:
     """Finds the thresholds of criteria with an alpha.
 
-    Each threshold of "pac" is a turn of its own in the threads, so that others get theirs in
+    Each threshold of "pac" is its own turn in the threads, so that others get theirs in
     between. Callers can ask for any number of different alphas. A calibration keeps its thresholds:
     whoever gets the turn after another caller with the same criterion finds the threshold there.
 

@@ -82,7 +82,7 @@ class DisagreementFinder:
         """Returns the disagreements of a set.
 
         Raises:
-            CalibrationNotFoundError: There is no such set.
+            CalibrationNotFoundError: The set does not exist.
             StoreUnavailableError: The store does not answer.
         """
         await self._calibrations.get(name)

@@ -300,7 +300,7 @@ class LabelQueue:
             digests: Digests of pairs whose texts the person has, in the order to give them.
 
         Raises:
-            CalibrationNotFoundError: There is no such set.
+            CalibrationNotFoundError: The set does not exist.
             StoreUnavailableError: The store does not answer.
         """
         calibration = await self._calibrations.get(name)
@@ -332,7 +332,7 @@ class LabelQueue:
             reviewers: Number of people who label each pair: 1, or 2 for opinions.
 
         Raises:
-            CalibrationNotFoundError: There is no such set.
+            CalibrationNotFoundError: The set does not exist.
             LabelChangesError: A label was changed 100 times already; no answer was taken.
             StoreUnavailableError: No answer was taken; or all were, if the connection to the store
                 broke. Sending them again is safe.
@@ -365,7 +365,7 @@ class LabelQueue:
 
         Raises:
             InvalidRequestError: A text is not a ticket; nothing was released.
-            CalibrationNotFoundError: There is no such set.
+            CalibrationNotFoundError: The set does not exist.
             StoreUnavailableError: The store does not answer.
         """
         calibration = await self._calibrations.get(name)
@@ -377,7 +377,7 @@ class LabelQueue:
         """Lists the pairs of a set that wait for a label and whose texts the service does not have.
 
         Raises:
-            CalibrationNotFoundError: There is no such set.
+            CalibrationNotFoundError: The set does not exist.
             StoreUnavailableError: The store does not answer.
         """
         calibration = await self._calibrations.get(name)
@@ -429,7 +429,7 @@ class LabelQueue:
     async def _skip(self, name: str, keys: Collection[str], reviewer: str) -> int:
         """Ends the leases of a person, and remembers the pairs as skipped."""
         released = await self._end_leases(name, keys, reviewer)
-        # The skipped pairs of a person are leases in a room of its own.
+        # The skipped pairs of a person are leases in a separate room.
         await self._store.lease(
             _skips(name, reviewer),
             sorted(keys),
@@ -572,4 +572,4 @@ def _refusals(
 
 
 def _not_a_ticket() -> InvalidRequestError:
-    return InvalidRequestError("this is not a ticket that the queue of this set has given")
+    return InvalidRequestError("this is not a ticket of the queue of this set")

@@ -214,7 +214,7 @@ def _plain_texts(text: str) -> Iterator[str]:
     for reading in texts:
         plain = _plain(reading)
         yield plain
-        # A reading of its own, because a tag may be the heading itself.
+        # A separate reading, because a tag may be the heading itself.
         if "<" in plain:
             yield _without_tags(plain)
 

@@ -1,4 +1,4 @@
-"""Scores of a reward model: each response has a number of its own, and their difference counts."""
+"""Scores of a reward model: each response has its own number, and their difference counts."""
 
 import math
 from collections.abc import Sequence

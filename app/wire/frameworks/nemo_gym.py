@@ -66,7 +66,7 @@ class NemoVerifyIn(FrameworkIn):
                 json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
             except ValueError:
                 raise ValueError(
-                    "the body has NaN, Infinity or half of a surrogate pair in it"
+                    "the body contains NaN, Infinity or half of a surrogate pair"
                 ) from None
         return value
 

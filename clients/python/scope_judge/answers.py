@@ -208,7 +208,7 @@ class Effect:
         becomes_infeasible: Whether it has verdicts before the change, and none after it.
         more_labels: Number of further labels that make it feasible after the change if the error
             rates stay the same; None if no number does.
-        group: A group with thresholds of its own before or after the change, whose pairs the
+        group: A group with separate thresholds before or after the change, whose pairs the
             coverage is about; None for the whole set.
     """
 
@@ -462,9 +462,9 @@ class AuditLabels:
         updated: Number of labels that replaced another one.
         unchanged: Number of labels that the audits had already.
         unknown: Number of ids without an audit.
-        expired: Number of audits that were not labelled in time, and take no label any more.
+        expired: Number of audits that were not labelled in time, and take no more labels.
         unknown_ids: Ids without an audit.
-        expired_ids: Ids of audits that take no label any more.
+        expired_ids: Ids of audits that take no more labels.
         closed: Number of audits that were closed without a label.
     """
 
@@ -492,7 +492,7 @@ class CurvePoint:
 class Infeasible:
     """An alpha at which nothing is accepted, and what would make it feasible.
 
-    Acting on it is a choice after a look at the labels; `after_looking` says what then holds.
+    Acting on it is a choice after seeing the labels; `after_looking` says what then holds.
     """
 
     alpha: float
@@ -542,8 +542,8 @@ class GroupPairs:
         group: Name of the group.
         n: Number of its pairs.
         labelled: Number of these with a preferred side.
-        threshold_of: The group itself if it has thresholds of its own, or else "all".
-        more_pairs: Number of pairs that it lacks for thresholds of its own.
+        threshold_of: The group itself if it has separate thresholds, or else "all".
+        more_pairs: Number of pairs that it lacks for separate thresholds.
     """
 
     group: str
@@ -635,7 +635,7 @@ class CalibrationDetail(Calibration):
         tie_rate: Share of its pairs that people found equal; None while pairs have no label.
         promised_for: "question" or "judgment": what of the traffic "pac" promises for.
         question_sizes: The rule of `clusters` that fits; None if each question has one pair.
-        by_group: Whether groups with enough pairs have thresholds of their own.
+        by_group: Whether groups with enough pairs have separate thresholds.
         looks: The planned looks, at their alpha and delta; None without any.
         groups: The groups that it declares or has pairs of.
         group_rows: A row for each group and each criterion in use.

@@ -202,7 +202,7 @@ class ScopeClient:
             **criterion: `alpha`, the largest share of wrong verdicts among the accepted ones (None
                 accepts every verdict and guarantees nothing); `guarantee`, "marginal" or "pac";
                 `delta`, the probability that a "pac" guarantee fails; `delta_for`, the number of
-                alphas that you choose from after a look, among which delta is divided;
+                alphas that you choose from after seeing results, among which delta is divided;
                 `calibration`, the name of the calibration set; `group`, the group of the traffic
                 that the question belongs to. By default each is the service's.
 
@@ -397,7 +397,7 @@ class ScopeClient:
                 of the set stays.
             groups: Groups of the traffic that the set declares, besides those that it declares
                 already and those of the service. A mapping can have its `group`.
-            by_group: Whether each group with enough pairs has thresholds of its own; by default the
+            by_group: Whether each group with enough pairs has separate thresholds; by default the
                 choice of the set stays.
 
         Raises:
@@ -483,7 +483,7 @@ class ScopeClient:
         Args:
             name: Name of the set.
             alphas: Alphas whose "pac" thresholds the result has as `requested`. They share delta,
-                so that all of them hold together, and you may choose one after a look.
+                so that all of them hold together, and you may choose one after seeing all.
             delta: Probability that any of them fails; by default the service's.
             delta_for: Number by which delta is divided for each; by default the number of alphas.
 

@@ -43,7 +43,7 @@ class Absorption(TypedDict, total=False):
 
     `since` or `all` is needed. A time is a datetime with a time zone, or a text in ISO 8601, read
     as UTC without one; "alarm" is the time at which the newest active alarm rang. Choose times
-    and `audits` without a look at the labels.
+    and `audits` before seeing the labels.
 
     since: Only comparisons that were first judged at this time or later.
     all: Take the audits of all times.
@@ -51,7 +51,7 @@ class Absorption(TypedDict, total=False):
     until: Only comparisons that were first judged before this time.
     replace: Remove all other examples of the set.
     unlabelled: "refuse" if audits of that time have no label, or "leave_out".
-    even_if_infeasible: Absorb even if an alpha in use has no verdicts any more.
+    even_if_infeasible: Absorb even if an alpha in use gets no more verdicts.
     even_if_unsafe: Absorb after an alarm even if the threshold would be above alpha more often than
         promised. The promise needs `since="alarm"`, `replace=True` and the `audits` of `recovery`
         in the monitor.

@@ -124,7 +124,7 @@ def _number(kind: type[int] | type[float], text: str, variable: str) -> float:
     try:
         return kind(text)
     except ValueError:
-        raise ValueError(f"{variable} must be a number, and is {text[:40]!r}") from None
+        raise ValueError(f"{variable} must be a number, got {text[:40]!r}") from None
 
 
 def _check_choice(name: str, value: Any, shown: str) -> None:

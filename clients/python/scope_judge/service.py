@@ -331,7 +331,7 @@ class Service:
         page = yield from self._read(AuditTrail, Call("GET", path))
         following = page.next_before
         if before is not None and following is not None and following >= before:
-            raise _unfitting("begins the same page of the trail again")
+            raise _unfitting("repeats a page of the trail")
         return page
 
     def resume(self, name: str, reason: str) -> Steps[Resumed]:
@@ -377,7 +377,7 @@ def _results(answer: Any, name: str, count: int, read: Callable[[Any], R]) -> li
 def _check_progress(page: AuditPage | AuditTextsPage, after: int) -> None:
     """Refuses a page whose next one would not come after it."""
     if page.next_after is not None and page.next_after <= after:
-        raise _unfitting("begins the same page of audits again")
+        raise _unfitting("repeats a page of audits")
 
 
 def _unfitting(what: str) -> AnswerError:

@@ -52,7 +52,7 @@ class _Body:
         self, response: httpx.Response, timeout_s: float, clock: Callable[[], float]
     ) -> None:
         if response.headers.get("content-encoding", "identity").lower() != "identity":
-            raise BodyError("with a compressed body, which nobody asked for")
+            raise BodyError("with a compressed body, which was not requested")
         self._response = response
         self._timeout_s = timeout_s
         self._clock = clock

@@ -78,7 +78,7 @@ class _Grouped:
     ) -> None:
         _check_version()
         if against not in ("group", "reference"):
-            raise ValueError(f"against must be group or reference, and is {str(against)[:40]!r}")
+            raise ValueError(f"against must be group or reference, got {str(against)[:40]!r}")
         if against == "reference" and reference is None:
             raise ValueError('against="reference" needs reference, the column of the references')
         self._source = RewardSource(RewardSettings.of(options))

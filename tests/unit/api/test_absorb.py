@@ -67,7 +67,7 @@ async def test_an_absorption_that_ends_all_verdicts_is_refused_unless_it_is_aske
         (effect,) = would["effects"]
         # Without an error among k labels, 1 / k must be at most 0.1.
         assert (effect["becomes_infeasible"], effect["more_labels"]) == (True, 5)
-        assert "has no verdicts any more: about 5 more labels" in would["note"]
+        assert "gets no more verdicts: about 5 more labels" in would["note"]
         refused = problem(await absorbed(client, replace=True), "becomes_infeasible")
         assert "alpha 0.1 (marginal): about 5 more labels" in refused["detail"]
         assert await version(client) == 1

@@ -119,5 +119,5 @@ async def test_figures_that_invite_a_look_show_its_price(client: httpx.AsyncClie
     found = (await client.get("/calibrations/default")).json()["infeasible"]
     assert {row["guarantee"] for row in found} == {"marginal", "pac"}
     for row in found:
-        assert row["after_looking"].startswith("not promised: this is a choice made after a look")
+        assert row["after_looking"].startswith("not promised: this is a choice made after seeing")
         assert ("delta_for" in row["after_looking"]) == (row["guarantee"] == "pac")

@@ -156,7 +156,7 @@ async def test_a_preview_shows_the_effects_on_groups_with_thresholds_of_their_ow
         assert (coverage["code"], coverage["math"][1]) == ((0.0, 1.0), 0.0)
         assert shown["math"]["before"]["empirical_risk"] == 1.0
         assert [each["becomes_infeasible"] for each in shown.values()] == [False, False, True]
-        assert "alpha 0.3 (marginal) in the group math has no verdicts" in added["note"]
+        assert "alpha 0.3 (marginal) in the group math gets no more verdicts" in added["note"]
         # Without thresholds of their own, groups have no rows.
         whole = await calibrate(client, rows(120, "code"), dry_run=True)
         assert [each["group"] for each in whole["effects"]] == [None]

@@ -150,7 +150,7 @@ async def test_examples_that_are_only_added_and_rollbacks_are_never_refused() ->
         await used(client, 0.02)
         would = (await roll_back(client, {"dry_run": True})).json()
         assert would["effects"][0]["becomes_infeasible"]
-        assert "has no verdicts any more" in would["note"]
+        assert "gets no more verdicts" in would["note"]
         done = (await roll_back(client, {})).json()
         assert (done["n"], done["effects"]) == (30, would["effects"])
     async with client_of() as client:

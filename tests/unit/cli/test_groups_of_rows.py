@@ -47,7 +47,7 @@ def test_a_column_is_the_group_of_labelled_pairs_and_of_judged_rows(tmp_path: Pa
         result = runner.invoke(app, ["calibrate", str(file), *options])
         assert result.exit_code == 0, result.stderr
         said = one_line(result.stderr)
-        assert "group math: 100 pairs, with thresholds of its own" in said
+        assert "group math: 100 pairs, with separate thresholds" in said
         assert "group code: 20 pairs, 80 too few" in said
         shown = runner.invoke(app, ["sets", "show", "default", "--url", url])
         assert "group math: 100 pairs" in shown.stdout
@@ -94,7 +94,7 @@ def test_groups_move_with_a_set(tmp_path: Path) -> None:
         result = runner.invoke(app, arguments)
         assert result.exit_code == 0, result.stderr
         shown = runner.invoke(app, ["sets", "show", "default", "--url", url]).stdout
-        assert "group math: 100 pairs, with thresholds of its own" in one_line(shown)
+        assert "group math: 100 pairs, with separate thresholds" in one_line(shown)
 
 
 @pytest.mark.parametrize("names", ["all", "two words", ",".join(f"g{k}" for k in range(17))])

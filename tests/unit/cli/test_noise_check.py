@@ -35,7 +35,7 @@ def test_noise_and_distinct_scores_are_printed_for_people() -> None:
     result = runner.invoke(app, ["noise-check"])
     words = " ".join(result.output.split())
     assert result.exit_code == 0
-    assert "100 of 100 prompts have a score of their own" in words
+    assert "100 of 100 prompts have a unique score" in words
     assert "0 of 32 pairs get another verdict at the threshold" in words
     assert "warning" not in words
 

@@ -42,7 +42,7 @@ function FileNote({ file, matched, of, pooled }) {
   const audits = html`, among them <strong>${count(matched)} of the ${plural(of, "open audit")}</strong> whose texts the service does not keep`;
   return html`<p><strong>${file.name}</strong> has ${plural(file.pairs, "pair")}${(of > 0 || pooled === null) && audits}.
     ${" "}${pooled === null
-      ? "The file stays in this browser, and nothing of it is sent."
+      ? "The file stays in this browser, and none of it is sent."
       : `It has ${plural(pooled, "pair")} of the pool to label now.`}${rest}</p>`;
 }
 

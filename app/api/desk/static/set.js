@@ -78,7 +78,7 @@ const Feasible = ({ set }) =>
       const rows = each.intervals.map((/** @type {[number, number]} */ [low, high]) => (low === high ? low : high >= 0.999 ? `from ${low}` : `${low} to ${high}`));
       return `${each.guarantee} ${rows.join(", ") || "none"}`;
     })
-    .join("; ")}. Choosing one of them after a look is not covered by its promise.</p>`;
+    .join("; ")}. The promise does not cover choosing one of them after you have seen them.</p>`;
 
 /** What a version did. @param {any} version */
 function didOf(version) {

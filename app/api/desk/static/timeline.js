@@ -25,7 +25,7 @@ function Bar({ period, x, width, most }) {
 
 /** @param {{ periods: Period[], events: Event[] }} props */
 export function Periods({ periods, events }) {
-  if (periods.length === 0) return html`<p>No judgment was drawn for an audit yet.</p>`;
+  if (periods.length === 0) return html`<p>No judgments have been drawn for audits yet.</p>`;
   const empty = Math.max(0, FEWEST - periods.length);
   const length = seconds(periods[0].until) - seconds(periods[0].since);
   const [begin, end] = [seconds(periods[0].since) - empty * length, seconds(periods[periods.length - 1].until)];

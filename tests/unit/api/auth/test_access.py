@@ -324,7 +324,7 @@ async def test_the_port_of_the_metrics_answers_them_to_everybody_and_nothing_els
 async def test_a_key_limited_to_sets_cannot_read_metrics(keys: Keys) -> None:
     async with client_of(keys=keys) as client:
         answer = problem(await response_to(client, "GET", "/metrics", "one"), "forbidden")
-        assert "limited to some calibration sets" in answer["detail"]
+        assert "limited to certain calibration sets" in answer["detail"]
     async with client_of(keys=keys, metrics="open") as client:
         assert (await response_to(client, "GET", "/metrics", "one")).status_code == 200
 
