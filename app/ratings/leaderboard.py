@@ -50,7 +50,7 @@ def leaderboard_from(
     previous = None if against is None else previous_results(against)
     if previous is not None and not _are_comparable(previous.settings, settings):
         raise InvalidRequestError(
-            f"{against} has another reference or control: give the same options to compare scores"
+            f"{against} has another --control: give the same to compare scores"
         )
     all_rated = [rated(of_judge, settings) for of_judge in battles]
     boards = [each.board for each in all_rated]
@@ -81,11 +81,8 @@ def _changes(
 
 
 def _are_comparable(before: RatingSettings, now: RatingSettings) -> bool:
-    """Whether scores of two runs have the same zero, the same scale and the same covariates."""
-    kinds = (
-        (settings.reference, settings.control, settings.centre, settings.scale, settings.prior_sd)
-        for settings in (before, now)
-    )
+    """Whether scores of two runs have the same scale and the same covariates."""
+    kinds = ((settings.control, settings.scale, settings.prior_sd) for settings in (before, now))
     return len(set(kinds)) == 1
 
 

@@ -65,9 +65,9 @@ def _about_alpha(board: Board) -> Iterator[str]:
         yield (
             f"The labels contradict alpha: {agreement.error:.1%} of the accepted verdicts are "
             f"wrong ({agreement.error_low:.1%} to {agreement.error_high:.1%}), and alpha is "
-            f"{board.alpha:.1%}. The calibration set is not like these battles. Calibrate with "
-            "labelled battles of these models, and take the rows to the new set with "
-            "`scope-judge decide`."
+            f"{board.alpha:.1%}. The calibration set is unlike these battles, or its threshold "
+            "missed alpha by chance. Calibrate with labelled battles of these models, and take the "
+            "rows to the new set with `scope-judge decide`."
         )
 
 

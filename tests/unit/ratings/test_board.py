@@ -323,10 +323,10 @@ def test_changes_name_moved_models_and_another_signature(tmp_path: Path) -> None
     assert not changes.same_signature
     moved = {change.model: change.moved for change in changes.models}
     assert moved["model-02"]
-    with pytest.raises(InvalidRequestError, match="another reference or control"):
+    with pytest.raises(InvalidRequestError, match="another --control"):
         results_from(
             read_battles([tmp_path / "kin.jsonl"]),
-            replace(FEW, reference="model-01"),
+            replace(FEW, control="length"),
             made="3",
             against=folder,
         )

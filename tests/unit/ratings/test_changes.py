@@ -177,6 +177,17 @@ def test_the_reference_does_not_change(tmp_path: Path) -> None:
     assert all(each.moved and (each.change or 0) < 0 for each in result.models[1:])
 
 
+def test_another_reference_is_another_zero_of_the_same_changes(tmp_path: Path) -> None:
+    earlier = kept(found(ARENA.rows(), tmp_path), tmp_path / "earlier")
+    settings = replace(SETTINGS, reference="model-02")
+    result = found(ARENA.rows(), tmp_path, settings, against=earlier).results.changes
+    assert result is not None
+    for each in result.models:
+        assert each.change == pytest.approx(0.0, abs=1e-9)
+        assert each.score_before == pytest.approx(each.score)
+        assert not each.moved
+
+
 def test_the_file_has_no_texts_and_reads_back(tmp_path: Path) -> None:
     leaderboard = found(ARENA.rows(labelled=0.2), tmp_path)
     path = kept(leaderboard, tmp_path / "earlier") / "rounds.npz"
