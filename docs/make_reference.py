@@ -412,11 +412,8 @@ def _commands(group: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
 
 def _command(name: str, command: Any, rows: Sequence[Row], repeated: Container[Row]) -> str:
     arguments = [_argument(each) for each in command.params if _is_argument(each)]
-    parts = [f"## scope-judge {name}\n"]
-    if arguments:
-        usage = " ".join(["scope-judge", name, *arguments, "[OPTIONS]"])
-        parts.append(f"```text\n{usage}\n```\n")
-    parts.append(inspect.cleandoc(command.help or "") + "\n")
+    heading = " ".join(["## scope-judge", name, *arguments])
+    parts = [f"{heading}\n", inspect.cleandoc(command.help or "") + "\n"]
     own = [row for row in rows if row not in repeated]
     if own:
         parts.append(table(_OPTION_HEADINGS, own))

@@ -41,7 +41,7 @@ MAX_PIPELINED = 4
 # average, or 2 MiB in chunks of one byte would block the service for half a minute.
 _FREE_CHUNKS = 1024
 _LEAST_CHUNK_BYTES = 64
-# A client may read nothing of a large answer for so long; the answer is in memory meanwhile.
+# A client may stop reading a large answer for so long; the answer is in memory meanwhile.
 UNREAD_S = 60.0
 # An idle connection is closed after this time, as proxies expect from a backend.
 KEEP_ALIVE_S = 30

@@ -150,7 +150,7 @@ def print_cells(
 
 
 def confirm(question: str, *, otherwise: str) -> None:
-    """Asks a question; goes on only after a yes.
+    """Asks a question; continues only after a yes.
 
     Args:
         question: The question.

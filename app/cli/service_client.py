@@ -300,7 +300,7 @@ def connected(
     Args:
         url: Address of the service.
         patience_s: How long a request is repeated while the service does not answer.
-        otherwise: Another way, for the message, if there is no service.
+        otherwise: Alternative to name in the message if there is no service.
 
     Raises:
         CommandError: The service does not answer, or it refuses the key.

@@ -189,7 +189,7 @@ class AuditedCriterion(Ringing):
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """The way back to verdicts after an alarm, in words."""
+    """The recovery after an alarm, in words."""
 
     note: str
 

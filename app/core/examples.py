@@ -223,11 +223,11 @@ class Examples(Mapping[str, LabelledExample]):
                 )
 
     def changed(self, put: Mapping[str, LabelledExample], take: Collection[str] = ()) -> "Examples":
-        """Returns these examples with some put in, and then some taken out.
+        """Returns these examples after adding some and then removing some.
 
         Args:
             put: Examples to put in; a known digest is replaced.
-            take: Digests to take out afterwards.
+            take: Digests to remove afterwards.
 
         Raises:
             KeyError: A digest of `take` is unknown.
@@ -239,7 +239,7 @@ class Examples(Mapping[str, LabelledExample]):
         return draft.done()
 
     def since(self, before: "Examples") -> tuple["Examples", tuple[str, ...]]:
-        """Returns the difference to `before`: examples to put in, and digests to take out."""
+        """Returns the difference to `before`: examples to add, and digests to remove."""
         if before is self or not before:
             return (self if not before else EMPTY), ()
         # The digests of a dict are in the order of its rows.

@@ -2,7 +2,7 @@
 
 Adding labels until an alpha is feasible breaks the promise of `pac`. With sizes that are fixed
 before, and delta divided by their number, the thresholds of all looks hold together with
-probability 1 - delta. So people may stop at any of them, for any reason.
+probability 1 - delta. So you can stop at any of them, for any reason.
 """
 
 import math

@@ -58,7 +58,7 @@ def messages_of(value: Any, column: str = "this") -> list[Fields]:
         column: Name of the value, for the message of an error.
 
     Raises:
-        InvalidComparisonError: The value is no list of messages, or a message is more than text.
+        InvalidComparisonError: The value is not a list of messages, or a message is not only text.
     """
     # Parquet has arrays of numpy where JSON has lists.
     if not isinstance(value, Collection) or isinstance(value, str | bytes | Mapping) or not value:

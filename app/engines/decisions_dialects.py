@@ -195,7 +195,7 @@ def _values(rows: object) -> dict[Any, Any] | None:
 def _all_read(
     read: Iterable[OptionProbabilities | JudgmentFailedError],
 ) -> list[OptionProbabilities] | JudgmentFailedError:
-    """All answers, or the first error: half of a comparison is no comparison."""
+    """All answers, or the first error: half of a comparison is not a comparison."""
     found = []
     for one in read:
         if isinstance(one, JudgmentFailedError):

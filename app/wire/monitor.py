@@ -303,7 +303,7 @@ class MonitorOut(Out):
         drift: Figures,
         recovery: Recovery | None,
     ) -> "MonitorOut":
-        """Converts the audits and the drift of a version, and the way back after an alarm."""
+        """Converts the audits and the drift of a version, and the recovery after an alarm."""
         on_alarm, rate = services.monitor.on_alarm, services.auditor.rate
         refused = services.auditor.refused(calibration)
         has_drifted = any(stream.alarm for stream in drift.values())

@@ -40,7 +40,7 @@ _BYTES_PER_PART = 20
 _FEWEST_PARTS = 10_000
 # Share of the connections on which one key may have requests; the others are left to other keys.
 _SHARE_OF_KEY = 7 / 8
-# A request is watched for the client's leaving after so many seconds.
+# After so many seconds, the service watches whether the client disconnects.
 _WATCHED_AFTER_S = 0.01
 
 

@@ -37,25 +37,23 @@ def battles(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="File for the rows, in the format of its ending, as for `judge`. With "
-            "--schedule: file for the pairs; with --schedule-labels: file for all rows, with "
-            "to_label and the new human_probability; default: print only."
+            help="File for the rows, the pairs of --schedule, or the rows of --schedule-labels "
+            "with to_label and human_probability; its extension sets the format."
         ),
     ] = None,
     schedule: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Judge nothing: read the rows of earlier runs, and print which pairs of models "
-            "this many further battles should compare.",
+            help="Judge nothing; from the rows of earlier runs, plan so many more battles.",
         ),
     ] = None,
     schedule_labels: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Judge nothing: draw about this many battles of earlier runs for people to label, "
-            "more often where a label narrows the debiased intervals more. `to_label` marks them.",
+            help="Judge nothing; draw about so many battles of earlier runs for people to label, "
+            "preferring those that narrow the debiased intervals.",
         ),
     ] = None,
     human_probability: HumanProbability = None,
@@ -67,19 +65,16 @@ def battles(
     calibration: CalibrationSet = None,
     seed: Annotated[
         int,
-        typer.Option(
-            help="Seed of the order in which the two responses are shown, or of the drawn labels."
-        ),
+        typer.Option(help="Seed for the order of the two responses, or for drawing labels."),
     ] = 0,
     shape: ShapeName = None,
     columns: Annotated[
         str | None,
         typer.Option(
             "--map",
-            help="Names of columns: question=prompt,response_a=left,response_b=right,"
-            "model_a=left_model,model_b=right_model; also id, question_id, group, category, human, "
-            "human_probability and traffic_group, the declared group that the judge gets, and "
-            "words of the label: A=1,B=2,tie=equal.",
+            help="Names of columns, such as question=prompt,model_a=left_model; also response_a, "
+            "response_b, model_b, id, question_id, group, category, human, human_probability, "
+            "traffic_group (declared), and labels: A=1,B=2,tie=equal.",
         ),
     ] = None,
     encoding: Encoding = None,
@@ -96,12 +91,9 @@ def battles(
 ) -> None:
     """Judge battles of models, for `scope-judge leaderboard`.
 
-    A row has model_a and model_b, the question and the two responses. The output has one row for
-    each, in order, with the winner, p_bar (of model_a) and a signature that a paper can cite. A row
-    without a judgment has an error and no winner, and the exit status is then 1.
-
-    If interrupted, rerun the command; it resumes where it stopped. Results so far are kept in
-    OUT.partial.
+    Rows need model_a, model_b, the question and two responses. Output rows have the winner, p_bar
+    (of model_a) and a signature to cite, or an error; any error makes the exit status 1. If
+    interrupted, rerun the command to resume from OUT.partial.
     """
     if schedule is not None or schedule_labels is not None:
         if schedule is not None and schedule_labels is not None:

@@ -58,7 +58,7 @@ def decide(
     delta_for: DeltaFor = None,
     calibration: Annotated[
         str | None,
-        typer.Option(help="Name of the calibration set of the service.  [default: default]"),
+        typer.Option(help="Name of the service's calibration set.  [default: default]"),
     ] = None,
     labels: Annotated[
         Path | None,
@@ -71,7 +71,9 @@ def decide(
     ] = 0.0,
     out: Annotated[
         Path | None,
-        typer.Option(help="File to write, in the format of its ending; default: JSONL on stdout."),
+        typer.Option(
+            help="File to write; its extension sets the format.  [default: JSONL on stdout]"
+        ),
     ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace --out.")] = False,
     flat: Flat = None,
@@ -82,9 +84,8 @@ def decide(
 ) -> None:
     """Apply another alpha or another set to results of `judge FILE` or `battles`.
 
-    Nothing is judged again. The thresholds come from a calibration set of the service, or from
-    --labels. Every verdict is the one that the service would give now. Rows with an error keep it,
-    and all other columns stay. --map names the columns of --labels.
+    Nothing is judged again: thresholds come from a calibration set of the service, or from
+    --labels, whose columns --map names. All other columns and errors stay.
     """
     criterion = _criterion(alpha, guarantee, delta, delta_for, calibration, no_alpha=no_alpha)
     if labels is not None and calibration is not None:

@@ -181,7 +181,7 @@ def _read(path: Path) -> "list[KeyEntry]":
 
 
 def _close_to_others(path: Path) -> None:
-    """Takes the right to write an existing key file from other users, and says so."""
+    """Revokes the write permission of other users for a key file, with a message."""
     from app.api.auth.keys import WRITABLE_BY_OTHERS
 
     if not path.exists():

@@ -45,19 +45,18 @@ class Control(StrEnum):
 def leaderboard(
     rows: Annotated[
         list[Path],
-        typer.Argument(help="Rows of battles: JSONL, Parquet or CSV files, folders or patterns."),
+        typer.Argument(help="Rows of `battles`: files, folders or patterns."),
     ],
     out: Annotated[Path, typer.Option(help="Folder for results.json, the page and the tables.")],
     against: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of an earlier run: also show the changes, compared on the questions that "
-            "both boards have in pairs."
+            help="Folder of an earlier run: also show the changes, paired by common questions."
         ),
     ] = None,
     control: Annotated[
         Control | None,
-        typer.Option(help="Hold length and markdown of the responses equal, as arena boards do."),
+        typer.Option(help="Control for length and Markdown of the responses."),
     ] = None,
     reference: Annotated[
         str | None,
@@ -66,14 +65,13 @@ def leaderboard(
     human_probability: HumanProbability = None,
     label_noise: Annotated[
         float,
-        typer.Option(help="Share of wrong labels among those of people, in [0, 0.5)."),
+        typer.Option(help="Share of wrong human labels, in [0, 0.5)."),
     ] = 0.0,
     min_battles: Annotated[
         int,
         typer.Option(
             min=1,
-            help="Judged battles that a model needs for a rank. A model with fewer is "
-            "provisional: it is below the table, and does not move the mean of the scores.",
+            help="Judged battles that a model needs for a rank; others are provisional.",
         ),
     ] = 30,
     rounds: Annotated[
@@ -83,29 +81,27 @@ def leaderboard(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     about: Annotated[
-        Path | None, typer.Option(help="File with a text in Markdown, shown below the title.")
+        Path | None, typer.Option(help="Markdown file to show below the title.")
     ] = None,
     models: Annotated[
         Path | None,
         typer.Option(
-            help="File with the columns model, organization, license and link, in CSV, JSON or "
-            "JSONL, which the page shows beside the models."
+            help="CSV, JSON or JSONL with model, organization, license and link, for the page."
         ),
     ] = None,
     known_ratings: Annotated[
         Path | None,
         typer.Option(
-            help="File with the columns model and rating: true ratings, which the page marks."
+            help="File with the columns model and rating: true ratings to mark on the page."
         ),
     ] = None,
     excel: Excel = False,
     encoding: Encoding = None,
 ) -> None:
-    """Rates models from the rows that `scope-judge battles` writes.
+    """Rate models from the rows that `scope-judge battles` writes.
 
-    The rows have question_id, model_a, model_b, winner (model_a, model_b, tie or abstain) and
-    p_bar. If people labelled a random sample, they also have human and human_probability. With a
-    column category, the page also rates each kind of question by itself.
+    If people labelled a random sample, the rows have human and human_probability. With a column
+    category, the page also rates each category.
     """
     _check(rounds, level, human_probability, label_noise)
     check_encoding(encoding)

@@ -1,4 +1,4 @@
-"""`scope-judge noise`: a second person labels sure pairs of a set, which then knows its noise.
+"""`scope-judge noise`: a second person labels sure pairs of a set again, to measure label noise.
 
 The number of pairs is fixed before the first of them is shown. Each answer is kept in a journal
 beside the file, so an interrupted run resumes where it stopped.

@@ -38,7 +38,7 @@ class KeptPairs:
     more: bool
 
     def check(self) -> None:
-        """Refuses to go on if there are open audits, and none has texts."""
+        """Raises an error if audits are open and none of them has texts."""
         if self.pairs or not self.without:
             return
         if self.keeps:

@@ -34,7 +34,7 @@ class Ended:
 
 
 def print_report(pool: Pool, answers: Answers, ended: Ended) -> None:
-    """Prints what the labels have given so far.
+    """Prints the result of the labels so far.
 
     Args:
         pool: The pool.

@@ -14,7 +14,7 @@ def check_terminal(files: Sequence[Path], *, otherwise: str) -> None:
 
     Args:
         files: The files of pairs.
-        otherwise: The way without a terminal, for the message.
+        otherwise: Alternative without a terminal, for the message.
 
     Raises:
         CommandError: There is no terminal, or it cannot show a screen, or the keys are a file.

@@ -23,7 +23,7 @@ class OpenPairs:
     """Pairs whose audits are open.
 
     Args:
-        pairs: The pairs, those that were drawn first come first.
+        pairs: The pairs, oldest draws first.
         told: A sentence about the open audits that are not among them; "" if there are none.
     """
 

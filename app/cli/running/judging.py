@@ -62,7 +62,7 @@ class FileOptions:
         excel: Write a table that Excel opens.
         keep_texts: Keep the columns that the comparison was made of.
         batch_size: Largest number of comparisons in one request.
-        otherwise: Another way, for the message, if there is no service.
+        otherwise: Alternative to name in the message if there is no service.
         may_fail: Whether the run succeeds although rows have no judgment.
     """
 

@@ -59,8 +59,7 @@ BatchSize = Annotated[
 HumanProbability = Annotated[
     float | None,
     typer.Option(
-        help="Probability with which each row was drawn for labelling, if the rows do not have the "
-        "column human_probability."
+        help="Probability that a row was drawn for labelling, if human_probability is missing."
     ),
 ]
 Overwrite = Annotated[

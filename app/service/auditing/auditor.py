@@ -443,7 +443,7 @@ class Auditor:
         return None
 
     def _reference(self, draw: Draw, *, kept: bool) -> AuditReference | None:
-        """Returns what a drawn judgment is answered with."""
+        """Returns the audit reference for the answer to a drawn judgment."""
         audit = self.ledger.audit(draw.id) if self.ledger.knows_use(draw) else None
         # Nobody should spend a label on a draw that takes no more labels.
         if audit is not None and audit.status(self._now()) == "expired":
@@ -602,7 +602,7 @@ class Auditor:
         return self.ledger.open_draws(calibration, now=self._now())
 
     def open_pairs(self, keys: Iterable[str]) -> set[str]:
-        """Returns those of some pairs that wait for their label, as the ledger has them now."""
+        """Returns the given pairs that still wait for a label according to the ledger."""
         return self.ledger.open_pairs(keys, now=self._now())
 
     async def record(self, entries: Sequence[AboutAlarm]) -> None:

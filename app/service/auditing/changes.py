@@ -175,7 +175,7 @@ class Changes:
     async def rollback(self, name: str, version: int, *, by: str) -> ChangeReport:
         """Restores an earlier version of a set; see `Calibrator.rollback`.
 
-        It is not refused if a criterion becomes infeasible: it is the way out of a wrong change.
+        It is not refused if a criterion becomes infeasible: it undoes a wrong change.
         """
 
         async def write(check: Check) -> Calibration:

@@ -358,7 +358,7 @@ class FoldedCount:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fold:
-    """Old draws of a set with their labels, which the log has no more, as counts.
+    """Counts of old draws of a set and their labels, which the log does not have.
 
     Args:
         calibration: Name of the set.

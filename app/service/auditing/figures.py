@@ -278,7 +278,7 @@ class _Draws:
 
     @property
     def sided(self) -> _Sided:
-        """Those that count and are no ties."""
+        """Labels that count and are not ties."""
         sided = self._counts & ~self.is_tie
         return _Sided(
             rows=self.accepted[sided], bets=self.bets[sided], is_expired=self.is_expired[sided]

@@ -62,7 +62,7 @@ class Observer(Protocol):
 
 @dataclass(kw_only=True, slots=True)
 class _Item:
-    """A request on its way through the phases; an outcome ends the way.
+    """A request between the phases; done once it has an outcome.
 
     Args:
         request: The request.

@@ -114,7 +114,7 @@ class Taken:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Released:
-    """The number of leases that one person has given back, and the queue after it."""
+    """The number of leases that one person returned, and the queue afterwards."""
 
     released: int
     state: QueueState
@@ -455,7 +455,7 @@ class LabelQueue:
         )
 
     async def _faults(self, name: str, answers: Sequence[PairAnswer]) -> dict[int, RequestError]:
-        """Returns the errors of answers whose tickets this queue has not given, by their index."""
+        """Returns the errors of answers with tickets of other queues, by index."""
         tickets = [Ticket.of(answer.ticket) for answer in answers]
         keys = {key_of(ticket.audit) for ticket in tickets if ticket is not None}
         written = await self._store.audit_texts(sorted(keys))
@@ -529,7 +529,7 @@ def _fields(texts: DrawnTexts) -> dict[str, object]:
 
 
 def _is_own(text: str, written: Mapping[str, str]) -> bool:
-    """Whether a queue has given a ticket; long work for long texts.
+    """Whether a ticket comes from a queue; long work for long texts.
 
     The seal can be checked only while the pair waits for its label: its texts are gone then.
     """

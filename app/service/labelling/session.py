@@ -107,5 +107,5 @@ class AuditSession(LabelSession):
         return f"audit {done + 1} of {done + len(self._waiting)}"
 
     def close(self, reason: str) -> None:
-        """Records that the current pair cannot be labelled, and goes on to the next one."""
+        """Records that the current pair cannot be labelled, and moves on to the next one."""
         self._answer(NONE, reason=reason)

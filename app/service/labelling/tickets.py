@@ -3,7 +3,7 @@
 A pair leaves with a ticket, `AUDIT.SIDE.SEAL`: the id of its audit, the response that is on the
 left, and a digest of both and of the texts as they are shown. The answer comes back with the ticket
 and the texts. If somebody has swapped two texts, moved a ticket to another pair or changed the
-side, the seal does not fit, and the answer is no label. The seal has no secret: whoever wants to
+side, the seal does not fit, and the answer is not a label. The seal has no secret: whoever wants to
 send wrong labels can choose the wrong side as well.
 """
 

@@ -91,7 +91,7 @@ def group_of_rendered(group: Group, endings: Endings) -> Group:
     A question that is a list of messages stays as it is.
 
     Raises:
-        ValueError: The conversation of the question is none that can be judged.
+        ValueError: The conversation of the question cannot be judged.
     """
     first, *others = group.question
     is_text = not others and first.role == "user"

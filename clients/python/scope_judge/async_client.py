@@ -373,7 +373,7 @@ class AsyncScopeClient:
 async def _items(
     given: Iterable[T] | AsyncIterable[T], item: Callable[[T, int], Item]
 ) -> AsyncIterator[Item]:
-    """Yields the items of what is given, and reads no more than is asked for."""
+    """Yields the items of an iterable, and reads only as many as are requested."""
     number = 0
     if isinstance(given, AsyncIterable):
         async for value in given:

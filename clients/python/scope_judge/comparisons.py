@@ -252,7 +252,7 @@ def group_item(group: Group, number: int, opponents: int | Literal["all"]) -> It
         fields = group_fields(group)
         content = to_json(fields)
         responses = fields["responses"]
-        # The service says what is wrong with responses that are no list.
+        # The service says what is wrong with responses that are not a list.
         count = 0 if isinstance(responses, str) else len(responses)
     except (TypeError, ValueError, KeyError) as exc:
         raise TypeError(

@@ -94,11 +94,11 @@ class TooLargeError(RequestError):
 
 
 class UnavailableError(ScopeError):
-    """Nothing is wrong with the request, and trying again later may help."""
+    """The request is valid, and trying again later may help."""
 
 
 class TooSlowError(UnavailableError):
-    """There was no answer in time; a smaller request may get one."""
+    """The request timed out; a smaller request may succeed."""
 
 
 class ServerError(ScopeError):
