@@ -360,7 +360,7 @@ def read_settings(**overrides: Any) -> Settings:
     """Reads the environment.
 
     Args:
-        overrides: Values that replace those of the environment.
+        overrides: Values that override the environment.
 
     Raises:
         ValueError: One line for each invalid setting, without its value. An unknown variable with

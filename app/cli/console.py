@@ -3,7 +3,7 @@
 All of it is plain text. A name from outside, such as that of a column or a model, has neither
 markup nor characters that steer a terminal.
 
-No width of a terminal cuts a line in two where it is read by a program, and none cuts a path.
+Lines that programs read, and paths, are never cut at the width of the terminal.
 """
 
 import re
@@ -98,7 +98,7 @@ def _words(*parts: str | tuple[str, str]) -> Text:
 
 
 def _breaks(text: str, width: int) -> list[int]:
-    """Where lines of a text begin; a word that is longer than a line, such as a path, is whole."""
+    """Where lines of a text begin; a word longer than a line, such as a path, is not cut."""
     breaks, column = [], 0
     for word in _WORD.finditer(text):
         if column and column + cell_len(word[0].rstrip()) > width:

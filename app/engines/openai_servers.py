@@ -291,7 +291,7 @@ def _answer(reply: _Reply) -> dict[str, Any] | PromptTooLongError | JudgmentFail
 class ServerPool:
     """Servers of one model, any of which may answer a request.
 
-    A server that fails is taken out of the pool, and its request is tried once on another server. A
+    A server that fails is removed from the pool, and its request is tried once on another server. A
     background task probes each server. It puts a server back once the server scores a prompt, and
     takes a server out if the server has another model.
 

@@ -109,7 +109,7 @@ def rest_of(text: IO[str], name: str) -> str:
     """The rest of a text that is one JSON value.
 
     Raises:
-        InvalidRequestError: The text is too long to be parsed as a whole.
+        InvalidRequestError: The text is too long to be parsed at once.
     """
     rest = text.read(_LARGEST_JSON + 1)
     if len(rest) > _LARGEST_JSON:

@@ -76,7 +76,7 @@ class LineFile:
             on_failure.pop_all()
 
     def close(self) -> None:
-        """Closes the file and gives the lock back."""
+        """Closes the file and releases the lock."""
         self._file.close()
 
     def clear(self) -> None:

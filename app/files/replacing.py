@@ -1,4 +1,4 @@
-"""Writes a file that appears, or takes the place of another one, as a whole and durably."""
+"""Writes a file atomically and durably; it can replace another one."""
 
 import os
 import secrets
@@ -56,7 +56,7 @@ def replacing(
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Writes a text as a whole.
+    """Writes a text, atomically.
 
     A lone surrogate, as the name of a model may have, cannot be encoded: it becomes "?".
 

@@ -18,7 +18,7 @@ from app.files.shapes import LABEL, REQUIRED, SHAPES, ComparisonShape, known_sha
 
 Row = Mapping[str, Any]
 
-# More different words are no labels, and a few rows show them all.
+# More different words cannot be labels, and a few rows show them all.
 _MOST_WORDS = 12
 _ROWS_READ = 1000
 _RESPONSES = ("response", "answer", "output", "completion", "antwort", "ausgabe", "text")

@@ -43,7 +43,7 @@ def replace_file(
     excel: bool = False,
     delimiter: str | None = None,
 ) -> None:
-    """Writes all rows to a file, which appears or is replaced as a whole; its mode stays.
+    """Writes all rows to a file, atomically; its mode stays.
 
     Lists and objects become JSON in CSV and TSV, and in Parquet if a column mixes types or has an
     object without fields.

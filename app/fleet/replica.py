@@ -1,4 +1,4 @@
-"""One replica on Ray Serve: the whole service with its own judge.
+"""One replica on Ray Serve: the complete service with its own judge.
 
 A request stays in the replica that Serve's proxy sends it to, with both orders of every comparison
 and the thresholds in memory. Replicas share only the calibration store.

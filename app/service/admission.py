@@ -93,7 +93,7 @@ class Admission:
     async def admit(self, comparisons: int, *, patient: bool = False) -> AsyncIterator[None]:
         """Takes one place for each comparison while the block runs; waits for them in turn.
 
-        The caller limits the wait: a request that is cancelled gives its turn up.
+        The caller limits the wait: a request that is cancelled gives up its turn.
 
         Args:
             comparisons: Number of comparisons.

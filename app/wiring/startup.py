@@ -30,7 +30,7 @@ class StartupObserver(Protocol):
         """Called when a new stage begins."""
 
     def note(self, text: str) -> None:
-        """Called with a fact that somebody may want to know."""
+        """Called with a message for people."""
 
     def warning(self, text: str) -> None:
         """Called with a problem that does not stop the service but needs attention."""

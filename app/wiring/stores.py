@@ -27,7 +27,7 @@ class StoreChoice(NamedTuple):
 def chosen_store(url: str, judge: str) -> StoreChoice:
     """The store that the settings name, or the file of a judge in the user's data folder.
 
-    Each judge has its own file, because every judge needs a set `default` of its own.
+    Each judge has its own file, because each needs a set `default` of its own.
 
     Args:
         url: SCOPE_STORE_URL; empty if it is not set.

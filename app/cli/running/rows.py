@@ -170,7 +170,7 @@ def write_all(
     excel: bool = False,
     delimiter: str | None = None,
 ) -> None:
-    """Replaces a file as a whole, or prints the rows as JSONL.
+    """Replaces a file atomically, or prints the rows as JSONL.
 
     Args:
         out: The file; None for stdout.

@@ -90,7 +90,7 @@ _USE = np.dtype(
         ("accepted", "?"),
     ]
 )
-# One row for each entry that belongs into a trail: a changed label, a closed draw, or an entry
+# One row for each entry of a trail: a changed label, a closed draw, or an entry
 # about an alarm. `before` is the code of the label that was replaced, in the order of the entry's
 # id.
 _EVENT = np.dtype(
@@ -224,7 +224,7 @@ class TrailPlace:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class SetView:
-    """The draws of a set, which go on changing.
+    """The draws of a set, which keep changing.
 
     A plan that another thread makes by it must be checked on the event loop.
 
@@ -425,7 +425,7 @@ class Ledger:
         return row is not None and bool(self._draws.rows[row]["label"] != NO_LABEL)
 
     def open_pairs(self, keys: Iterable[str], *, now: float) -> set[str]:
-        """Returns those of some pairs that wait for their label.
+        """Returns the given pairs that wait for a label.
 
         Args:
             keys: Keys of `texts.key_of`; unknown ones are ignored.
@@ -786,7 +786,7 @@ class Ledger:
             draws["calibration"][row] = _NONE
 
     def _note(self, position: int, calibration: str, *, before: int) -> None:
-        """Notes that the entry at a position belongs into the trail of a set."""
+        """Adds the entry at a position to the trail of a set."""
         self._events.append(
             position=position, calibration=self._calibrations.add(calibration), before=before
         )

@@ -1,4 +1,4 @@
-"""The way back to verdicts after an alarm: how many audits to label before the first look."""
+"""Recovery after an alarm: how many audits to label before the first look."""
 
 import math
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def recovery_of(
 ) -> Recovery:
     """Counts the audits that a recovery needs and has.
 
-    A tie is no example, and neither is a closed audit. So the number of labels is divided by the
+    A tie is not an example, nor is a closed audit. So the number of labels is divided by the
     share of sides among the labels from before the alarm, which say nothing about later draws.
 
     Args:

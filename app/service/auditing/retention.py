@@ -334,7 +334,7 @@ class _Plan:
         return fold_of
 
     def _unchanged(self, view: SetView, chosen: slice) -> NDArray[np.intp]:
-        """Returns the entries of those of some candidates that are as they were."""
+        """Returns the entries of the candidates that are unchanged."""
         rows, entries = self._all.rows[chosen], self._all.entries[chosen]
         draws = view.draws[rows]
         is_same = draws["calibration"] == view.number

@@ -1,1 +1,1 @@
-"""Copies a whole store into a file, and back into any store."""
+"""Copies a complete store to a file, and back into any store."""

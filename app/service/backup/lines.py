@@ -109,7 +109,7 @@ class BackupWriter:
 
 
 def check(file: IO[bytes], name: str) -> Described:
-    """Reads a whole file and checks that it is a complete backup.
+    """Reads a file to its end and checks that it is a complete backup.
 
     Args:
         file: The file, at its beginning.

@@ -1,4 +1,4 @@
-"""Reads a whole store while services use it, and fills an empty one."""
+"""Reads a complete store while services use it, and fills an empty one."""
 
 import asyncio
 import threading
@@ -96,7 +96,7 @@ async def fill(
 
     def until_stopped() -> Iterator[StorePart]:
         for part in parts:
-            # The thread of a cancelled call would go on, and write everything.
+            # The thread of a cancelled call would continue, and write everything.
             if stopped.is_set():
                 raise _StoppedError
             yield part

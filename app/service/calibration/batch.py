@@ -262,7 +262,7 @@ class JudgedBatch:
         return after, added, len(take)
 
     def _difference(self, before: Calibration) -> tuple[dict[str, LabelledExample], list[str]]:
-        """The examples to put into a set, and the digests to take out of it."""
+        """The examples to add to a set, and the digests to remove."""
         known = before.table
         put: dict[str, LabelledExample] = {}
         for digest, example in self.by_digest.items():

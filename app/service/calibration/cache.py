@@ -302,7 +302,7 @@ class Calibrations:
         return await off_loop(_count_newer, after, was) if was.write_id == since.write_id else 0
 
     def _note_absence(self, name: str, before: Calibration | None, last: int) -> None:
-        """Notes a set that is gone although nobody has deleted it: the store has lost data.
+        """Records a set that is gone although nobody deleted it: the store has lost data.
 
         Args:
             name: Name of the set.

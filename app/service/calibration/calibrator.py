@@ -437,7 +437,7 @@ class Calibrator:
                 raise error
 
     async def preview_rollback(self, name: str, version: int, *, by: str) -> Preview:
-        """Returns what `rollback` would do now, and changes nothing; raises what it raises."""
+        """Returns what `rollback` would do now, and changes nothing; raises its errors."""
 
         async def attempt(number: int) -> Preview | None:
             change = await self._restoring(name, version, number=number, by=by)

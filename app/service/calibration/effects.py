@@ -31,7 +31,7 @@ class Effect:
 
     @property
     def becomes_infeasible(self) -> bool:
-        """Whether the criterion has verdicts before the change, and none after it."""
+        """Whether the criterion has verdicts before the change but not after it."""
         return self.before.feasible and not self.after.feasible
 
     @property

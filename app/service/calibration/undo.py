@@ -51,7 +51,7 @@ class _Undo:
         possible: False if the change deleted a set that could not be read.
         before: The set before the change, without its examples; None if there was none.
         put: Examples to put in, in order to restore the examples before the change.
-        take: Digests of the examples to take out before that.
+        take: Digests of the examples to remove before that.
         digest: Content digest of the set before the change; None if there was none.
     """
 

@@ -49,7 +49,7 @@ class _Key:
         )
 
     def turned(self, score: Score | ScoreError) -> Score | ScoreError:
-        """Turns the slot's score into the comparison's, and the other way round."""
+        """Turns the slot's score into the comparison's, and vice versa."""
         return score.swapped if self.is_swapped and isinstance(score, Score) else score
 
 

@@ -205,7 +205,7 @@ class Effect:
         delta: Probability with which "pac" may fail; None with "marginal".
         before: The threshold before the change.
         after: The threshold after it.
-        becomes_infeasible: Whether it has verdicts before the change, and none after it.
+        becomes_infeasible: Whether it has verdicts before the change but not after it.
         more_labels: Number of further labels that make it feasible after the change if the error
             rates stay the same; None if no number does.
         group: A group with separate thresholds before or after the change, whose pairs the

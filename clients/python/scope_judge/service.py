@@ -90,7 +90,7 @@ class Service:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._info: Info | None = None
-        # The speed that one call has seen is that of the next one with the same path and limit.
+        # A call starts with the speed of the last one with the same path and limit.
         self._sizes: dict[tuple[str, int], BatchSize] = {}
 
     def get(self, path: str) -> Steps[Any]:
@@ -477,7 +477,7 @@ def _errors(items: Sequence[Item], parts: Sequence[_Part]) -> tuple[ExampleError
     """The errors of all parts, with their places among all items.
 
     Raises:
-        ScopeError: Every part failed as a whole.
+        ScopeError: Every part failed completely.
     """
     errors: list[ExampleError] = []
     place = 0

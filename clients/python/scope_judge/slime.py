@@ -31,8 +31,8 @@ async def custom_rm(args: Any, sample: Any) -> Any:
     """Rewards a sample against its label, or with `--group-rm` the samples of one prompt.
 
     slime has no value for "no reward". The reward is then 0 with a 1 beside it that says why, and
-    the sample is taken out of the loss with `remove_sample`. `normalized_rewards` leaves it out of
-    the group's mean, too.
+    `remove_sample` excludes the sample from the loss. `normalized_rewards` leaves it out of the
+    group's mean, too.
 
     With `scope_reference: true`, samples of `--group-rm` are also compared with their labels.
 

@@ -160,7 +160,7 @@ class ScopeReward(_Grouped):
         Args:
             prompts: The prompt of each completion: a text, or messages.
             completions: Each is a text, or a list with one message of the assistant.
-            **columns: All that TRL passes besides, of which `log_metric`, `log_extra` and the
+            **columns: Further arguments of TRL, of which `log_metric`, `log_extra` and the
                 column of the references are used.
 
         Raises:
