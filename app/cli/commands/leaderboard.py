@@ -56,7 +56,7 @@ def leaderboard(
     ] = None,
     control: Annotated[
         Control | None,
-        typer.Option(help="Control for length and Markdown of the responses."),
+        typer.Option(help="length: control for length and Markdown of the responses."),
     ] = None,
     reference: Annotated[
         str | None,
