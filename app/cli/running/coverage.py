@@ -191,10 +191,11 @@ def _unlike(
     from app.cli.set_answers import ExamplePage
 
     page = service.get(set_path(name, "/examples"), limit=_MOST_EXAMPLES)
+    n = read(ExamplePage, page).n
     temperature = judged[0].result.get("temperature")
     calibration = calibration_of(page, page["examples"], temperature=temperature)
     judging = calibration.judging(None if group == ALL else group)
-    return unlike_set(judging, judged, n=read(ExamplePage, page).n, tests=tests)
+    return unlike_set(judging, judged, n=n, tests=tests)
 
 
 def unlike_set(
