@@ -23,7 +23,7 @@ from tests.serving import calibrations_of, labelled, services_of
 from tests.unit.service.auditing import logs
 
 EXPIRES_S = 3600.0
-OLD_DRAWS = 3000
+OLD_DRAWS = 1500
 NEW_DRAWS = 10_000
 # Many steps, so that a process dies between two of them.
 retention_module.STEP_ENTRIES = 25
