@@ -719,7 +719,7 @@ def _check_changes(audit: Audit, sent: SentLabel) -> None:
     if audit.label_changes >= MOST_LABEL_CHANGES:
         raise LabelChangesError(
             f"the label of the audit {sent.id} was changed {MOST_LABEL_CHANGES} times, too often "
-            f"to change again; no label was taken"
+            "to change again; no label was taken"
         )
 
 
