@@ -90,7 +90,7 @@ def _page_cells(alike: Sequence[FaultReport]) -> list[str]:
     healthy = [outcome.healthy_s for outcome in alike]
     lost = [f"{outcome.lost} of {outcome.examples}" for outcome in alike if outcome.lost]
     cells = [
-        "<br>".join(f"`{outcome.name}`: {outcome.how}" for outcome in alike),
+        ", ".join(f"`{outcome.name}`" for outcome in alike),
         *_answers(alike[0]),
         f"{max(outcome.judge_slowest_s for outcome in alike):.2f}",
         f"{max(outcome.calibrate_slowest_s for outcome in alike):.2f}",
