@@ -38,10 +38,10 @@ HEADINGS = (
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The figures of hard points, and of soft ones with all opponents, in Markdown."""
+    """The figures with all opponents, and those of hard points with four, in Markdown."""
     lines = []
     for row in rows:
-        if row.kind == "soft" and row.opponents != "all":
+        if row.opponents != "all" and (row.kind, row.opponents) != ("hard", 4):
             continue
         lines.append(
             (

@@ -150,20 +150,6 @@ def runs(file: FigureFile) -> Iterator[str]:
         yield f'- The column "before": {place}.'
 
 
-def notes(file: FigureFile) -> Iterator[str]:
-    """One item a condition, with the figures that it is about."""
-    figures: dict[str, list[str]] = {}
-    for name in NAMES:
-        entry = file.entries.get(name)
-        if entry and "ours" in entry.figure:
-            figure = entry.figure
-            extra = [f"{what}: {_amount(s, figure['unit'])}" for what, s in figure["extra"].items()]
-            for note in (*figure["notes"], *extra):
-                figures.setdefault(note, []).append(f"`{name}`")
-    for note, names in figures.items():
-        yield f"- {', '.join(names)}: {note}."
-
-
 def sentences(file: FigureFile) -> Iterator[str]:
     """The items at the top; a sentence whose figures are not measured is left out."""
     for names, words in SENTENCES.items():
@@ -186,8 +172,7 @@ def page() -> str:
     items = list(sentences(file)) or ["- No figure has been measured yet."]
     text = between_markers("speed", "\n".join(["", *items, ""]), text)
     text = between_markers("figures", f"\n{table(file)}\n\n", text)
-    text = between_markers("runs", "\n".join(["", *runs(file), ""]), text)
-    return between_markers("notes", "\n".join(["", *notes(file), ""]), text)
+    return between_markers("runs", "\n".join(["", *runs(file), ""]), text)
 
 
 def main() -> None:
