@@ -292,21 +292,6 @@ def alpha_table(pairs: Sequence[Pair]) -> str:
     return table(("judge", "data set", *alphas), lines)
 
 
-def ablation_table(pairs: Sequence[Pair]) -> str:
-    """A row for each value of an ablation: distances of coverages and of risks."""
-    values = dict.fromkeys(pair.what.partition(",")[0] for pair in pairs)
-    lines = []
-    for value in values:
-        cells = [value]
-        for figure in ("coverage", "risk"):
-            shown = [pair for pair in pairs if pair.what == f"{value}, {figure}"]
-            cells += distances(shown)
-        lines.append(cells)
-    columns = ("median distance", "largest", f"farther than {NEAR}")
-    headings = [f"{figure}: {column}" for figure in ("coverage", "risk") for column in columns]
-    return table(("", *headings), lines)
-
-
 def summary(parts: Mapping[str, Sequence[Pair]]) -> str:
     """Number of figures, median and largest distance of each part."""
     headings = ("figures", "number", "median distance", "largest", f"farther than {NEAR}")
@@ -352,8 +337,6 @@ def main() -> None:
         "scope": scope_table([*ruled, *further]),
         "naive": naive_table(rng),
         "alphas": alpha_table(further),
-        "noise": ablation_table(noisy),
-        "sizes": ablation_table(sized),
     }
     FIGURES.write_text(as_json(parts), encoding="utf-8")
     page = PAGE.read_text(encoding="utf-8")
