@@ -63,8 +63,8 @@ SENTENCES: dict[tuple[str, ...], str] = {
         "The demo judge is ready {0:.1f} s after `scope-judge serve`, and {1:.1f} s the first time."
     ),
 }
-# Marks of age: in a row of the table, and behind a sentence.
-ROW_MARK, SENTENCE_MARK = ", code changed since", " (The code has changed since.)"
+# Mark of age, in a row of the table and behind a sentence; the page explains it.
+MARK = " \\*"
 _UNITS = {"comparisons/s": "/s", "requests/s": "/s", "pairs/s": "/s"}
 
 
@@ -103,7 +103,7 @@ def _row(name: str, entry: Entry | None, before: Entry | None) -> tuple[str, ...
         ratio,
         old,
         _aim(figure),
-        f"{_place(entry.run)}{ROW_MARK if is_changed(figure) else ''}",
+        f"{_place(entry.run)}{MARK if is_changed(figure) else ''}",
     )
 
 
@@ -155,7 +155,7 @@ def sentences(file: FigureFile) -> Iterator[str]:
     for names, words in SENTENCES.items():
         figures = [file.entries[name].figure for name in names if name in file.entries]
         if len(figures) == len(names) and all("ours" in figure for figure in figures):
-            mark = SENTENCE_MARK if any(map(is_changed, figures)) else ""
+            mark = MARK if any(map(is_changed, figures)) else ""
             yield f"- {words.format(*map(_headline, figures))}{mark}"
 
 
