@@ -147,7 +147,7 @@ class Settings(BaseSettings):
         "report",
         description="If audits prove an error above alpha: `report` it (metrics, log, "
         "`/calibrations/{name}/monitor`), or also `abstain` (`suspended`) under that criterion "
-        "until the set has a new version.",
+        "until the alarm ends.",
     )
     score_cache: Literal["off"] | Annotated[int, Field(ge=1, le=10 * 365 * 86400)] = Field(
         "off",

@@ -191,7 +191,7 @@ class VersionNotFoundError(RequestError):
 
 
 class JudgeMismatchError(RequestError):
-    """The calibration set belongs to another judge."""
+    """The calibration set belongs to another judge: calibrate again under a new name."""
 
     code = "judge_mismatch"
     title = "The calibration set belongs to another judge"
