@@ -45,7 +45,7 @@ def test_a_figure_is_marked_when_its_code_has_changed(
     ]
     monkeypatch.setattr(make_speed_tables, "code_hash", lambda name: "another")
     assert f"`abc1234`{make_speed_tables.MARK} |" in make_speed_tables.table(file)
-    assert [*make_speed_tables.sentences(file)][0].endswith(make_speed_tables.MARK)
+    assert next(make_speed_tables.sentences(file)).endswith(make_speed_tables.MARK)
 
 
 def test_figures_of_the_code_before_are_shown_beside_those_of_today(tmp_path: Path) -> None:
