@@ -41,7 +41,9 @@ def clicks_from(start: Path) -> dict[Path, int]:
 
 def test_twenty_questions_have_answers_within_three_clicks_of_readme() -> None:
     text = READING.read_text(encoding="utf-8")
-    answers = [line for line in text.splitlines() if re.match(r"\|.*\]\([^)]+#[^)]+\) \|$", line)]
+    answers = [
+        line for line in text.splitlines() if re.match(r"\|.*\]\([^)]+#[^)]+\) \| \d+ \|$", line)
+    ]
     assert len(answers) == 20
     assert answer_faults(text, clicks_from(ROOT / "README.md")) == []
 
