@@ -9,13 +9,7 @@ from tests.drills.faults.catalogue import FAULTS
 from tests.drills.faults.experiment import FaultReport
 
 # One second each: cheap enough for every change.
-QUICK = (
-    "redis-hang",
-    # In two runs of many, a post got a 503 after the healing: that is not understood yet.
-    pytest.param("network-reset", marks=pytest.mark.long),
-    "sqlite-locked",
-    "service-kill",
-)
+QUICK = ("redis-hang", "network-reset", "sqlite-locked", "service-kill")
 QUICK_SECONDS = 1.0
 
 
