@@ -142,11 +142,13 @@ class RedisStore:
                 # the first call after a restart of the server fails.
                 "protocol": 2,
             }
-            self._client = redis.asyncio.Redis.from_url(
-                url,
-                socket_timeout=ANSWER_TIMEOUT_S,
-                retry=redis.asyncio.retry.Retry(NoBackoff(), 0),
-                **options,
+            self._client = redis.asyncio.Redis.from_pool(
+                _Pool.from_url(
+                    url,
+                    socket_timeout=ANSWER_TIMEOUT_S,
+                    retry=redis.asyncio.retry.Retry(NoBackoff(), 0),
+                    **options,
+                )
             )
             self._bulk = redis.Redis.from_url(
                 url,
@@ -518,6 +520,22 @@ class RedisStore:
                 " that Redis runs, accepts writes and has free memory, and that SCOPE_STORE_URL is"
                 " its address. A write in progress was made completely or not at all."
             ) from exc
+
+
+class _Pool(redis.asyncio.ConnectionPool):
+    """A pool that replaces idle connections that were reset.
+
+    redis-py replaces an idle connection that was closed. It overlooks one that was reset, so the
+    first call on each of them would fail after the network or a proxy has recovered.
+    """
+
+    async def ensure_connection(
+        self, connection: redis.asyncio.connection.AbstractConnection
+    ) -> None:
+        reader = connection._reader
+        if reader is not None and reader.exception() is not None:
+            await connection.disconnect(nowait=True)
+        await super().ensure_connection(connection)
 
 
 def _place(url: str) -> str:

@@ -31,6 +31,11 @@ class Proxy:
         self._server: asyncio.Server | None = None
         self._open: dict[asyncio.Task[None], list[asyncio.StreamWriter]] = {}
 
+    @property
+    def connections(self) -> int:
+        """Number of open connections."""
+        return len(self._open)
+
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]

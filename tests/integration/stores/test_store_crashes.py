@@ -7,12 +7,13 @@ import resource
 import signal
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from app.core.errors import StartupError, StoreCorruptError, StoreUnavailableError
 from app.ports import CalibrationStore, Store, StoredCalibration, Version
@@ -20,6 +21,7 @@ from app.stores.redis import RedisStore
 from app.stores.redis_keys import SetKeys
 from app.stores.sqlite import SqliteStore
 from app.stores.sqlite_file import APPLICATION_ID, SCHEMA_VERSION
+from tests.drills.faults.proxy import Proxy
 from tests.integration.stores.backends import delete, entry, numbers, state, store_at, write
 from tests.integration.stores.cutting_proxy import Cut, cutting_proxy
 from tests.patience import PATIENCE_S
@@ -245,6 +247,28 @@ async def test_a_cut_connection_leaves_redis_whole(redis_server: RedisServer, ac
                 assert await write_again(store) == NEW, cut
         # Some cuts came before the change was made, and some after it.
         assert {(None, False), (None, True)} <= found
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_idle_connections_that_were_reset_fail_no_call(
+    redis_server: RedisServer, run: Callable[[Coroutine[None, None, None]], None]
+) -> None:
+    async def use_reset_connections() -> None:
+        async with (
+            Proxy(redis_server.port) as proxy,
+            opened(f"redis://127.0.0.1:{proxy.port}/0") as store,
+        ):
+            # Calls at the same time need a connection each.
+            for _ in range(2):
+                await asyncio.gather(*(store.ping() for _ in range(5)))
+                await store.names()
+                assert proxy.connections > 3
+                proxy.cut()
+                # The event loop learns of a reset a few turns later.
+                for _ in range(20):
+                    await asyncio.sleep(0.01)
+
+    run(use_reset_connections())
 
 
 async def test_redis_comes_back_without_a_new_store(own_server: RedisServer) -> None:
