@@ -31,7 +31,6 @@ from app.demo.pairs import demo_sets
 from app.ratings.battles import Battles
 from app.ratings.board import board_of
 from app.ratings.outcomes import views_of
-from app.ratings.page_words import TITLES
 from app.ratings.results import RatingSettings, View
 from app.ratings.rows import read_battles
 
@@ -46,7 +45,6 @@ RATES, DRAWS, ROUNDS, PROBES = (0.05, 0.10), 10, 200, 400
 UNLABELLED = ("accepted", "abstain_as_tie", "soft", "always")
 # The view "accepted" again, at a smaller alpha.
 STRICT, STRICT_ALPHA = "strict", 0.05
-NAMES = {**TITLES, STRICT: f"{TITLES['accepted']}, alpha {STRICT_ALPHA:g}"}
 # Seeds of the battles to calibrate with, and of the first arena.
 CALIBRATION_SEED, FIRST_SEED = 1000, 1001
 _LIKING = "liking.json"
@@ -56,13 +54,11 @@ SIDE = MODELS.index(FAVOURED)
 OTHERS = np.arange(len(MODELS)) != SIDE
 HEADINGS = (
     "view",
-    "labelled",
-    "rank correlation",
+    "labeled",
     "spread",
     "error of the others",
     f"misplaces {FAVOURED} by",
-    f"rank of {FAVOURED}",
-    "intervals that cover",
+    "intervals with the truth",
     "half width",
 )
 
@@ -330,13 +326,11 @@ def table(rows: Sequence[Row]) -> str:
     for row in rows:
         lines.append(
             (
-                NAMES[row.view],
+                _name(row.view, quote="`"),
                 f"{row.labelled:.0%}" if row.labelled else "-",
-                f"{row.tau:.3f}",
                 f"{row.spread:.2f}",
                 f"{row.error:.0f}",
                 f"{row.favour:+.0f} ± {row.favour_sd:.0f}",
-                f"{row.rank:.1f}",
                 f"{row.covered:.0%} ({row.covered_favoured:.0%})",
                 f"{row.width:.0f}",
             )
@@ -344,20 +338,23 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines) + "\n"
 
 
+def _name(view: str, *, quote: str = "") -> str:
+    """The product's name of a view, between quotation marks."""
+    name, alpha = ("accepted", f", alpha {STRICT_ALPHA:g}") if view == STRICT else (view, "")
+    return f"{quote}{name}{quote}{alpha}"
+
+
 def facts(found: Found) -> str:
     """The figures that hold for all views, as a list in Markdown."""
     plain, styled = found.wrong_wins
     return (
-        f"- Arenas: {found.arenas} of {found.battles:,} battles, {found.judged:,} judgments in "
-        f"all.\n"
-        f"- Accepted at alpha {ALPHA:.2f}: {found.coverage:.1%}; wrong among them "
-        f"{found.accepted_error:.1%}.\n"
-        f"- Accepted at alpha {STRICT_ALPHA:.2f}: {found.strict_coverage:.1%}; wrong among them "
-        f"{found.strict_error:.1%}. If the judge always\n  answers, {found.always_error:.1%}.\n"
-        f"- The judge's mean p_bar of a list item against the same answer without the dash: "
-        f"{found.liked:.2f}.\n"
-        f"- The judge prefers {plain:.1%} of wrong answers to the right one, and {styled:.1%} if\n"
-        f"  the wrong one is a list item.\n"
+        f"- {found.arenas} arenas of {found.battles:,} battles were judged.\n"
+        f"- At alpha {ALPHA:.2f} the judge gives a verdict on {found.coverage:.1%} of the battles, "
+        f"and {found.accepted_error:.1%} of the\n  verdicts are wrong. At alpha "
+        f"{STRICT_ALPHA:.2f} it is {found.strict_coverage:.1%} and {found.strict_error:.1%}. If it "
+        f"always answers, {found.always_error:.1%} are\n  wrong.\n"
+        f"- The judge prefers {plain:.1%} of wrong answers to the right one, and {styled:.1%} if "
+        f"the wrong one is a\n  list item.\n"
     )
 
 
@@ -366,7 +363,7 @@ def draw(rows: Sequence[Row]) -> Figure:
     figure = Figure(figsize=(10, 3.6), layout="constrained")
     FigureCanvasAgg(figure)
     favour, others = figure.subplots(1, 2, sharey=True)
-    names = [NAMES[row.view] + (f", {row.labelled:.0%}" if row.labelled else "") for row in rows]
+    names = [_name(row.view) + (f", {row.labelled:.0%}" if row.labelled else "") for row in rows]
     places = np.arange(len(rows))[::-1]
     colours = ["#0072B2" if row.view == "debiased" else "#999999" for row in rows]
     favour.barh(places, [row.favour for row in rows], color=colours)
@@ -376,7 +373,7 @@ def draw(rows: Sequence[Row]) -> Figure:
     )
     others.barh(places, [row.error for row in rows], color=colours)
     favour.set_yticks(places, names)
-    favour.set_title("Mean error of the favoured model", loc="left", fontsize=11)
+    favour.set_title("Mean error of the favored model", loc="left", fontsize=11)
     others.set_title("Root mean square error of the others", loc="left", fontsize=11)
     for panel in (favour, others):
         _finish(panel)

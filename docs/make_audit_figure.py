@@ -33,8 +33,7 @@ HEADINGS = (
     "accepted",
     "wrong",
     "wrong among accepted",
-    "suspended",
-    "audited",
+    "with a labeled audit",
 )
 
 
@@ -45,8 +44,7 @@ def table(stories: Sequence[Story]) -> str:
         for phase in story.phases:
             share = f"{phase.wrong / phase.accepted:.1%}" if phase.accepted else "-"
             counts = (f"{phase.judged:,}", f"{phase.accepted:,}", f"{phase.wrong:,}", share)
-            rest = (f"{phase.suspended:,}", f"{phase.audited:,}")
-            lines.append((f"`{story.on_alarm}`", phase.name, *counts, *rest))
+            lines.append((f"`{story.on_alarm}`", phase.name, *counts, f"{phase.audited:,}"))
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines) + "\n"
 
 
