@@ -35,11 +35,10 @@ _FIXED = {
     "commit": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b",
     "release": __version__,
 }
-# Fields that the page shows of a verdict, a judgment, a set and a change of a set.
+# Fields that the page shows of a verdict, a set and a change of a set.
 _VERDICT = "verdict p_bar threshold"
-_JUDGMENT = f"results usage {_VERDICT} uncertainty audit rate"
-_SET = "name version n thresholds alpha guarantee threshold coverage feasible"
-_CHANGE = "name version n added removed effects alpha before after coverage note"
+_SET = "name version n"
+_CHANGE = f"{_SET} added removed note"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 _DIGITS = re.compile(r"\b[0-9a-f]{32,}\b")
 
@@ -183,14 +182,15 @@ def _pair(number: int, **fields: Any) -> dict[str, Any]:
 
 async def _judge(recorder: _Recorder) -> None:
     labelled = [_pair(number, label="A") for number in range(100, 160)]
-    await recorder.send("POST", "/calibrate", {"examples": labelled}, show=f"{_SET} added failed")
-    shown = "fingerprint scores digest gap_fwd gap_rev label_mass label failed errors"
+    shown = f"{_SET} thresholds alpha guarantee threshold coverage added failed"
+    await recorder.send("POST", "/calibrate", {"examples": labelled}, show=shown)
+    shown = "fingerprint scores digest gap_fwd gap_rev label_mass label"
     await recorder.send("POST", "/calibrate/scores", {"examples": labelled[:2]}, show=shown)
     await recorder.send("POST", "/judge", _pair(48, alpha=0.1))
     batch = {"comparisons": [_pair(49), _pair(50)]}
-    await recorder.send("POST", "/judge/batch", batch, show=_JUDGMENT)
+    await recorder.send("POST", "/judge/batch", batch, show=f"results {_VERDICT}")
     group = {"question": "What is 51 + 27?", "responses": ["78", "79"]}
-    shown = "rewards reasons accepted compared errors"
+    shown = "rewards reasons accepted compared"
     await recorder.send("POST", "/rewards/group", group, show=shown)
     shown = "groups rewards reasons"
     await recorder.send("POST", "/rewards/groups", {"groups": [group, group]}, show=shown)
@@ -224,7 +224,7 @@ async def _judge(recorder: _Recorder) -> None:
         "criteria": texts,
     }
     asked: dict[str, Any] = {"state": "What is 55 + 27?", "questions": {"sum": question}}
-    shown = f"answers sum choice probabilities a b confidence scope {_VERDICT}"
+    shown = f"answers sum choice scope {_VERDICT}"
     await recorder.send("POST", "/v1/systemone", asked, show=shown)
     choices: list[Any] = [{"value": "a", "description": "82"}, {"value": "b", "description": "83"}]
     listed: dict[str, Any] = {
@@ -234,7 +234,7 @@ async def _judge(recorder: _Recorder) -> None:
         "choices": choices,
     }
     asked = {"input": "What is 55 + 27?", "questions": [listed]}
-    shown = f"answers name choice probabilities value probability scope {_VERDICT}"
+    shown = f"answers name choice scope {_VERDICT}"
     await recorder.send("POST", "/v1/decisions", asked, show=shown)
     shown = "version judge fingerprint model default_alpha default_guarantee limits max_batch"
     await recorder.send("GET", "/info", show=shown)
@@ -248,23 +248,21 @@ async def _label(recorder: _Recorder) -> None:
     pairs = await recorder.send("POST", queue, {"take": 3, "reviewer": "anna"}, show=shown)
     tickets = [pair["ticket"] for pair in pairs["pairs"]]
     answers = {"reviewer": "anna", "answers": [{"ticket": tickets[0], "choice": "left"}]}
-    shown = "open words labelled corrected again errors released"
+    shown = "open labelled corrected errors released"
     await recorder.send("POST", f"{queue}/answers", answers, show=shown)
     release = {"reviewer": "anna", "tickets": tickets[1:2]}
     await recorder.send("POST", f"{queue}/release", release, show=shown)
     await recorder.send("GET", f"{queue}/textless")
-    await recorder.send("GET", "/calibrations/{name}/disagreements")
+    shown = "words agreement pairs disagreements kappa label_noise"
+    await recorder.send("GET", "/calibrations/{name}/disagreements", show=shown)
     link = {"reviewer": "anna", "hours": 72}
     await recorder.send("POST", "/calibrations/{name}/label-links", link)
-    shown = "audits id calibration status rate drawn_at expires_at label next_after"
+    shown = "audits id calibration status drawn_at label next_after"
     audits = await recorder.send("GET", "/audits", query="?status=open", show=shown)
     await recorder.send("GET", "/audits/texts")
     labels = [{"id": audit["id"], "label": "A"} for audit in audits["audits"]]
     await recorder.send("POST", "/audits/labels", {"labels": labels})
-    shown = (
-        "name version criteria alpha guarantee audited errors error_interval evidence "
-        "alarm_evidence alarm certified drift uncertainty light summary"
-    )
+    shown = "name criteria alpha audited errors error_interval alarm certified light summary"
     await recorder.send("GET", "/calibrations/{name}/monitor", show=shown)
     await recorder.send("GET", "/calibrations/{name}/audit-trail")
     await recorder.send("GET", "/calibrations/{name}/folded-audits")
@@ -275,31 +273,31 @@ async def _label(recorder: _Recorder) -> None:
 
 async def _change(recorder: _Recorder) -> None:
     await recorder.send("GET", "/calibrations", show=f"calibrations {_SET}")
-    shown = "name version n accuracy infeasible alpha guarantee more_examples curve uncertainty"
+    shown = f"{_SET} accuracy infeasible alpha guarantee more_examples curve uncertainty"
     await recorder.send("GET", "/calibrations/{name}", show=f"{shown} empirical_risk")
     page = await recorder.send(
         "GET",
         "/calibrations/{name}/examples",
         query="?limit=2",
-        show="name version n fingerprint examples digest gap_fwd gap_rev label",
+        show=f"{_SET} fingerprint examples digest gap_fwd gap_rev label",
     )
     required = ("digest", "gap_fwd", "gap_rev", "label_mass", "label")
     scored = {
         "fingerprint": page["fingerprint"],
         "examples": [{field: row[field] for field in required} for row in page["examples"]],
     }
-    shown = "name version n added updated"
+    shown = f"{_SET} added updated"
     await recorder.send("POST", "/calibrations/{name}/examples", scored, show=shown)
     pool = {"comparisons": [_pair(number) for number in range(300, 400)]}
-    shown = "name version n labelled unlabelled added failed digests"
+    shown = f"{_SET} labelled unlabelled digests"
     await recorder.send("POST", "/calibrations/{name}/pool", pool, show=shown)
-    shown = "alpha delta labelled needed complete threshold digests words"
+    shown = "labelled needed complete threshold digests words"
     await recorder.send("GET", "/calibrations/{name}/next", show=shown)
-    shown = "name versions version action at by added n"
-    await recorder.send("GET", "/calibrations/{name}/versions", show=shown)
+    shown = "name versions version action at by added n batch_digest"
+    await recorder.send("GET", "/calibrations/{name}/versions", query="?before=2", show=shown)
     rollback = {"version": 1, "dry_run": True}
     await recorder.send("POST", "/calibrations/{name}/rollback", rollback, show=_CHANGE)
-    shown = "name version n in_use alpha guarantee audits open_audits note"
+    shown = f"{_SET} in_use alpha guarantee note"
     await recorder.send("DELETE", "/calibrations/{name}", query="?dry_run=true", show=shown)
 
 

@@ -33,13 +33,24 @@ from docs.http_examples import Example, examples, pretty
 FOLDER = Path(__file__).with_name("reference")
 # Title and code of a problem in the description of a response.
 _PROBLEM = re.compile(r"(?:^|; )([^;]+?) \((`\w+`)\)")
-# The top of a page has the fields, problems and options of so many sections.
-_FIELDS_SHARED_BY = 3
+# The top of a page has the fields and options of so many sections.
+_SHARED_BY = 2
+# A section leaves out the problems of so many sections.
 _PROBLEMS_SHARED_BY = 4
-_OPTIONS_SHARED_BY = 2
-# Objects in requests whose fields are not listed: messages, which the introduction explains, and
-# scores, which the service itself has returned.
-_UNLISTED = {"TurnIn", "MessageIn", "ScoredExampleIn", "TieIn"}
+# Objects in requests whose fields are not listed: messages, which the introduction explains;
+# questions, which the example shows; scores and plans, which the service itself has returned; and
+# closings, which a sentence explains.
+_UNLISTED = {
+    "TurnIn",
+    "MessageIn",
+    "SystemOneQuestionIn",
+    "OpenAiQuestionIn",
+    "ScoredExampleIn",
+    "TieIn",
+    "PlanIn",
+    "AuditClosingIn",
+    "PairCannotIn",
+}
 # A larger maximum says nothing.
 _LARGEST_SHOWN = 10**9
 # The fields of a criterion, which routes take together.
@@ -140,27 +151,24 @@ def http_page() -> str:
         for method, operation in methods.items()
     ]
     introduction = """
-Requests and answers are JSON. This page lists the fields of requests, with one example per route.
+Requests and answers are JSON. This page has the fields of requests and an example of each route.
 `/docs` of a running service also has the types, the fields of answers, and a form that sends
 requests; `/openapi.json` is the schema. If the service has a [key file](../guides/keys.md), send
 `Authorization: Bearer KEY`.
 
-A *message* is an object with `role` (`system`, `user` or `assistant`) and `content`. In the
-examples, a scripted judge answers, and `...` stands for more items or fields.
+Errors are [problems with a stable `code`](errors.md). "Problems" lists codes that few routes have.
+In the examples, a scripted judge answers, and `...` stands for more items or fields.
 """
     common = _common((route.problems for route in routes), _PROBLEMS_SHARED_BY)
     schemas = openapi["components"]["schemas"]
     fields = {route.name: _fields_of(route, schemas) for route in routes}
     rows = ({each.row for each in of_route} for of_route in fields.values())
-    repeated = _common_rows(rows, _FIELDS_SHARED_BY)
+    repeated = _common_rows(rows, _SHARED_BY)
     shown = examples()
     sections = []
     for route in routes:
-        parts = [
-            f"## {route.name}\n",
-            route.operation["description"] + "\n",
-            *_objects(fields[route.name], repeated),
-        ]
+        more = (f"{paragraph}\n" for paragraph in route.paragraphs[1:])
+        parts = [f"## {route.name}\n", *more, *_objects(fields[route.name], repeated)]
         if route.name in shown:
             parts.append(_shown(route, shown[route.name]))
         own = sorted(set(route.problems) - common)
@@ -169,7 +177,6 @@ examples, a scripted judge answers, and `...` stands for more items or fields.
             parts.append(_paragraph(f"Problems: {listed}."))
         sections.append("\n".join(parts))
     every = dict.fromkeys(each.row for each in chain(*fields.values()) if each.row in repeated)
-    problems = ", ".join(f"{status} {code}" for status, code in sorted(common))
     return page(
         "HTTP API",
         introduction,
@@ -178,15 +185,11 @@ examples, a scripted judge answers, and `...` stands for more items or fields.
         "## Common fields\n",
         _paragraph(
             "The sections below only name these fields. The *criterion* is "
-            f"{', '.join(_CRITERION[:-1])} and {_CRITERION[-1]}. Fields with {_REQUIRED} are "
-            "required."
+            f"{', '.join(_CRITERION[:-1])} and {_CRITERION[-1]}. A *message* is an object with "
+            "`role` (`system`, `user` or `assistant`) and `content`. Fields with "
+            f"{_REQUIRED} are required."
         ),
         table(_FIELD_HEADINGS, every),
-        "## Common problems\n",
-        _paragraph(
-            "Errors are [RFC 9457](https://www.rfc-editor.org/rfc/rfc9457) problems with a stable "
-            f"[`code`](errors.md). Almost every route can answer {problems}."
-        ),
         *sections,
     )
 
@@ -218,6 +221,12 @@ class Route:
         return f"{self.method} {self.path}"
 
     @property
+    def paragraphs(self) -> list[str]:
+        """The description: the first paragraph is for the table of routes."""
+        described: str = self.operation["description"]
+        return described.split("\n\n")
+
+    @property
     def problems(self) -> dict[tuple[str, str], str]:
         """Status and code in backquotes -> title."""
         return {
@@ -230,8 +239,8 @@ class Route:
 
 def _route_row(route: Route) -> tuple[str, str, str]:
     need = NEEDS[route.method, route.path]
-    first = one_line(route.operation["description"].split("\n\n")[0])
-    return f"[`{route.name}`](#{anchor(route.name)})", KEY_NEEDED.get(need, f"`{need}`"), first
+    named = f"[`{route.name}`](#{anchor(route.name)})"
+    return named, KEY_NEEDED.get(need, f"`{need}`"), one_line(route.paragraphs[0])
 
 
 def anchor(heading: str) -> str:
@@ -267,7 +276,7 @@ def _fields_of(route: Route, schemas: dict[str, Any]) -> list[FieldRow]:
             for inner in _objects_in(about, schemas):
                 fields += [FieldRow(within=within, row=row) for row in _rows(inner)]
     # Some routes take the same options in the query and in the body.
-    return list(dict.fromkeys(fields))
+    return [each for each in dict.fromkeys(fields) if each.row[1] != _IGNORED]
 
 
 def _objects_in(about: dict[str, Any], schemas: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -291,13 +300,11 @@ def _body(route: Route) -> str | None:
 def _objects(fields: Sequence[FieldRow], repeated: Container[Row]) -> Iterator[str]:
     """Yields the table of a route, and the names of the fields that the page shows above."""
     rows = dict[Row, None]()
-    common, ignored = dict[str, list[str]](), list[str]()
+    common = dict[str, list[str]]()
     for field in fields:
         name, meaning = field.row
         if field.row in repeated:
             common.setdefault(field.within, []).append(name.removesuffix(_REQUIRED))
-        elif meaning == _IGNORED:
-            ignored.append(name)
         else:
             named = f"`{field.within}.{name.removeprefix('`')}" if field.within else name
             rows[named, meaning] = None
@@ -309,8 +316,6 @@ def _objects(fields: Sequence[FieldRow], repeated: Container[Row]) -> Iterator[s
     ]
     if lists:
         yield _paragraph(f"{'Also' if rows else 'Fields'}: {'; '.join(lists)}.")
-    if ignored:
-        yield _paragraph(f"Ignored: {', '.join(ignored)}.")
 
 
 def _with_criterion(names: list[str]) -> list[str]:
@@ -389,7 +394,7 @@ Results go to standard output, progress and notes to standard error.
 """
     commands = dict(_commands({name: loaded_command(name) for name in COMMANDS}, ""))
     rows = {name: [_option(each) for each in command.params] for name, command in commands.items()}
-    repeated = _common_rows(rows.values(), _OPTIONS_SHARED_BY)
+    repeated = _common_rows(rows.values(), _SHARED_BY)
     every = dict.fromkeys(row for row in chain(*rows.values()) if row in repeated)
     return page(
         "Command line",

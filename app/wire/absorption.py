@@ -78,16 +78,16 @@ class AbsorbIn(Strict):
 
     since: MomentIn | None = Field(
         None,
-        description="Only comparisons first judged at this time or later, or since the newest "
-        "`alarm`. Required unless `all` is true.",
+        description="Only comparisons first judged since this time, or since the newest `alarm`. "
+        "Required without `all`.",
     )
-    all: bool = Field(False, description="Absorb the audits of all times.")
+    all: bool = Field(False, description="Absorb audits of all times.")
     audits: int | None = Field(
         None,
         ge=1,
         le=10**6,
-        description="Only the first so many audits from `since` on. After an alarm: the number of "
-        "`begin`, or `audits` of the monitor's `recovery`.",
+        description="Absorb only the first so many audits. After an alarm: the number of `begin`, "
+        "or `audits` of the monitor's `recovery`.",
     )
     until: MomentIn | None = Field(
         None,
@@ -97,18 +97,18 @@ class AbsorbIn(Strict):
     replace: Replace = False
     unlabelled: Literal["refuse", "leave_out"] = Field(
         "refuse",
-        description="If audits have no label: `refuse`, or `leave_out` these audits.",
+        description="If audits have no label: `refuse`, or `leave_out` these.",
     )
     even_if_infeasible: bool = Field(
         False, description="Continue even if an alpha in use gets no more verdicts."
     )
     even_if_unsafe: bool = Field(
         False,
-        description="Continue after an alarm even if the threshold breaks its promise.",
+        description="Continue even if the threshold breaks its promise.",
     )
     begin: bool = Field(
         False,
-        description="Absorb nothing. Fix `audits`, before any audit since the alarm has a label.",
+        description="Absorb nothing, only fix `audits`.",
     )
     dry_run: DryRun = False
 

@@ -517,7 +517,7 @@ class AlphasQuery(Strict):
     ] = None
     delta_for: Annotated[
         DeltaFor,
-        Field(description="Divides `delta` for each alpha; default: the number of alphas."),
+        Field(description="Divides `delta` (default: the number of alphas)."),
     ] = None
 
     def levels(self, default_delta: float) -> list[tuple[float, float]]:

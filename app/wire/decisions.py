@@ -130,8 +130,7 @@ class DecisionOptions(CriterionIn):
 
     abstain_as: Text | None = Field(
         None,
-        description="The `choice` for an abstention. If it is one of three options, the judge "
-        "compares the other two.",
+        description="The `choice` for an abstention; can be the third of three options.",
     )
     group: OfGroup = None
 

@@ -33,7 +33,7 @@ MOST_NAMED = 200
 Reviewer = Annotated[CalibrationName, Field(description="Name of the reviewer.")]
 ReviewerOrKey = Annotated[
     Reviewer | None,
-    Field(description="Name of the reviewer; by default that of the key."),
+    Field(description="Name of the reviewer (default: the key's)."),
 ]
 # An invalid ticket is an error of its answer, not of the request.
 Ticket = Annotated[str, Field(max_length=200)]
@@ -42,7 +42,7 @@ Reviewers = Annotated[
     Field(
         ge=1,
         le=2,
-        description="Reviewers per pair, who do not see each other's answers.",
+        description="Reviewers per pair, each blind to the other.",
     ),
 ]
 
@@ -59,8 +59,8 @@ class QueueIn(Strict):
             default_factory=list,
             max_length=MOST_NAMED,
             fail_fast=True,
-            description="Digests of pairs whose texts the reviewer has: open audits without texts, "
-            "then unlabelled pairs of the pool, are also leased.",
+            description="Digests of pairs whose texts the reviewer has, in audits or the pool, "
+            "which are leased, too.",
         ),
     ]
 

@@ -88,7 +88,7 @@ CalibrationName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63
 GroupName = Annotated[str, Field(pattern=GROUP_PATTERN)]
 OfGroup = Annotated[
     GroupName | None,
-    Field(description="Traffic group of the question, declared by `SCOPE_GROUPS` or the set."),
+    Field(description="Traffic group, declared by `SCOPE_GROUPS` or the set."),
 ]
 DIGEST = r"^[0-9a-f]{64}$"
 Digest = Annotated[str, Field(pattern=DIGEST)]
@@ -96,9 +96,8 @@ Probability = Annotated[FiniteFloat, Field(gt=0, lt=1)]
 LabelNoise = Annotated[
     Annotated[FiniteFloat, Field(ge=0, lt=0.5)] | None,
     Field(
-        description="Probability that a label of the set is flipped; unchanged by default. A value "
-        "above the noise of accepted pairs, such as a mean over hard and easy pairs, breaks the "
-        "promise."
+        description="Probability that a label of the set is flipped (default: unchanged). A value "
+        "above the noise of accepted pairs breaks the promise."
     ),
 ]
 Replace = Annotated[bool, Field(description="Remove all other examples of the set.")]
@@ -119,22 +118,21 @@ Groups = Annotated[
     AfterValidator(_declared),
     Field(
         default_factory=list,
-        description="Groups to declare for the set; at most "
-        f"{MOST_GROUPS} with those of `SCOPE_GROUPS` and the set.",
+        description=f"Groups to declare for the set; at most {MOST_GROUPS} with `SCOPE_GROUPS`.",
     ),
 ]
 ByGroup = Annotated[
     bool | None,
     Field(
-        description="Whether groups with enough pairs have separate thresholds; unchanged by "
-        "default."
+        description="Whether groups with enough pairs have separate thresholds (default: "
+        "unchanged)."
     ),
 ]
 Clusters = Annotated[
     ClusterRule | None,
     Field(
-        description="How `pac` counts several pairs of a question: `one`, all with `adjusted` "
-        "numbers, or all (`ignore`); unchanged by default."
+        description="How `pac` counts pairs of one question: `one`, `adjusted` or `ignore` "
+        "(default: unchanged)."
     ),
 ]
 _ALPHA = Field(
@@ -150,7 +148,7 @@ AlphaInUrl = Annotated[
 DeltaFor = Annotated[
     Annotated[int, Field(ge=1, le=1000)] | None,
     Field(
-        description="Number of alphas to choose from after seeing their thresholds; `pac` divides "
+        description="Number of alphas to choose from after seeing results; `pac` divides "
         "`delta` by it."
     ),
 ]
@@ -366,8 +364,8 @@ LookSize = Annotated[int, Field(ge=1, le=1_000_000)]
 LookSizes = Annotated[
     Annotated[list[LookSize], Field(min_length=1, max_length=MOST_LOOKS, fail_fast=True)] | None,
     Field(
-        description="Planned looks: rising numbers of pairs, which share delta. A threshold exists "
-        "only at a look. Fixed with the first label."
+        description="Planned looks: rising numbers of pairs, fixed with the first label. A "
+        "threshold exists only at a look."
     ),
 ]
 UntilCoverage = Annotated[
@@ -379,7 +377,7 @@ LookAlpha = Annotated[
 ]
 LookDelta = Annotated[
     Probability | None,
-    Field(description="Delta of all looks together (default: the service's)."),
+    Field(description="Delta of all looks together, likewise."),
 ]
 
 

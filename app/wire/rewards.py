@@ -97,8 +97,8 @@ OpponentsIn = Annotated[
     Annotated[Literal["all"], Tag("text")] | Annotated[int, Field(ge=1), Tag("number")],
     Discriminator(_kind_of_opponents),
     Field(
-        description="Opponents of a response: `all`, or a number k, for n k / 2 comparisons of n "
-        "responses."
+        description="Opponents of a response: `all`, or a number k, which makes n k / 2 "
+        "comparisons of n responses."
     ),
 ]
 
@@ -107,8 +107,7 @@ WithComparisons = Annotated[bool, Field(description="Return the judgments, too."
 IsRendered = Annotated[
     bool,
     Field(
-        description="The texts have the policy's chat template: parse the question into turns, and "
-        "remove end markers from the responses."
+        description="The texts have the policy's chat template: parse turns and remove end markers."
     ),
 ]
 
@@ -118,13 +117,13 @@ class RewardOptions(CriterionIn):
 
     reward: Literal["hard", "soft"] = Field(
         "hard",
-        description="Points of an accepted comparison: +1 or -1 (`hard`), or 2 p_bar - 1 from the "
+        description="Points of an accepted comparison: 1 or -1 (`hard`), or 2 p_bar - 1 from the "
         "response's side (`soft`).",
     )
     empty: Literal["loses", "null"] = Field(
         "loses",
-        description="An empty response loses without a judgment and outside the guarantee "
-        "(`loses`), or gets no reward (`null`).",
+        description="An empty response `loses` without a judgment, outside the guarantee, or gets "
+        "no reward (`null`).",
     )
     group: OfGroup = None
 
@@ -178,7 +177,7 @@ class GroupOfManyIn(GroupIn):
 
     reference: Annotated[
         Reference | None,
-        Field(description="Response to compare the others with, like POST /rewards/reference."),
+        Field(description="Response to compare the others with."),
     ] = None
 
     def asked(self) -> Group:

@@ -254,7 +254,9 @@ class ImportIn(Strict):
     clusters: Clusters = None
     groups: Groups
     by_group: ByGroup = None
-    looks: Annotated[PlanIn | None, Field(description="Planned looks of a new set.")] = None
+    looks: Annotated[
+        PlanIn | None, Field(description="Planned looks of a new set, as exported.")
+    ] = None
     replace: Replace = False
     even_if_infeasible: EvenIfInfeasible = False
     dry_run: DryRun = False

@@ -106,7 +106,7 @@ async def label_audits(
 ) -> AuditLabelsOut:
     """Labels audits, all in one step. A later label replaces an earlier one.
 
-    The label `none`, with a reason, closes an audit that nobody can label.
+    The label `none`, with a `reason`, closes an audit that nobody can label.
     """
     report = await services.auditor.label(body.sent, by=caller.name, may_use=caller.may_use)
     return AuditLabelsOut.of(report)
@@ -128,7 +128,7 @@ async def list_audit_trail(
 ) -> Response:
     """Lists alarms, changed labels and closed audits of a set, newest first.
 
-    Also counts the drawn verdicts and abstentions over time.
+    `periods` counts drawn verdicts and abstentions over time.
     """
     caller.check_calibration(name)
     entries = await services.auditor.trail(name, before=before, limit=limit)
@@ -144,9 +144,9 @@ async def list_audit_trail(
 async def list_folded_audits(
     name: Name, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
-    """Counts the audits that `SCOPE_AUDIT_KEEP_DAYS` has reduced to counts.
+    """Shows the counts that `SCOPE_AUDIT_KEEP_DAYS` has kept of old audits.
 
-    `held` names the labels that prevent more.
+    `held` names the labels that prevent further reduction.
     """
     caller.check_calibration(name)
     audits = await services.retention.of(name)
@@ -161,10 +161,7 @@ async def list_folded_audits(
 async def resume(
     name: Name, body: ResumeIn, services: CurrentServices, caller: CurrentCaller
 ) -> ResumeOut:
-    """Ends the alarms of a set, so its verdicts are accepted again.
-
-    The audits of these criteria start over.
-    """
+    """Ends the alarms of a set. Its verdicts are accepted again, and its audits start over."""
     caller.check_calibration(name)
     calibration = await services.calibrations.get(name)
     ended = await services.monitor.resume(calibration, reason=body.reason, by=caller.name)
@@ -190,10 +187,10 @@ async def absorb(
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
-    """Turns labelled audits into examples of a set, in one new version.
+    """Turns labelled audits into examples of a set, as one new version.
 
-    After an alarm, the first audits since then, whose number was fixed before their labels,
-    replace all examples.
+    After an alarm, fix a number of audits with `begin` before you label any. The first so many
+    audits since the alarm then replace all examples.
     """
     caller.check_calibration(name)
     if body.begin and body.audits is not None:

@@ -68,9 +68,9 @@ OF_ONE = error_responses(*ACCESS_ERRORS, *STORE_ERRORS, CalibrationNotFoundError
 async def calibrate(
     body: CalibrateIn, request: JsonRequest, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
-    """Judges labelled examples and adds them to a set, in one new version.
+    """Judges labelled examples and adds them to a set, as one new version.
 
-    `dry_run` judges them, too. To judge them once, send them to POST /calibrate/scores, then the
+    `dry_run` judges, too. To judge only once, send the examples to POST /calibrate/scores and the
     scores to POST /calibrations/{name}/examples.
     """
     caller.check_calibration(body.calibration)
@@ -111,10 +111,7 @@ async def score(
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
-    """Judges labelled examples and returns their scores.
-
-    POST /calibrations/{name}/examples adds them to the set.
-    """
+    """Judges labelled examples and returns their scores. No set changes."""
     caller.check_calibration(body.calibration)
     check_batch_size(len(body.examples), services)
     examples = await request.run(_read_all, body)
@@ -137,7 +134,7 @@ def _read_all(body: LabelledBatchIn) -> PostedItems[LabelledComparison]:
     responses=error_responses(*KEY_ERRORS, *STORE_ERRORS),
 )
 async def list_calibrations(services: CurrentServices, caller: CurrentCaller) -> Response:
-    """Lists the calibration sets that the key can use, with thresholds."""
+    """Lists the sets that the key can use, with thresholds."""
     everything = await services.calibrations.all()
     usable = [calibration for calibration in everything if caller.may_use(calibration.name)]
     await services.calibrations.find_thresholds(usable)
@@ -153,7 +150,7 @@ async def get_calibration(
 ) -> Response:
     """Shows a set with its thresholds and risk-coverage curve.
 
-    If you ask for several alphas, they share `delta`, so you can choose one after seeing them all.
+    Several alphas share `delta`, so you can choose one after seeing them all.
     """
     caller.check_calibration(name)
     levels = asked.levels(services.defaults.delta)
@@ -175,7 +172,7 @@ async def get_calibration(
 async def monitor_calibration(
     name: Name, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
-    """Shows what audit labels prove about a set, and whether its traffic drifts."""
+    """Shows what audits prove about a set, and whether its traffic drifts."""
     caller.check_calibration(name)
     calibration = await services.calibrations.get(name)
     await services.auditor.catch_up()
@@ -203,7 +200,7 @@ async def delete_calibration(
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
-    """Deletes a set. Its versions are kept, so a rollback can restore it."""
+    """Deletes a set. A rollback can restore it."""
     caller.check_calibration(name)
     if not asked.dry_run:
         await services.calibrator.delete(name, by=caller.name)
@@ -250,7 +247,7 @@ async def import_examples(
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
-    """Adds examples with scores of the same judge, in one new version.
+    """Adds examples with scores of the same judge, as one new version.
 
     With `second_labels` and no examples, it sets the label noise.
     """
@@ -276,7 +273,13 @@ async def list_versions(
         VersionNumber | None, Query(description="Only versions below this one.")
     ] = None,
 ) -> Response:
-    """Lists the changes of a set, newest first."""
+    """Lists the changes of a set, newest first.
+
+    `batch_digest` shows whether a batch of POST /calibrate has arrived. It is the SHA-256 of
+    `json.dumps(rows, separators=(",", ":"))` in Python. Each valid example is a row, in order:
+    `[[["user", question]], [response_a], [response_b], label]`. A conversation has one
+    `[role, content]` per message.
+    """
     caller.check_calibration(name)
     records = await services.calibrator.versions(name, before=before, limit=limit)
     return await off_loop(as_json, partial(VersionsOut.of, name, records))

@@ -33,8 +33,7 @@ async def take_pairs(
 ) -> Response:
     """Leases open audits of a set to a reviewer, blind, oldest first.
 
-    For ten minutes, nobody else gets these pairs (with two `reviewers`, one other person does). A
-    repeated request returns the same pairs.
+    A lease lasts ten minutes. A repeated request returns the same pairs.
     """
     caller.check_calibration(name)
     taken = await services.queue.take(
@@ -51,7 +50,7 @@ async def take_pairs(
 async def list_textless(name: Name, services: CurrentServices, caller: CurrentCaller) -> Response:
     """Lists the digests of open audits without texts, oldest first.
 
-    If you have the pairs in a file, take them from the queue by digest.
+    If you have the texts, lease the pairs by digest.
     """
     caller.check_calibration(name)
     textless = await services.queue.textless(name)
@@ -70,8 +69,8 @@ async def answer_pairs(
 ) -> QueueAnswersOut:
     """Labels pairs of the queue, all in one step. A repeated request changes nothing.
 
-    The first label stays, and only its author can correct it here. The choice `none`, with a
-    reason, closes an audit. With two `reviewers`, two equal answers become the label.
+    Only the author of the first label can correct it here. The choice `none`, with a `reason`,
+    closes an audit. With two `reviewers`, two equal answers become the label.
     """
     caller.check_calibration(name)
     report = await services.queue.answer(
@@ -87,7 +86,7 @@ async def answer_pairs(
 async def release_pairs(
     name: Name, body: ReleaseIn, services: CurrentServices, caller: CurrentCaller
 ) -> ReleaseOut:
-    """Returns pairs without an answer. This person gets them last for ten minutes."""
+    """Returns leased pairs without an answer."""
     caller.check_calibration(name)
     released = await services.queue.release(
         name, body.tickets, reviewer=caller.reviewer(body.reviewer)
@@ -101,7 +100,7 @@ async def list_disagreements(
 ) -> Response:
     """Shows how often two people agree, and lists the pairs on which they do not.
 
-    POST /audits/labels decides a pair. The answer names no people.
+    POST /audits/labels decides a pair.
     """
     caller.check_calibration(name)
     found = await services.disagreements.of(name)
@@ -118,7 +117,7 @@ async def make_label_link(
 ) -> LabelLinkOut:
     """Creates a link with which a person can only label this set.
 
-    It works until it expires, or its key is revoked or loses the role.
+    It ends when it expires, or its key is revoked or loses the role.
     """
     caller.check_calibration(name)
     keys: Keys | None = request.app.state.keys

@@ -30,8 +30,7 @@ async def healthz() -> StatusOut:
 async def readyz(request: Request, services: CurrentServices) -> StatusOut:
     """Returns 200 if the service can judge: judges a test pair and reads the store.
 
-    "degraded" also returns 200: the store does not answer, and judging continues with the
-    thresholds in memory.
+    "degraded" is also 200: the store does not answer, and judging continues with known thresholds.
     """
     if request.app.state.draining:
         raise DrainingError("the service is shutting down")
@@ -62,7 +61,7 @@ async def info(services: CurrentServices) -> InfoOut:
 
 @router.get("/usage", responses=error_responses(*KEY_ERRORS))
 async def usage(services: CurrentServices, caller: CurrentCaller) -> UsageOut:
-    """Shows the use of your key since this replica started (all keys for an admin)."""
+    """Shows the use of your key, or to an admin of all keys, since this replica started."""
     return UsageOut.of(
         services.telemetry.usage, only=None if "admin" in caller.roles else caller.name
     )

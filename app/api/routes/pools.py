@@ -77,17 +77,17 @@ async def list_next(
     caller: CurrentCaller,
     alpha: Annotated[
         Probability | None,
-        Query(description="Alpha to label for; by default that of the looks or the service."),
+        Query(description="Alpha to label for (default: that of the looks or the service)."),
     ] = None,
     delta: Annotated[
         Probability | None,
-        Query(description="Delta to label for; by default that of the looks or the service."),
+        Query(description="Delta to label for, likewise."),
     ] = None,
     limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE, description="Most entries to list.")] = 100,
 ) -> Response:
     """Lists the pairs to label next for `pac`, or shows the final threshold.
 
-    Choose alpha and delta before the first label. The promise holds only for these.
+    The promise holds only for an alpha and a delta that you chose before the first label.
     """
     caller.check_calibration(name)
     calibration = await services.calibrations.get(name)

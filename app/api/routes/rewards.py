@@ -67,12 +67,12 @@ async def reward_group(
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
-    """Rewards the responses to one question by comparing them with each other.
+    """Rewards responses to one question by comparing them with each other.
 
     A reward is the mean over a response's accepted comparisons, from -1 to 1, or null without any.
-    The guarantee covers comparisons, not rewards: at most a share `alpha` of all accepted
-    comparisons is wrong. Equal texts are not compared and share a reward. The request waits instead
-    of failing with 429.
+    In all routes of rewards, the guarantee covers comparisons, not rewards: at most a share `alpha`
+    of all accepted comparisons is wrong. Equal texts are not compared and share a reward. The
+    request waits instead of failing with 429.
     """
     return await _of_one(body.asked(), body, request, services, caller)
 
@@ -84,10 +84,10 @@ async def reward_groups(
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
-    """Rewards several groups of responses.
+    """Rewards several groups of responses. An invalid group does not fail the others.
 
-    A group is rewarded like POST /rewards/group, or like POST /rewards/reference if it has a
-    `reference`. An invalid group gets an `error` and does not fail the others.
+    A group with a `reference` is rewarded like POST /rewards/reference, the others like POST
+    /rewards/group.
     """
     # Checked before validation: a body of 8 MB may have a million groups.
     check_responses(len(body.groups), services)
@@ -108,7 +108,7 @@ async def reward_reference(
     """Rewards responses to one question by comparing them with a reference.
 
     A reward is 1 for a better response, -1 for a worse one (`soft`: 2 p_bar - 1), and null if the
-    judge abstains or the texts are equal. The guarantee covers comparisons, not rewards.
+    judge abstains or the texts are equal.
     """
     return await _of_one(body.asked(), body, request, services, caller)
 

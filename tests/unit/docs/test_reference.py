@@ -35,4 +35,4 @@ def test_every_route_that_answers_with_json_has_an_example() -> None:
     page = make_reference.http_page()
     sections = dict(part.split("\n", 1) for part in page.split("\n## ")[1:])
     without = {name for name, text in sections.items() if "```json" not in text}
-    assert without == {"Routes", "Common fields", "Common problems", "GET /metrics"}
+    assert without == {"Routes", "Common fields", "GET /metrics"}
