@@ -220,7 +220,7 @@ async def _order(prompts: Sequence[Prompt]) -> list[int]:
 
     vLLM's prefix cache evicts the beginnings that were not used for longest, so one that returns
     later may have to be computed again. The order gains nothing measurable while the cache holds
-    all of them; larger batches may gain (docs/design/decisions.md).
+    all of them, and costs nothing; larger batches may gain.
     """
 
     def places() -> list[int]:
