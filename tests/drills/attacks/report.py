@@ -13,18 +13,9 @@ Column = Literal["before", "after"]
 FILE = MEASURED / "drills.json"
 # The attacks with a row in the document; the JSON file has all.
 SHOWN = (
-    "slow-bodies",
-    "one-key-fills-the-room",
-    "endless-headers",
-    "idle-connections",
-    "nested-json",
     "compressed-bodies",
-    "many-curves",
-    "unread-log",
     "kill-during-calibrate",
-    "emptied-store",
     "store-file-removed",
-    "withheld-texts",
     "alarm-of-others",
 )
 _HEAD = ("attack", "what the attacker does", "result")

@@ -73,17 +73,16 @@ def _lines(summary: dict[str, Any]) -> list[str]:
     refused_s = summary["slowest_s"].get("judge", {}).get("429 overloaded")
     names = ", ".join(dict.fromkeys(fault["name"] for fault in summary["faults"])) or "none"
     return [
-        f"{summary['minutes']:.1f} minutes at {summary['rate_per_s']:.0f} comparisons/s, twice the "
-        f"measured capacity of {summary['capacity_per_s']:.0f}/s; {len(summary['faults'])} faults: "
-        f"{names}.",
+        f"{summary['minutes']:.1f} minutes at {summary['rate_per_s']:.0f} comparisons/s; "
+        f"{len(summary['faults'])} faults: {names}.",
         "`/judge`: " + ", ".join(f"{n} x {outcome}" for outcome, n in judged.items()) + ".",
         "Slowest answers: judgments "
         + (f"p50 {p50:.2f} s, p99 {p99:.2f} s" if p50 is not None else "none")
         + ("" if refused_s is None else f"; refusals at most {refused_s:.2f} s")
         + ".",
-        f"{summary['verdicts_checked']} judgments and the {summary['calibrations_checked']} "
-        f"calibrations that they name were checked, {summary['examples_acknowledged']} examples "
-        f"acknowledged: {summary['lost']} lost, {summary['doubled']} doubled.",
+        f"{summary['verdicts_checked']} judgments checked against "
+        f"{summary['calibrations_checked']} calibrations; of {summary['examples_acknowledged']} "
+        f"acknowledged examples {summary['lost']} lost, {summary['doubled']} doubled.",
         f"Memory: {rss[0]:.0f} MiB at the start, {rss[-1]:.0f} MiB at the end; last quarter over "
         f"second: {'too short' if growth is None else f'{growth:.3f}'}."
         if rss

@@ -18,10 +18,8 @@ _FACTS = ("made", "commit", "machine", "versions")
 _INTRODUCTION = """\
 # A judge on a GPU
 
-Fifteen checks of a judge on a GPU, which `make gpu` runs and writes into this page and
-[gpu.json](gpu.json). It continues after a failure. Without a GPU it runs them on vLLM's CPU build
-with a tiny judge, which shows that the checks work and nothing about a GPU. [The GPU
-path](../design/gpu.md) explains them.
+The outcomes of the fifteen checks of `make gpu`. [The GPU path](../design/gpu.md) explains them,
+and [gpu.json](gpu.json) has the findings.
 """
 # Longer sentences of a step are cut on the page.
 _MOST_CHARACTERS = 160
@@ -60,13 +58,17 @@ class Record:
         parts = [_INTRODUCTION, "## On a GPU\n"]
         if gpu is None:
             parts.append(
-                "**No GPU run exists yet.** No machine with a GPU was available. Other pages take\n"
-                "what they say about GPUs from vLLM's source, or estimate it.\n"
+                "**No GPU run exists yet.** Other pages take what they say about GPUs from vLLM's\n"
+                "source, or estimate it.\n"
             )
         else:
-            parts.append(_section(gpu))
+            parts.append(_section(gpu, with_findings=True))
         parts.append("## On the CPU build\n")
-        parts.append("Not run.\n" if cpu is None else _section(cpu))
+        parts.append(
+            "A rehearsal with a tiny judge shows that the checks work, and nothing about a GPU.\n"
+            "FP8, two GPUs and batch invariance do not run there.\n"
+        )
+        parts.append("Not run.\n" if cpu is None else _section(cpu, with_findings=False))
         return "\n".join(parts)
 
     def read_tokens_per_s(self, shape: str) -> float | None:
@@ -89,7 +91,7 @@ class Record:
         return str(gpus[0]["name"]) if gpus else ""
 
 
-def _section(run: Mapping[str, Any]) -> str:
+def _section(run: Mapping[str, Any], *, with_findings: bool) -> str:
     machine = run["machine"]
     steps = run["steps"]
     gpus = (steps.get("machine") or {}).get("figures", {}).get("gpus") or []
@@ -100,7 +102,9 @@ def _section(run: Mapping[str, Any]) -> str:
         for number, name in enumerate(STEPS, start=1)
     ]
     facts = f"{named}, {machine['cores']} cores; {versions}. Last step run at {run['made']}.\n"
-    outcomes = table(("", "step", "outcome", "what was found"), rows)
+    columns = 4 if with_findings else 3
+    headings = ("", "step", "outcome", "what was found")
+    outcomes = table(headings[:columns], [row[:columns] for row in rows])
     return f"{textwrap.fill(facts, 100, break_on_hyphens=False)}\n\n{outcomes}\n"
 
 

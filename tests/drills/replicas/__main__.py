@@ -100,7 +100,8 @@ def _tell(
         console.print(text, style="red", markup=False)
     if given.write:
         file = write_json("replicas", content(rolling, delays, throughput))
-        for name, (headings, *rows) in tables.items():
+        for name in ("rolling", "delays", "rates"):
+            headings, *rows = tables[name]
             text = f"{rolling_text(rolling)}.\n\n" if name == "rolling" else ""
             put_between_markers(name, text + table(headings, rows), DOCUMENT)
         console.print(f"written to {file} and {DOCUMENT}")

@@ -1,4 +1,4 @@
-"""The tables of `make replicas`, in the terminal and in docs/measured/replicas.md."""
+"""The tables of `make replicas` in the terminal; docs/measured/replicas.md has all but `cpu`."""
 
 import statistics
 from collections.abc import Mapping, Sequence
