@@ -30,20 +30,17 @@ class Settings(BaseSettings):
 
     engine: Literal["vllm", "openai", "decisions", "transformers", "scripted"] = Field(
         "vllm",
-        description="`vllm`; `openai` (OpenAI-compatible servers); `decisions` (servers with `POST "
-        "/v1/systemone` or `/v1/decisions`); `transformers` (slow float32 reference); `scripted` "
-        "(no model, for tests).",
+        description="`vllm`; `openai` (OpenAI-compatible servers); `decisions` (decision servers); "
+        "`transformers` (slow float32 reference); `scripted` (no model, for tests).",
     )
     model: str = Field(
         "demo",
-        description="Hugging Face id or folder of the model; for `openai` and `decisions` its name "
-        "on the server; `demo` for the bundled judge.",
+        description="Hugging Face id or folder; for `openai` and `decisions` the name on the "
+        "server; `demo` for the bundled judge.",
     )
-    revision: str | None = Field(
-        None, description="Branch, tag or commit of the model on Hugging Face."
-    )
+    revision: str | None = Field(None, description="Branch, tag or commit on Hugging Face.")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
-        "auto", description="Data type of the model; `auto` for the checkpoint's."
+        "auto", description="Data type; `auto` for the checkpoint's."
     )
     max_model_len: Annotated[int, Field(ge=16)] | None = Field(
         None, description="Context length in tokens; empty for the model's."
@@ -69,8 +66,8 @@ class Settings(BaseSettings):
     openai_api_key: SecretStr | None = Field(None, description="API key for all these servers.")
     openai_scoring: Literal["auto", "tokens", "top", "rewards"] = Field(
         "auto",
-        description="For `openai`: source of the scores. `tokens`: exact label logits (vLLM 0.26 "
-        "or newer). `top`: the 20 most probable tokens. `auto`: `tokens` if it works, else `top`. "
+        description="Source of the scores of `openai`. `tokens`: exact label logits (vLLM 0.26 or "
+        "newer). `top`: the 20 most probable tokens. `auto`: `tokens` if it works, else `top`. "
         "`rewards`: a reward model with vLLM's `/classify` or `/pooling`.",
     )
     openai_timeout_s: float = Field(
@@ -81,8 +78,7 @@ class Settings(BaseSettings):
     )
     tokenizer: str = Field(
         "",
-        description="For `openai`: Hugging Face id or folder of the tokenizer; empty for "
-        "SCOPE_MODEL.",
+        description="Tokenizer for `openai`, like SCOPE_MODEL; empty for that of the model.",
     )
     prompt_file: Path | None = Field(
         None,
@@ -91,33 +87,30 @@ class Settings(BaseSettings):
     prefill: str = Field("", description="Start of the judge's answer in the prompt, such as `[[`.")
     store_url: str = Field(
         "",
-        description="Store URL: `sqlite:///path`, `redis://host:port/db`, `rediss://host:port/db` "
-        "(TLS), `unix:///path/of/redis.sock` or `memory://`. Empty for "
-        "`$XDG_DATA_HOME/scope-judge/JUDGE.db` or `~/.local/share/scope-judge/JUDGE.db`.",
+        description="`sqlite:///path`, `redis://host:port/db`, `rediss://host:port/db` (TLS), "
+        "`unix:///path/of/redis.sock` or `memory://`. Empty for `scope-judge/JUDGE.db` in "
+        "`$XDG_DATA_HOME` or `~/.local/share`.",
     )
     default_alpha: float = Field(
         0.10,
         gt=0,
         lt=1,
-        description="Default alpha: the largest share of wrong verdicts among the accepted ones.",
+        description="Default alpha: the largest share of wrong verdicts among accepted ones.",
     )
     default_guarantee: Literal["marginal", "pac"] = Field(
         "marginal",
-        description="Default guarantee: `marginal` (as in SCOPE) or `pac` (holds with probability "
-        "1 - delta).",
+        description="Default guarantee: `marginal` or `pac`.",
     )
     default_delta: float = Field(0.10, gt=0, lt=1, description="Default delta of `pac`.")
     min_label_mass: float = Field(
         0.0,
         ge=0,
         lt=1,
-        description="Abstain (`off_task`) if the two labels together are less probable than this; "
-        "0 for never.",
+        description="Abstain (`off_task`) if the two labels together are less probable than this.",
     )
     groups: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
-        description="Traffic groups that comparisons can name, such as `math,code`; at most 16. "
-        "Sets can declare more.",
+        description="Traffic groups that comparisons can name, such as `math,code`; at most 16.",
     )
     audit_rate: float = Field(
         0.0,
@@ -145,25 +138,24 @@ class Settings(BaseSettings):
     )
     on_alarm: Literal["report", "abstain"] = Field(
         "report",
-        description="If audits prove an error above alpha: `report` it (metrics, log, "
-        "`/calibrations/{name}/monitor`), or also `abstain` (`suspended`) under that criterion "
-        "until the alarm ends.",
+        description="If audits prove an error above alpha: `report` it, or also `abstain` "
+        "(`suspended`) under that criterion until the alarm ends.",
     )
     score_cache: Literal["off"] | Annotated[int, Field(ge=1, le=10 * 365 * 86400)] = Field(
         "off",
-        description="Seconds for which the store keeps scores, so a repeated comparison, in either "
-        "order, is not judged again; or `off`. Texts are not kept.",
+        description="Seconds for which the store keeps scores, so that repeated comparisons are "
+        "not judged again; or `off`. Texts are not kept.",
     )
     score_cache_size: int = Field(
         1_000_000,
         ge=1,
         le=10**9,
-        description="Most scores to keep, at up to 200 bytes. Collisions can replace one earlier.",
+        description="Most scores to keep, at up to 200 bytes.",
     )
     reward_end_markers: str = Field(
         "",
-        description="End markers of your policy, separated by blanks, to remove from responses of "
-        "OpenRLHF and slime, besides common ones such as `</s>`.",
+        description="More end markers to remove from responses of OpenRLHF and slime, separated by "
+        "blanks.",
     )
     max_batch: int = Field(
         1000,
@@ -211,7 +203,7 @@ class Settings(BaseSettings):
         ge=0,
         le=86400,
         description="Exit, for a restart, if no probe of the judge succeeds for so many seconds; 0 "
-        "for never. No effect for `openai` and `decisions`.",
+        "for never. Ignored for `openai` and `decisions`.",
     )
     drain_lag_s: float = Field(
         2.0,
@@ -233,8 +225,8 @@ class Settings(BaseSettings):
     root_path: str = Field(
         "",
         pattern=r"^(/[A-Za-z0-9._~-]+)*$",
-        description="Path prefix of the service behind a proxy, such as `/judge-a`; empty if the "
-        "proxy removes it.",
+        description="Path prefix behind a proxy, such as `/judge-a`; empty if the proxy removes "
+        "it.",
     )
     desk: Literal["on", "off"] = Field(
         "on",
@@ -259,16 +251,15 @@ class Settings(BaseSettings):
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 for any free port.")
     metrics_port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
         None,
-        description="Second port that serves only /metrics, without a key and despite "
-        "SCOPE_METRICS, for a network that only Prometheus reaches.",
+        description="Second port that serves only /metrics, without a key, for a network that only "
+        "Prometheus reaches.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Log level. No level logs questions or responses."
     )
     log_format: Literal["text", "json"] = Field(
         "text",
-        description="Log format on stderr: `text`, or `json` (an object per line with `time`, "
-        "`level`, `logger` and `message`).",
+        description="Log format on stderr: `text`, or `json` (an object per line).",
     )
 
     @field_validator(

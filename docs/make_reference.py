@@ -390,7 +390,8 @@ def cli_page() -> str:
     """Every command with its arguments and options."""
     introduction = """
 `make setup` installs the command in `.venv/bin`, and `scope-judge COMMAND --help` prints this text.
-Results go to standard output, progress and notes to standard error.
+Results go to standard output, progress and notes to standard error. If a command that judges or
+labels is interrupted, rerun it to resume.
 """
     commands = dict(_commands({name: loaded_command(name) for name in COMMANDS}, ""))
     rows = {name: [_option(each) for each in command.params] for name, command in commands.items()}
@@ -480,10 +481,9 @@ def metrics_page() -> str:
         for of_type, of_rows in rows.items()
     ]
     introduction = """
-`/metrics` has these metrics (with their labels in braces), `process_*` and `python_*` of the API
-process, and `vllm:*` if vLLM runs inside the service. At most 100 calibration sets are shown, those
-in use first. Metrics contain no texts. See [Monitoring](../guides/monitoring.md) for alerts and the
-dashboard.
+`/metrics` has these metrics, `process_*` and `python_*` of the API process, and `vllm:*` if vLLM
+runs inside the service. It shows at most 100 calibration sets, those in use first, and no texts.
+[Monitoring](../guides/monitoring.md) has alerts and the dashboard.
 """
     return page("Metrics", introduction, *parts)
 

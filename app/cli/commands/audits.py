@@ -39,7 +39,7 @@ Drawn = Annotated[
     list[Path] | None,
     typer.Argument(
         help="OUT.audits.jsonl of `judge`, `battles` or `filter`.  [default: the texts that the "
-        "service keeps, SCOPE_AUDIT_TEXTS]"
+        "service keeps]"
     ),
 ]
 OfSet = Annotated[
@@ -55,8 +55,8 @@ _AUDITS = ("labels", "errors", "wrong", "evidence", "alarm at", "open", "waiting
 def status(name: Name, url: Url = DEFAULT_URL) -> None:
     """Show the error rate of a set's verdicts, with its audits and alarms.
 
-    Evidence of 1 means nothing; an alarm starts at the number in "alarm at". "certified without
-    expired" holds only if the expired audits resemble the others.
+    Evidence of 1 means nothing; an alarm starts at "alarm at". "certified without expired" holds
+    only if the expired audits resemble the others.
     """
     from app.cli.set_answers import AuditStatus
 
@@ -128,8 +128,7 @@ def label(
 ) -> None:
     """Label audits by keyboard, blind, oldest first.
 
-    The verdict is hidden, and the sides are random. You can skip a pair, or close it with a reason.
-    If interrupted, rerun the command to resume.
+    You can skip a pair, or close it with a reason.
     """
     from app.cli.labelling.audits import drawn_pairs, label_files, label_kept
 
@@ -253,7 +252,7 @@ def absorb(
         int | None,
         typer.Option(
             min=1,
-            help="Only the first so many audits from --since on. After an alarm: the number of "
+            help="Absorb only the first so many audits. After an alarm: the number of "
             "`audits status` or --begin.",
         ),
     ] = None,
@@ -275,7 +274,7 @@ def absorb(
         bool,
         typer.Option(
             "--even-if-unsafe",
-            help="Absorb after an alarm even if the threshold breaks its promise.",
+            help="Continue even if the threshold breaks its promise.",
         ),
     ] = False,
     begin: Annotated[
@@ -290,8 +289,8 @@ def absorb(
 ) -> None:
     """Turn labelled audits into calibration examples.
 
-    Shows the effect on the alphas in use, and asks. After an alarm, the promise holds only with
-    --since alarm, --audits and --replace together.
+    Shows the effect and asks. After an alarm, the promise holds only with --since alarm, --audits
+    and --replace together.
     """
     from scope_judge import AbsorbReport
 

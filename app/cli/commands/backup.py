@@ -18,8 +18,7 @@ def backup(
 ) -> None:
     """Write the complete store to a file: sets, trails, audits and their secret.
 
-    Services can use the store meanwhile. FILE appears when it is complete, and only you can read
-    it.
+    Services can keep running. FILE appears when it is complete, and only you can read it.
     """
     import asyncio
 

@@ -37,23 +37,22 @@ def battles(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="File for the rows, the pairs of --schedule, or the rows of --schedule-labels "
-            "with to_label and human_probability; its extension sets the format."
+            help="File to write; its extension sets the format. --schedule-labels adds the columns "
+            "to_label and human_probability."
         ),
     ] = None,
     schedule: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Judge nothing; from the rows of earlier runs, plan so many more battles.",
+            help="Judge nothing; plan so many more battles from the rows of earlier runs.",
         ),
     ] = None,
     schedule_labels: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Judge nothing; draw about so many battles of earlier runs for people to label, "
-            "preferring those that narrow the debiased intervals.",
+            help="Judge nothing; draw about so many battles of earlier runs for people to label.",
         ),
     ] = None,
     human_probability: HumanProbability = None,
@@ -72,9 +71,9 @@ def battles(
         str | None,
         typer.Option(
             "--map",
-            help="Names of columns, such as question=prompt,model_a=left_model; also response_a, "
-            "response_b, model_b, id, question_id, group, category, human, human_probability, "
-            "traffic_group (declared), and labels: A=1,B=2,tie=equal.",
+            help="Names of columns and labels, such as question=prompt,model_a=left,A=1; also "
+            "response_a, response_b, model_b, id, question_id, group, category, human, "
+            "human_probability, traffic_group, B, tie.",
         ),
     ] = None,
     encoding: Encoding = None,
@@ -92,8 +91,8 @@ def battles(
     """Judge battles of models, for `scope-judge leaderboard`.
 
     Rows need model_a, model_b, the question and two responses. Output rows have the winner, p_bar
-    (of model_a) and a signature to cite, or an error; any error makes the exit status 1. If
-    interrupted, rerun the command to resume from OUT.partial.
+    of model_a and a signature to cite, or an error; any error makes the exit status 1. An
+    unfinished run is kept in OUT.partial.
     """
     if schedule is not None or schedule_labels is not None:
         if schedule is not None and schedule_labels is not None:

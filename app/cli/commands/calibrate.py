@@ -64,7 +64,7 @@ def calibrate(
     ] = None,
     clusters: Annotated[
         str | None,
-        typer.Option(help="How pac counts several pairs of one question: one, adjusted or ignore."),
+        typer.Option(help="How pac counts pairs of one question: one, adjusted or ignore."),
     ] = None,
     groups: Annotated[
         str | None,
@@ -74,7 +74,7 @@ def calibrate(
         bool | None,
         typer.Option(
             "--by-group/--not-by-group",
-            help="Calibrate each group with enough pairs separately.  [default: as the set does]",
+            help="Calibrate groups with enough pairs separately.  [default: as the set does]",
         ),
     ] = None,
     shape: ShapeName = None,
@@ -89,7 +89,7 @@ def calibrate(
         bool,
         typer.Option(
             "--replace",
-            help="Remove all other examples of the set; shows the effect and asks first.",
+            help="Remove all other examples of the set, after a preview.",
         ),
     ] = False,
     even_if_infeasible: EvenIfInfeasible = False,
@@ -100,8 +100,7 @@ def calibrate(
     """Add labelled pairs to a calibration set of a running service.
 
     A label is A, B or tie (also model_a, model_b, both_bad, or a word of --map). A repeated pair
-    counts once. All pairs become one new version. If interrupted, the set is unchanged; rerun the
-    command to resume.
+    counts once. All pairs become one new version; until then, the set is unchanged.
     """
     # Checked here, because the service sees it after everything has been judged.
     check_label_noise(label_noise)

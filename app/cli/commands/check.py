@@ -22,8 +22,8 @@ def check(
 ) -> None:
     """Check that a service works with this address, key (SCOPE_API_KEY) and criterion.
 
-    The service judges one group of two responses, which counts as traffic of the calibration set.
-    Exits with status 1 if the service fails, or accepts no comparison.
+    Judges one pair, which counts as traffic of the set. Exits with status 1 if the service fails,
+    or accepts no comparison.
     """
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "delta_for": delta_for}
     found = checked_service(url, given_criterion({**given, "calibration": calibration}))

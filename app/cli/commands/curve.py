@@ -54,7 +54,7 @@ def curve(
         bool,
         typer.Option(
             "--split",
-            help="Also calibrate on random halves and test on the rest, like `evaluate`.",
+            help="Also calibrate on random halves and test on the rest.",
         ),
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Figure to write, .png or .svg.")] = None,
@@ -64,14 +64,12 @@ def curve(
     contradictions: OnContradictions = "drop",
     judge: Annotated[
         str | None,
-        typer.Option(
-            help="For pairs without judgments: load this judge (see `evaluate`), not the service."
-        ),
+        typer.Option(help="Load this judge for pairs without judgments (see `evaluate`)."),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="For pairs without judgments: file (with --judge: folder) to write.  "
+            help="File for new judgments (with --judge: folder).  "
             "[default: FILE-judged.jsonl or evaluation-JUDGE]"
         ),
     ] = None,

@@ -84,8 +84,8 @@ def decide(
 ) -> None:
     """Apply another alpha or another set to results of `judge FILE` or `battles`.
 
-    Nothing is judged again: thresholds come from a calibration set of the service, or from
-    --labels, whose columns --map names. All other columns and errors stay.
+    Nothing is judged again. Thresholds come from a set of the service, or from --labels, whose
+    columns --map names.
     """
     criterion = _criterion(alpha, guarantee, delta, delta_for, calibration, no_alpha=no_alpha)
     if labels is not None and calibration is not None:

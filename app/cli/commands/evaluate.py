@@ -49,7 +49,7 @@ def evaluate(
         list[str] | None,
         typer.Argument(
             help="Benchmarks (mt-bench, reward-bench, chatbot-arena, judge-bench, pku-safe-rlhf, "
-            "demo), NAME=FOLDER for a local copy, or files of labelled pairs."
+            "demo), NAME=FOLDER for a local copy, or labelled files."
         ),
     ] = None,
     judged: Annotated[
@@ -60,8 +60,8 @@ def evaluate(
         list[Path] | None,
         typer.Option(
             "--compare",
-            help="Folder of one judge's evaluation; repeat to compare judges on their common "
-            "pairs. Loads no judge.",
+            help="Folder of one judge's evaluation; repeat to compare judges on common pairs. "
+            "Loads no judge.",
         ),
     ] = None,
     judge: Annotated[
@@ -87,9 +87,7 @@ def evaluate(
     ] = None,
     retry: Annotated[
         bool,
-        typer.Option(
-            "--retry", help="Judge again the pairs that the judge refused, such as long ones."
-        ),
+        typer.Option("--retry", help="Judge refused pairs again, such as long ones."),
     ] = False,
     limit: Annotated[int, typer.Option(min=2, help="Pairs to draw per data set.")] = 2000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of draws, samples and splits.")] = 0,
@@ -109,8 +107,7 @@ def evaluate(
 ) -> None:
     """Measure a judge on labelled pairs with the paper's protocol.
 
-    Writes judgments.jsonl (every raw answer), results.json and report.html. If interrupted,
-    rerun the command to resume.
+    Writes judgments.jsonl (raw answers), results.json and report.html.
     """
     check_extra("evaluation")
     form = given_format(shape, columns, encoding)

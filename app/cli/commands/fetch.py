@@ -7,7 +7,7 @@ from app.core.errors import StartupError
 def fetch() -> None:
     """Download the weights of SCOPE_MODEL at SCOPE_REVISION into HF_HOME.
 
-    The service then starts without a download, so the probes of a cluster do not wait for one.
+    The service then starts without a download.
     """
     from app.settings import read_settings
     from app.wiring.engines import fetch_model

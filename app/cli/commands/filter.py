@@ -104,9 +104,7 @@ def filter(
     excel: Excel = False,
     by: Annotated[
         str | None,
-        typer.Option(
-            help="Column of categories for a table in the summary.  [default: category or subset]"
-        ),
+        typer.Option(help="Column of categories for the summary.  [default: category or subset]"),
     ] = None,
     overwrite: Annotated[
         bool,
@@ -117,9 +115,8 @@ def filter(
 ) -> None:
     """Keep the preference pairs whose label the judge confirms.
 
-    Pairs are dropped if the judge abstains or prefers the other response. Kept rows stay in
-    order and get the columns decision, p_bar and risk_level. If interrupted, rerun the command to
-    resume.
+    Pairs are dropped if the judge abstains or prefers the other response. Kept rows get the
+    columns decision, p_bar and risk_level.
     """
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "delta_for": delta_for}
     criterion = given_criterion({**given, "calibration": calibration})

@@ -9,6 +9,7 @@ import typer
 from app.cli.console import CommandError
 from app.cli.running.judging import FileOptions, judge_files
 from app.cli.running.options import (
+    INPUTS_HELP,
     Alpha,
     BatchSize,
     CalibrationSet,
@@ -40,10 +41,7 @@ _STDOUT = ("-", "/dev/stdout")
 def judge(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(
-            help="Files, folders or patterns: JSONL, JSON, CSV, TSV or Parquet, also .gz or .zst; "
-            "- for stdin (not with --ray).",
-        ),
+        typer.Argument(help=INPUTS_HELP),
     ] = None,
     question: Annotated[str | None, typer.Option(help="Question of a single pair.")] = None,
     a: Annotated[str | None, typer.Option(help="Response A, with --question.")] = None,
@@ -57,8 +55,8 @@ def judge(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Output file (with --ray: folder); its extension sets the format. Default: JSONL "
-            "on stdout."
+            help="Output file (with --ray: folder); its extension sets the format.  "
+            "[default: JSONL on stdout]"
         ),
     ] = None,
     batch_size: BatchSize = None,
@@ -79,9 +77,9 @@ def judge(
 ) -> None:
     """Judge one pair, or files of pairs.
 
-    Output rows have the columns of the input and a `judgment` or an `error`; any error makes the
-    exit status 1. If a row has alpha, guarantee, delta, delta_for or calibration, they override
-    the options. If interrupted, rerun the command to resume from OUT.partial.
+    Output rows have the input's columns and a `judgment` or an `error`; any error makes the exit
+    status 1. A row's own alpha, guarantee, delta, delta_for or calibration overrides the options.
+    An unfinished run is kept in OUT.partial.
     """
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "delta_for": delta_for}
     criterion = given_criterion({**given, "calibration": calibration}, no_alpha=no_alpha)

@@ -33,8 +33,8 @@ def add(
     role: Annotated[
         list[str] | None,
         typer.Option(
-            help="judge, calibrate, label (audits only), admin (delete, roll back) or metrics "
-            "(read /metrics); repeat for more."
+            help="judge, calibrate, label (audits only), admin (delete, roll back) or metrics; "
+            "repeat for more."
         ),
     ] = None,
     calibration: Annotated[
@@ -44,7 +44,7 @@ def add(
     file: File = None,
     comparisons_per_minute: Annotated[
         int | None,
-        typer.Option(min=1, help="Limit of comparisons per minute and replica, on average."),
+        typer.Option(min=1, help="Limit per minute and replica, on average."),
     ] = None,
     expires: Annotated[
         datetime | None,
@@ -108,7 +108,7 @@ def add(
 
 @app.command(name="list")
 def list_keys(file: File = None) -> None:
-    """List the keys as a table, or in a pipe as tab-separated lines."""
+    """List the keys. In a pipe, the table is tab-separated."""
     entries = _read(_path(file))
     print_cells(
         ("name", "roles", "calibrations", "created", "expires", "per minute"),

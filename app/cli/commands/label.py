@@ -73,8 +73,8 @@ def label(
     looks: Annotated[
         str | None,
         typer.Option(
-            help="Planned looks, such as 250,500,1000 pairs, which share delta; labelling stops "
-            "when one reaches --until-coverage."
+            help="Planned numbers of pairs, such as 250,500,1000, until one reaches "
+            "--until-coverage."
         ),
     ] = None,
     until_coverage: Annotated[
@@ -89,16 +89,14 @@ def label(
     ] = False,
     overwrite: Annotated[
         bool,
-        typer.Option(help="Start a new journal. The service keeps the labels that it has."),
+        typer.Option(help="Start a new journal. The service keeps its labels."),
     ] = False,
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Label pairs by keyboard, only as many as pac needs for one alpha and delta.
 
-    Draw the pairs at random from your traffic. The judge's opinion is hidden, and the sides are
-    random. Labelling stops when the threshold is known. If interrupted, rerun the command to
-    resume.
+    Draw the pairs at random from your traffic. Verdicts are hidden, and sides are random.
     """
     level = _level(alpha, delta, delta_for)
     plan = _plan(looks, until_coverage, level, is_new=delta_for is None and not add)

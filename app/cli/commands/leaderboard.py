@@ -50,9 +50,7 @@ def leaderboard(
     out: Annotated[Path, typer.Option(help="Folder for results.json, the page and the tables.")],
     against: Annotated[
         Path | None,
-        typer.Option(
-            help="Folder of an earlier run: also show the changes, paired by common questions."
-        ),
+        typer.Option(help="Folder of an earlier run, to show the changes."),
     ] = None,
     control: Annotated[
         Control | None,
@@ -71,7 +69,7 @@ def leaderboard(
         int,
         typer.Option(
             min=1,
-            help="Judged battles that a model needs for a rank; others are provisional.",
+            help="Judged battles that a model needs for a rank.",
         ),
     ] = 30,
     rounds: Annotated[
@@ -81,19 +79,15 @@ def leaderboard(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     about: Annotated[
-        Path | None, typer.Option(help="Markdown file to show below the title.")
+        Path | None, typer.Option(help="Markdown file for the text below the title.")
     ] = None,
     models: Annotated[
         Path | None,
-        typer.Option(
-            help="CSV, JSON or JSONL with model, organization, license and link, for the page."
-        ),
+        typer.Option(help="CSV, JSON or JSONL with model, organization, license and link."),
     ] = None,
     known_ratings: Annotated[
         Path | None,
-        typer.Option(
-            help="File with the columns model and rating: true ratings to mark on the page."
-        ),
+        typer.Option(help="File with model and rating: true ratings to mark on the page."),
     ] = None,
     excel: Excel = False,
     encoding: Encoding = None,

@@ -60,25 +60,19 @@ _FEWEST = 10
 def noise(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Files of the labelled pairs that the set was calibrated with."),
+        typer.Argument(help="Files with the labelled pairs of the set."),
     ],
     name: Annotated[str, typer.Option(help="Name of the calibration set.")],
     pairs: Annotated[
         int,
-        typer.Option(
-            min=_FEWEST, help="Number of pairs to label again. Choose it before you start."
-        ),
+        typer.Option(min=_FEWEST, help="Number of pairs. Choose it before you start."),
     ] = _USUAL_PAIRS,
-    seed: Annotated[
-        int, typer.Option(help="Seed for the drawn pairs and the sides of their responses.")
-    ] = 0,
+    seed: Annotated[int, typer.Option(help="Seed for the drawn pairs and their sides.")] = 0,
     shape: ShapeName = None,
     columns: ColumnMap = None,
     encoding: Encoding = None,
     contradictions: OnContradictions = "drop",
-    overwrite: Annotated[
-        bool, typer.Option(help="Start a new journal and discard the answers so far.")
-    ] = False,
+    overwrite: Annotated[bool, typer.Option(help="Discard the answers so far.")] = False,
     even_if_infeasible: EvenIfInfeasible = False,
     yes: Yes = False,
     patience: Patience = PATIENCE_S,
@@ -87,8 +81,7 @@ def noise(
     """Measure a set's label noise: a second person labels some of its pairs again.
 
     Draws from the quarter of the pairs on which the judge is most certain, and shows them blind.
-    At the end, shows the effect on the thresholds and asks. If interrupted, rerun the command to
-    resume.
+    At the end, shows the effect on the thresholds and asks.
     """
     check_terminal(files, otherwise='POST /calibrations/{name}/examples takes "second_labels"')
     form = given_format(shape, columns, encoding)

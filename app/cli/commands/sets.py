@@ -42,9 +42,9 @@ _MONITORED = ("audited", "errors", "evidence", "alarm at", "open")
 
 @app.command(name="list")
 def list_sets(as_json: AsJson = False, url: Url = DEFAULT_URL) -> None:
-    """List the sets that your key can use, as a table or in a pipe as tab-separated lines.
+    """List the sets that your key can use. In a pipe, the table is tab-separated.
 
-    The last column lists the guarantees for which alpha 0.10 is feasible.
+    The last column has the guarantees for which alpha 0.10 is feasible.
     """
     from app.cli.set_answers import Sets
 
@@ -197,7 +197,7 @@ def rollback(
 ) -> None:
     """Restore an earlier version of a set, even a deleted one, as a new version.
 
-    Shows the effect on the alphas in use, and asks.
+    Shows the effect and asks.
     """
     from app.cli.set_answers import RolledBack
 
@@ -215,7 +215,7 @@ def rollback(
 def delete(name: Name, yes: Yes = False, url: Url = DEFAULT_URL) -> None:
     """Delete a set. Its trail stays, so `sets rollback` can restore it.
 
-    Shows the alphas in use, which get no more verdicts, and asks.
+    Shows the effect and asks.
     """
     from app.cli.set_answers import Changes, Deletion
 
@@ -270,7 +270,7 @@ def import_set(
 ) -> None:
     """Add an exported set to a service with the same judge.
 
-    Shows the effect on the alphas in use, and asks. Examples that the set has already are updated.
+    Shows the effect and asks. Updates examples that the set has already.
     """
     exported = read_set(file)
     into = name or exported.name

@@ -13,13 +13,10 @@ from app.files.reading import InputFormat
 from app.files.shapes import SHAPES, ComparisonShape, custom_shape
 from app.service.labelling.checking import Contradictions
 
-Inputs = Annotated[
-    list[Path],
-    typer.Argument(
-        help="Files, folders or patterns: JSONL, JSON, CSV, TSV or Parquet, also .gz or .zst; - "
-        "for stdin."
-    ),
-]
+INPUTS_HELP = (
+    "Files, folders or patterns: JSONL, JSON, CSV, TSV or Parquet, also .gz or .zst; - for stdin."
+)
+Inputs = Annotated[list[Path], typer.Argument(help=INPUTS_HELP)]
 ShapeName = Annotated[
     str | None,
     typer.Option(
@@ -45,8 +42,8 @@ OnContradictions = Annotated[
     str,
     typer.Option(
         "--contradictions",
-        help="If a pair has different labels: drop the pair, use its last label, or refuse the "
-        "files: drop, last or refuse.",
+        help="If a pair has different labels: drop the pair, use its last label, or refuse all "
+        "files (drop, last, refuse).",
     ),
 ]
 BatchSize = Annotated[
@@ -58,9 +55,7 @@ BatchSize = Annotated[
 ]
 HumanProbability = Annotated[
     float | None,
-    typer.Option(
-        help="Probability that a row was drawn for labelling, if human_probability is missing."
-    ),
+    typer.Option(help="Probability that a row was drawn for labelling, if the rows do not say it."),
 ]
 Overwrite = Annotated[
     bool, typer.Option(help="Replace --out; discard an unfinished run with other settings.")
@@ -82,7 +77,7 @@ RayReplicas = Annotated[
 Alpha = Annotated[
     float | None,
     typer.Option(
-        help="Largest share of wrong verdicts among all accepted ones.  [default: the service's]"
+        help="Largest share of wrong verdicts among accepted ones.  [default: the service's]"
     ),
 ]
 NoAlpha = Annotated[
@@ -96,14 +91,14 @@ Excel = Annotated[
     bool,
     typer.Option(
         "--excel",
-        help="Write CSV for Excel: byte order mark, the input's delimiter or semicolons (then "
-        "decimal commas), ' before formulas.",
+        help="Write CSV for Excel: byte order mark, the input's delimiter or semicolons with "
+        "decimal commas, ' before formulas.",
     ),
 ]
 Flat = Annotated[
     bool | None,
     typer.Option(
-        help="Write verdict, p_bar ... as columns, not one `judgment`.  [default: CSV, TSV only]"
+        help="Write columns such as verdict, not one `judgment`.  [default: CSV, TSV only]"
     ),
 ]
 DeltaFor = Annotated[
