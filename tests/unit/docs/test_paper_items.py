@@ -75,19 +75,7 @@ transformers on two A100
 ECE of 10 bins
 AUPRC
 transfer between data sets
-table of five methods
-table of Simulated Annotators
-table of four rules
-table of two more data sets
-table of their risk
-table of Self-Consistency
-table of Trust-or-Escalate
-tables of Skywork-Critic
-table of its risk
-table of label noise
-table of calibration sizes
-table of transfer
-figures of coverage and of risk
+all tables and figures of results
 two passes instead of five samples
 """.strip().splitlines()
 
