@@ -146,9 +146,8 @@ SESSIONS = (
         "Nadia has battles of four models, with whole conversations. She wants to know who wins.",
         _battles,
         (
-            "zcat battles.jsonl.gz | head -n 1",
             "scope-judge judge battles.jsonl.gz --alpha 0.1 --flat --no-keep-texts --out won.csv",
-            "cut -d, -f1-6 won.csv | head -n 4",
+            "cut -d, -f1-6 won.csv | head -n 2",
             'awk -F, \'$4 == "A" {won[$2]++} $4 == "B" {won[$3]++} '
             "END {for (name in won) print won[name], name}' won.csv | sort -rn",
         ),
@@ -160,18 +159,14 @@ SESSIONS = (
         (
             "scope-judge filter preferences.parquet --alpha 0.05 --guarantee pac "
             "--out kept.parquet --review dropped.jsonl",
-            "head -n 3 dropped.jsonl",
+            "head -n 1 dropped.jsonl",
         ),
     ),
     Session(
         "Labels in a terminal",
         "Mei has 400 pairs of her traffic and no labels. She wants to label as few as possible.",
         _traffic,
-        (
-            Labelling("scope-judge label traffic.jsonl --name mei --alpha 0.05", _honest_key),
-            "scope-judge judge traffic.jsonl --calibration mei --alpha 0.05 --guarantee pac "
-            "--out judged.csv",
-        ),
+        (Labelling("scope-judge label traffic.jsonl --name mei --alpha 0.05", _honest_key),),
         lines=16,
     ),
     Session(
@@ -181,7 +176,6 @@ SESSIONS = (
         (
             "scope-judge judge pairs.csv --out results.parquet",
             "scope-judge decide results.parquet --alpha 0.2 --out more.parquet",
-            "ls -s --block-size=K *.parquet",
         ),
     ),
 )
