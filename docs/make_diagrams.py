@@ -129,7 +129,7 @@ def judgment() -> Drawing:
     drawing.line([(750, 150), (805, 90)])
     drawing.line([(750, 185), (805, 240)])
     drawing.text(
-        480, 305, "Your labelled pairs set the threshold for your alpha.", "soft", anchor="middle"
+        480, 305, "Your labeled pairs set the threshold for your alpha.", "soft", anchor="middle"
     )
     return drawing
 
@@ -220,7 +220,7 @@ def curve(found: dict[str, Any]) -> Drawing:
     drawing.text(
         490,
         395,
-        f"coverage: share of the {found['n']} labelled pairs whose uncertainty is not above the "
+        f"coverage: share of the {found['n']} labeled pairs whose uncertainty is not above the "
         "threshold",
         "soft",
         anchor="middle",
@@ -232,13 +232,13 @@ def curve(found: dict[str, Any]) -> Drawing:
 def audit() -> Drawing:
     """The states of an audit."""
     drawing = Drawing(
-        width=960, height=330, title="An audit is drawn, labelled and counted, or it expires."
+        width=960, height=330, title="An audit is drawn, labeled and counted, or it expires."
     )
     drawing.box(20, 60, 150, ["Judgment", "of your traffic"])
     drawing.box(240, 60, 170, ["Open audit", "drawn at random", "with a known rate"], "blue")
     drawing.box(480, 60, 170, ["Labelled", "by a person who does", "not see the verdict"], "blue")
     drawing.box(730, 60, 210, ["Monitor", "error rate, evidence", "against the promise, alarm"])
-    drawing.box(240, 220, 170, ["Expired", "nobody labelled it"], "orange")
+    drawing.box(240, 220, 170, ["Expired", "nobody labeled it"], "orange")
     drawing.box(480, 220, 170, ["Closed", "nobody can label it"], "orange")
     drawing.box(730, 220, 210, ["Calibration set", "absorb: new thresholds"])
     drawing.line([(170, 90), (235, 90)])
