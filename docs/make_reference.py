@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from prometheus_client.core import Metric
 from prometheus_client.metrics import MetricWrapperBase
@@ -31,18 +31,18 @@ from app.wire.problems import STATUS
 from docs.http_examples import Example, examples, pretty
 
 FOLDER = Path(__file__).with_name("reference")
-# Title and code of a problem in the description of a response.
-_PROBLEM = re.compile(r"(?:^|; )([^;]+?) \((`\w+`)\)")
 # The top of a page has the fields and options of so many sections.
 _SHARED_BY = 2
-# A section leaves out the problems of so many sections.
-_PROBLEMS_SHARED_BY = 4
 # Objects in requests whose fields are not listed: messages, which the introduction explains;
-# questions, which the example shows; scores and plans, which the service itself has returned; and
-# closings, which a sentence explains.
+# bodies and questions in the formats of others, which the example shows; scores and plans, which
+# the service itself has returned; and closings and counts, which a sentence explains.
 _UNLISTED = {
     "TurnIn",
     "MessageIn",
+    "OpenRlhfIn",
+    "SlimeIn",
+    "NemoVerifyIn",
+    "NemoCompareIn",
     "SystemOneQuestionIn",
     "OpenAiQuestionIn",
     "ScoredExampleIn",
@@ -50,6 +50,7 @@ _UNLISTED = {
     "PlanIn",
     "AuditClosingIn",
     "PairCannotIn",
+    "SecondLabelsIn",
 }
 # A larger maximum says nothing.
 _LARGEST_SHOWN = 10**9
@@ -57,7 +58,6 @@ _LARGEST_SHOWN = 10**9
 _CRITERION = ["`alpha`", "`guarantee`", "`delta`", "`delta_for`", "`calibration`"]
 # Name and meaning of a field or an option.
 Row = tuple[str, str]
-T = TypeVar("T")
 
 # The setting that begins a group -> the group's heading.
 SETTING_GROUPS = {
@@ -154,34 +154,32 @@ def http_page() -> str:
 Requests and answers are JSON. This page has the fields of requests and an example of each route.
 `/docs` of a running service also has the types, the fields of answers, and a form that sends
 requests; `/openapi.json` is the schema. If the service has a [key file](../guides/keys.md), send
-`Authorization: Bearer KEY`.
-
-Errors are [problems with a stable `code`](errors.md). "Problems" lists codes that few routes have.
-In the examples, a scripted judge answers, and `...` stands for more items or fields.
+`Authorization: Bearer KEY`. Errors are [problems with a stable `code`](errors.md). In the examples,
+`...` stands for more items or fields.
 """
-    common = _common((route.problems for route in routes), _PROBLEMS_SHARED_BY)
     schemas = openapi["components"]["schemas"]
     fields = {route.name: _fields_of(route, schemas) for route in routes}
     rows = ({each.row for each in of_route} for of_route in fields.values())
     repeated = _common_rows(rows, _SHARED_BY)
     shown = examples()
-    sections = []
+    sections, linked = [], set[str]()
     for route in routes:
         more = (f"{paragraph}\n" for paragraph in route.paragraphs[1:])
         parts = [f"## {route.name}\n", *more, *_objects(fields[route.name], repeated)]
         if route.name in shown:
             parts.append(_shown(route, shown[route.name]))
-        own = sorted(set(route.problems) - common)
-        if own:
-            listed = ", ".join(f"{status} {code}" for status, code in own)
-            parts.append(_paragraph(f"Problems: {listed}."))
-        sections.append("\n".join(parts))
+        if len(parts) > 1:
+            sections.append("\n".join(parts))
+            linked.add(route.name)
     every = dict.fromkeys(each.row for each in chain(*fields.values()) if each.row in repeated)
     return page(
         "HTTP API",
         introduction,
-        "## Routes\n\nThe key needs the role in the second column.\n",
-        table(("route", "key", "what it does"), map(_route_row, routes)),
+        "## Routes\n",
+        table(
+            ("route", "role of the key", "what it does"),
+            (_route_row(route, is_linked=route.name in linked) for route in routes),
+        ),
         "## Common fields\n",
         _paragraph(
             "The sections below only name these fields. The *criterion* is "
@@ -192,12 +190,6 @@ In the examples, a scripted judge answers, and `...` stands for more items or fi
         table(_FIELD_HEADINGS, every),
         *sections,
     )
-
-
-def _common(of_sections: Iterable[Iterable[T]], least: int) -> set[T]:
-    """Returns the entries that at least so many sections share."""
-    counted = Counter(chain(*of_sections))
-    return {each for each, number in counted.items() if number >= least}
 
 
 def _common_rows(of_sections: Iterable[Iterable[Row]], least: int) -> set[Row]:
@@ -226,20 +218,12 @@ class Route:
         described: str = self.operation["description"]
         return described.split("\n\n")
 
-    @property
-    def problems(self) -> dict[tuple[str, str], str]:
-        """Status and code in backquotes -> title."""
-        return {
-            (status, code): title
-            for status, response in self.operation["responses"].items()
-            if int(status) >= 400
-            for title, code in _PROBLEM.findall(response["description"])
-        }
 
-
-def _route_row(route: Route) -> tuple[str, str, str]:
+def _route_row(route: Route, *, is_linked: bool) -> tuple[str, str, str]:
     need = NEEDS[route.method, route.path]
-    named = f"[`{route.name}`](#{anchor(route.name)})"
+    named = f"`{route.name}`"
+    if is_linked:
+        named = f"[{named}](#{anchor(route.name)})"
     return named, KEY_NEEDED.get(need, f"`{need}`"), one_line(route.paragraphs[0])
 
 
@@ -269,7 +253,7 @@ def _fields_of(route: Route, schemas: dict[str, Any]) -> list[FieldRow]:
         if each["in"] == "query"
     ]
     body = _body(route)
-    if body is not None:
+    if body is not None and body not in _UNLISTED:
         fields += [FieldRow(row=row) for row in _rows(schemas[body])]
         for name, about in schemas[body]["properties"].items():
             within = f"{name}[]" if "'array'" in str(about) else name

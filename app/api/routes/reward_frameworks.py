@@ -33,7 +33,8 @@ async def reward_openrlhf(
 ) -> Response:
     """Rewards samples of OpenRLHF against the references in `labels`.
 
-    A missing reward is 0, with a 1 under its reason in `extra_logs`.
+    OpenRLHF sends the body; options are in the URL. A missing reward is 0, with a 1 under its
+    reason in `extra_logs`.
     """
     check_responses(len(body.query), services)
     groups = await request.run(body.groups, endings_of(services))
@@ -51,7 +52,7 @@ async def reward_slime(
 ) -> Response:
     """Rewards a sample of slime against the reference in `label`.
 
-    A missing reward is 0, with a 1 under its reason.
+    slime sends the body; options are in the URL. A missing reward is 0, with a 1 under its reason.
     """
     group = await request.run(body.group, endings_of(services))
     rewards = await rewards_of([group], options.rule(services.defaults), services, caller)
@@ -68,7 +69,8 @@ async def reward_nemo_gym_verify(
 ) -> Response:
     """Rewards a rollout of NeMo Gym against a reference in the body.
 
-    A missing reward is 0 with `mask_sample`, which excludes the sample from NeMo Gym's scores.
+    NeMo Gym sends the body; options are in the URL. A missing reward is 0 with `mask_sample`, which
+    excludes the sample from NeMo Gym's scores.
     """
     group = await request.run(body.group, options.reference_key)
     rewards = await rewards_of([group], options.rule(services.defaults), services, caller)
@@ -85,7 +87,7 @@ async def reward_nemo_gym_compare(
 ) -> Response:
     """Rewards responses of NeMo Gym by comparing them with each other.
 
-    A missing reward is 0, and `metrics` counts the reasons.
+    Likewise, options are in the URL. A missing reward is 0, and `metrics` counts the reasons.
     """
     check_responses(len(body.response_objs), services)
     groups = await request.run(body.groups)

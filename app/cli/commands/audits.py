@@ -165,7 +165,7 @@ def export_audits(
 ) -> None:
     """Write the open audits for another labelling tool, blind, oldest first.
 
-    A second file beside --out configures the tool. `audits import` reads the tool's export.
+    A second file configures the tool. `audits import` reads the tool's export.
     """
     from app.cli.labelling.tool_files import (
         check_tool_output,
@@ -243,7 +243,7 @@ def absorb(
     since: Annotated[
         str | None,
         typer.Option(
-            help='Only comparisons first judged since this time, such as "2026-11-22 17:39" (UTC), '
+            help='Only comparisons first judged since then, such as "2026-11-22 17:39" (UTC), '
             "or alarm: since the newest active alarm."
         ),
     ] = None,

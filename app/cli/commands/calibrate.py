@@ -100,7 +100,7 @@ def calibrate(
     """Add labelled pairs to a calibration set of a running service.
 
     A label is A, B or tie (also model_a, model_b, both_bad, or a word of --map). A repeated pair
-    counts once. All pairs become one new version; until then, the set is unchanged.
+    counts once. All pairs become one new version.
     """
     # Checked here, because the service sees it after everything has been judged.
     check_label_noise(label_noise)

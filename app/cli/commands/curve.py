@@ -78,8 +78,8 @@ def curve(
 ) -> None:
     """Is my judge good enough? Shows which alphas your labelled pairs make feasible.
 
-    Rows have a label and a judgment (of `judge` or `evaluate`), or p_fwd and p_rev, or score_a and
-    score_b. Labelled pairs without judgments are judged first.
+    Rows have a label and a judgment (of `judge` or `evaluate`), p_fwd and p_rev, or score_a and
+    score_b. Pairs without judgments are judged first.
     """
     alphas = tuple(alpha or STANDARD_ALPHAS)
     _check(alphas, delta, label_noise, plot)

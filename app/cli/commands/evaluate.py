@@ -60,8 +60,7 @@ def evaluate(
         list[Path] | None,
         typer.Option(
             "--compare",
-            help="Folder of one judge's evaluation; repeat to compare judges on common pairs. "
-            "Loads no judge.",
+            help="Folder of one judge's evaluation; repeat to compare judges on common pairs.",
         ),
     ] = None,
     judge: Annotated[
@@ -81,8 +80,8 @@ def evaluate(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder to write. Judgments in it are reused.  [default: evaluation-JUDGE; with "
-            "--from, its folder; with --compare, evaluation-comparison]"
+            help="Folder to write. Judgments in it are reused.  [default: evaluation-JUDGE, the "
+            "folder of --from, or evaluation-comparison]"
         ),
     ] = None,
     retry: Annotated[

@@ -55,19 +55,15 @@ if TYPE_CHECKING:
 def label(
     files: Annotated[
         list[Path],
-        typer.Argument(
-            help="Files, folders or patterns: JSONL, JSON, CSV, TSV or Parquet, also .gz or .zst."
-        ),
+        typer.Argument(help="Files, folders or patterns, as for `judge`."),
     ],
     name: Annotated[str, typer.Option(help="Name of the new calibration set.")],
     alpha: Annotated[
         float,
-        typer.Option(
-            help="Largest share of wrong verdicts, in (0, 1). Choose it before you label."
-        ),
+        typer.Option(help="Largest share of wrong verdicts. Choose it before you label."),
     ],
     delta: Annotated[
-        float, typer.Option(help="Probability that the pac guarantee fails, in (0, 1).")
+        float, typer.Option(help="Probability that the guarantee fails.")
     ] = STANDARD_DELTA,
     delta_for: DeltaFor = None,
     looks: Annotated[
@@ -84,9 +80,7 @@ def label(
     shape: ShapeName = None,
     columns: ColumnMap = None,
     encoding: Encoding = None,
-    add: Annotated[
-        bool, typer.Option("--add", help="Add to a set that already has labels.")
-    ] = False,
+    add: Annotated[bool, typer.Option("--add", help="Add to a set with labels.")] = False,
     overwrite: Annotated[
         bool,
         typer.Option(help="Start a new journal. The service keeps its labels."),

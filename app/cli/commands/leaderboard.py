@@ -72,9 +72,7 @@ def leaderboard(
             help="Judged battles that a model needs for a rank.",
         ),
     ] = 30,
-    rounds: Annotated[
-        int, typer.Option(help=f"Rounds of the bootstrap, at least {_FEWEST_ROUNDS}.")
-    ] = 1000,
+    rounds: Annotated[int, typer.Option(help="Rounds of the bootstrap.")] = 1000,
     level: Annotated[float, typer.Option(help="Level of the intervals, in (0, 1).")] = 0.95,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
@@ -94,8 +92,8 @@ def leaderboard(
 ) -> None:
     """Rate models from the rows that `scope-judge battles` writes.
 
-    If people labelled a random sample, the rows have human and human_probability. With a column
-    category, the page also rates each category.
+    The columns human and human_probability hold labels of a random sample. With a column category,
+    the page also rates each category.
     """
     _check(rounds, level, human_probability, label_noise)
     check_encoding(encoding)

@@ -26,8 +26,7 @@ def noise_check(
 ) -> None:
     """Measure how much a judge's scores depend on the other pairs in a batch.
 
-    Judges bundled pairs alone, together and from the cache. Exits with status 1 if more than 1% of
-    the verdicts change, or if scores tie.
+    Exits with status 1 if more than 1% of the verdicts change, or if scores tie.
     """
     import asyncio
 
