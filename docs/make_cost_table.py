@@ -83,7 +83,7 @@ def _costs(record: Record) -> str:
         for judge in JUDGES:
             speed = Speed.of(judge, record)
             hours = [1000 * speed.gpu_seconds(*way) / 3600 for way in ways.values()]
-            cells = [f"{each:.3f} GPU h, ${each * DOLLARS:.2f}" for each in hours]
+            cells = [f"{each:.3f} h, ${each * DOLLARS:.2f}" for each in hours]
             yield [speed.name, str(judge.gpus), *cells]
 
     return table(("judge", "GPUs", *ways), [*rows()])

@@ -29,9 +29,6 @@ from app.evaluation.judgments.log import JudgmentLog
 from app.evaluation.judgments.questions import Questionnaire
 from app.evaluation.judgments.record import Cost, Observation
 from app.evaluation.methods import METHODS, MethodName
-from app.evaluation.paper import SIGNALS
-from app.evaluation.report.main_tables import RULES
-from app.evaluation.report.table import milliseconds
 from app.observability.telemetry import Telemetry
 from app.service.scoring.label_logits import LabelLogitScorer
 from app.wiring.scorers import open_scorer
@@ -100,30 +97,27 @@ async def _cost(
 
 
 def rows(rounds: Sequence[Round]) -> Iterator[list[str]]:
-    """A row for each method: prompts, tokens, and medians of milliseconds and of their ratios."""
-    rules = {**SIGNALS, "pac": "bpe"}
+    """A row for each method: prompts, tokens, and the median ratio of the times."""
     for name in _METHODS:
         costs = [of_methods[name] for of_methods in rounds]
         ratios = sorted(one[name]["seconds"] / one["bpe"]["seconds"] for one in rounds)
         yield [
             METHODS[name].title,
-            ", ".join(RULES[rule] for rule, signal in rules.items() if signal == name) or "-",
             f"{costs[0]['prompts']:.3g}",
             *(
                 f"{median(cost[field] for cost in costs):,.0f}"
                 for field in ("prompt_tokens", "written_tokens")
             ),
-            milliseconds(median(cost["seconds"] for cost in costs)),
-            f"{median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})",
+            f"{median(ratios):.2f} ({ratios[0]:.2f}-{ratios[-1]:.2f})",
         ]
 
 
 def tables(judges: Mapping[str, Any]) -> str:
     """The tables of all judges in Markdown."""
-    columns = ("method", "rules on it", "prompts", "tokens read", "tokens written", "ms")
+    columns = ("method", "prompts", "tokens read", "tokens written", "time over BPE's")
     return "\n\n".join(
         f"`{name}`, {one['pairs']} pairs of `{one['data']}`:\n\n"
-        + table((*columns, "ms over BPE's"), [*rows(one["rounds"])])
+        + table(columns, [*rows(one["rounds"])])
         for name, one in judges.items()
     )
 

@@ -314,7 +314,7 @@ def rows(times: Mapping[str, Times]) -> str:
 def _median(seconds: Sequence[float]) -> str:
     if not seconds:
         return ""
-    return f"{statistics.median(seconds):.1f} ({min(seconds):.1f} to {max(seconds):.1f})"
+    return f"{statistics.median(seconds):.1f} ({min(seconds):.1f}-{max(seconds):.1f})"
 
 
 def main() -> None:

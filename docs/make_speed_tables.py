@@ -1,51 +1,42 @@
 """Writes the figures of speed into docs/measured/speed.md from their JSON file.
 
-Usage: python -m docs.make_speed_tables [--before FILE]
+Usage: python -m docs.make_speed_tables
 
 `make bench` measures the figures and writes docs/measured/bench.json. A figure whose code has
 changed since gets a mark. tests/unit/docs/test_speed_page.py compares the figures on the page with
 the file, and leaves the marks out: a change of the code needs no new page.
-`--before FILE` first keeps the figures of another such file as those of the code before.
 """
 
-import argparse
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from tests import markdown
 from tests.benchmarks.code import ROOT, code_hash
 from tests.benchmarks.measured import MEASURED, Entry, FigureFile
-from tests.benchmarks.suite import NAMES
 from tests.markdown import between_markers
 
 PAGE = ROOT / "docs" / "measured" / "speed.md"
 COMMAND = "python -m docs.make_speed_tables"
-# Figure -> its words in the table. "the same" refers to the row above.
+# Figure on the page -> its words in the table. "the same" refers to the row above. No sentence
+# or choice of a reader depends on the others, which are in the file alone.
 LABELS = {
     "engine-demo": "`/judge/batch` over offline `LLM.generate` of the same tokens, demo judge",
     "engine-smollm2": "the same, real judge",
     "chat-client-demo": "`/judge/batch` over two chat completions a pair, 32 at once, demo judge",
     "chat-client-smollm2": "the same, real judge",
-    "transformers-loop-demo": (
-        "`/judge/batch` over a transformers loop, one prompt at a time, demo judge"
-    ),
+    "transformers-loop-demo": "`/judge/batch` over a loop with transformers, demo judge",
     "transformers-loop-smollm2": "the same, real judge",
     "prefix-order": "prompts with equal beginnings side by side, over no prefix cache",
     "http-scripted": "scripted engine, batches of 64 over HTTP, one process",
     "single-scripted": "scripted engine, single `/judge`",
-    "memory": "memory of the process after 1e6 judgments over after 1e4",
+    "memory": "memory after 1e6 judgments over that after 1e4",
     "client-batch": "Python client, `judge_many` with 64 pairs, over httpx with the same body",
     "client-stream": "Python client, `judge_many` with 20,000 pairs, over httpx by hand",
-    "start-first": "start of the service until it is ready, nothing cached",
+    "start-first": "start until the service is ready, nothing cached",
     "start-again": "the same, with caches and store of an earlier start",
-    "start-cold": "the same, after the page cache was dropped",
-    "audit-draws": "CPU time of a scripted `/judge` with `SCOPE_AUDIT_RATE=0.05`, over rate 0",
-    "cpu-single": "CPU time of a scripted `/judge`, over another release",
-    "cpu-batch": "CPU time of a scripted `/judge/batch` of 64, over another release",
 }
-HEADINGS = ("figure", "ours", "theirs", "ratio (spread)", "before", "aim", "measured")
+HEADINGS = ("figure", "ours", "theirs", "ratio (spread)", "aim", "measured")
 # Figures of a sentence at the top of the page, and the sentence.
 SENTENCES: dict[tuple[str, ...], str] = {
     ("engine-smollm2", "engine-demo"): (
@@ -82,16 +73,15 @@ def is_changed(figure: Mapping[str, Any]) -> bool:
 
 def table(file: FigureFile) -> str:
     """All figures, in Markdown."""
-    rows = [_row(name, file.entries.get(name), file.before.get(name)) for name in NAMES]
+    rows = [_row(name, file.entries.get(name)) for name in LABELS]
     return markdown.table(HEADINGS, rows)
 
 
-def _row(name: str, entry: Entry | None, before: Entry | None) -> tuple[str, ...]:
+def _row(name: str, entry: Entry | None) -> tuple[str, ...]:
     words = f"`{name}`: {LABELS[name]}"
-    old = compared(before.figure) if before and "ours" in before.figure else ""
     if entry is None or "ours" not in entry.figure:
         reason = "not measured" if entry is None else _reason(entry.figure)
-        return (words, "", "", "", old, "", reason)
+        return (words, "", "", "", "", reason)
     figure = entry.figure
     ratio = compared(figure)
     if figure["met"] is False:
@@ -101,7 +91,6 @@ def _row(name: str, entry: Entry | None, before: Entry | None) -> tuple[str, ...
         _amount(figure["ours"], figure["unit"]),
         _amount(figure["theirs"], figure["unit"]) if figure["theirs"] else "",
         ratio,
-        old,
         _aim(figure),
         f"{_place(entry.run)}{MARK if is_changed(figure) else ''}",
     )
@@ -127,7 +116,7 @@ def _amount(samples: Sequence[float], unit: str) -> str:
 def _aim(figure: Mapping[str, Any]) -> str:
     if figure["target"] is None:
         return ""
-    return f"{'at most' if figure['at_most'] else 'at least'} {figure['target']:,g}"
+    return f"{'≤' if figure['at_most'] else '≥'} {figure['target']:,g}"
 
 
 def _place(run: Mapping[str, Any]) -> str:
@@ -137,8 +126,9 @@ def _place(run: Mapping[str, Any]) -> str:
 
 
 def runs(file: FigureFile) -> Iterator[str]:
-    """One item a run: commit, day, repeats, machine and versions; for earlier code the commit."""
-    for run in {entry.run["made"]: entry.run for entry in file.entries.values()}.values():
+    """One item a run: commit, day, repeats, machine and versions."""
+    shown = (entry for name, entry in file.entries.items() if name in LABELS)
+    for run in {entry.run["made"]: entry.run for entry in shown}.values():
         machine = run["machine"]
         versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
         yield (
@@ -146,8 +136,6 @@ def runs(file: FigureFile) -> Iterator[str]:
             f"{machine['cores']} cores, {machine['memory_gib']} GiB, load "
             f"{machine['load_before_average']:.1f} before the run; {versions}."
         )
-    for place in sorted({_place(entry.run) for entry in file.before.values()}):
-        yield f'- The column "before": {place}.'
 
 
 def sentences(file: FigureFile) -> Iterator[str]:
@@ -177,11 +165,6 @@ def page() -> str:
 
 def main() -> None:
     """Writes the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--before", type=Path, metavar="FILE", help="figures of the code before")
-    given = parser.parse_args()
-    if given.before:
-        FigureFile(MEASURED).take_before(given.before)
     PAGE.write_text(page(), encoding="utf-8")
 
 

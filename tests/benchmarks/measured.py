@@ -23,7 +23,7 @@ class Entry(NamedTuple):
 
 
 class FigureFile:
-    """A JSON file with `runs`, and with runs of `before`, which the tables show beside them.
+    """A JSON file with `runs`.
 
     Args:
         path: The file; another figure of the same name in it is replaced, all others stay.
@@ -31,10 +31,9 @@ class FigureFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._content: dict[str, list[dict[str, Any]]] = {"runs": [], "before": []}
+        self._runs: list[dict[str, Any]] = []
         if path.exists():
-            known = json.loads(path.read_text(encoding="utf-8"))
-            self._content = {part: known.get(part, []) for part in self._content}
+            self._runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
 
     def take(self, result: Result, run: dict[str, Any]) -> None:
         """Writes a figure of a run; one without samples replaces none that has samples.
@@ -46,36 +45,22 @@ class FigureFile:
         known = self.entries.get(result.name)
         if not isinstance(result, Figure) and known and "ours" in known.figure:
             return
-        for other in self._content["runs"]:
+        for other in self._runs:
             other["figures"] = [x for x in other["figures"] if x["name"] != result.name]
-        runs = [other for other in self._content["runs"] if other["figures"]]
+        runs = [other for other in self._runs if other["figures"]]
         own = next((other for other in runs if other["made"] == run["made"]), None)
         if own is None:
             own = run | {"figures": []}
             runs.append(own)
         own["figures"].append(figure_json(result) | {"code": code_hash(result.name)})
-        self._content["runs"] = runs
-        self._write()
-
-    def take_before(self, path: Path) -> None:
-        """Writes the runs of another file as those of the code before."""
-        content = json.loads(path.read_text(encoding="utf-8"))
-        self._content["before"] = content.get("runs") or [content]
-        self._write()
-
-    def _write(self) -> None:
-        text = json.dumps(self._content, indent=1, allow_nan=False)
+        self._runs = runs
+        text = json.dumps({"runs": runs}, indent=1, allow_nan=False)
         self._path.write_text(text + "\n", encoding="utf-8")
 
     @property
     def entries(self) -> dict[str, Entry]:
         """The figures by name."""
-        return dict(_by_name(self._content["runs"]))
-
-    @property
-    def before(self) -> dict[str, Entry]:
-        """The figures of the code before, by name."""
-        return dict(_by_name(self._content["before"]))
+        return dict(_by_name(self._runs))
 
 
 def _by_name(runs: list[dict[str, Any]]) -> Iterator[tuple[str, Entry]]:

@@ -8,11 +8,11 @@ from tests.markdown import put_between_markers, table
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "measured"
 NUMBERS, PAGE = FOLDER / "tuned-judge.json", FOLDER / "tuned-judge.md"
-_SETS = {"seen": "families of the training, other pages", "unseen": "unseen families, other pages"}
+_SETS = {"seen": "trained families", "unseen": "unseen families"}
 
 
 def tables(content: dict[str, Any]) -> str:
-    """Both judges on both sets, and each family, in Markdown."""
+    """Both judges on both sets, and each family that is not trained on, in Markdown."""
     return "\n\n".join((_judges(content["judges"]), _families(content["judges"])))
 
 
@@ -47,7 +47,7 @@ def _judges(judges: dict[str, Any]) -> str:
                     judge,
                     _SETS[name],
                     str(found["pairs"]),
-                    f"{found['accuracy']:.3f} ({low:.3f} to {high:.3f})",
+                    f"{found['accuracy']:.3f} ({low:.3f}-{high:.3f})",
                     f"{found['auroc']:.3f}",
                     f"{found['label_mass']:.3f}",
                     f"{found['right_if_better_is_first']:.3f}",
@@ -60,12 +60,10 @@ def _judges(judges: dict[str, Any]) -> str:
 
 def _families(judges: dict[str, Any]) -> str:
     rows = [
-        (f"`{family}`", "yes" if name == "seen" else "no", f"{before:.2f}", f"{after:.2f}")
-        for name in _SETS
-        for family, before in judges["original"][name]["families"].items()
-        for after in [judges["tuned"][name]["families"][family]]
+        (f"`{family}`", f"{before:.2f}", f"{judges['tuned']['unseen']['families'][family]:.2f}")
+        for family, before in judges["original"]["unseen"]["families"].items()
     ]
-    return table(("family", "trained on", "accuracy before", "after"), rows)
+    return table(("unseen family", "accuracy before", "after"), rows)
 
 
 def write_page() -> None:
