@@ -68,7 +68,7 @@ class Telemetry:
         histogram = partial(Histogram, registry=self._registry)
         self._judgments = counter(
             "scope_judgments",
-            "Judgments, by verdict (A, B, abstain) and reason of an abstention.",
+            "Judgments, by verdict and reason of an abstention.",
             ["verdict", "reason"],
         )
         self._judgment_errors = counter(
@@ -110,7 +110,7 @@ class Telemetry:
         )
         self._refused_draws = counter(
             "scope_audit_draws_refused",
-            "Draws not made because the version already has 64 other audited criteria.",
+            "Draws not made because the version has 64 other audited criteria.",
         )
 
     def _make_metrics_of_the_service(self) -> None:
@@ -171,12 +171,12 @@ class Telemetry:
         )
         self._noise = gauge(
             "scope_noise_gap",
-            "Change of a logit gap with other prompts in the batch: largest and 95th percentile.",
+            "Change of a logit gap with the batch: largest and 95th percentile.",
             ["statistic"],
         )
         self._noise_flips = gauge(
             "scope_noise_flips",
-            "Share of 32 bundled pairs whose verdict changes with other pairs in the batch.",
+            "Share of 32 bundled pairs whose verdict changes with the batch.",
         )
         # 0 would be a result.
         for unmeasured in (

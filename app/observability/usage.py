@@ -48,7 +48,7 @@ class UsageByKey:
         """Yields a counter for each count, by key."""
         for count in fields(KeyUsage):
             metric = CounterMetricFamily(
-                f"scope_key_{count.name}", f"Use of a key: {_HELP[count.name]}.", labels=["key"]
+                f"scope_key_{count.name}", f"{_HELP[count.name]}.", labels=["key"]
             )
             for key, usage in self.rows():
                 metric.add_metric([key], getattr(usage, count.name))
@@ -56,9 +56,9 @@ class UsageByKey:
 
 
 _HELP = {
-    "comparisons": "comparisons sent to the judge, for judging or calibration",
-    "prompt_tokens": "tokens of prompts, in both orders",
-    "verdicts": "judgments with a verdict",
-    "abstentions": "judgments without a verdict",
-    "errors": "comparisons that failed",
+    "comparisons": "Comparisons sent to the judge, for judging or calibration",
+    "prompt_tokens": "Tokens of prompts, in both orders",
+    "verdicts": "Judgments with a verdict",
+    "abstentions": "Judgments without a verdict",
+    "errors": "Comparisons that failed",
 }

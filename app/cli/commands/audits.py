@@ -243,7 +243,7 @@ def absorb(
     since: Annotated[
         str | None,
         typer.Option(
-            help='Only comparisons first judged since then, such as "2026-11-22 17:39" (UTC), '
+            help='Only comparisons first judged since this time, such as "2026-11-22 17:39" (UTC), '
             "or alarm: since the newest active alarm."
         ),
     ] = None,
