@@ -18,8 +18,8 @@ from tests.markdown import between_markers
 
 PAGE = ROOT / "docs" / "measured" / "speed.md"
 COMMAND = "python -m docs.make_speed_tables"
-# Figure on the page -> its words in the table. "the same" refers to the row above. No sentence
-# or choice of a reader depends on the others, which are in the file alone.
+# Figure on the page -> its words in the table. "the same" refers to the row above. The other
+# figures are in the file alone.
 LABELS = {
     "engine-demo": "`/judge/batch` over offline `LLM.generate` of the same tokens, demo judge",
     "engine-smollm2": "the same, real judge",
