@@ -126,7 +126,7 @@ class Settings(BaseSettings):
     )
     audit_texts: bool = Field(
         False,
-        description="Store the texts of audits, unencrypted, until they are labelled, closed or "
+        description="Store the texts of audits, unencrypted, until they are labeled, closed or "
         "expired; keys with the role `calibrate` can read them.",
     )
     audit_keep_days: float = Field(

@@ -205,7 +205,7 @@ class LabelsMissingError(RequestError):
 
 
 class AuditsIncompleteError(RequestError):
-    """Audits without a label: the labelled ones may not be a random sample."""
+    """Audits without a label: the labeled ones may not be a random sample."""
 
     code = "audits_incomplete"
     title = "Audits have no label"
@@ -233,7 +233,7 @@ class LabelChangesError(RequestError):
 
 
 class AlreadyLabelledError(RequestError):
-    """Somebody else labelled the pair first, and that label stays."""
+    """Somebody else labeled the pair first, and that label stays."""
 
     code = "already_labelled"
     title = "Somebody else labelled this pair"

@@ -38,7 +38,7 @@ class CalibrationFigures(NamedTuple):
     Args:
         name: Name of the calibration set.
         version: Version that judgments use.
-        n: Number of labelled examples.
+        n: Number of labeled examples.
         changed_at: Time when the version was made, in seconds since 1970; None if unknown.
         unconfirmed_s: Seconds since the store last confirmed the version; 0 while it answers.
         thresholds: (guarantee, alpha, lambda_hat in nats); lambda_hat is -inf if infeasible.
@@ -134,7 +134,7 @@ def _family(name: str, text: str, *labels: str) -> GaugeMetricFamily:
 
 
 def _of_versions(shown: Iterable[CalibrationFigures]) -> tuple[GaugeMetricFamily, ...]:
-    n = _family("calibration_examples", "Labelled examples of a set.", "calibration")
+    n = _family("calibration_examples", "Labeled examples of a set.", "calibration")
     version = _family("calibration_version", "Version that judgments use.", "calibration")
     changed = _family(
         "calibration_changed_timestamp_seconds",
@@ -175,13 +175,13 @@ def _of_thresholds(shown: Iterable[CalibrationFigures]) -> tuple[GaugeMetricFami
 def _of_traffic(shown: Iterable[CalibrationFigures]) -> tuple[GaugeMetricFamily, ...]:
     abstentions = _family(
         "traffic_abstention_share",
-        "Share of abstentions in recent judgments, and in the labelled pairs.",
+        "Share of abstentions in recent judgments, and in the labeled pairs.",
         "calibration",
         "of",
     )
     uncertainty = _family(
         "traffic_uncertainty_nats",
-        "Mean uncertainty of recent judgments, and of the labelled pairs.",
+        "Mean uncertainty of recent judgments, and of the labeled pairs.",
         "calibration",
         "of",
     )
@@ -303,7 +303,7 @@ def of_drift(shown: Iterable[DriftFigures]) -> Iterator[GaugeMetricFamily]:
     """Yields the gauges of drift."""
     evidence = _family(
         "drift_evidence",
-        "Evidence of all replicas that judgments differ from the labelled pairs.",
+        "Evidence of all replicas that judgments differ from the labeled pairs.",
         "calibration",
         "stream",
     )

@@ -255,7 +255,7 @@ class AgreementOut(Out):
     the pairs without ties. The lower one is safe as `label_noise` of the set.
     """
 
-    pairs: int = Field(description="Pairs that two people labelled.")
+    pairs: int = Field(description="Pairs that two people labeled.")
     disagreements: int = Field(description="Pairs with two different labels.")
     kappa: float | None = Field(description="Cohen's kappa; null if chance explains all.")
     kappa_interval: tuple[float, float] | None

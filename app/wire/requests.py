@@ -336,7 +336,7 @@ class ExampleIn(_ComparisonIn):
 
 
 class LabelledBatchIn(Strict):
-    """Labelled examples to judge for one calibration set."""
+    """Labeled examples to judge for one calibration set."""
 
     calibration: CalibrationName = "default"
     groups: Groups

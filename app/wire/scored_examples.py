@@ -221,7 +221,7 @@ _SecondCount = Annotated[int, Field(ge=0, le=_MOST_SECOND_LABELS)]
 class SecondLabelsIn(Strict):
     """How often the labels of two people differ, for the label noise of a set."""
 
-    pairs: Annotated[_SecondCount, Field(ge=1, description="Pairs that two people labelled.")]
+    pairs: Annotated[_SecondCount, Field(ge=1, description="Pairs that two people labeled.")]
     disagreements: Annotated[_SecondCount, Field(description="Pairs with two different labels.")]
 
 

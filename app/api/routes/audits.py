@@ -187,7 +187,7 @@ async def absorb(
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
-    """Turns labelled audits into examples of a set, as one new version.
+    """Turns labeled audits into examples of a set, as one new version.
 
     After an alarm, fix a number of audits with `begin` before you label any. The first so many
     audits since the alarm then replace all examples.

@@ -68,7 +68,7 @@ OF_ONE = error_responses(*ACCESS_ERRORS, *STORE_ERRORS, CalibrationNotFoundError
 async def calibrate(
     body: CalibrateIn, request: JsonRequest, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
-    """Judges labelled examples and adds them to a set, as one new version.
+    """Judges labeled examples and adds them to a set, as one new version.
 
     `dry_run` judges, too. To judge only once, send the examples to POST /calibrate/scores and the
     scores to POST /calibrations/{name}/examples.
@@ -111,7 +111,7 @@ async def score(
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
-    """Judges labelled examples and returns their scores. No set changes."""
+    """Judges labeled examples and returns their scores. No set changes."""
     caller.check_calibration(body.calibration)
     check_batch_size(len(body.examples), services)
     examples = await request.run(_read_all, body)

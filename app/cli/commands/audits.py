@@ -163,7 +163,7 @@ def export_audits(
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Write the open audits for another labelling tool, blind, oldest first.
+    """Write the open audits for another labeling tool, blind, oldest first.
 
     A second file configures the tool. `audits import` reads the tool's export.
     """
@@ -197,7 +197,7 @@ def import_labels(
 ) -> None:
     """Import labels from another tool, after a report on them.
 
-    The tool must have labelled pairs of `audits export`. A repeated import changes nothing.
+    The tool must have labeled pairs of `audits export`. A repeated import changes nothing.
     """
     from app.cli.labelled_rows import print_label_report
     from app.cli.labelling.audit_requests import post_labels
@@ -219,7 +219,7 @@ def import_labels(
 @app.command()
 def close(
     audits: Annotated[list[str], typer.Argument(help="Ids of the audits.")],
-    reason: Annotated[str, typer.Option(help="Why they cannot be labelled, for the trail.")],
+    reason: Annotated[str, typer.Option(help="Why they cannot be labeled, for the trail.")],
     url: Url = DEFAULT_URL,
 ) -> None:
     """Close audits that nobody can label, so that labels of later audits count.
@@ -287,7 +287,7 @@ def absorb(
     yes: Yes = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Turn labelled audits into calibration examples.
+    """Turn labeled audits into calibration examples.
 
     Shows the effect and asks. After an alarm, the promise holds only with --since alarm, --audits
     and --replace together.

@@ -1,4 +1,4 @@
-"""`scope-judge calibrate`: adds files of labelled pairs to a set of a running service.
+"""`scope-judge calibrate`: adds files of labeled pairs to a set of a running service.
 
 All pairs are judged first, and their scores are kept in a file beside the input. Then all of them
 become one version of the set. So an interrupted run leaves the set unchanged, and can be resumed.
@@ -97,7 +97,7 @@ def calibrate(
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Add labelled pairs to a calibration set of a running service.
+    """Add labeled pairs to a calibration set of a running service.
 
     A label is A, B or tie (also model_a, model_b, both_bad, or a word of --map). A repeated pair
     counts once. All pairs become one new version.
@@ -203,7 +203,7 @@ def _declared(groups: str | None) -> list[str]:
 
 
 def _scoring(service: ServiceClient, name: str, groups: Sequence[str]) -> Ask:
-    """Asks a service for the scores of labelled pairs, some of groups that the set will declare."""
+    """Asks a service for the scores of labeled pairs, some of groups that the set will declare."""
 
     def ask(examples: Mapping[str, Any]) -> Iterator[Results]:
         def body(keys: list[str]) -> dict[str, Any]:

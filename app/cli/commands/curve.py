@@ -1,4 +1,4 @@
-"""`scope-judge curve`: says whether a judge is good enough, from labelled pairs in files."""
+"""`scope-judge curve`: says whether a judge is good enough, from labeled pairs in files."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -76,7 +76,7 @@ def curve(
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Is my judge good enough? Shows which alphas your labelled pairs make feasible.
+    """Is my judge good enough? Shows which alphas your labeled pairs make feasible.
 
     Rows have a label and a judgment (of `judge` or `evaluate`), p_fwd and p_rev, or score_a and
     score_b. Pairs without judgments are judged first.

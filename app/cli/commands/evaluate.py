@@ -1,4 +1,4 @@
-"""`scope-judge evaluate`: the paper's protocol on any judge and any labelled pairs."""
+"""`scope-judge evaluate`: the paper's protocol on any judge and any labeled pairs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -49,7 +49,7 @@ def evaluate(
         list[str] | None,
         typer.Argument(
             help="Benchmarks (mt-bench, reward-bench, chatbot-arena, judge-bench, pku-safe-rlhf, "
-            "demo), NAME=FOLDER for a local copy, or labelled files."
+            "demo), NAME=FOLDER for a local copy, or labeled files."
         ),
     ] = None,
     judged: Annotated[
@@ -104,7 +104,7 @@ def evaluate(
     encoding: Encoding = None,
     contradictions: OnContradictions = "drop",
 ) -> None:
-    """Measure a judge on labelled pairs with the paper's protocol.
+    """Measure a judge on labeled pairs with the paper's protocol.
 
     Writes judgments.jsonl (raw answers), results.json and report.html.
     """

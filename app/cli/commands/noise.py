@@ -60,7 +60,7 @@ _FEWEST = 10
 def noise(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Files with the labelled pairs of the set."),
+        typer.Argument(help="Files with the labeled pairs of the set."),
     ],
     name: Annotated[str, typer.Option(help="Name of the calibration set.")],
     pairs: Annotated[

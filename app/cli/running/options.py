@@ -55,7 +55,7 @@ BatchSize = Annotated[
 ]
 HumanProbability = Annotated[
     float | None,
-    typer.Option(help="Probability that a row was drawn for labelling, if the rows do not say it."),
+    typer.Option(help="Probability that a row was drawn for labeling, if the rows do not say it."),
 ]
 Overwrite = Annotated[
     bool, typer.Option(help="Replace --out; discard an unfinished run with other settings.")
