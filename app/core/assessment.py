@@ -214,7 +214,9 @@ def _use(row: AlphaRow, assessment: Assessment) -> str:
     if assessment.holds_together:
         return f"{sentence}{_together(assessment)}."
     decided = (
-        "" if len(assessment.pac_rows) == 1 else ", if you decided on this alpha before you looked"
+        ""
+        if len(assessment.pac_rows) == 1
+        else ". This holds only if you chose this alpha before you saw these results"
     )
     return f"{sentence}{_alpha(row.delta or 0.0)}{decided}."
 

@@ -69,11 +69,13 @@ def compare(
             judge, or the judges have too few pairs in common.
     """
     if len(folders) < 2:
-        raise InvalidRequestError("a comparison needs at least two folders of evaluate")
+        raise InvalidRequestError("a comparison needs at least two folders that evaluate wrote")
     runs = [_run(folder, at_most=at_most, seed=design.seed) for folder in folders]
     judges = [run.judge for run in runs]
     if len(set(judges)) < len(judges):
-        raise InvalidRequestError(f"two of the folders are of one judge: {', '.join(judges)}")
+        raise InvalidRequestError(
+            f"two of the folders have results of the same judge: {', '.join(judges)}"
+        )
     names = [name for name in runs[0].pairs if all(name in run.pairs for run in runs)]
     datasets = [_dataset(name, runs, design) for name in names]
     known = tuple(dataset for dataset in datasets if dataset is not None)
@@ -107,7 +109,7 @@ def _dataset(name: str, runs: Sequence[_Run], design: Design) -> ComparedDataset
     for run, pairs in zip(runs, scored, strict=True):
         if any(pairs[one.id].label != one.label for one in first):
             raise InvalidRequestError(
-                f"{name}: {run.judge} and {runs[0].judge} have other labels for the same ids: "
+                f"{name}: {run.judge} and {runs[0].judge} have different labels for the same ids: "
                 "evaluate them on the same data"
             )
     scores: dict[str, MethodScores] = {

@@ -208,15 +208,15 @@ def _note(
     """How the two boards were compared, in plain words."""
     if common is None:
         return (
-            f"{folder} keeps no bootstrap, as results of versions up to 0.3.0. So the boards count "
-            "as independent, and the intervals are too wide if questions are in both: run "
-            "`scope-judge leaderboard` on its rows again."
+            f"{folder} has no stored bootstrap, because version 0.3.0 or older wrote it. So the "
+            f"boards count as independent, and the intervals are too wide if they share "
+            f"questions. Run `scope-judge leaderboard` on its rows again."
         )
     if not common:
-        return "No question is in both boards, so they count as independent."
+        return "The boards share no question, so they count as independent."
     if settings_before.seed != settings.seed:
         return (
-            f"The boards have other seeds, so they count as independent: --seed "
+            f"The boards have different seeds, so they count as independent: --seed "
             f"{settings_before.seed} compares the {common:,} questions that are in both in pairs."
         )
     return (

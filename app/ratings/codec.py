@@ -34,7 +34,8 @@ def results_of(text: str, name: str) -> LeaderboardResults:
         content = json.loads(text)
         if content.get("format") != FORMAT:
             raise InvalidRequestError(
-                f"{name} has the format {content.get('format')!r}, this version reads {FORMAT}: "
+                f"{name} has the format {content.get('format')!r}, but this version reads "
+                f"{FORMAT}: "
                 "run `scope-judge leaderboard` on its rows again"
             )
         board = {key: content.pop(key) for key in _OF_BOARD & content.keys()}

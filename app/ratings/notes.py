@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from app.ratings.results import Board, RatingSettings, Unbounded, View
 
 NO_PROMISE = (
-    "A rating has no promise. Alpha bounds the share of wrong verdicts among the accepted ones of "
-    "the whole board. It does not say whose battles the wrong ones are in: a judge that favours a "
+    "Ratings come without a guarantee. Alpha limits the share of wrong verdicts among all "
+    "accepted verdicts of the board, but not among those of one model: a judge that favors a "
     "model can misplace it by hundreds of points."
 )
 # Below this number of resampled units the percentiles of the bootstrap are too narrow.
@@ -14,10 +14,12 @@ FEW_UNITS = 30
 _FEW_LABELS = 100
 _NAMED = 5
 _UNBOUNDED: Mapping[Unbounded, str] = {
-    "above": "above. The other models took no point from them, in battles or corrected outcomes",
-    "below": "below. They took no point from the other models, in battles or corrected outcomes",
-    "both": "on either side. They met the other models only through a third that lost to both, or "
-    "won against both",
+    "above": "above, because the other models won no point against them, in battles or corrected "
+    "outcomes",
+    "below": "below, because they won no point against the other models, in battles or corrected "
+    "outcomes",
+    "both": "on either side, because they are linked to the other models only through a third one "
+    "that lost to both, or won against both",
 }
 
 
@@ -50,10 +52,10 @@ def several_signatures(signatures: Sequence[str | None]) -> str | None:
         return None
     shown, hidden = sorted(first - same[0]), sorted(same[0] - first)
     return (
-        f"The rows of this judge have {1 + len(same)} signatures, so they make "
-        f"{1 + len(same)} boards. This one has: {'; '.join(shown) or 'less'}. The next one has: "
-        f"{'; '.join(hidden) or 'less'}. `scope-judge decide` takes rows to another set or alpha "
-        "without judging again, and makes them one board."
+        f"The rows of this judge have {1 + len(same)} signatures, so they make {1 + len(same)} "
+        f"boards. Only this board has: {'; '.join(shown) or 'nothing'}. Only the next one has: "
+        f"{'; '.join(hidden) or 'nothing'}. `scope-judge decide` applies another set or alpha to "
+        f"rows without judging again. Use it to make them one board."
     )
 
 
@@ -65,9 +67,9 @@ def _about_alpha(board: Board) -> Iterator[str]:
         yield (
             f"The labels contradict alpha: {agreement.error:.1%} of the accepted verdicts are "
             f"wrong ({agreement.error_low:.1%} to {agreement.error_high:.1%}), and alpha is "
-            f"{board.alpha:.1%}. The calibration set is unlike these battles, or its threshold "
-            "missed alpha by chance. Calibrate with labelled battles of these models, and take the "
-            "rows to the new set with `scope-judge decide`."
+            f"{board.alpha:.1%}. The calibration set differs from these battles, or its threshold "
+            f"missed alpha by chance. Calibrate with labelled battles of these models, then apply "
+            f"the new set to the rows with `scope-judge decide`."
         )
 
 
@@ -76,11 +78,12 @@ def _about_fallback(board: Board) -> Iterator[str]:
     if debiased is None or board.main == "debiased" or board.agreement is None:
         return
     yield (
-        f"{board.agreement.labelled} labels are too few for the view `debiased`. They are of fewer "
-        f"than {FEW_UNITS} questions, or its equations have no finite solution in most rounds of "
+        f"{board.agreement.labelled} labels are not enough for the view `debiased`. They cover "
+        f"fewer than {FEW_UNITS} questions, or its equations have no finite solution in most "
+        f"rounds of "
         f"the bootstrap ({debiased.unsolved or 0.0:.0%}). So the table shows the view "
-        f"`{board.main}`, which a favour of the judge can bend. `scope-judge battles "
-        "--schedule-labels` draws more battles to label."
+        f"`{board.main}`, which the judge can bias toward a model. `scope-judge battles "
+        f"--schedule-labels` draws more battles to label."
     )
 
 
@@ -89,36 +92,37 @@ def _about_trust(board: Board, settings: RatingSettings) -> Iterator[str]:
     agreement = board.agreement
     if agreement is None:
         yield (
-            "There is no human label. With a person's label for a random sample of the battles, "
-            "the view `debiased` corrects what the judge favours."
+            "There are no human labels. If people label a random sample of the battles, the view "
+            "`debiased` corrects the bias of the judge."
         )
     elif board.main == "debiased":
-        few = ": few, so that its intervals may be too narrow"
+        few = ", so few that its intervals may be too narrow"
         yield (
-            f"The view `debiased` rests on {agreement.labelled} human labels"
+            f"The view `debiased` uses {agreement.labelled} human labels"
             f"{few if agreement.labelled < _FEW_LABELS else ''}. It is unbiased if the labelled "
-            "battles were drawn with the probabilities that the rows name."
+            f"battles were drawn with the probabilities in the rows."
         )
         weight = board.views["debiased"].judge_weight
         if weight is not None:
             yield (
-                f"The judge has the weight {weight:.2f} in it. With 0 it would be the labels "
-                "alone, and with 1 the judge, corrected on every battle."
+                f"In it, the judge has a weight of {weight:.2f}: 0 would use the labels alone, "
+                f"and 1 the judge's outcome of every battle, corrected by the labels."
             )
     for words, models in _favoured(board):
         yield (
-            f"The judge {words} {_listed(models)}, beyond shrunken gaps: the labels show it in one "
-            f"test for all models, which errs in {1.0 - settings.level:.0%} of the boards."
+            f"The judge {words} {_listed(models)} by more than its shrunken gaps explain. The "
+            f"labels show it in one test for all models, which errs in {1.0 - settings.level:.0%} "
+            f"of the boards."
         )
     if board.label_noise:
         yield (
-            f"The labels count as wrong in {board.label_noise:.1%} of the battles, and the views "
-            "`debiased` and `people` are corrected for it."
+            f"{board.label_noise:.1%} of the labels are assumed to be wrong. The views `debiased` "
+            f"and `people` are corrected for that."
         )
     if "accepted" in board.views and board.accepted < board.judged:
         yield (
-            "Close pairs abstain more often, so that the view `accepted` rests on other battles "
-            "than the board's. It can overstate differences, and wrong verdicts shrink them."
+            "The judge abstains more often on close battles, so the view `accepted` leaves out "
+            "many of them. It can overstate differences, and wrong verdicts shrink them."
         )
 
 
@@ -126,8 +130,8 @@ def _favoured(board: Board) -> Iterator[tuple[str, list[str]]]:
     """Yields what the judge does, and to which models; nothing where the labels show nothing."""
     favours = board.agreement.favours if board.agreement else ()
     for words, models in (
-        ("favours", [each.model for each in favours if each.low > 0]),
-        ("disfavours", [each.model for each in favours if each.high < 0]),
+        ("favors", [each.model for each in favours if each.low > 0]),
+        ("disfavors", [each.model for each in favours if each.high < 0]),
     ):
         if models:
             yield words, models
@@ -136,15 +140,15 @@ def _favoured(board: Board) -> Iterator[tuple[str, list[str]]]:
 def _about_view(view: View, settings: RatingSettings) -> Iterator[str]:
     if view.components > 1:
         yield (
-            f"The models form {view.components} groups that never met each other. Scores and ranks "
-            "compare only inside a group."
+            f"The models form {view.components} groups that never met each other. Compare scores "
+            f"and ranks only within a group."
         )
     for side, reason in _UNBOUNDED.items():
         models = [rating.model for rating in view.ratings if rating.unbounded == side]
         if models:
             yield (
-                f"{_listed(models)}: nothing bounds the score {reason}, or so "
-                "little that no finite rating fits in more than 1% of the bootstrap's rounds. The "
+                f"{_listed(models)}: nothing bounds the score {reason}, or so few that more than "
+                f"1% of the bootstrap's rounds have no finite rating. The "
                 f"score comes from a prior of {settings.prior_sd:g} points."
             )
     few = [rating.model for rating in view.ratings if rating.provisional]
@@ -159,18 +163,21 @@ def _about_view(view: View, settings: RatingSettings) -> Iterator[str]:
         yield f"{_listed(missing)}: no battle in the view `{view.name}`, so there is no rating."
     if view.questions < FEW_UNITS:
         yield (
-            f"The intervals rest on {view.questions} questions. With fewer than {FEW_UNITS} they "
-            "are too narrow."
+            f"The intervals come from only {view.questions} questions. With fewer than "
+            f"{FEW_UNITS}, they are too narrow."
         )
 
 
 def _about_rows(board: Board) -> Iterator[str]:
     if board.errors:
-        yield f"{board.errors} battles have no judgment and count in no view."
+        yield f"{board.errors} battles have no judgment, so no view counts them."
     if board.repeated:
-        yield f"{board.repeated} rows are copies of others and count once."
+        yield f"{board.repeated} rows are copies of other rows. Each battle counts once."
     if board.alpha is None and "accepted" in board.views:
-        yield "The rows have no alpha, or several: no bound on the errors of all verdicts is known."
+        yield (
+            "The rows have no alpha, or several, so the errors among all verdicts have no known "
+            "limit."
+        )
 
 
 def _listed(models: list[str]) -> str:

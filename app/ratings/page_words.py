@@ -33,15 +33,15 @@ WORDS: dict[ViewName, ViewWords] = {
     ),
     "soft": ViewWords(
         "All battles, by probability",
-        "Counts every judged battle by the judge's probability that the one model is better.",
-        "Nothing is dropped. A judge that is unsure makes the gaps look smaller than they are, and "
-        "one that is fond of a style moves the ratings.",
+        "Counts every judged battle by the judge's probability that the first model is better.",
+        "Nothing is dropped. An unsure judge makes the gaps look smaller than they are, and a "
+        "judge that prefers a style shifts the ratings.",
     ),
     "accepted": ViewWords(
         "Accepted verdicts only",
         "Counts the verdicts that the judge gave, and drops its abstentions.",
         "Abstentions are not missing at random: close battles abstain more often. So the gaps are "
-        "those of clearer battles, and the wrong verdicts among them make the gaps smaller again.",
+        "those of clearer battles, while wrong verdicts among them shrink the gaps.",
     ),
     "abstain_as_tie": ViewWords(
         "Abstentions as ties",

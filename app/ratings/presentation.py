@@ -86,8 +86,8 @@ def read_models(path: Path, encoding: str | None = None) -> dict[str, ModelFacts
     }
     if all(facts == ModelFacts() for facts in found.values()):
         raise InvalidRequestError(
-            f"{path} says nothing of any model: beside the column model, give organization, "
-            "license or link"
+            f"{path} has no information about the models: besides the column model, give "
+            f"organization, license or link"
         )
     return found
 

@@ -199,9 +199,10 @@ def _verdicts(columns: Columns, failed: Bools) -> tuple[Bools, Floats]:
     true, false = columns.flags("accepted")
     columns.check(
         failed | ~false | np.isnan(verdict),
-        "accepted is false, and winner is a verdict: a judgment that was not accepted is `abstain`",
+        "accepted is false, but winner is a verdict: if a judgment was not accepted, its winner "
+        "must be `abstain`",
     )
-    columns.check(failed | ~true | ~np.isnan(verdict), "accepted is true, and winner is `abstain`")
+    columns.check(failed | ~true | ~np.isnan(verdict), "accepted is true, but winner is `abstain`")
     return ~failed, verdict
 
 

@@ -134,8 +134,8 @@ def _print_consequence(plan: "LabelPlan") -> None:
         now = "the ratings have no interval with two ends."
     else:
         now = (
-            f"the table shows `{plan.view}` with ±{plan.now:.0f} points, which a favour of the "
-            "judge can bend by more."
+            f"the table shows `{plan.view}` with ±{plan.now:.0f} points, and the judge's bias "
+            f"toward a model can be larger."
         )
     say(
         f"{drawn} give `debiased` a median 95% interval of about ±{plan.then:.0f} points{evenly} "

@@ -60,7 +60,7 @@ def labelled_scores_of(judged: Judged, source: str) -> LabelledScores:
     if len(judged.judges) > 1:
         listed = ", ".join(sorted(name or "an unnamed one" for name in judged.judges))
         raise InvalidRequestError(
-            f"{source} has answers of several judges ({listed}): give those of one"
+            f"{source} has answers of several judges ({listed}): give the answers of one judge"
         )
     scores = METHODS["bpe"].score(judged.pairs)
     if not len(scores.pairs):

@@ -45,7 +45,7 @@ def test_the_table_has_score_interval_and_rank_set(made: tuple[Path, Result]) ->
     line = next(each for each in result.stdout.splitlines() if best["model"] in each)
     for number in ("score", "low", "high", "battles"):
         assert f"{best[number]:.0f}" in line
-    assert "A rating has no promise." in one_line(result.stdout)
+    assert "Ratings come without a guarantee." in one_line(result.stdout)
 
 
 def test_results_have_the_fixed_views(made: tuple[Path, Result]) -> None:
@@ -152,7 +152,7 @@ def test_known_label_noise_widens_the_ratings_that_rest_on_labels(
     assert run(path, "--out", folder / "out").exit_code == 0
     result = run(path, "--out", folder / "noisy", "--label-noise", "0.15")
     assert result.exit_code == 0, result.output
-    assert "count as wrong in 15.0% of the battles" in " ".join(result.stdout.split())
+    assert "15.0% of the labels are assumed to be wrong" in " ".join(result.stdout.split())
     assert results(folder / "noisy")["label_noise"] == 0.15
     clean, noisy = (results(folder / name) for name in ("out", "noisy"))
     assert clean["views"]["soft"] == noisy["views"]["soft"]

@@ -56,8 +56,8 @@ def right_and_wrong(right: int, wrong: int) -> tuple[np.ndarray, np.ndarray]:
             drawn(0.894, 0.822, 1000),
             0.0,
             r"Use alpha 0\.05 with pac: it answers 74% of pairs like these, and at most 5% of the "
-            r"answers are wrong, except with probability 0\.10, if you decided on this alpha "
-            r"before you looked\.",
+            r"answers are wrong, except with probability 0\.10\. This holds only if you chose this "
+            r"alpha before you saw these results\.",
             id="a good judge",
         ),
         pytest.param(
@@ -134,7 +134,7 @@ def test_each_kind_of_judge_gets_its_recommendation(
 @pytest.mark.parametrize("delta_for", [1, 4])
 def test_an_alpha_that_is_chosen_from_the_table_shows_its_price(delta_for: int) -> None:
     found = assessed(*drawn(0.894, 0.822, 1000), delta_for=delta_for)
-    assert "if you decided on this alpha before you looked" in recommendation(found)
+    assert "only if you chose this alpha before you saw these results" in recommendation(found)
     note = note_on_looking(found)
     assert note is not None
     assert "the promise does not cover it" in note

@@ -87,13 +87,13 @@ def test_the_command_writes_the_page_and_asks_no_judge(folders: list[Path], tmp_
 def test_what_cannot_be_compared_is_refused(folders: list[Path], tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match="at least two"):
         compare(folders[:1], DESIGN, at_most=2000)
-    with pytest.raises(InvalidRequestError, match="of one judge"):
+    with pytest.raises(InvalidRequestError, match="of the same judge"):
         compare([folders[0], folders[0]], DESIGN, at_most=2000)
     apart = folder_of(tmp_path, "apart", accuracy=0.9, ids=range(1000, 1010))
     with pytest.raises(InvalidRequestError, match="in common"):
         compare([folders[0], apart], DESIGN, at_most=2000)
     other = folder_of(tmp_path, "other", accuracy=0.9, ids=range(N), label="B")
-    with pytest.raises(InvalidRequestError, match="other labels"):
+    with pytest.raises(InvalidRequestError, match="different labels"):
         compare([folders[0], other], DESIGN, at_most=2000)
     (folders[0] / "cost.json").write_text("[]")
     with pytest.raises(InvalidRequestError, match="not written by evaluate"):

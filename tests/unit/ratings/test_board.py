@@ -47,7 +47,7 @@ def test_without_labels_there_is_no_debiased_view_and_no_promise(tmp_path: Path)
     assert tuple(board.views) == ("accepted", "soft", "abstain_as_tie", "always")
     assert board.main == "soft"
     assert board.agreement is None
-    assert board.notes[0].startswith("A rating has no promise.")
+    assert board.notes[0].startswith("Ratings come without a guarantee.")
 
 
 def test_the_mean_of_the_scores_is_the_centre_unless_there_is_a_reference(

@@ -74,7 +74,7 @@ def test_common_questions_narrow_the_interval(tmp_path: Path) -> None:
         changes(ARENA.rows(), rows, tmp_path) for rows in (ARENA.rows(), half, other)
     )
     assert [each.common_questions for each in (shared, some, none)] == [1500, 750, 0]
-    assert none.note == "No question is in both boards, so they count as independent."
+    assert none.note == "The boards share no question, so they count as independent."
     for model, width in widths(some).items():
         assert widths(shared)[model] < 0.9 * width < 0.9 * 0.9 * widths(none)[model]
 
@@ -86,7 +86,7 @@ def test_results_without_a_bootstrap_count_as_independent_and_say_so(tmp_path: P
     old.mkdir()
     result = changes(ARENA.rows(), ARENA.rows(), old, rounds=False)
     assert result.common_questions is None
-    assert "keeps no bootstrap" in result.note
+    assert "has no stored bootstrap" in result.note
     for model, width in widths(result).items():
         assert width == pytest.approx(widths(independent)[model], rel=0.15)
 

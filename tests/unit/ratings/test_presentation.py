@@ -48,7 +48,7 @@ def test_facts_of_models_come_from_a_table_or_json(text: str, tmp_path: Path) ->
         ("model,link\na,https://[x\n", "must begin with http:// or https://"),
         ("model,license\na,MIT\na,MIT\n", "the model 'a' occurs twice"),
         ("name,license\na,MIT\n", "model is missing"),
-        ("model,size\na,7B\n", "says nothing of any model"),
+        ("model,size\na,7B\n", "has no information about the models"),
         ('[{"model": 5, "license": "MIT"}]', "model is missing, or is not a text"),
         ('[{"model": "a", "license": ["MIT"]}]', "license is not a text"),
         ("", "empty"),

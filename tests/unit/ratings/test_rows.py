@@ -59,7 +59,7 @@ REFUSED = {
     "a verdict that was not accepted": ([row(accepted=False)], "row 1: accepted is false"),
     "an accepted abstention": (
         [row(winner="abstain", accepted=True)],
-        "row 1: accepted is true, and winner is `abstain`",
+        "row 1: accepted is true, but winner is `abstain`",
     ),
     "one model only": ([row(model_b="x")], "row 1: model_a and model_b are the same model"),
     "no model": ([row(model_b=None)], "row 1: model_b is missing"),
