@@ -32,6 +32,8 @@ pytest.MonkeyPatch().setattr(
 )
 
 _DRILLS, _UNIT = "tests/drills/", "tests/unit/"
+# Their files share a browser.
+_BROWSERS = ("tests/integration/browser/", "tests/integration/desk/")
 
 # A full garbage collection visits every object. The million objects of the imports and of 8,000
 # collected tests live until the end, so they are frozen (`pytest_collection_finish`).
@@ -89,14 +91,15 @@ def _has_vllm(file: Path) -> bool:
 class _Scheduling(LoadFileScheduling):  # type: ignore[misc]
     """One file to one worker, so that a file's services start once.
 
-    All files with vLLM go to one worker, and all files of a drill.
+    All files with vLLM go to one worker, and so do the files of a drill, and those of a folder
+    with a browser.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file = cast("str", super()._split_scope(nodeid))
         if _has_vllm(self.config.rootpath / file):
             return "vllm"
-        return str(Path(file).parent) if file.startswith(_DRILLS) else file
+        return str(Path(file).parent) if file.startswith((_DRILLS, *_BROWSERS)) else file
 
 
 @pytest.hookimpl(optionalhook=True)

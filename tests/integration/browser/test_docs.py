@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import Browser, expect
 
-from tests.integration.browser import chromium
+from tests.integration.desk.browsing import open_page
 from tests.integration.processes.server import Server
 
 
@@ -16,12 +17,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("path", ["/docs", "/redoc"])
-def test_the_page_shows_every_route(service: Server, path: str) -> None:
-    built = chromium.shown(f"http://127.0.0.1:{service.port}{path}").stdout
+def test_the_page_shows_every_route(service: Server, browser: Browser, path: str) -> None:
     document = service.client.get("/openapi.json").json()
-    shown = built.count('class="opblock opblock-')
-    assert shown == sum(len(methods) for methods in document["paths"].values())
-    assert 'data-path="/judge/batch"' in built
+    routes = sum(len(methods) for methods in document["paths"].values())
+    with open_page(browser, f"http://127.0.0.1:{service.port}") as page:
+        page.goto(path)
+        expect(page.locator(".opblock")).to_have_count(routes)
+        expect(page.locator('[data-path="/judge/batch"]').first).to_be_visible()
 
 
 def test_no_other_file_is_served(service: Server) -> None:

@@ -1,7 +1,6 @@
 """The page of a leaderboard works in a real browser: drawn, sortable, quiet, and alone."""
 
 import json
-import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, expect
 
 from app.ratings.page import write_page
 from app.ratings.presentation import ModelFacts, Presentation
 from app.ratings.results import Category, LeaderboardResults
-from tests.integration.browser import chromium
-from tests.integration.desk.browsing import WIDTHS, barriers, open_browser, open_page, overflow
+from tests.integration.desk.browsing import FORMS, barriers, look_in, open_page, overflow
 from tests.patience import PATIENCE_S
 from tests.unit.ratings import made_results
 
 # The page around the leaderboard measures it from outside: the leaderboard's own policy forbids
 # every script but its own.
-_AROUND = """<!DOCTYPE html><html><body><iframe id="page" src="/page" width="WIDTH" height="900">
-</iframe><pre id="found"></pre><script>
+_AROUND = """<!DOCTYPE html><html><head><link rel="icon" href="data:,"></head><body>
+<iframe id="page" src="/page" width="WIDTH" height="900"></iframe><pre id="found"></pre><script>
 document.getElementById("page").onload = () => {
   const page = document.getElementById("page").contentDocument;
   const size = (e) => { const r = e.getBoundingClientRect(); return [r.width, r.height]; };
@@ -102,26 +101,28 @@ def serving(page: Path, width: int) -> Iterator[Site]:
 
 
 def seen(
-    results: LeaderboardResults, folder: Path, *, width: int = 1100, dark: bool = False
+    browser: Browser,
+    results: LeaderboardResults,
+    folder: Path,
+    *,
+    width: int = 1100,
+    dark: bool = False,
 ) -> Any:
     """Measures of the page in a browser; fails at any message on its console."""
     write_page(results, folder / "leaderboard.html")
     with serving(folder / "leaderboard.html", width) as site:
-        url = f"http://127.0.0.1:{site.server_port}/around"
-        scheme = ["--blink-settings=preferredColorScheme=0"] if dark else []
-        ran = chromium.shown(url, *scheme, "--enable-logging=stderr")
-    assert [line for line in ran.stderr.splitlines() if "CONSOLE" in line] == []
-    # The browser itself asks for the icon of the page around.
-    assert set(site.asked) - {"/favicon.ico"} == {"/around", "/page"}
-    found = re.search(r'<pre id="found">(.*?)</pre>', ran.stdout, re.DOTALL)
-    assert found is not None
-    assert found[1], "the page was not measured"
-    return json.loads(found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+        url = f"http://127.0.0.1:{site.server_port}"
+        with open_page(browser, url, scheme="dark" if dark else "light") as page:
+            page.goto("/around")
+            expect(page.locator("#found")).not_to_be_empty()
+            found = json.loads(page.locator("#found").text_content() or "")
+    assert set(site.asked) == {"/around", "/page"}
+    return found
 
 
-def test_every_figure_is_drawn_and_the_headings_sort(tmp_path: Path) -> None:
+def test_every_figure_is_drawn_and_the_headings_sort(browser: Browser, tmp_path: Path) -> None:
     results = made_results.everything()
-    found = seen(results, tmp_path)
+    found = seen(browser, results, tmp_path)
     assert found["title"] == "Leaderboard by demo"
     # Two judges: chart, fitted and raw matrix, and coverage of each.
     assert sorted(name for name, *_ in found["figures"]) == sorted(
@@ -149,24 +150,26 @@ def test_every_figure_is_drawn_and_the_headings_sort(tmp_path: Path) -> None:
     [made_results.without_labels, made_results.two_groups, made_results.one_model],
 )
 def test_a_board_with_little_to_show_is_quiet(
-    make: Callable[[], LeaderboardResults], tmp_path: Path
+    make: Callable[[], LeaderboardResults], browser: Browser, tmp_path: Path
 ) -> None:
-    assert seen(make(), tmp_path)["title"] == "Leaderboard by demo"
+    assert seen(browser, make(), tmp_path)["title"] == "Leaderboard by demo"
 
 
-def test_a_phone_scrolls_tables_and_never_the_page(tmp_path: Path) -> None:
-    found = seen(made_results.everything(), tmp_path, width=360)
+def test_a_phone_scrolls_tables_and_never_the_page(browser: Browser, tmp_path: Path) -> None:
+    found = seen(browser, made_results.everything(), tmp_path, width=360)
     assert found["overflow"] <= 0
     assert float(found["font"].removesuffix("px")) >= 15
 
 
-def test_a_dark_screen_gets_a_dark_page(tmp_path: Path) -> None:
-    assert seen(made_results.without_labels(), tmp_path)["paper"] == "rgb(255, 255, 255)"
-    dark = seen(made_results.without_labels(), tmp_path, dark=True)
+def test_a_dark_screen_gets_a_dark_page(browser: Browser, tmp_path: Path) -> None:
+    assert seen(browser, made_results.without_labels(), tmp_path)["paper"] == "rgb(255, 255, 255)"
+    dark = seen(browser, made_results.without_labels(), tmp_path, dark=True)
     assert dark["paper"] == "rgb(21, 24, 28)"
 
 
-def test_a_public_page_has_no_barriers_and_gives_its_ratings_as_files(tmp_path: Path) -> None:
+def test_a_public_page_has_no_barriers_and_gives_its_ratings_as_files(
+    browser: Browser, tmp_path: Path
+) -> None:
     presentation = Presentation(
         title=f"Title {made_results.HOSTILE}",
         about=f"# About\n\n{made_results.HOSTILE}\n\n| a | b |\n|---|---|\n| 1 | 2 |",
@@ -188,17 +191,17 @@ def test_a_public_page_has_no_barriers_and_gives_its_ratings_as_files(tmp_path: 
         board=replace(results.board, categories=categories),
     )
     write_page(results, tmp_path / "leaderboard.html", presentation)
-    with serving(tmp_path / "leaderboard.html", 1280) as site, open_browser() as browser:
+    with serving(tmp_path / "leaderboard.html", 1280) as site:
         url = f"http://127.0.0.1:{site.server_port}"
-        for width in WIDTHS:
-            for scheme in ("light", "dark"):
-                with open_page(browser, url, width=width, scheme=scheme) as page:
-                    page.goto("/page")
-                    for each in page.locator("details").all():
-                        each.evaluate("each => { each.open = true; }")
-                    assert barriers(page) == []
-                    assert overflow(page) <= 0
-                    assert page.evaluate("document.title").startswith("Title <img")
+        with open_page(browser, url) as page:
+            page.goto("/page")
+            for each in page.locator("details").all():
+                each.evaluate("each => { each.open = true; }")
+            for width, scheme in FORMS:
+                look_in(page, width, scheme)
+                assert barriers(page) == [], (width, scheme)
+                assert overflow(page) <= 0, width
+            assert page.evaluate("document.title").startswith("Title <img")
         with open_page(browser, url) as page:
             page.goto("/page")
             tables = page.locator(".panel table")

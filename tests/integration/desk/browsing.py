@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Page,
+    Playwright,
+    Request,
+    expect,
+    sync_playwright,
+)
 
 from tests.integration.browser.chromium import CHROMIUM, NO_OTHER_HOST
 from tests.patience import PATIENCE_S
@@ -17,6 +25,8 @@ expect.set_options(timeout=1000 * PATIENCE_S)
 
 _AXE = (Path(__file__).parent / "axe" / "axe.min.js").read_text(encoding="utf-8")
 WIDTHS = {1280: 800, 390: 844}
+# Each width once and each theme once: almost all rules of axe-core depend on one of the two.
+FORMS: tuple[tuple[int, Literal["light", "dark"]], ...] = ((1280, "light"), (390, "dark"))
 
 
 @contextmanager
@@ -29,22 +39,22 @@ def open_browser() -> Iterator[Browser]:
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setenv("TMPDIR", folder)
-        with _launched() as browser:
-            yield browser
+        with sync_playwright() as playwright:
+            yield from _launched(playwright, patch)
 
 
-@contextmanager
-def _launched() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=CHROMIUM,
-            args=["--no-sandbox", "--disable-gpu", NO_OTHER_HOST],
-            timeout=1000 * PATIENCE_S,
-        )
-        try:
-            yield browser
-        finally:
-            browser.close()
+def _launched(playwright: Playwright, patch: pytest.MonkeyPatch) -> Iterator[Browser]:
+    browser = playwright.chromium.launch(
+        executable_path=CHROMIUM,
+        args=["--no-sandbox", "--disable-gpu", NO_OTHER_HOST],
+        timeout=1000 * PATIENCE_S,
+    )
+    # The tests that share the browser have their own temporary folder.
+    patch.undo()
+    try:
+        yield browser
+    finally:
+        browser.close()
 
 
 @contextmanager
@@ -103,7 +113,8 @@ def open_page(
 
 def barriers(page: Page) -> list[str]:
     """The barriers of the page that axe-core calls serious or critical."""
-    page.evaluate(_AXE)
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(_AXE)
     found: dict[str, Any] = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     return [
         f"{each['id']}: {node['target']} {node['failureSummary']}"
@@ -111,6 +122,12 @@ def barriers(page: Page) -> list[str]:
         if each["impact"] in ("serious", "critical")
         for node in each["nodes"]
     ]
+
+
+def look_in(page: Page, width: int, scheme: Literal["light", "dark"]) -> None:
+    """Changes the width of the window, and the colours that the system asks for."""
+    page.set_viewport_size({"width": width, "height": WIDTHS.get(width, 900)})
+    page.emulate_media(color_scheme=scheme)
 
 
 def overflow(page: Page) -> int:

@@ -1,4 +1,4 @@
-"""A service and a browser for each file of tests."""
+"""A service for each file of tests, and one browser for all of them."""
 
 from collections.abc import Iterator
 
@@ -22,7 +22,8 @@ def url(service: Server) -> str:
     return f"http://127.0.0.1:{service.port}"
 
 
-@pytest.fixture(scope="module")
+# A session would be too long: no other event loop runs in the thread of an open Playwright.
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     with open_browser() as browser:
         yield browser

@@ -32,4 +32,3 @@ def test_a_group_that_goes_bad_is_named(browser: Browser, tmp_path: Path) -> Non
             expect(rows.filter(has_text="alarm since").get_by_role("rowheader")).to_contain_text(
                 "code"
             )
-            page.screenshot(path=tmp_path / "groups.png", full_page=True)

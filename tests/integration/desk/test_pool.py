@@ -109,7 +109,6 @@ def test_a_pool_is_labelled_in_its_order_until_the_threshold_is_known(
         assert needed(service)["labelled"] == 1
         label_the_rest(page)
         expect(page.get_by_text("The threshold at alpha 0.3 is decided")).to_be_visible()
-        page.screenshot(path=tmp_path / "pool.png", full_page=True)
     found = needed(service)
     assert (found["complete"], found["feasible"]) == (True, True)
     examples = service.client.get("/calibrations/default/examples").raise_for_status().json()

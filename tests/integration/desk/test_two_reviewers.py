@@ -1,7 +1,6 @@
 """Two people label the same pairs on the desk, and a third one decides where they disagree."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -40,7 +39,7 @@ def label(page: Page, *, ties: int) -> list[str]:
 
 
 def test_two_people_label_the_same_pairs_and_disagreements_are_decided(
-    service: Server, browser: Browser, tmp_path: Path
+    service: Server, browser: Browser
 ) -> None:
     url = f"http://127.0.0.1:{service.port}"
     with open_page(browser, url) as one, open_page(browser, url, width=390) as other:
@@ -54,7 +53,6 @@ def test_two_people_label_the_same_pairs_and_disagreements_are_decided(
         expect(agreement).to_contain_text("People disagreed on 2 of 5 pairs")
         expect(agreement).to_contain_text("2 disagreements to decide")
         expect(agreement).to_contain_text("the other that both are equally good")
-        other.screenshot(path=tmp_path / "two-reviewers.png", full_page=True)
         assert overflow(other) <= 0
         assert barriers(other) == []
         left = agreement.get_by_role("region", name="Left response").text_content()
