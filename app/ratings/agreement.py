@@ -15,7 +15,7 @@ _NOISE_ROUNDS = 2000
 
 
 def agreement_of(battles: Battles, *, level: float) -> Agreement | None:
-    """The judge's errors by the people's labels, and the models that it favours.
+    """The judge's errors by the people's labels, and the models that it favors.
 
     Returns:
         None without labels.
@@ -52,12 +52,12 @@ def _share(battles: Battles, counted: Bools, answer: Floats, level: float) -> Sh
 
 
 def _favours(battles: Battles, level: float) -> tuple[Favour, ...]:
-    """The favours of the judge beyond shrunken gaps, the most favoured model first.
+    """The models that the judge favors beyond shrunken gaps, the most favored first.
 
     A judge that is unsure gives the better of two models too little and the worse one too much, in
     proportion to how well they do by itself. The line of that proportion is fitted over the models;
     a favour is the distance from it. The intervals hold together: their half-width is a quantile of
-    the largest studentised distance. A model that they show to be favoured bends the line and
+    the largest studentised distance. A model that they show to be favored bends the line and
     burdens its opponents, so the others are tested again without its battles.
     """
     if np.isnan(battles.p_bar[battles.judged]).any():

@@ -201,7 +201,7 @@ class WinRate:
 
 @dataclass(frozen=True, kw_only=True)
 class Favour:
-    """How much the judge favours a model, by the people's labels.
+    """How much the judge favors a model, according to human labels.
 
     Args:
         model: Name.
@@ -232,7 +232,7 @@ class Agreement:
         error: Share of wrong ones among them; None if there are none.
         error_low, error_high: Its interval.
         error_always: Share of wrong ones if the judge always answers.
-        favours: For each model with 10 labels, the most favoured first.
+        favours: For each model with 10 labels, the most favored first.
     """
 
     labelled: int

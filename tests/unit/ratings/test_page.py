@@ -124,7 +124,7 @@ def test_equal_results_write_equal_bytes(
         "Without 7 battles or fewer (0.7% of all), an-organisation/",
         "640 verdicts accepted of 1,000 judged battles",
         "6.0% are wrong by these labels (3.0% to 11.0%); alpha promises at most 10%",
-        "disfavoured",
+        "disfavored",
         "no clear difference",
         "Alpha never bounds a rating.",
         "A note in plain words about soft .",
