@@ -7,7 +7,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import rankdata
 
 from app.core.assessment import AlphaInterval
 from app.core.comparison import Guarantee
@@ -39,7 +38,10 @@ def auroc(confidence: ArrayLike, right: ArrayLike) -> float | None:
     Returns:
         In [0, 1]; None if all verdicts are right or all are wrong.
     """
-    ranks, is_right = rankdata(confidence), np.asarray(right, dtype=bool)
+    _, place, ties = np.unique(confidence, return_inverse=True, return_counts=True)
+    # Tied confidences share their mean rank.
+    ranks = (ties.cumsum() - (ties - 1) / 2)[place]
+    is_right = np.asarray(right, dtype=bool)
     positives = int(is_right.sum())
     negatives = len(is_right) - positives
     if not positives or not negatives:

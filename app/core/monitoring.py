@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 from scipy.special import betaln, xlog1py, xlogy
 
 from app.core.betting import (
@@ -26,6 +25,7 @@ from app.core.clusters import question_numbers
 from app.core.comparison import Criterion
 from app.core.pac import observed_error
 from app.core.preference import FloatArray
+from app.core.roots import root
 from app.core.thresholds import exact_noise
 
 # False alarms of a version of a set, over all time and all its criteria; false certificates of one
@@ -440,8 +440,8 @@ def error_interval(
 
     # The wealth is convex in the rate, and at most 1 at the observed rate.
     seen = errors / questions if questions else 0.5
-    low = float(brentq(surplus, 0.0, seen)) if errors else 0.0
-    high = float(brentq(surplus, seen, 1.0)) if right else 1.0
+    low = root(surplus, 0.0, seen) if errors else 0.0
+    high = root(surplus, seen, 1.0) if right else 1.0
     noise = float(exact_noise(label_noise))
     share = 1.0 - 2.0 * noise
     low, high = (min(max((bound - noise) / share, 0.0), 1.0) for bound in (low, high))

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betainc, ndtri
-from scipy.stats import binom
+from scipy.special import ndtri
 
+from app.core.binomial import binomial_cdf
 from app.core.preference import LN2, FloatArray
 from app.core.start_rank import allowable_errors as allowable_errors
 from app.core.start_rank import observed_error as observed_error
@@ -170,8 +170,7 @@ def p_values(
 ) -> FloatArray:
     """Returns P[Bin(k, bound) <= e] for e errors among k pairs, broadcast to one shape.
 
-    With a design effect d it is that of e / d errors among k / d pairs, by the incomplete beta
-    function, which equals the binomial distribution function at integers.
+    With a design effect d it is that of e / d errors among k / d pairs.
 
     Args:
         errors: Numbers of errors.
@@ -179,13 +178,8 @@ def p_values(
         bound: Largest error rate, in (0, 1).
         effects: Design effects, at least 1; None for independent pairs.
     """
-    probability: FloatArray
-    if effects is None:
-        probability = binom.cdf(errors, accepted, bound)
-    else:
-        right = np.maximum((accepted - errors) / effects, np.finfo(float).tiny)
-        probability = betainc(right, errors / effects + 1.0, 1.0 - np.asarray(bound))
-    return probability
+    shrunk = 1.0 if effects is None else effects
+    return binomial_cdf(errors / shrunk, accepted / shrunk, bound)
 
 
 @lru_cache(maxsize=4096)
@@ -244,7 +238,7 @@ def _is_allowable(errors: int, rank: int, bound: float, delta: float) -> bool:
     The incomplete beta function is that probability, and is much faster than `scipy.stats`. It only
     chooses the ranks to test; the tests themselves use `p_values`.
     """
-    return bool(betainc(rank - errors, errors + 1, 1.0 - bound) <= delta * _CLEARLY_BELOW)
+    return bool(binomial_cdf(errors, rank, bound) <= delta * _CLEARLY_BELOW)
 
 
 def rounded_down(share: float) -> float:

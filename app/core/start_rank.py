@@ -6,8 +6,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
-from scipy.stats import binom
 
+from app.core.binomial import binomial_cdf, most_successes
 from app.core.preference import FloatArray
 from app.core.thresholds import exact_noise
 
@@ -32,8 +32,7 @@ def observed_error(alpha: float, label_noise: float) -> float:
 
 def allowable_errors(ranks: NDArray[np.int64], bound: float, delta: float) -> FloatArray:
     """Returns the largest number of errors that passes at each rank; -1 if 0 errors fail."""
-    largest = binom.ppf(delta, ranks, bound)
-    return np.where(binom.cdf(largest, ranks, bound) <= delta, largest, largest - 1)
+    return most_successes(delta, ranks, bound)
 
 
 def start_rank(alpha: float, delta: float, label_noise: float, n: int) -> int | None:
@@ -91,7 +90,7 @@ def good_marginal_rank(alpha: float, label_noise: float, *, at_most: int) -> int
     errors = np.arange(int(at_most * bound))
     ranks = np.ceil((errors + 1) / bound).astype(np.int64)
     ranks += (errors + 1) / ranks > bound
-    power = binom.cdf(errors, ranks, observed_error(_ASSUMED_ERROR_SHARE * alpha, label_noise))
+    power = binomial_cdf(errors, ranks, observed_error(_ASSUMED_ERROR_SHARE * alpha, label_noise))
     enough = ranks[(power >= _GOOD_POWER) & (ranks <= at_most)]
     return int(enough[0]) if len(enough) else None
 
@@ -133,6 +132,6 @@ def _powerful_rank(
     """Returns the smallest rank in [low, high) at which the test has that power."""
     ranks = np.arange(low, high)
     allowable = allowable_errors(ranks, bound, delta)
-    passing = np.where(allowable >= 0, binom.cdf(allowable, ranks, assumed_error), 0.0)
+    passing = np.where(allowable >= 0, binomial_cdf(allowable, ranks, assumed_error), 0.0)
     enough = np.flatnonzero(passing >= power)
     return int(ranks[enough[0]]) if len(enough) else None

@@ -7,10 +7,10 @@ neither which judgments a threshold accepts nor any guarantee.
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import expit
 
 from app.core.preference import FloatArray
+from app.core.roots import root
 
 # Digits of a temperature: replicas add the same numbers up in different orders.
 _DIGITS = 4
@@ -46,5 +46,5 @@ def fitted_temperature(gap: FloatArray, label_a: NDArray[np.bool_]) -> float:
     largest = 1.0
     while slope_of_likelihood(largest) > 0.0:
         largest *= 2.0
-    slope = float(brentq(slope_of_likelihood, 0.0, largest))
+    slope = root(slope_of_likelihood, 0.0, largest)
     return float(f"{scale / slope:.{_DIGITS}g}")

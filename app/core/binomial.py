@@ -1,0 +1,46 @@
+"""The binomial distribution, without scipy.stats, whose import takes half of a command's start."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import betainc, ndtri
+
+from app.core.preference import FloatArray
+
+
+def binomial_cdf(successes: ArrayLike, trials: ArrayLike, rate: ArrayLike) -> FloatArray:
+    """Returns P[Bin(trials, rate) <= successes], broadcast to one shape.
+
+    It is the incomplete beta function, which also has fractions for both counts.
+
+    Args:
+        successes: At most `trials`; -1 or more.
+        trials: Numbers of trials.
+        rate: In (0, 1).
+    """
+    done = np.asarray(successes, dtype=np.float64)
+    failures = np.asarray(trials, dtype=np.float64) - done
+    # The function needs positive arguments. With `tiny` it is 1 without failures, and 0 below 0.
+    tiny = np.finfo(float).tiny
+    right, wrong = np.maximum(failures, tiny), np.maximum(done + 1.0, tiny)
+    probability: FloatArray = betainc(right, wrong, 1.0 - np.asarray(rate))
+    return probability
+
+
+def most_successes(probability: float, trials: ArrayLike, rate: float) -> FloatArray:
+    """Returns the largest k with P[Bin(trials, rate) <= k] <= probability; -1 where 0 is too many.
+
+    Args:
+        probability: In (0, 1).
+        trials: Numbers of trials, at least 1.
+        rate: In (0, 1).
+    """
+    n = np.asarray(trials, dtype=np.float64)
+    # The Cornish-Fisher expansion is at most a few steps away.
+    z, spread = float(ndtri(probability)), np.sqrt(n * rate * (1.0 - rate))
+    k = np.floor(n * rate + z * spread + (z * z - 1.0) * (1.0 - 2.0 * rate) / 6.0 - 0.5)
+    k = np.clip(k, -1.0, n)
+    while (up := (k < n) & (binomial_cdf(np.minimum(k + 1.0, n), n, rate) <= probability)).any():
+        k += up
+    while (down := (k >= 0.0) & (binomial_cdf(k, n, rate) > probability)).any():
+        k -= down
+    return k
