@@ -49,9 +49,12 @@ def test_texts_are_shown_as_they_are(url: str, browser: Browser) -> None:
         page.get_by_role("button", name="Python", exact=True).click()
         for kind, text in HOSTILE.items():
             page.get_by_role("textbox", name="Response A").fill(text)
+            judge = page.get_by_role("button", name="Judge", exact=True)
             with page.expect_response("**/judge") as answer:
-                page.get_by_role("button", name="Judge", exact=True).click()
+                judge.click()
             assert answer.value.ok, kind
+            # The button is disabled until the result is shown.
+            expect(judge).to_be_enabled()
             expect(page.locator(".chip")).to_have_count(1)
             shown = page.locator("pre").text_content() or ""
             assert json.dumps(text, ensure_ascii=False)[1:-1] in shown, kind
