@@ -8,7 +8,8 @@ _TOLERANCE = 1e-12
 def root(function: Callable[[float], float], low: float, high: float) -> float:
     """Returns a root between two arguments at which the function has different signs.
 
-    Bisection, to an error of 1e-12, relative where the root is above 1.
+    Bisection, to an error of 1e-12, relative where the root is above 1. The function is not
+    negative at the returned argument.
     """
     rises = function(low) < 0.0
     while high - low > _TOLERANCE * max(1.0, high):
@@ -17,4 +18,4 @@ def root(function: Callable[[float], float], low: float, high: float) -> float:
             low = middle
         else:
             high = middle
-    return 0.5 * (low + high)
+    return high if rises else low
