@@ -70,9 +70,8 @@ async def reward_group(
     """Rewards responses to one question by comparing them with each other.
 
     A reward is the mean over a response's accepted comparisons, from -1 to 1, or null without any.
-    In all routes of rewards, the guarantee covers comparisons, not rewards: at most a share `alpha`
-    of all accepted comparisons is wrong. Equal texts are not compared and share a reward. The
-    request waits instead of failing with 429.
+    In all routes of rewards, the guarantee covers accepted comparisons, not rewards. Equal texts
+    are not compared and share a reward. The request waits instead of failing with 429.
     """
     return await _of_one(body.asked(), body, request, services, caller)
 
