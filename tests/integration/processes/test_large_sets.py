@@ -33,8 +33,9 @@ from tests.labelled_examples import labelled_example
 from tests.redis_server import RedisServer
 from tests.serving import labelled, pair, services_of
 
-N = 20_000
-RUNS = 3
+N = 30_000
+# One undisturbed run suffices; a busy machine disturbs most of them.
+MOST_RUNS = 8
 
 
 def scores() -> dict[str, LabelledExample]:
@@ -122,20 +123,22 @@ async def test_no_change_of_a_large_set_stalls_the_event_loop(
 ) -> None:
     table = scores()
     whole_s = one_call_s(table)
-    runs = []
-    for run in range(RUNS):
+    runs = list[dict[str, float]]()
+    found = dict[str, float]()
+    for run in range(MOST_RUNS):
         folder = tmp_path / str(run)
         folder.mkdir()
         async with large_set(kind, folder, request, table) as services:
             with nothing_else_collected():
                 runs.append(await turns_of(services))
-    # Other work of the machine only adds to a stall, and a stall of ours is in every run.
-    found = {step: min(each[step] for each in runs) for step in runs[0]}
-    # On a busy machine SQLite can use much CPU time beside the loop, so the longest stall has a
-    # larger limit.
-    *_, second, longest = sorted(found.values())
-    assert second < whole_s / 4, (found, whole_s)
-    assert longest < whole_s * 3 / 4, (found, whole_s)
+        # Other work of the machine only adds to a stall, and a stall of ours is in every run.
+        found = {step: min(each[step] for each in runs) for step in runs[0]}
+        # On a busy machine SQLite can use much CPU time beside the loop, so the longest stall has a
+        # larger limit.
+        *_, second, longest = sorted(found.values())
+        if second < whole_s / 4 and longest < whole_s * 3 / 4:
+            return
+    pytest.fail(f"stalls in seconds: {found}; one call for the whole set: {whole_s:.3f}")
 
 
 async def turns_of(services: Services) -> dict[str, float]:
