@@ -36,7 +36,7 @@ _DRILLS, _UNIT = "tests/drills/", "tests/unit/"
 _BROWSERS = ("tests/integration/browser/", "tests/integration/desk/")
 
 # A full garbage collection visits every object. The million objects of the imports and of 8,000
-# collected tests live until the end, so they are frozen (`pytest_collection_finish`).
+# collected tests live until the end, so they are frozen once (`pytest_collection_finish`).
 gc.disable()
 
 
@@ -57,6 +57,8 @@ def pytest_collection_finish() -> None:
     """Lets the garbage collector begin, with the objects that the tests make."""
     gc.freeze()
     gc.enable()
+    # A service freezes the objects of its start, which are garbage after its tests.
+    pytest.MonkeyPatch().setattr(gc, "freeze", lambda: None)
 
 
 def _surroundings() -> list[str]:
@@ -122,7 +124,6 @@ _CONFIGURED_LOGGERS = (None, "app", "uvicorn", "uvicorn.access", "uvicorn.asgi",
 def _process_as_before() -> Iterator[None]:
     """Takes back what a file of tests changed in its process, for the files after it."""
     folder, environment = Path.cwd(), dict(os.environ)
-    frozen = gc.get_freeze_count()
     loggers = [logging.getLogger(name) for name in _CONFIGURED_LOGGERS]
     before = [(each.level, [*each.handlers], [*each.filters], each.propagate) for each in loggers]
     yield
@@ -133,11 +134,6 @@ def _process_as_before() -> Iterator[None]:
     for logger, (level, handlers, filters, propagate) in zip(loggers, before, strict=True):
         logger.setLevel(level)
         logger.handlers[:], logger.filters[:], logger.propagate = handlers, filters, propagate
-    # A service freezes the objects of its start, which are garbage after its tests.
-    if gc.get_freeze_count() > frozen:
-        gc.unfreeze()
-        gc.collect()
-        gc.freeze()
 
 
 @pytest.fixture(scope="module")
