@@ -57,7 +57,7 @@ def pytest_collection_finish() -> None:
     """Lets the garbage collector begin, with the objects that the tests make."""
     gc.freeze()
     gc.enable()
-    # A service freezes the objects of its start, which are garbage after its tests.
+    # A service in this process would freeze its objects, which are garbage after its tests.
     pytest.MonkeyPatch().setattr(gc, "freeze", lambda: None)
 
 

@@ -12,10 +12,10 @@ import hashlib
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from gc import freeze  # the real one; tests/conftest.py takes its place later
+from gc import freeze  # tests/conftest.py replaces `gc.freeze` after this import
 from itertools import pairwise
 from pathlib import Path
 
@@ -57,14 +57,6 @@ def one_call_s(table: dict[str, LabelledExample]) -> float:
         json.dumps(fields)
         begun.append(time.process_time())
     return min(end - start for start, end in pairwise(begun))
-
-
-@contextmanager
-def nothing_else_collected() -> Iterator[None]:
-    """Excludes the objects of other tests from garbage collection."""
-    gc.collect()
-    freeze()
-    yield
 
 
 async def longest_turn_s(work: Awaitable[object]) -> float:
@@ -121,22 +113,23 @@ async def test_no_change_of_a_large_set_stalls_the_event_loop(
 ) -> None:
     table = scores()
     whole_s = one_call_s(table)
-    runs = list[dict[str, float]]()
-    found = dict[str, float]()
-    for run in range(MOST_RUNS):
-        folder = tmp_path / str(run)
+    runs, stalls = list[dict[str, float]](), dict[str, float]()
+    for number in range(MOST_RUNS):
+        folder = tmp_path / str(number)
         folder.mkdir()
         async with large_set(kind, folder, request, table) as services:
-            with nothing_else_collected():
-                runs.append(await turns_of(services))
+            # Garbage collection visits only the objects that the changes make.
+            gc.collect()
+            freeze()
+            runs.append(await turns_of(services))
         # Other work of the machine only adds to a stall, and a stall of ours is in every run.
-        found = {step: min(each[step] for each in runs) for step in runs[0]}
+        stalls = {step: min(run[step] for run in runs) for step in runs[0]}
         # On a busy machine SQLite can use much CPU time beside the loop, so the longest stall has a
         # larger limit.
-        *_, second, longest = sorted(found.values())
+        *_, second, longest = sorted(stalls.values())
         if second < whole_s / 4 and longest < whole_s * 3 / 4:
             return
-    pytest.fail(f"stalls in seconds: {found}; one call for the whole set: {whole_s:.3f}")
+    pytest.fail(f"stalls in seconds: {stalls}; one call for the whole set: {whole_s:.3f}")
 
 
 async def turns_of(services: Services) -> dict[str, float]:

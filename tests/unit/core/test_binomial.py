@@ -38,6 +38,6 @@ def test_the_root_is_that_of_scipy(sign: float, solution: float) -> None:
     def function(x: float) -> float:
         return sign * (x**3 - solution**3)
 
-    assert root(function, 0.0, 1.0) == pytest.approx(solution, abs=2e-12)
+    assert root(function, 0.0, 1.0) == pytest.approx(solution, abs=1e-12)
     assert function(root(function, 0.0, 1.0)) >= 0.0
     assert root(function, 0.0, 1.0) == pytest.approx(brentq(function, 0.0, 1.0), abs=1e-11)

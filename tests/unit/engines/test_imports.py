@@ -1,7 +1,7 @@
 """Large packages are imported without garbage collection."""
 
 import gc
-from gc import freeze  # the real one; tests/conftest.py takes its place later
+from gc import freeze  # tests/conftest.py replaces `gc.freeze` after this import
 
 import pytest
 
