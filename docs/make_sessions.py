@@ -173,10 +173,7 @@ SESSIONS = (
         "A table from a notebook",
         "Kofi writes a table with pandas, and reads the results back with pandas.",
         _notebook,
-        (
-            "scope-judge judge pairs.csv --out results.parquet",
-            "scope-judge decide results.parquet --alpha 0.2 --out more.parquet",
-        ),
+        ("scope-judge judge pairs.csv --out results.parquet",),
     ),
 )
 

@@ -15,7 +15,6 @@ COMMANDS: Mapping[str, str] = {
     "fetch": "Download the judge's weights before the service starts.",
     "check": "Check the address, key and criterion of a service by judging one group.",
     "judge": "Judge one pair, or files of pairs.",
-    "decide": "Apply another alpha to results in files, without judging again.",
     "filter": "Keep the preference pairs that the judge confirms, for DPO.",
     "battles": "Judge battles of models, for a leaderboard.",
     "calibrate": "Add labelled pairs to a calibration set.",

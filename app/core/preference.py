@@ -1,12 +1,11 @@
 """The order-averaged preference and its entropy, from label logits in both orders (SCOPE, BPE)."""
 
 import math
-import sys
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit, xlogy
+from scipy.special import expit, xlogy
 
 from app.core.errors import JudgmentFailedError
 from app.core.score import Preference
@@ -15,10 +14,6 @@ FloatArray = NDArray[np.float64]
 
 # The largest entropy of two outcomes, in nats: the threshold that accepts everything.
 LN2 = math.log(2.0)
-# Below this entropy in nats, the other side's probability is below 1e-7.
-_NEARLY_CERTAIN = 1e-6
-# Each step divides the distance from the fixed point by at least 10.
-_STEPS = 20
 
 
 class Preferences(NamedTuple):
@@ -88,30 +83,6 @@ def preference_from_gaps(gap_fwd: FloatArray, gap_rev: FloatArray) -> Preference
     larger = 1.0 - smaller
     p_bar = np.where(p_bar < q_bar, smaller, larger)
     return Preferences(p_fwd, p_rev, p_bar, _entropy_of_sides(smaller, larger))
-
-
-def rescaled(preference: Preference, factor: float) -> Preference:
-    """Returns the preference with its gap multiplied by a factor.
-
-    Args:
-        preference: The preference of a judge that sees no order.
-        factor: Positive.
-    """
-    gap = np.array([_gap_of(preference) * factor])
-    (changed,) = preference_from_gaps(gap, gap).rows()
-    return changed
-
-
-def _gap_of(preference: Preference) -> float:
-    entropy = preference.uncertainty
-    if entropy > _NEARLY_CERTAIN:
-        return float(logit(preference.p_bar))
-    # p_bar may be rounded to 0 or 1, and the entropy is not. Up to the square of the other side's
-    # probability, which is exp(-size), the entropy is exp(-size) (1 + size).
-    size = 1.0
-    for _ in range(_STEPS):
-        size = math.log1p(size) - math.log(max(entropy, sys.float_info.min))
-    return size if preference.p_bar > 0.5 else -size
 
 
 def gaps_in_reverse(gap_fwd: FloatArray, gap_rev: FloatArray) -> FloatArray:

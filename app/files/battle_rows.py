@@ -12,7 +12,6 @@ _OPPOSITES = {"A": "B", "B": "A"}
 # Hexadecimal digits of a digest in a signature.
 _DIGITS = 12
 _PROBABILITIES = ("p_bar", "p_fwd", "p_rev")
-_SCORES = ("uncertainty", "label_mass", "temperature", "orders")
 _CRITERION = ("threshold", "alpha", "guarantee", "delta", "risk_level", "label_mass")
 
 
@@ -85,83 +84,6 @@ def of_models(result: Mapping[str, Any], *, swapped: bool) -> dict[str, Any]:
         "p_fwd": 1.0 - result["p_rev"],
         "p_rev": 1.0 - result["p_fwd"],
     }
-
-
-def is_judged_battle(row: Mapping[str, Any]) -> bool:
-    """Whether a row is one that `battle_rows` made."""
-    return all(name in row for name in ("model_a", "winner", "p_fwd", "p_rev", "signature"))
-
-
-def result_of_battle(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The result of a row that `battle_rows` made; A is model_a."""
-    if row.get("error"):
-        return {"error": {"code": row["error"], "detail": row.get("error_detail")}}
-    result = {name: _number(row.get(name)) for name in (*_PROBABILITIES, *_SCORES)}
-    p_bar = result["p_bar"]
-    result["confidence"] = None if p_bar is None else max(p_bar, 1.0 - p_bar)
-    if result["orders"] is not None:
-        result["orders"] = int(result["orders"])
-    kept = {"judge": row.get("judge"), "reason": row.get("reason") or None}
-    return {name: value for name, value in {**result, **kept}.items() if value is not None}
-
-
-def label_probability(row: Mapping[str, Any]) -> float:
-    """Probability with which a row that `battle_rows` made was drawn for its label."""
-    return _number(row.get("human_probability")) or 1.0
-
-
-def _number(value: Any) -> float | None:
-    """A number of JSON, or the cell of a table; None for anything else."""
-    try:
-        return None if value in (None, "") else float(value)
-    except (TypeError, ValueError):
-        return None
-
-
-def decided_rows(
-    rows: Sequence[Mapping[str, Any]], results: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
-    """The rows that `battle_rows` made, with other decisions about the same scores.
-
-    Args:
-        rows: The rows.
-        results: The new judgment of each, or its error, which leaves the row as it is.
-    """
-    signatures = {
-        row["signature"]: _decided_signature(row["signature"], result)
-        for row, result in zip(rows, results, strict=True)
-        if "error" not in result and row.get("signature")
-    }
-    return [
-        {
-            **row,
-            **({} if "error" in result else _decision(result)),
-            "signature": signatures.get(row.get("signature"), row.get("signature")),
-        }
-        for row, result in zip(rows, results, strict=True)
-    ]
-
-
-def _decision(result: Mapping[str, Any]) -> dict[str, Any]:
-    reference = result.get("calibration") or {}
-    return {
-        "winner": _WINNERS[result["verdict"]],
-        "accepted": result["verdict"] != "abstain",
-        "reason": result.get("reason"),
-        **_columns(result, _CRITERION),
-        "calibration": reference.get("name"),
-        "version": reference.get("version"),
-    }
-
-
-def _decided_signature(signature: str, result: Mapping[str, Any]) -> str:
-    """The signature with the calibration and the criterion of another decision."""
-    parts = signature.split("; ")
-    for place in reversed(range(len(parts) - 1)):
-        if parts[place].startswith(("calibration ", "no calibration")):
-            parts[place : place + 2] = [_calibration(result), _criterion(result)]
-            break
-    return "; ".join(parts)
 
 
 def battle_rows(judged: Sequence[JudgedBattle], provenance: Provenance) -> list[dict[str, Any]]:

@@ -12,8 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from app.files.battle_rows import is_judged_battle, result_of_battle
-
 RESULT = "judgment"
 # Field with an object -> the values of it that flat results have. Earlier releases wrote the
 # object as JSON.
@@ -60,17 +58,13 @@ class ResultColumns:
     Args:
         nested: The column with an object; None for flat results.
         flat: Field -> its column, for flat results.
-        of_battles: Whether the rows are those of `scope-judge battles`, which have their own.
     """
 
     nested: str | None
     flat: Mapping[str, str]
-    of_battles: bool = False
 
     def result(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """The result of a row without its nulls; {} if it has none."""
-        if self.of_battles:
-            return result_of_battle(row)
         if self.nested is not None:
             fields = _object(row.get(self.nested)) or {}
         else:
@@ -145,8 +139,6 @@ def result_columns(rows: Iterable[Mapping[str, Any]]) -> ResultColumns | None:
         rows: All rows of a file: any of them may lack a column.
     """
     rows = list(rows)
-    if any(map(is_judged_battle, rows)):
-        return ResultColumns(nested=None, flat={}, of_battles=True)
     columns: dict[str, None] = {}
     nested: dict[str, None] = {}
     for row in rows:

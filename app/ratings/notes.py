@@ -54,8 +54,8 @@ def several_signatures(signatures: Sequence[str | None]) -> str | None:
     return (
         f"The rows of this judge have {1 + len(same)} signatures, so they make {1 + len(same)} "
         f"boards. Only this board has: {'; '.join(shown) or 'nothing'}. Only the next one has: "
-        f"{'; '.join(hidden) or 'nothing'}. `scope-judge decide` applies another set or alpha to "
-        f"rows without judging again. Use it to make them one board."
+        f"{'; '.join(hidden) or 'nothing'}. To make them one board, judge all battles "
+        f"again with one version of the set. Nothing is scored twice with SCOPE_SCORE_CACHE."
     )
 
 
@@ -68,8 +68,8 @@ def _about_alpha(board: Board) -> Iterator[str]:
             f"The labels contradict alpha: {agreement.error:.1%} of the accepted verdicts are "
             f"wrong ({agreement.error_low:.1%} to {agreement.error_high:.1%}), and alpha is "
             f"{board.alpha:.1%}. The calibration set differs from these battles, or its threshold "
-            f"missed alpha by chance. Calibrate with labelled battles of these models, then apply "
-            f"the new set to the rows with `scope-judge decide`."
+            f"missed alpha by chance. Calibrate with labelled battles of these models, then judge "
+            f"them again."
         )
 
 
@@ -82,8 +82,8 @@ def _about_fallback(board: Board) -> Iterator[str]:
         f"fewer than {FEW_UNITS} questions, or its equations have no finite solution in most "
         f"rounds of "
         f"the bootstrap ({debiased.unsolved or 0.0:.0%}). So the table shows the view "
-        f"`{board.main}`, which the judge can bias toward a model. `scope-judge battles "
-        f"--schedule-labels` draws more battles to label."
+        f"`{board.main}`, which the judge can bias toward a model. Label more "
+        f"battles, drawn at random."
     )
 
 

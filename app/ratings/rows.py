@@ -48,12 +48,6 @@ def read_battles(
     placeless = battles.first == battles.second
     if len(names) > 1:
         battles = _with_shared_labels(columns, battles)
-    to_label, _ = columns.flags("to_label")
-    columns.check(
-        ~to_label | battles.labelled | ~battles.judged,
-        "to_label is true, and human is empty: the ratings are biased until all battles of the "
-        "draw have a label; until then take the rows from before the draw",
-    )
     by_judge = []
     for number, name in enumerate(names):
         inside = judge == number
@@ -69,16 +63,6 @@ def read_battles(
                 f"no row of {of_judge.judge} has a judgment: every battle failed"
             )
     return _in_order(columns, judge, by_judge)
-
-
-def battle_keys(inputs: Sequence[Path], encoding: str | None = None) -> list[tuple[int, str]]:
-    """The battle of each row, as `battle` and `names` of `Battles` have it.
-
-    Raises:
-        InvalidRequestError: A file cannot be read.
-    """
-    battle, names = _identifiers(Columns(inputs, encoding))
-    return list(zip(battle.tolist(), names, strict=True))
 
 
 def _in_order(columns: Columns, judge: Ints, by_judge: list[Battles]) -> list[Battles]:

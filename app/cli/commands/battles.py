@@ -1,12 +1,23 @@
 """`scope-judge battles`: judges battles of models, for a leaderboard."""
 
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from app.cli.console import CommandError
-from app.cli.running.battles import BattleOptions, judge_battles
+from app.cli.console import CommandError, say
+from app.cli.running.coverage import (
+    JudgedPair,
+    label_command,
+    print_contradictions,
+    print_unlike,
+    unlike_sets,
+)
+from app.cli.running.drawn import keep_drawn
+from app.cli.running.judging import NOTHING_LOST, judging, run_into
 from app.cli.running.options import (
     Alpha,
     BatchSize,
@@ -15,57 +26,43 @@ from app.cli.running.options import (
     DeltaFor,
     Encoding,
     Guarantee,
-    HumanProbability,
     Inputs,
     NoAlpha,
-    OnRay,
     Overwrite,
-    RayAddress,
-    RayReplicas,
     ShapeName,
-    check_encoding,
     given_criterion,
     given_format,
 )
-from app.cli.running.schedules import JudgedRows, print_label_plan, print_schedule
-from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, is_given
-from app.files.reading import STDIN
+from app.cli.running.rows import (
+    Item,
+    check_first,
+    check_output,
+    delimiter_of,
+    input_files,
+    write_all,
+)
+from app.cli.running.run import ROWS_PER_REQUEST, Results, finished, is_judged
+from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
+from app.cli.summary import print_summary
+from app.core.comparison import Label
+from app.core.errors import InvalidComparisonError, InvalidRequestError, RequestError
+from app.files.battle_rows import JudgedBattle, Provenance, battle_rows, of_models
+from app.files.battles import Battle, BattleShape, Winner, battle_shape
+from app.files.reading import FileRow, InputFormat, read_rows
+
+_LABELS: Mapping[Winner, Label] = {"model_a": "A", "model_b": "B", "tie": "tie"}
 
 
 def battles(
     files: Inputs,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="File to write; its extension sets the format. --schedule-labels adds the columns "
-            "to_label and human_probability."
-        ),
-    ] = None,
-    schedule: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Judge nothing; plan so many more battles from the rows of earlier runs.",
-        ),
-    ] = None,
-    schedule_labels: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Judge nothing; draw about so many battles of earlier runs for people to label.",
-        ),
-    ] = None,
-    human_probability: HumanProbability = None,
+    out: Annotated[Path, typer.Option(help="File to write; its extension sets the format.")],
     alpha: Alpha = None,
     no_alpha: NoAlpha = False,
     guarantee: Guarantee = None,
     delta: Delta = None,
     delta_for: DeltaFor = None,
     calibration: CalibrationSet = None,
-    seed: Annotated[
-        int,
-        typer.Option(help="Seed for the order of the two responses, or for drawing labels."),
-    ] = 0,
+    seed: Annotated[int, typer.Option(help="Seed for the order of the two responses.")] = 0,
     shape: ShapeName = None,
     columns: Annotated[
         str | None,
@@ -84,9 +81,6 @@ def battles(
     overwrite: Overwrite = False,
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
-    ray: OnRay = False,
-    address: RayAddress = None,
-    replicas: RayReplicas = None,
 ) -> None:
     """Judge battles of models, for `scope-judge leaderboard`.
 
@@ -94,22 +88,8 @@ def battles(
     of model_a and a signature to cite, or an error; any error makes the exit status 1. An
     unfinished run is kept in OUT.partial.
     """
-    if schedule is not None or schedule_labels is not None:
-        if schedule is not None and schedule_labels is not None:
-            raise CommandError("give --schedule N or --schedule-labels N, not both")
-        check_encoding(encoding)
-        judged = JudgedRows(files=files, human_probability=human_probability, encoding=encoding)
-        if schedule is not None:
-            print_schedule(judged, schedule, out)
-        elif schedule_labels is not None:
-            print_label_plan(judged, schedule_labels, out, seed=seed, overwrite=overwrite)
-        return
-    if human_probability is not None:
-        raise CommandError("--human-probability goes with --schedule or --schedule-labels")
-    if out is None:
-        raise CommandError("give --out FILE for the rows, or --schedule N")
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "delta_for": delta_for}
-    options = BattleOptions(
+    options = _Options(
         criterion=given_criterion({**given, "calibration": calibration}, no_alpha=no_alpha),
         form=given_format(shape, None, encoding),
         columns=columns,
@@ -117,15 +97,211 @@ def battles(
         out=out.resolve(),
         overwrite=overwrite,
         keep_texts=keep_texts,
-        batch_size=batch_size,
+        batch_size=batch_size or ROWS_PER_REQUEST,
     )
-    if not ray and (address is not None or replicas is not None):
-        raise CommandError("--address and --replicas need --ray")
-    if ray and (is_given(url) or STDIN in files):
-        raise CommandError("--ray takes files or folders, and no --url")
-    if ray:
-        from app.cli.running.battle_bulk import judge_battles_in_bulk
+    _judge(files, options, url=url, patience_s=patience)
 
-        judge_battles_in_bulk(files, options, address=address, replicas=replicas)
-        return
-    judge_battles(files, options, url=url, patience_s=patience)
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Entry:
+    """A row of the input.
+
+    Args:
+        item: The row and the comparison as the judge gets it.
+        battle: The battle; None if the row has none.
+    """
+
+    item: Item
+    battle: Battle | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Options:
+    """How a run reads, judges and writes.
+
+    Args:
+        criterion: Fields of the criterion that the command line sets.
+        form: How the rows are written, as far as the texts are concerned.
+        columns: Map of columns; None if there is none.
+        seed: Seed of the order in which the responses are shown.
+        out: File of the rows.
+        overwrite: Replace `out`, and drop an unfinished run with other settings.
+        keep_texts: Write the question and the responses, too.
+        batch_size: Largest number of comparisons in one request.
+    """
+
+    criterion: Mapping[str, Any]
+    form: InputFormat
+    columns: str | None
+    seed: int
+    out: Path
+    overwrite: bool
+    keep_texts: bool
+    batch_size: int
+
+
+def _judge(files: Sequence[Path], options: _Options, *, url: str, patience_s: float) -> None:
+    """Judges battles with a running service; an interrupted run resumes.
+
+    Raises:
+        ScopeJudgeError: A file cannot be read, or the journal belongs to another run.
+        CommandError: The service cannot be used, the output cannot be written, or a battle got no
+            judgment.
+    """
+    begun = time.monotonic()
+    entries = _read(files, options)
+    items = [entry.item for entry in entries]
+    with connected(url, patience_s=patience_s) as service:
+        provenance = Provenance(
+            judge=service.judge_name,
+            fingerprint=service.fingerprint,
+            template=service.template,
+            version=service.version,
+            seed=options.seed,
+        )
+        run = run_into(
+            options.out,
+            service,
+            options.criterion,
+            overwrite=options.overwrite,
+            batch_size=options.batch_size,
+            seed=options.seed,
+        )
+        with finished(items, judging(service, options.criterion, dated=True), run) as done:
+            keep_drawn(options.out, items, done.results, kept=NOTHING_LOST)
+            _write(entries, done.results, provenance=provenance, options=options)
+        judged = _judged(entries, done.results, options.seed)
+        unlike = unlike_sets(service, _judged_pairs(judged))
+    seconds = time.monotonic() - begun
+    _print(judged, provenance, asked=done.asked, seconds=seconds)
+    print_unlike(unlike, label_command(files, items, url))
+    _refuse_failed(judged)
+
+
+def _read(files: Sequence[Path], options: _Options) -> list[_Entry]:
+    """Reads all rows, and checks the output before anything is judged.
+
+    Raises:
+        InvalidRequestError: A file cannot be read, or an id has two contents.
+        CommandError: The first row has no battle, or the output must not be written.
+    """
+    paths = input_files(files)
+    entries: list[_Entry] = []
+    for path in paths:
+        shape: BattleShape | None = None
+        for row in read_rows(path, options.form.encoding):
+            shape = shape or _shape_of(row, options)
+            entries.append(_entry(row, shape, options.seed))
+    check_first([entry.item for entry in entries])
+    _check_ids(entries)
+    check_output(options.out, paths, overwrite=options.overwrite)
+    return entries
+
+
+def _shape_of(row: FileRow, options: _Options) -> BattleShape:
+    try:
+        return battle_shape(row.fields, options.form.shape, options.columns)
+    except RequestError as exc:
+        raise InvalidRequestError(f"{row.place}: {exc.detail}") from None
+
+
+def _entry(row: FileRow, shape: BattleShape, seed: int) -> _Entry:
+    try:
+        battle = shape.battle(row.fields)
+    except InvalidComparisonError as exc:
+        return _Entry(item=Item.of(row, shape.comparison, exc), battle=None)
+    return _Entry(item=Item.of(row, shape.comparison, battle.shown(seed)), battle=battle)
+
+
+def _check_ids(entries: Sequence[_Entry]) -> None:
+    """Refuses an id with two contents: a leaderboard could not tell which one is meant."""
+    first: dict[str, _Entry] = {}
+    for entry in entries:
+        if entry.battle is None:
+            continue
+        other = first.setdefault(entry.battle.id, entry)
+        assert other.battle is not None
+        if other.battle.content != entry.battle.content:
+            raise InvalidRequestError(
+                f"{entry.item.row.place} has the id of {other.item.row.place} and other content: "
+                "give each battle its own id, or ignore the column with --map id=NONE"
+            )
+
+
+def _judged(entries: Sequence[_Entry], results: Results, seed: int) -> list[JudgedBattle]:
+    """Each row with its result, in which A is model_a."""
+    return [
+        JudgedBattle(
+            place=entry.item.row.place,
+            battle=entry.battle,
+            result=of_models(
+                results[entry.item.key],
+                swapped=entry.battle is not None and entry.battle.is_swapped(seed),
+            ),
+        )
+        for entry in entries
+    ]
+
+
+def _write(
+    entries: Sequence[_Entry], results: Results, *, provenance: Provenance, options: _Options
+) -> None:
+    """Writes the rows of all battles.
+
+    Raises:
+        CommandError: The file cannot be written.
+    """
+    rows = battle_rows(_judged(entries, results, options.seed), provenance)
+    if options.keep_texts:
+        texts = ({n: e.item.row.fields.get(n) for n in e.item.shape.texts} for e in entries)
+        rows = [{**row, **kept} for row, kept in zip(rows, texts, strict=True)]
+    delimiter = delimiter_of(entry.item.row for entry in entries)
+    write_all(options.out, rows, kept=NOTHING_LOST, delimiter=delimiter)
+
+
+def _judged_pairs(judged: Sequence[JudgedBattle]) -> list[JudgedPair]:
+    """The battles that have a judgment; A is model_a."""
+    return [
+        JudgedPair(
+            question=row.battle.group or row.battle.question_id,
+            result=row.result,
+            label=None if row.battle.human is None else _LABELS[row.battle.human],
+            probability=row.battle.human_probability or 1.0,
+        )
+        for row in judged
+        if row.battle is not None and is_judged(row.result)
+    ]
+
+
+def _print(
+    judged: Sequence[JudgedBattle], provenance: Provenance, *, asked: int, seconds: float
+) -> None:
+    """Prints what became of the battles.
+
+    Args:
+        judged: The battles, in the order of the rows.
+        provenance: The facts that all rows share.
+        asked: Battles that this run asked for.
+        seconds: Time that the run took.
+    """
+    print_contradictions(_judged_pairs(judged))
+    battles = [row.battle for row in judged if row.battle is not None]
+    models = {model for battle in battles for model in (battle.model_a, battle.model_b)}
+    say(f"{len(models)} models; A is model_a:")
+    shown, places = [row.result for row in judged], [row.place for row in judged]
+    print_summary(shown, places, asked=asked, seconds=seconds)
+    signatures = {provenance.signature(result) for result in shown if is_judged(result)}
+    if len(signatures) > 1:
+        say(
+            ("warning:", "yellow"),
+            f" the rows have {len(signatures)} signatures, because the calibration or the "
+            "criterion changed within the run. A leaderboard treats them as that many judges; "
+            "--overwrite judges all battles again.",
+        )
+
+
+def _refuse_failed(judged: Sequence[JudgedBattle]) -> None:
+    """Ends the command with an error if a battle got no judgment."""
+    failed = sum(not is_judged(row.result) for row in judged)
+    if failed:
+        raise CommandError(f"{failed} of {len(judged)} battles got no judgment; see their `error`")

@@ -30,8 +30,7 @@ def judge_in_bulk(
     shape: str | None,
     address: str | None,
     replicas: int | None,
-    may_fail: bool = False,
-) -> Output:
+) -> None:
     """Judges files on a Ray cluster; parts that an earlier run finished are not judged again.
 
     Args:
@@ -42,10 +41,6 @@ def judge_in_bulk(
         shape: Name of a shape or map of columns; None to recognise it for each file.
         address: Address of the cluster; None joins this machine's, or starts one.
         replicas: Number of judges; None for as many as fit.
-        may_fail: Whether the run succeeds although comparisons have no judgment.
-
-    Returns:
-        The finished folder.
 
     Raises:
         CommandError: The run is stopped or fails, or a comparison got no judgment.
@@ -66,8 +61,7 @@ def judge_in_bulk(
         kept = f"finished parts are kept in {output.folder}; rerun the command to resume"
         with resumable(kept):
             _judge_parts(job, whole, undone, address=address, replicas=replicas)
-    _finish(output, whole, may_fail=may_fail)
-    return output
+    _finish(output, whole)
 
 
 def _check_apart(inputs: list[Path], out: Path) -> None:
@@ -118,7 +112,7 @@ def _judge_parts(
                     say(("not judged:", "yellow"), f" part {outcome.part}: {outcome.detail}")
 
 
-def _finish(output: Output, whole: Cut, *, may_fail: bool) -> None:
+def _finish(output: Output, whole: Cut) -> None:
     """Prints the totals of all parts, and writes the summary if every part is done."""
     total, missing = Receipt(), 0
     for number in range(len(whole.parts)):
@@ -138,7 +132,7 @@ def _finish(output: Output, whole: Cut, *, may_fail: bool) -> None:
         )
     output.write_summary(total)
     shutil.rmtree(output.folder / _CONVERTED, ignore_errors=True)
-    if counts["error"] and not may_fail:
+    if counts["error"]:
         raise CommandError(
             f"{counts['error']} comparisons got no judgment: the lines with `error` in "
             f"{output.folder}/parts say why"

@@ -17,9 +17,8 @@ from app.cli.set_transfer import set_path
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError
 from app.core.groups import ALL
-from app.files.battle_rows import is_judged_battle, label_probability
-from app.files.reading import STDIN, FileRow
-from app.files.shapes import PAIRS, REQUIRED, ComparisonShape, known_shape, label_in
+from app.files.reading import STDIN
+from app.files.shapes import PAIRS, REQUIRED, ComparisonShape, known_shape
 from app.files.suggestion import joined_map
 
 # numpy takes a while to import: functions import what needs it.
@@ -74,46 +73,6 @@ def _label_of(item: Item) -> Label | None:
         return item.shape.label_in(item.row.fields)
     except InvalidComparisonError:
         # Not every column with the name of a label has one.
-        return None
-
-
-def decided_pairs(
-    rows: Iterable[FileRow], results: Iterable[Mapping[str, Any]]
-) -> list[JudgedPair]:
-    """The rows of earlier results that have another decision, with texts or without.
-
-    Args:
-        rows: The rows.
-        results: The new judgment of each, or its error.
-    """
-    return [
-        JudgedPair(
-            question=_question_of(row),
-            result=result,
-            label=_label_in(row.fields),
-            probability=label_probability(row.fields) if is_judged_battle(row.fields) else 1.0,
-        )
-        for row, result in zip(rows, results, strict=True)
-        if is_judged(result)
-    ]
-
-
-def _question_of(row: FileRow) -> str:
-    """Digest or name of the question; the place of a row that has none any more."""
-    fields = row.fields
-    if is_judged_battle(fields):
-        return str(fields.get("group") or fields.get("question_id") or row.place)
-    shape = known_shape(fields)
-    try:
-        return row.place if shape is None else comparison_key(shape.fields(fields)["question"])
-    except InvalidComparisonError:
-        return row.place
-
-
-def _label_in(fields: Mapping[str, Any]) -> Label | None:
-    try:
-        return label_in(fields)
-    except InvalidComparisonError:
         return None
 
 
@@ -187,15 +146,61 @@ def _unlike(
     service: ServiceClient, name: str, group: str, judged: Sequence[JudgedPair], *, tests: int
 ) -> Unlike | None:
     # Imported late: numpy takes a while.
-    from app.cli.acceptance import calibration_of
     from app.cli.set_answers import ExamplePage
 
     page = service.get(set_path(name, "/examples"), limit=_MOST_EXAMPLES)
     n = read(ExamplePage, page).n
     temperature = judged[0].result.get("temperature")
-    calibration = calibration_of(page, page["examples"], temperature=temperature)
+    calibration = _calibration_of(page, page["examples"], temperature=temperature)
     judging = calibration.judging(None if group == ALL else group)
     return unlike_set(judging, judged, n=n, tests=tests)
+
+
+def _calibration_of(
+    described: Mapping[str, Any],
+    examples: Iterable[Mapping[str, Any]],
+    *,
+    temperature: float | None = None,
+) -> "Calibration":
+    """The calibration of examples that a service has listed.
+
+    Args:
+        described: The fields of the set, as in GET /calibrations/{name}/examples.
+        examples: Its examples; ties of older releases have no score and are left out.
+        temperature: Temperature of the set, if these are not all of its examples.
+
+    Raises:
+        KeyError, TypeError: A field is missing or has another type.
+    """
+    # Imported late: numpy takes a while.
+    from app.core.calibration import Calibration, LabelledExample
+    from app.core.score import Score
+
+    return Calibration(
+        name=described["name"],
+        write_id="",
+        version=described["version"],
+        judge=described["judge"],
+        fingerprint=described["fingerprint"],
+        label_noise=described["label_noise"],
+        examples={
+            example["digest"]: LabelledExample(
+                score=Score(
+                    gap_fwd=example["gap_fwd"],
+                    gap_rev=example["gap_rev"],
+                    label_mass=example["label_mass"],
+                ),
+                label=example["label"],
+                question=example.get("question"),
+                group=example.get("group"),
+            )
+            for example in examples
+            if example["gap_fwd"] is not None
+        },
+        clusters=described.get("clusters", "one"),
+        by_group=bool(described.get("by_group")),
+        given_temperature=temperature,
+    )
 
 
 def unlike_set(

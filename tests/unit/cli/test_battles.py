@@ -2,7 +2,6 @@
 
 import json
 import random
-import re
 import signal
 import subprocess
 from pathlib import Path
@@ -172,8 +171,6 @@ def test_an_error_has_no_winner_and_the_others_are_judged(service: str, tmp_path
             "line 2 has the id of",
         ),
         ([battle(GOOD, BAD)], ["--no-alpha"], "--alpha or --no-alpha, not both"),
-        ([battle(GOOD, BAD)], ["--replicas", "2"], "need --ray"),
-        ([battle(GOOD, BAD)], ["--ray"], "no --url"),
         ([battle(GOOD, BAD)], ["--shape", "chess"], "--shape chess is unknown"),
         ([battle(GOOD, BAD)], ["--calibration", "none"], "calibrate FILE"),
     ],
@@ -199,39 +196,6 @@ def test_rows_of_two_calibrations_are_two_judges_and_that_is_said(
     assert "the rows have 2 signatures" in result.stderr
     assert len({row["signature"] for row in rows_in(tmp_path / "rows.jsonl")}) == 2
     assert "signatures" not in judged(service, tmp_path, rows[:1], "--overwrite").stderr
-
-
-def test_an_output_is_named(tmp_path: Path) -> None:
-    (tmp_path / "in.jsonl").write_text(json.dumps(battle(GOOD, BAD)))
-    result = runner.invoke(app, ["battles", str(tmp_path / "in.jsonl")])
-    assert result.exit_code == 1
-    assert "give --out FILE for the rows, or --schedule N" in result.stderr
-
-
-def test_the_next_battles_are_of_the_models_that_met_least(service: str, tmp_path: Path) -> None:
-    rows = [row for row in many(120) if "model 4" not in (row["model_a"], row["model_b"])]
-    rows.append(battle("quality=4.5", BAD, model_a="model 4", model_b="model 0"))
-    assert judged(service, tmp_path, rows).exit_code == 0
-    out = str(tmp_path / "next.jsonl")
-    given = ["battles", str(tmp_path / "rows.jsonl"), "--schedule", "30", "--out", out]
-    result = runner.invoke(app, given)
-    assert result.exit_code == 0, result.stderr
-    cells = [line.split("│")[1:4] for line in result.stdout.splitlines() if "│" in line]
-    battles = {(a.strip(), b.strip()): int(n) for a, b, n in cells}
-    assert sum(battles.values()) == 30
-    written = rows_in(tmp_path / "next.jsonl")
-    assert {(row["model_a"], row["model_b"]): row["battles"] for row in written} == battles
-    assert sum(n for pair, n in battles.items() if "model 4" in pair) > 20
-    errors = re.findall(r"([\d.]+) (?:points|after|if)", result.stderr)
-    now, then, evenly = map(float, errors)
-    assert then < evenly < now
-
-
-def test_a_schedule_needs_rows_of_battles(tmp_path: Path) -> None:
-    (tmp_path / "in.jsonl").write_text(json.dumps(battle(GOOD, BAD)))
-    result = runner.invoke(app, ["battles", str(tmp_path / "in.jsonl"), "--schedule", "30"])
-    assert result.exit_code == 1
-    assert "error:" in result.stderr
 
 
 def test_an_equal_id_with_equal_content_is_a_copy(service: str, tmp_path: Path) -> None:

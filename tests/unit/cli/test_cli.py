@@ -27,7 +27,7 @@ def test_the_version_is_printed() -> None:
     assert (result.exit_code, result.stdout.strip()) == (0, release.RELEASE)
 
 
-@pytest.mark.parametrize("name", ["judge", "calibrate", "decide", "sets"])
+@pytest.mark.parametrize("name", ["judge", "calibrate", "sets"])
 def test_commands_that_ask_a_service_load_no_statistics(name: str) -> None:
     program = (
         f"import sys, app.cli.commands.{name}\n"

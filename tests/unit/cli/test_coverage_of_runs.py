@@ -88,45 +88,6 @@ def test_battles_are_compared_too(service: str, tmp_path: Path) -> None:
     assert "do not look like the 200 pairs" in last
 
 
-def decided(results: Path, *options: str) -> str:
-    out = results.with_name("decided.jsonl")
-    words = ["decide", str(results), "--alpha", "0.1", "--out", str(out), *options]
-    result = runner.invoke(app, words)
-    assert result.exit_code == 0, result.stderr
-    return " ".join(result.stderr.split())
-
-
-@pytest.mark.parametrize(("sure", "warns"), [(2, False), (10, True)])
-def test_decisions_anew_are_compared_with_their_set(
-    sure: int, warns: bool, service: str, tmp_path: Path
-) -> None:
-    rows = write_rows(tmp_path / "new.jsonl", pairs(100, sure=sure, first=1000))
-    ran(service, "judge", rows)
-    runner.invoke(
-        app, ["sets", "export", "default", "--out", str(tmp_path / "set.jsonl"), "--url", service]
-    )
-    for options in (["--url", service], ["--labels", str(tmp_path / "set.jsonl"), "--overwrite"]):
-        warned = decided(tmp_path / "judge.jsonl", *options)
-        assert ("do not look like the 200 pairs of 'default'" in warned) == warns
-        assert "contradict" not in warned
-
-
-def test_decided_battles_are_compared_with_labels_and_set(service: str, tmp_path: Path) -> None:
-    models = {"model_a": "m1", "model_b": "m2"}
-    rows = [{**row, **models, "human": "model_b"} for row in pairs(100, sure=1, first=1000)]
-    ran(service, "battles", write_rows(tmp_path / "new.jsonl", rows))
-    warned = decided(tmp_path / "battles.jsonl", "--url", service)
-    assert "the labels of the rows contradict 100.0%" in warned
-    assert warned.index("contradict") < warned.index("100 rows") < warned.index("do not look like")
-
-
-def test_decided_battles_of_one_question_count_once(service: str, tmp_path: Path) -> None:
-    models = {"model_a": "m1", "model_b": "m2", "question_id": "one"}
-    rows = [{**row, **models} for row in pairs(100, sure=1, first=1000)]
-    ran(service, "battles", write_rows(tmp_path / "new.jsonl", rows))
-    assert "do not look like" not in decided(tmp_path / "battles.jsonl", "--url", service)
-
-
 def test_contradicted_verdicts_are_the_first_words_of_the_summary(
     service: str, tmp_path: Path
 ) -> None:

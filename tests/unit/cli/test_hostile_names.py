@@ -207,10 +207,6 @@ OUTPUTS: dict[str, Callable[[World], list[str]]] = {
         of("judge", world.pairs, "--out", world.pairs),
         of("judge", world.pairs, "--alpha", "7", "--url", world.url),
     ],
-    "decide": lambda world: [
-        of("decide", world.strange, "--alpha", "0.2", "--url", world.url),
-        of("decide", world.judged, "--alpha", "0.2", "--url", world.url),
-    ],
     "filter": lambda world: [
         of("filter", world.strange, "--out", world.folder / "f.jsonl", "--url", world.url),
         of("filter", world.pairs, "--out", world.pairs, "--url", world.url),
@@ -225,15 +221,6 @@ OUTPUTS: dict[str, Callable[[World], list[str]]] = {
             world.folder / f"b{EVIL_FILE}.jsonl",
             "--url",
             world.url,
-        ),
-        of("battles", world.judged_battles, "--schedule", "10"),
-        of(
-            "battles",
-            world.judged_battles,
-            "--schedule-labels",
-            "1",
-            "--out",
-            world.folder / f"plan{EVIL_FILE}.jsonl",
         ),
     ],
     "calibrate": lambda world: [

@@ -92,8 +92,6 @@ def test_every_command_counts_the_same_rows_and_has_the_same_accuracy(
     again = run("curve", judged)
     assert REPORT in one_line(again.stderr)
     assert again.stdout == curve.stdout
-    decided = run("decide", judged, "--labels", judged, "--alpha", "0.4")
-    assert REPORT in one_line(decided.stderr)
 
 
 def test_labels_are_asked_for_each_pair_once(file: Path, clean_url: str) -> None:
@@ -206,19 +204,14 @@ def test_labels_that_people_add_in_excel_to_judged_pairs_are_read(
     assert judged.exit_code == 0, judged.output
     assert judged.stdout == expected
     assert "60 rows: 58 usable, 1 tie, 1 unlabelled" in one_line(judged.stderr)
-    decided = run("decide", out, "--encoding", "cp1252", "--no-alpha")
-    assert decided.exit_code == 0, decided.output
-    (first, *_) = map(json.loads, decided.stdout.splitlines())
-    assert isinstance(first["p_bar"], float)
 
 
 def test_an_unknown_encoding_and_a_wrong_one_are_refused(tmp_path: Path) -> None:
     file = excel_file(tmp_path / "x.csv")
-    for command in ("judge", "calibrate", "curve", "filter", "battles", "decide", "evaluate"):
+    for command in ("judge", "calibrate", "curve", "filter", "battles", "evaluate"):
         out = ("--out", tmp_path / "out.jsonl") if command in ("filter", "battles") else ()
-        alpha = ("--alpha", "0.1") if command == "decide" else ()
         for unknown in ("ansi-de", "undefined"):
-            result = run(command, file, *out, *alpha, "--encoding", unknown)
+            result = run(command, file, *out, "--encoding", unknown)
             assert f"--encoding {unknown} is unknown" in one_line(result.stderr), command
-        result = run(command, file, *out, *alpha)
+        result = run(command, file, *out)
         assert "this looks like Excel's ANSI: add --encoding cp1252" in one_line(result.stderr)

@@ -7,7 +7,7 @@ import pytest
 
 from app.core.calibration import Calibration
 from app.core.comparison import Guarantee, Side
-from app.core.preference import preference_from_gaps, rescaled
+from app.core.preference import preference_from_gaps
 from app.core.temperature import fitted_temperature
 from tests.labelled_examples import calibration_of, labelled_example
 
@@ -93,19 +93,3 @@ def test_a_set_without_all_labels_has_no_temperature() -> None:
     examples = dict(set_of(gaps, gaps > 0).examples)
     examples["f" * 64] = labelled_example(2.0, None, None, None)
     assert calibration_of(examples).temperature == 1.0
-
-
-def test_a_preference_moves_from_one_temperature_to_another() -> None:
-    gap = np.array([7.3])
-    before, after = (preference_from_gaps(gap / t, gap / t).rows()[0] for t in (2.5, 1.25))
-    moved = rescaled(before, 2.5 / 1.25)
-    assert (moved.p_bar, moved.uncertainty) == pytest.approx((after.p_bar, after.uncertainty))
-    for size in (-700.0, -80.0, -37.5, -20.0, -1e-9, 0.0, 3.0, 16.0, 17.0, 36.9, 200.0):
-        one, half = (np.array([size]), np.array([size / 2]))
-        expected = preference_from_gaps(half, half).rows()[0]
-        found = rescaled(preference_from_gaps(one, one).rows()[0], 0.5)
-        assert found.uncertainty == pytest.approx(expected.uncertainty, rel=1e-5)
-        assert found.p_bar == pytest.approx(expected.p_bar, rel=1e-5)
-        assert found.side == expected.side
-    certain = preference_from_gaps(np.array([900.0]), np.array([900.0])).rows()[0]
-    assert rescaled(certain, 2.0).side == "A"
