@@ -467,15 +467,6 @@ class SetPart:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EvidencePart:
-    """The evidence of one replica about a set."""
-
-    name: str
-    replica: str
-    text: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class SecretPart:
     """The secret that draws audits."""
 
@@ -491,7 +482,7 @@ class AuditsPart:
 
 # Each is a part of what a store keeps. The changes of a set are in the order of its trail, and the
 # audits in the order of the log.
-StorePart = ChangePart | SetPart | EvidencePart | SecretPart | AuditsPart
+StorePart = ChangePart | SetPart | SecretPart | AuditsPart
 
 
 class CalibrationStore(Protocol):
@@ -606,9 +597,9 @@ NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 class AuditStore(Protocol):
     """Keeps the log of audits, which is one for all sets, and the secret that draws them.
 
-    Entries have the positions 1, 2, 3, ... and are never changed. Only `fold_audits` removes some,
-    whose positions are not used again. Beside the log there may be texts of drawn pairs, which come
-    and go with entries. Errors are those of `CalibrationStore`.
+    Entries have the positions 1, 2, 3, ... and are never changed or removed. Beside the log there
+    may be texts of drawn pairs, which come and go with entries. Errors are those of
+    `CalibrationStore`.
     """
 
     async def secret(self) -> bytes:
@@ -636,20 +627,6 @@ class AuditStore(Protocol):
             The position of the last entry. The others have the positions before it.
         """
 
-    async def fold_audits(
-        self, positions: Sequence[tuple[int, int]], summary: str, *, last: tuple[int, str]
-    ) -> bool:
-        """Removes entries and appends their summary, in one atomic step that is durable.
-
-        Args:
-            positions: First and last position of each run of entries to remove.
-            summary: The entry that stands for them.
-            last: Position and text of the last entry, after which nobody may have appended.
-
-        Returns:
-            False if the log has another last entry. Nothing was changed then.
-        """
-
     async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:
         """Returns position and text of at most `limit` entries after a position, in order."""
 
@@ -664,12 +641,6 @@ class AuditStore(Protocol):
 
     async def forget_audit_texts(self, keys: Collection[str]) -> None:
         """Removes the texts of drawn pairs; unknown keys are ignored."""
-
-    async def put_evidence(self, name: str, replica: str, text: str) -> None:
-        """Keeps the evidence that one replica has about a set, instead of its earlier one."""
-
-    async def evidence(self, name: str) -> dict[str, str]:
-        """Returns the evidence about a set by the names of replicas."""
 
 
 class ScoreStore(Protocol):

@@ -4,7 +4,7 @@ import difflib
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     Field,
@@ -14,7 +14,6 @@ from pydantic import (
     ValidationInfo,
     ValidatorFunctionWrapHandler,
     field_validator,
-    model_validator,
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -129,12 +128,12 @@ class Settings(BaseSettings):
         description="Store the texts of audits, unencrypted, until they are labeled, closed or "
         "expired; keys with the role `calibrate` can read them.",
     )
-    audit_keep_days: float = Field(
-        0.0,
-        ge=0,
-        le=36500,
-        description="Days after which audits of replaced versions are reduced to counts; must "
-        "exceed SCOPE_AUDIT_EXPIRES_S and SCOPE_MAX_STALENESS_S. 0 keeps all.",
+    replicas: int = Field(
+        1,
+        ge=1,
+        le=10_000,
+        description="Number of processes that judge by the same sets. They share the false alarms "
+        "of drift.",
     )
     on_alarm: Literal["report", "abstain"] = Field(
         "report",
@@ -290,17 +289,6 @@ class Settings(BaseSettings):
         if value is not None and value == info.data.get("port"):
             raise ValueError("must differ from SCOPE_PORT")
         return value
-
-    @model_validator(mode="after")
-    def _keeps_for_long_enough(self) -> Self:
-        shortest = max(self.audit_expires_s, self.max_staleness_s) / 86400
-        if 0 < self.audit_keep_days <= shortest:
-            raise ValueError(
-                f"SCOPE_AUDIT_KEEP_DAYS must be more than {shortest:g} days, the longer of "
-                "SCOPE_AUDIT_EXPIRES_S and SCOPE_MAX_STALENESS_S: audits must expire before they "
-                "are reduced to counts"
-            )
-        return self
 
     @field_validator("groups", mode="before")
     @classmethod

@@ -265,7 +265,6 @@ async def _label(recorder: _Recorder) -> None:
     shown = "name criteria alpha audited errors error_interval alarm certified light summary"
     await recorder.send("GET", "/calibrations/{name}/monitor", show=shown)
     await recorder.send("GET", "/calibrations/{name}/audit-trail")
-    await recorder.send("GET", "/calibrations/{name}/folded-audits")
     await recorder.send("POST", "/calibrations/{name}/resume", {"reason": "checked by hand"})
     absorb = {"all": True, "unlabelled": "leave_out", "dry_run": True}
     await recorder.send("POST", "/calibrations/{name}/absorb", absorb, show=_CHANGE)

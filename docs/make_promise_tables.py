@@ -7,12 +7,10 @@ The worlds are those of the tests in tests/statistics, with more runs.
 
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import get_args
 
 import numpy as np
 
-from app.core.conformal import merged
 from app.core.preference import FloatArray
 from app.evaluation.normal_world import NormalJudge
 from tests.statistics.worlds import absorptions, audits, questions, streams, ties
@@ -209,21 +207,26 @@ def print_streams(runs: int = 400) -> None:
 
 def print_replicas(runs: int = 200) -> None:
     """Replicas that share a calibration set."""
+    shares = streams.equal_shares
+
+    def of_three(largest: list[float]) -> float:
+        return shares(largest) / 3
+
     like, unlike = streams.uncertainty(MIDDLING), streams.uncertainty(WEAK)
     steady, few = Change(like, like), Change(like, like, scores=100)
     rows = []
     for replicas in (1, 4, 16):
         row = [str(replicas)]
-        rules: tuple[tuple[Change, streams.Rule], ...] = ((steady, max), (steady, merged))
-        for change, rule in (*rules, (few, merged)):
+        rules: tuple[tuple[Change, streams.Rule], ...] = ((steady, max), (steady, shares))
+        for change, rule in (*rules, (few, shares)):
             alarms = streams.alarms(change, runs, seed=SEED, replicas=replicas, rule=rule)
             row.append(f"{audits.alarm_rate(alarms):.3f}")
-        for rule in (merged, partial(merged, streams=3)):
+        for rule in (shares, of_three):
             change = Change(like, unlike)
             alarms = streams.alarms(change, runs, seed=SEED, replicas=replicas, rule=rule)
             row.append(spread(audits.delays(alarms, 1000)))
         rows.append(row)
-    headings = ["replicas", "any at 20", "merged", "merged, 100 scores", "one stream", "three"]
+    headings = ["replicas", "any at 20", "shares", "shares, 100 scores", "one stream", "three"]
     table("drift: replicas", headings, rows)
 
 

@@ -7,12 +7,11 @@ independent and uniform, and nobody can grow rich by betting against them
 """
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from app.core.betting import finite, restart_log_weights, restarted_log_wealth, share_of
+from app.core.betting import finite, restart_log_weights, restarted_log_wealth
 from app.core.preference import FloatArray
 
 # Shape (6, 1). Bets on larger and on smaller values, weak and strong.
@@ -123,26 +122,6 @@ class ConformalMartingale:
         if surplus > 0:
             values = np.delete(values, _drawn(len(values), random[:surplus]))
         self._values = values
-
-
-def merged(evidences: Sequence[float], *, streams: int = 1) -> float:
-    """Returns the evidence of several replicas, which reaches 1 / delta as rarely as that of one.
-
-    The replicas share a calibration set, so their martingales depend on each other. So their false
-    alarms are added up: replica r alarms alone at r (r + 1) / delta (`share_of`). That is exact for
-    any dependence. The first replica pays for the later ones with a factor of 2.
-
-    Args:
-        evidences: Largest evidence of each replica, in the order in which they were registered for
-            this version of the set. A replica that starts over is a new one.
-        streams: Number of streams that raise an alarm together, such as 3 for uncertainty, position
-            gap and label mass.
-
-    Returns:
-        The evidence; 0 without replicas.
-    """
-    shares = (each * share_of(place) for place, each in enumerate(evidences, start=1))
-    return max(shares, default=0.0) / streams
 
 
 def _checked(values: ArrayLike) -> FloatArray:

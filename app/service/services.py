@@ -12,7 +12,6 @@ from app.service.auditing.auditor import Auditor
 from app.service.auditing.changes import Changes
 from app.service.auditing.drift import Drift
 from app.service.auditing.monitor import Monitor
-from app.service.auditing.retention import Retention
 from app.service.auditing.text_keeper import TextKeeper
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
@@ -60,7 +59,6 @@ class Services:
     monitor: Monitor
     changes: Changes
     absorber: Absorber
-    retention: Retention
     queue: LabelQueue
     disagreements: DisagreementFinder
     store: Store

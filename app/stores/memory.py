@@ -2,7 +2,6 @@
 
 import secrets
 import time
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -12,7 +11,6 @@ from app.ports import (
     NO_TEXTS,
     AuditsPart,
     ChangePart,
-    EvidencePart,
     Lease,
     SecretPart,
     SetPart,
@@ -33,10 +31,9 @@ class MemoryStore:
         self._sets: dict[str, StoredCalibration] = {}
         self._trails: dict[str, list[StoredChange]] = {}
         self._secret: bytes | None = None
-        # The entry at position 1, 2, 3, ...; None for one that was folded.
-        self._audits: list[str | None] = []
+        # The entry at position 1, 2, 3, ...
+        self._audits: list[str] = []
         self._texts: dict[str, str] = {}
-        self._evidence: defaultdict[str, dict[str, str]] = defaultdict(dict)
         # Slot -> text, and the time at which it expires.
         self._scores: dict[int, tuple[str, float]] = {}
         # Room and item -> lease, also some that have ended.
@@ -52,7 +49,6 @@ class MemoryStore:
         self._secret = None
         self._audits.clear()
         self._texts.clear()
-        self._evidence.clear()
         self._scores.clear()
         self._leases.clear()
 
@@ -150,14 +146,10 @@ class MemoryStore:
                 self._trails.setdefault(part.name, []).append(part.change)
             case SetPart():
                 self._sets[part.name] = _copy(part.state)
-            case EvidencePart():
-                self._evidence[part.name][part.replica] = part.text
             case SecretPart():
                 self._secret = part.secret
             case AuditsPart():
-                for position, text in part.entries:
-                    self._audits += [None] * (position - 1 - len(self._audits))
-                    self._audits.append(text)
+                self._audits += [text for _, text in part.entries]
 
     async def secret(self) -> bytes:
         """Returns 32 random bytes, made by the first call."""
@@ -179,25 +171,9 @@ class MemoryStore:
         await self.forget_audit_texts(forgotten)
         return len(self._audits)
 
-    async def fold_audits(
-        self, positions: Sequence[tuple[int, int]], summary: str, *, last: tuple[int, str]
-    ) -> bool:
-        """Removes entries and appends their summary; returns False if another entry is the last."""
-        if not self._audits or (len(self._audits), self._audits[-1]) != last:
-            return False
-        for first, end in positions:
-            self._audits[first - 1 : end] = [None] * (end - first + 1)
-        self._audits.append(summary)
-        return True
-
     async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:
         """Returns position and text of entries after a position, in order."""
-        present = (
-            (index + 1, text)
-            for index in range(after, len(self._audits))
-            if (text := self._audits[index]) is not None
-        )
-        return list(islice(present, limit))
+        return list(enumerate(self._audits[after : after + limit], after + 1))
 
     async def last_audit(self) -> int:
         """Returns the position of the last entry; 0 for an empty log."""
@@ -215,14 +191,6 @@ class MemoryStore:
         """Removes the texts of drawn pairs."""
         for key in keys:
             self._texts.pop(key, None)
-
-    async def put_evidence(self, name: str, replica: str, text: str) -> None:
-        """Keeps the evidence of one replica instead of its earlier one."""
-        self._evidence[name][replica] = text
-
-    async def evidence(self, name: str) -> dict[str, str]:
-        """Returns a copy of the evidence about a set by the names of replicas."""
-        return dict(self._evidence.get(name, {}))
 
     def _newest(self, name: str, before: int | None, limit: int) -> list[StoredChange]:
         trail = reversed(self._trails.get(name, []))

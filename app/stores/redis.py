@@ -12,11 +12,9 @@ The keys of a set are a public interface:
 
     scope:calibration:changed                channel: the name of each set that changes
 
-    scope:audits                             stream: `position-0` -> entry of the log of audits,
-                                             without those that were folded
+    scope:audits                             stream: `position-0` -> entry of the log of audits
     scope:audits:texts                       hash: key of a drawn pair -> its texts
     scope:audits:secret                      string: the secret that draws audits, in hexadecimal
-    scope:calibration:{name}:evidence        hash: replica -> its evidence about the set
 
     scope:score:{slot}                       string: a comparison and its score; the key expires
     scope:leases:{room}                      hash: item -> its lease; the key expires
@@ -81,14 +79,12 @@ from app.stores.redis_keys import (
     SCORE_PREFIX,
     SECRET_KEY,
     SetKeys,
-    evidence_key,
 )
 from app.stores.redis_loading import load, trail_names
 from app.stores.redis_scripts import (
     APPEND_SCRIPT,
     DELETE_SCRIPT,
     END_LEASES_SCRIPT,
-    FOLD_SCRIPT,
     LAST_NUMBER_SCRIPT,
     LEASE_SCRIPT,
     LEASES_SCRIPT,
@@ -375,15 +371,6 @@ class RedisStore:
             last = await self._in_thread(lambda bulk: bulk.eval(APPEND_SCRIPT, 2, *arguments))
         return int(cast("int", last))
 
-    async def fold_audits(
-        self, positions: Sequence[tuple[int, int]], summary: str, *, last: tuple[int, str]
-    ) -> bool:
-        """Removes entries and appends their summary; returns False if another entry is the last."""
-        bounds = [str(position) for run in positions for position in run]
-        arguments = (str(last[0]), last[1], summary, *bounds)
-        done = await self._in_thread(lambda bulk: bulk.eval(FOLD_SCRIPT, 1, AUDITS_KEY, *arguments))
-        return bool(done)
-
     async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:
         """Returns position and text of entries after a position, in order."""
 
@@ -420,17 +407,6 @@ class RedisStore:
         """Removes the texts of drawn pairs in one atomic step."""
         if keys:
             await self._in_thread(lambda bulk: bulk.hdel(AUDIT_TEXTS_KEY, *keys))
-
-    async def put_evidence(self, name: str, replica: str, text: str) -> None:
-        """Keeps the evidence of one replica instead of its earlier one."""
-        with self._translated():
-            await self._client.hset(evidence_key(name), replica, text)
-
-    async def evidence(self, name: str) -> dict[str, str]:
-        """Returns the evidence about a set by the names of replicas."""
-        with self._translated():
-            fields = await self._client.hgetall(evidence_key(name))
-        return cast("dict[str, str]", fields)
 
     async def kept_scores(self, slots: Collection[int]) -> dict[int, str]:
         """Returns the texts of slots, with one MGET."""

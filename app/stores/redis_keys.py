@@ -25,8 +25,3 @@ class SetKeys(NamedTuple):
     def of(cls, name: str) -> "SetKeys":
         """Returns the keys of the set with this name."""
         return cls(*(f"scope:calibration:{name}:{part}" for part in cls._fields))
-
-
-def evidence_key(name: str) -> str:
-    """Returns the key of the evidence about a set."""
-    return f"scope:calibration:{name}:evidence"

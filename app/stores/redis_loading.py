@@ -18,7 +18,6 @@ from app.core.errors import StoreUnavailableError
 from app.ports import (
     AuditsPart,
     ChangePart,
-    EvidencePart,
     SecretPart,
     SetPart,
     StoredCalibration,
@@ -31,7 +30,6 @@ from app.stores.redis_keys import (
     RESTORING_KEY,
     SECRET_KEY,
     SetKeys,
-    evidence_key,
 )
 from app.stores.redis_scripts import LOAD_SCRIPT
 
@@ -110,8 +108,6 @@ class _Stage:
                 self.names.add(part.name)
                 self._put_state(SetKeys.of(part.name), part.state)
                 self._pipeline.sadd(self._staged(NAMES_KEY), part.name)
-            case EvidencePart():
-                self._put(evidence_key(part.name), {part.replica: part.text})
             case SecretPart():
                 self._pipeline.set(self._staged(SECRET_KEY), part.secret.hex())
             case AuditsPart():

@@ -115,29 +115,6 @@ return last + entries
 """
 
 # XADD comes first, because a full server refuses only writes that add data.
-FOLD_SCRIPT = """
-local last, text, summary = ARGV[1], ARGV[2], ARGV[3]
-local newest = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
-if not newest or newest[1] ~= last .. '-0' or newest[2][2] ~= text then
-  return 0
-end
-redis.call('XADD', KEYS[1], string.format('%d-0', tonumber(last) + 1), 'entry', summary)
-local gone = {}
-for i = 4, #ARGV, 2 do
-  for position = tonumber(ARGV[i]), tonumber(ARGV[i + 1]) do
-    table.insert(gone, string.format('%d-0', position))
-    if #gone == 4000 then
-      redis.call('XDEL', KEYS[1], unpack(gone))
-      gone = {}
-    end
-  end
-end
-if #gone > 0 then
-  redis.call('XDEL', KEYS[1], unpack(gone))
-end
-return 1
-"""
-
 # Moves staged keys to their places. All checks come before the first write. That is a RENAME, which
 # fails without any effect if the user may not rename keys; every later command works on a full
 # server, too.
@@ -168,7 +145,7 @@ end
 redis.call('RENAME', owner, stage .. 'owner')
 redis.call('UNLINK', stage .. 'owner', names, audits, texts)
 for _, name in ipairs(trails) do
-  for _, part in ipairs({'meta', 'examples', 'thresholds', 'trail', 'undo', 'evidence'}) do
+  for _, part in ipairs({'meta', 'examples', 'thresholds', 'trail', 'undo'}) do
     redis.call('UNLINK', 'scope:calibration:' .. name .. ':' .. part)
   end
 end

@@ -17,7 +17,6 @@ from app.ports import (
     NO_TEXTS,
     AuditsPart,
     ChangePart,
-    EvidencePart,
     Lease,
     SecretPart,
     SetPart,
@@ -185,15 +184,6 @@ class SqliteStore:
             )
         )
 
-    async def fold_audits(
-        self, positions: Sequence[tuple[int, int]], summary: str, *, last: tuple[int, str]
-    ) -> bool:
-        """Removes entries and appends their summary; returns False if another entry is the last.
-
-        The file keeps its size, and later entries use the space.
-        """
-        return await self._run(lambda connection: _fold(connection, positions, summary, last))
-
     async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:
         """Returns position and text of entries after a position, in order."""
         return await self._run(lambda connection: _after(connection, after, limit))
@@ -219,14 +209,6 @@ class SqliteStore:
                 _forget_texts(connection, keys)
 
         await self._run(forget)
-
-    async def put_evidence(self, name: str, replica: str, text: str) -> None:
-        """Keeps the evidence of one replica instead of its earlier one."""
-        await self._run(lambda connection: _put_evidence(connection, name, replica, text))
-
-    async def evidence(self, name: str) -> dict[str, str]:
-        """Returns the evidence about a set by the names of replicas."""
-        return await self._run(lambda connection: _evidence(connection, name))
 
     async def kept_scores(self, slots: Collection[int]) -> dict[int, str]:
         """Returns the texts of slots, without empty and expired ones."""
@@ -423,7 +405,6 @@ def _load(connection: sqlite3.Connection, parts: Iterable[StorePart], *, replace
             sqlite_file.empty_tables(connection)
         elif not _is_empty(connection):
             return False
-        connection.execute("DELETE FROM evidence")
         connection.execute("DELETE FROM audit_text")
         for part in parts:
             _take(connection, part)
@@ -445,8 +426,6 @@ def _take(connection: sqlite3.Connection, part: StorePart) -> None:
             _extend_trail(connection, part.name, part.change)
         case SetPart():
             _put_state(connection, part.name, part.state)
-        case EvidencePart():
-            _put_evidence(connection, part.name, part.replica, part.text)
         case SecretPart():
             query = "INSERT OR REPLACE INTO audit_secret (only, bytes) VALUES (1, ?)"
             connection.execute(query, (part.secret,))
@@ -545,26 +524,6 @@ def _texts(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, str
     return dict(row for key in keys for row in connection.execute(query, (key,)))
 
 
-def _fold(
-    connection: sqlite3.Connection,
-    positions: Sequence[tuple[int, int]],
-    summary: str,
-    last: tuple[int, str],
-) -> bool:
-    """Removes entries and appends their summary; returns False if another entry is the last."""
-    with transaction(connection, "IMMEDIATE"):
-        newest = "SELECT position, entry FROM audit ORDER BY position DESC LIMIT 1"
-        if connection.execute(newest).fetchone() != last:
-            return False
-        # The trigger refuses DELETE to other programs. Nobody sees the file without it.
-        connection.execute("DROP TRIGGER IF EXISTS audit_delete")
-        connection.executemany("DELETE FROM audit WHERE position BETWEEN ? AND ?", positions)
-        connection.execute(sqlite_file.AUDIT_DELETE)
-        insert = "INSERT INTO audit (position, entry) VALUES (?, ?)"
-        connection.execute(insert, (last[0] + 1, summary))
-        return True
-
-
 def _after(connection: sqlite3.Connection, position: int, limit: int) -> list[tuple[int, str]]:
     """Returns position and text of entries after a position, in order."""
     query = "SELECT position, entry FROM audit WHERE position > ? ORDER BY position LIMIT ?"
@@ -576,20 +535,6 @@ def _last_position(connection: sqlite3.Connection) -> int:
     """Returns the position of the last entry; 0 for an empty log."""
     query = "SELECT coalesce(max(position), 0) FROM audit"
     return int(connection.execute(query).fetchone()[0])
-
-
-def _put_evidence(connection: sqlite3.Connection, name: str, replica: str, text: str) -> None:
-    """Keeps the evidence of one replica instead of its earlier one."""
-    connection.execute(
-        "INSERT OR REPLACE INTO evidence (name, replica, text) VALUES (?, ?, ?)",
-        (name, replica, text),
-    )
-
-
-def _evidence(connection: sqlite3.Connection, name: str) -> dict[str, str]:
-    """Returns the evidence about a set by the names of replicas."""
-    query = "SELECT replica, text FROM evidence WHERE name = ?"
-    return dict(connection.execute(query, (name,)).fetchall())
 
 
 def _scores(connection: sqlite3.Connection, slots: Collection[int]) -> dict[int, str]:

@@ -60,8 +60,6 @@ def _refusal(table: str, verb: str, rule: str) -> str:
     )
 
 
-# A fold drops this trigger and makes it again, in one transaction.
-AUDIT_DELETE = _refusal("audit", "DELETE", "the log of audits only grows")
 SCHEMA = (
     "CREATE TABLE calibration (name TEXT PRIMARY KEY, write_id TEXT NOT NULL,"
     " version INTEGER NOT NULL) WITHOUT ROWID",
@@ -82,10 +80,8 @@ SCHEMA = (
     _refusal("revision", "UPDATE", "the trail only grows"),
     _refusal("revision", "DELETE", "the trail only grows"),
     _refusal("audit", "UPDATE", "the log of audits only grows"),
-    AUDIT_DELETE,
+    _refusal("audit", "DELETE", "the log of audits only grows"),
     "CREATE TABLE audit_secret (only INTEGER PRIMARY KEY CHECK (only = 1), bytes BLOB NOT NULL)",
-    "CREATE TABLE evidence (name TEXT NOT NULL, replica TEXT NOT NULL, text TEXT NOT NULL,"
-    " PRIMARY KEY (name, replica)) WITHOUT ROWID",
     _AUDIT_TEXT,
     _SCORE,
     _LEASE,

@@ -14,8 +14,6 @@ from app.service.auditing.entries import (
     AuditLabel,
     Draw,
     DrawId,
-    Fold,
-    FoldedCount,
     LabelEntry,
     OpinionEntry,
     RecoveryPlan,
@@ -24,7 +22,6 @@ from app.service.auditing.entries import (
 )
 from app.service.auditing.ledger import Audit, AuditPage, Status
 from app.service.auditing.periods import Period
-from app.service.auditing.retention import FoldedAudits
 from app.service.auditing.text_keeper import TextsPage
 from app.service.auditing.texts import DrawnTexts
 from app.wire.answers import Out
@@ -246,76 +243,6 @@ class ResumeOut(Out):
         return cls(name=name, resumed=[ResumedOut.of(alarm) for alarm in ended])
 
 
-class FoldedCountOut(Out):
-    """Folded judgments of one version under one criterion.
-
-    `abstained`, `right`, `wrong`, `ties` and `unlabelled` add up to `draws`.
-    """
-
-    version: int
-    alpha: float
-    guarantee: Guarantee
-    delta: float | None
-    draws: int
-    abstained: int
-    right: int
-    wrong: int
-    ties: int
-    unlabelled: int
-    first_judged_at: str
-    last_judged_at: str
-
-    @classmethod
-    def of(cls, count: FoldedCount) -> "FoldedCountOut":
-        """Converts the numbers of one decider."""
-        criterion = asdict(count.decider.criterion)
-        del criterion["calibration"]
-        return cls(
-            version=count.decider.version,
-            **criterion,
-            draws=count.draws,
-            abstained=count.abstained,
-            right=count.right,
-            wrong=count.wrong,
-            ties=count.ties,
-            unlabelled=count.unlabelled,
-            first_judged_at=written(count.first_at),
-            last_judged_at=written(count.last_at),
-        )
-
-
-class HeldOut(Out):
-    """Labels that hold folding up, because absorb has not taken them."""
-
-    labels: int
-    oldest: str
-    drawn_at: str
-
-
-class FoldedAuditsOut(Out):
-    """The audits of a set of which only counts are left, and what holds further folding up."""
-
-    name: str
-    keep_days: float | None
-    until: str | None
-    held: HeldOut | None
-    folded: list[FoldedCountOut]
-
-    @classmethod
-    def of(cls, name: str, audits: FoldedAudits) -> "FoldedAuditsOut":
-        """Converts the folded audits of a set."""
-        held = audits.held
-        return cls(
-            name=name,
-            keep_days=audits.keep_days,
-            until=None if audits.until is None else written(audits.until),
-            held=None
-            if held is None
-            else HeldOut(labels=held.labels, oldest=held.id, drawn_at=written(held.at)),
-            folded=[FoldedCountOut.of(count) for count in audits.counts],
-        )
-
-
 Event = Literal["closed", "label_changed", "alarm", "alarm_ended", "resumed", "recovery_begun"]
 
 
@@ -352,7 +279,7 @@ class AuditEventOut(Out):
     def of(cls, item: TrailEntry) -> "AuditEventOut":
         """Converts an entry of the trail."""
         entry = item.entry
-        assert not isinstance(entry, Draw | Fold), "draws and folds are not part of the trail"
+        assert not isinstance(entry, Draw), "draws are not part of the trail"
         at, by = written(entry.at), entry.by
         if isinstance(entry, LabelEntry | OpinionEntry):
             return cls(

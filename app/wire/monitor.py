@@ -20,7 +20,6 @@ from app.service.auditing.entries import written, written_span
 from app.service.auditing.ledger import MOST_CRITERIA
 from app.service.auditing.monitor import OnAlarm, SetReport
 from app.service.auditing.recovery import Recovery
-from app.service.auditing.retention import Held
 from app.service.services import Services
 from app.wire.answers import Out
 
@@ -181,7 +180,7 @@ class MonitoredOut(RingingOut):
 
 
 class StreamOut(RingingOut):
-    """Evidence of all replicas that one value of the judgments is unlike the labelled pairs.
+    """Evidence of the answering process that a value of its judgments is unlike the labelled ones.
 
     `alarm` is true once the evidence has reached 20, which by chance alone any of the values
     of a version ever does with probability at most 0.05.
@@ -313,7 +312,6 @@ class MonitorOut(Out):
             rate=rate,
             refused=refused,
             has_drifted=has_drifted,
-            held=services.retention.held(calibration.name),
         )
         alarm = bool(report.alarmed) or has_drifted
         return cls(
@@ -348,9 +346,7 @@ def _importance(monitored: MonitoredCriterion) -> tuple[bool, int]:
     return not monitored.alarmed, -monitored.figures.audited
 
 
-def _note(
-    report: SetReport, *, rate: float, refused: int, has_drifted: bool, held: Held | None
-) -> str | None:
+def _note(report: SetReport, *, rate: float, refused: int, has_drifted: bool) -> str | None:
     """Says what to do about a set, if there is something to do."""
     if report.alarmed:
         return (
@@ -370,12 +366,6 @@ def _note(
             f"judgments under further criteria than the {MOST_CRITERIA} with draws are not audited,"
             " so nothing is known about their errors: use fewer different alphas, or sets of their "
             "own (docs/guides/audits.md)"
-        )
-    if held is not None:
-        return (
-            f"old audits from {written(held.at)} on are not folded (SCOPE_AUDIT_KEEP_DAYS): "
-            f"{held.labels} labels wait for absorb, the oldest is that of audit {held.id} "
-            "(docs/guides/audits.md, Days to keep)"
         )
     if losing := [each for each in report.criteria if each.loses_many]:
         most = max(losing, key=lambda each: each.expired)

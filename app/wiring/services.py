@@ -23,7 +23,6 @@ from app.service.auditing.auditor import Auditor
 from app.service.auditing.changes import Changes
 from app.service.auditing.drift import Drift
 from app.service.auditing.monitor import Monitor
-from app.service.auditing.retention import Retention
 from app.service.auditing.text_keeper import TextKeeper
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
@@ -107,7 +106,6 @@ async def open_services(
             "the texts of audits": services.text_keeper.follow(),
             "the monitor of audits": services.monitor.follow(),
             "the test of drift": services.drift.follow(),
-            "the folding of audits": services.retention.follow(),
             "the watch over the engine": _report(scorer.lost, on_lost),
         }
         if settings.max_hang_s and restarts_judge(settings):
@@ -167,7 +165,7 @@ def assembled(
         observers=(calibrations.traffic, auditor),
     )
     calibrator = Calibrator(scoring, store, calibrations)
-    drift = Drift(calibrations, store, telemetry)
+    drift = Drift(calibrations, telemetry, replicas=settings.replicas)
     changes = Changes(auditor, calibrator, calibrations, monitor)
     absorber = Absorber(
         auditor, changes, calibrations, monitor, drift, fingerprint=scorer.identity.fingerprint
@@ -185,13 +183,6 @@ def assembled(
         monitor=monitor,
         changes=changes,
         absorber=absorber,
-        retention=Retention(
-            auditor,
-            calibrations,
-            store,
-            fingerprint=scorer.identity.fingerprint,
-            keep_days=settings.audit_keep_days or None,
-        ),
         queue=LabelQueue(store, auditor, calibrations, monitor, absorber),
         disagreements=DisagreementFinder(store, auditor, calibrations),
         store=store,

@@ -54,7 +54,7 @@ def judged_before_an_alarm(
     table = np.stack(columns, axis=1)
     for done in range(step, len(gaps) + 1, step):
         tests.add(array("d", table[done - step : done].ravel()), rng)
-        if any(stream_figures({1: tests.largest[name]}).alarm for name in STREAMS):
+        if any(stream_figures(tests.largest[name]).alarm for name in STREAMS):
             return done
     return math.inf
 
@@ -66,7 +66,7 @@ EASIER = Mixture((12.0,))
 
 @pytest.mark.parametrize("n", [50, pytest.param(300, marks=pytest.mark.long), 3000])
 def test_traffic_like_the_pairs_rarely_raises_an_alarm(n: int) -> None:
-    # 10,000 judgments in each run. The promise is 5% forever, over all streams and replicas.
+    # 10,000 judgments in each run. The promise is 5% forever, over all streams.
     rng = np.random.default_rng(7)
     alarms = 0
     for _ in range(40):

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from app.core import conformal
-from app.core.conformal import merged
 from tests.statistics.worlds.audits import alarm_rate, delays
 from tests.statistics.worlds.calibrations import MIDDLING, WEAK
 from tests.statistics.worlds.streams import (
     Change,
     Draw,
     alarms,
+    equal_shares,
     grouped,
     label_mass,
     position_gap,
@@ -63,14 +63,18 @@ def test_other_label_mass_and_position_gaps_alarm(before: Draw, after: Draw) -> 
 
 
 @pytest.mark.parametrize("replicas", [4, 16])
-def test_replicas_that_share_the_scores_do_not_multiply_false_alarms(replicas: int) -> None:
+def test_replicas_with_equal_shares_do_not_multiply_false_alarms(replicas: int) -> None:
     change = Change(LIKE, LIKE, scores=200, changed=5000)
-    assert alarm_rate(alarms(change, RUNS, seed=6, replicas=replicas, rule=merged)) <= AT_MOST
+    assert alarm_rate(alarms(change, RUNS, seed=6, replicas=replicas, rule=equal_shares)) <= AT_MOST
 
 
-def test_four_replicas_find_the_change_together() -> None:
-    found = delays(alarms(Change(LIKE, UNLIKE), 50, seed=7, replicas=4, rule=merged), 1000)
-    assert np.median(found) < 1300
+@pytest.mark.parametrize(("replicas", "judgments"), [(4, 750), (16, 2025)])
+def test_replicas_find_a_change_after_as_many_judgments_as_documented(
+    replicas: int, judgments: int
+) -> None:
+    change = Change(LIKE, UNLIKE, changed=6000)
+    found = delays(alarms(change, 50, seed=7, replicas=replicas, rule=equal_shares), 1000)
+    assert np.median(found) == pytest.approx(judgments, rel=0.25)
 
 
 def test_groups_of_correlated_pairs_alarm_without_a_change() -> None:

@@ -40,7 +40,7 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "audit_rate": ("0.05", 0.05),
     "audit_expires_s": ("60", 60.0),
     "audit_texts": ("on", True),
-    "audit_keep_days": ("90", 90.0),
+    "replicas": ("16", 16),
     "on_alarm": ("abstain", "abstain"),
     "score_cache": ("60", 60),
     "score_cache_size": ("100", 100),
@@ -85,7 +85,7 @@ WRONG: dict[str, list[str]] = {
     "groups": ["all", "two words", "-x", "ä", "x" * 65, ",".join(f"g{k}" for k in range(17))],
     "audit_rate": ["-0.1", "1.1", "nan"],
     "audit_expires_s": ["0", "nan"],
-    "audit_keep_days": ["-1", "nan", "36501", SECRET],
+    "replicas": ["0", "-1", "10001", "1.5", SECRET],
     "on_alarm": [SECRET, ""],
     "score_cache": ["0", "-1", "1.5", "on", "", "9" * 20, SECRET],
     "score_cache_size": ["0", "-1", SECRET],
@@ -127,20 +127,6 @@ def test_the_defaults_judge_with_the_bundled_judge() -> None:
     assert found.store_url == ""
     assert (found.host, found.port) == ("127.0.0.1", 8000)
     assert (found.revision, found.max_model_len, found.prompt_file) == (None, None, None)
-
-
-@pytest.mark.parametrize(
-    ("expires_s", "staleness_s", "days"), [(86400, 60, 1), (60, 172800, 1.5), (1209600, 900, 14)]
-)
-def test_draws_are_kept_for_longer_than_they_can_be_labelled_or_used(
-    expires_s: float, staleness_s: float, days: float
-) -> None:
-    given = {"audit_expires_s": expires_s, "max_staleness_s": staleness_s}
-    with pytest.raises(ValueError, match=r"^SCOPE_AUDIT_KEEP_DAYS must be more than [\d.]+ days"):
-        read_settings(audit_keep_days=days, **given)
-    longer = read_settings(audit_keep_days=max(expires_s, staleness_s) / 86400 + 0.01, **given)
-    assert longer.audit_keep_days > days
-    assert read_settings(audit_keep_days=0, **given).audit_keep_days == 0
 
 
 def test_every_setting_is_in_the_table() -> None:

@@ -29,7 +29,6 @@ NEEDS: Mapping[tuple[str, str], Need] = {
     ("POST", "/calibrations/{name}/examples"): "calibrate",
     ("GET", "/calibrations/{name}/monitor"): "key",
     ("GET", "/calibrations/{name}/audit-trail"): "key",
-    ("GET", "/calibrations/{name}/folded-audits"): "key",
     ("POST", "/calibrations/{name}/resume"): "calibrate",
     ("POST", "/calibrations/{name}/pool"): "calibrate",
     ("GET", "/calibrations/{name}/next"): "key",

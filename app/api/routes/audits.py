@@ -27,7 +27,6 @@ from app.wire.audits import (
     AuditsOut,
     AuditTextsPageOut,
     AuditTrailOut,
-    FoldedAuditsOut,
     ResumeIn,
     ResumeOut,
 )
@@ -134,23 +133,6 @@ async def list_audit_trail(
     entries = await services.auditor.trail(name, before=before, limit=limit)
     periods = await services.auditor.periods(name)
     return await off_loop(as_json, partial(AuditTrailOut.of, name, entries, periods, limit=limit))
-
-
-@router.get(
-    "/calibrations/{name}/folded-audits",
-    response_model=FoldedAuditsOut,
-    responses=error_responses(*ACCESS_ERRORS, *STORE_ERRORS),
-)
-async def list_folded_audits(
-    name: Name, services: CurrentServices, caller: CurrentCaller
-) -> Response:
-    """Shows the counts that `SCOPE_AUDIT_KEEP_DAYS` has kept of old audits.
-
-    `held` names the labels that prevent further reduction.
-    """
-    caller.check_calibration(name)
-    audits = await services.retention.of(name)
-    return await off_loop(as_json, partial(FoldedAuditsOut.of, name, audits))
 
 
 @router.post(

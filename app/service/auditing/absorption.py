@@ -232,9 +232,8 @@ class Absorber:
             InvalidRequestError: There is no alarm whose time could be meant.
             UnsafeAbsorptionError: The set has an active alarm, and these are not the first audits
                 since then alone, or their number was not fixed before their labels.
-            AuditsIncompleteError: Draws have no label, or were folded, so the labelled ones are not
-                a random sample. Or `replace` would leave no example, or there are fewer draws than
-                asked for.
+            AuditsIncompleteError: Draws have no label, so the labelled ones are not a random
+                sample. Or `replace` would leave no example, or there are too few draws.
             BecomesInfeasibleError: A criterion in use would get no more verdicts.
             StoreUnavailableError: The store does not answer; trying again is safe.
         """
@@ -283,7 +282,6 @@ class Absorber:
         period = await self._period(calibration, asked)
         if not asked.even_if_unsafe:
             await self._check_safe(calibration, asked)
-        _check_not_folded(name, period, until=self._auditor.ledger.folds.until(name))
         audits = await self._sorted(name, period)
         _check_complete(name, audits, asked)
         return audits
@@ -381,20 +379,6 @@ def _other_number(name: str, audits: int, fixed: int | None) -> UnsafeAbsorption
         f"{right} for the recovery of the calibration {name!r}, and {audits} audits are asked for: "
         "a number that is chosen after seeing labels breaks the promise. Fix another one before "
         'the next recovery ("begin": true), or send "even_if_unsafe": true'
-    )
-
-
-def _check_not_folded(name: str, period: Period, *, until: float | None) -> None:
-    """Refuses a period of which old draws were folded; raises AuditsIncompleteError.
-
-    The draws that are left of it are not a random sample.
-    """
-    if until is None or (period.since is not None and period.since > until):
-        return
-    raise AuditsIncompleteError(
-        f"audits of the calibration {name!r} before {written(until + 1.0)} were folded into counts "
-        "(SCOPE_AUDIT_KEEP_DAYS), after all of their labels had been absorbed: give this time, or "
-        "a later one, as `since`"
     )
 
 

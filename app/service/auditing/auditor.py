@@ -24,7 +24,6 @@ from app.service.auditing.entries import (
     Decider,
     Draw,
     Entry,
-    Fold,
     LabelEntry,
     OpinionEntry,
     readable_entry,
@@ -47,8 +46,6 @@ _MOST_CHARACTERS_ON_LOOP = 2**16
 MOST_LABEL_CHANGES = 100
 # Entries of the log that are applied in one step, which takes 5 ms.
 _PAGE = 200
-# A log that grows in between each of so many times is folded later.
-_MOST_FOLD_ATTEMPTS = 20
 
 logger = logging.getLogger("app.audits")
 
@@ -205,8 +202,6 @@ class Auditor:
             with suppress(StoreUnavailableError, StoreCorruptError):
                 # After an outage the store may be another one, with another secret.
                 await (self.open() if self._store_is_away else self.catch_up())
-                if self.ledger.is_mostly_folded:
-                    await self._free()
 
     async def catch_up(self) -> None:
         """Applies all entries that the log has now.
@@ -220,62 +215,11 @@ class Auditor:
                 await self._read_all()
         self._note_back()
 
-    async def _free(self) -> None:
-        """Makes the ledger anew, without the rows of folded comparisons, while the old one serves.
-
-        Raises:
-            StoreUnavailableError: The store does not answer.
-            StoreCorruptError: Another program changed the log.
-        """
-        old, anew = self.ledger, Ledger(expires_s=self.expires_s)
-        with self._watched():
-            await self._read_to(old.position, anew)
-            async with self._reading:
-                while self.ledger is old and anew.position < old.position:
-                    begun = anew.position
-                    await self._read_to(old.position, anew)
-                    if anew.position == begun:
-                        break
-                if self.ledger is old and anew.is_at(old):
-                    self.ledger = anew
-
-    async def fold(self, fold_of: Callable[[Ledger], Fold | None]) -> Fold | None:
-        """Removes old entries from the log, in one atomic step, and appends their counts.
-
-        Args:
-            fold_of: Returns the fold that is right for the log as it is; None for none. The step
-                is tried again if another entry came in between.
-
-        Returns:
-            The fold; None if there was none, or the log grew at each attempt.
-
-        Raises:
-            StoreUnavailableError: Nothing was folded; or everything was, if the connection broke.
-        """
-        for _ in range(_MOST_FOLD_ATTEMPTS):
-            async with self._reading:
-                with self._watched():
-                    await self._read_all()
-                ledger = self.ledger
-                fold, last = fold_of(ledger), ledger.position
-                if fold is None or ledger.last_text is None:
-                    return None
-                with self._watched(writing=True):
-                    is_done = await self._store.fold_audits(
-                        fold.positions, fold.text, last=(last, ledger.last_text)
-                    )
-                if is_done:
-                    # A draw of this process that came next waits until the fold is applied.
-                    ledger.apply(last + 1, fold.text, fold)
-                    return fold
-        return None
-
     async def _read_all(self) -> None:
         """Applies all entries of the log; starts over if it is another log than before."""
         end, ledger = await self._store.last_audit(), self.ledger
-        anew = await self._why_anew(end, ledger)
-        if anew is not None:
-            logger.warning("%s: it is read from 1", anew)
+        if await self._is_another(ledger):
+            logger.warning("the audit log of the store was replaced: it is read from 1")
             await self._read_secret()
             ledger = Ledger(expires_s=self.expires_s)
         elif end and not ledger.position:
@@ -284,21 +228,15 @@ class Auditor:
         await self._read_to(end, ledger)
         self.ledger = ledger
 
-    async def _why_anew(self, end: int, ledger: Ledger) -> str | None:
-        """Says why the log cannot be read on from a ledger; None if it can.
+    async def _is_another(self, ledger: Ledger) -> bool:
+        """Whether the log of the store is another one than a ledger has read.
 
-        Its last entry is in another log only by chance. A log without any entry at that position
-        was folded while this process was cut off from the store, or is another one that was.
+        Its last entry is in another log only by chance.
         """
         position, text = ledger.position, ledger.last_text
         if text is None:
-            return None
-        found = await self._store.audits(after=position - 1, limit=1)
-        if found == [(position, text)]:
-            return None
-        if end > position and found and found[0][0] > position:
-            return "the audit log was folded and does not have the entry that was read last"
-        return "the audit log of the store was replaced"
+            return False
+        return await self._store.audits(after=position - 1, limit=1) != [(position, text)]
 
     async def _read_to(self, end: int, ledger: Ledger) -> None:
         """Applies the entries of the log up to a position."""
@@ -308,14 +246,7 @@ class Auditor:
             if not page:
                 return
             for position, text in page:
-                if position > end:
-                    # The entries in between were folded.
-                    return
-                entry = readable_entry(text)
-                ledger.apply(position, text, entry)
-                if isinstance(entry, Fold):
-                    # It drops a thousand draws.
-                    await asyncio.sleep(0)
+                ledger.apply(position, text, readable_entry(text))
             # The store in memory answers without a pause.
             await asyncio.sleep(0)
 

@@ -6,35 +6,28 @@ that sees no order has no position gap, and one without labels has no label mass
 see a wrong verdict, nor a change that leaves these values as they were. A question counts once,
 with one labelled pair or with its first judgment: several pairs of it resemble each other.
 
-Each replica tests its own judgments, and publishes its evidence in the store. All replicas see the
-same merged evidence, which raises a false alarm as rarely as that of one.
+Each process tests its own judgments, at 5% divided by the number of replicas. So over all of them a
+false alarm is as rare as that of one, and an alarm of any of them counts.
 """
 
 import asyncio
-import json
 import logging
 import time
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
-from uuid import uuid4
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from app.core.calibration import Calibration
-from app.core.conformal import ConformalMartingale, merged
-from app.core.errors import ScopeJudgeError, StoreUnavailableError
+from app.core.conformal import ConformalMartingale
 from app.core.monitoring import JudgedSpan, Ringing
 from app.core.preference import FloatArray
 from app.observability import gauges
 from app.observability.telemetry import Telemetry
-from app.ports import AuditStore
 from app.service.auditing.entries import between, written
 from app.service.calibration.cache import Calibrations
-from app.service.calibration.parsing import PARSE_ERRORS, parse_finite
 from app.service.calibration.traffic import VALUES
 from app.service.off_loop import off_loop
 
@@ -42,26 +35,24 @@ from app.service.off_loop import off_loop
 STREAMS = ("uncertainty", "position_gap", "label_mass")
 # False alarms of one version of a set, of all streams and replicas together, over all time.
 DRIFT_DELTA = 0.05
-# Interval at which new judgments are tested, and at which replicas exchange their evidence.
+# Interval at which new judgments are tested.
 _SETTLE_S = 1.0
-_EXCHANGE_S = 5.0
 # Judgments that one call of a thread tests: 20 ms, so that other work gets its turn.
 _MOST_AT_ONCE = 4096
 _MOST_SETS = 1000
-_SPAN = ("first_judged_at", "last_judged_at")
 
 logger = logging.getLogger("app.drift")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StreamFigures:
-    """The merged evidence of one stream.
+    """The evidence of one stream.
 
     Args:
         evidence: Wealth of the bets that the judgments are unlike the labelled pairs; the largest
-            so far, merged over the replicas.
+            so far, divided by the number of streams and replicas, which share the false alarms.
         alarm: Whether it has reached 1 / delta.
-        rang: When it did; None without an alarm, or if no replica that runs or has run knows.
+        rang: When it did; None without an alarm.
     """
 
     evidence: float
@@ -128,31 +119,16 @@ class _SetDrift:
     Args:
         write_id: The version.
         martingales: The tests; None before the first judgment.
-        place: Place of this replica among those that were registered for this version, from 1.
-        others: Place -> entry of the other replicas.
-        figures: The merged evidence.
-        span: The judgments that this replica has tested; None before the first one.
-        rang: Stream -> its alarm, if this replica was the one that noticed it.
+        figures: The evidence.
+        span: The judgments that were tested; None before the first one.
         lock: Held while the state changes.
-        exchanged: Number of tested judgments at the last exchange.
-        exchanged_at: Time of the loop at the last exchange.
     """
 
     write_id: str
     martingales: Martingales | None = None
-    place: int | None = None
-    others: "dict[int, _Entry]" = field(default_factory=dict)
     figures: Figures = field(default_factory=dict)
     span: JudgedSpan | None = None
-    rang: dict[str, Ringing] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    exchanged: int = 0
-    exchanged_at: float = -_EXCHANGE_S
-
-    @property
-    def judged(self) -> int:
-        """Number of judgments that this replica has tested."""
-        return 0 if self.martingales is None else self.martingales.judged
 
 
 class Drift:
@@ -160,9 +136,8 @@ class Drift:
 
     Args:
         calibrations: The sets, and the judgments that used them.
-        store: Keeps the evidence of all replicas.
         telemetry: Shows the evidence about the sets that have gauges.
-        replica: Unique name of this process; None for a random one.
+        replicas: Number of processes that judge by the same sets, and share the false alarms.
         seed: Seed of the random numbers that break ties; None for a random one.
         now: Clock in seconds since 1970.
     """
@@ -170,16 +145,14 @@ class Drift:
     def __init__(
         self,
         calibrations: Calibrations,
-        store: AuditStore,
         telemetry: Telemetry,
         *,
-        replica: str | None = None,
+        replicas: int = 1,
         seed: int | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._calibrations = calibrations
-        self._store = store
-        self._replica = replica or uuid4().hex
+        self._replicas = replicas
         self._rng = np.random.default_rng(seed)
         self._now = now
         # The most recently used set comes last.
@@ -187,40 +160,25 @@ class Drift:
         telemetry.show_drift(self._gauges)
 
     async def follow(self) -> None:
-        """Tests new judgments and exchanges evidence; runs until it is cancelled."""
+        """Tests new judgments; runs until it is cancelled."""
         while True:
             await asyncio.sleep(_SETTLE_S)
             for traffic in self._calibrations.traffic.sets():
                 calibration = self._calibrations.in_memory(traffic.name)
                 # Else a new version is in place, or the set was deleted.
                 if calibration is not None and calibration.write_id == traffic.write_id:
-                    await self._follow_one(calibration)
-
-    async def _follow_one(self, calibration: Calibration) -> None:
-        state = self._state(calibration)
-        async with state.lock:
-            await self._settle(state, calibration)
-            now = asyncio.get_running_loop().time()
-            if state.judged > state.exchanged and now - state.exchanged_at >= _EXCHANGE_S:
-                state.exchanged_at = now
-                # A lost store is reported by the judgments, and the next round tries again.
-                with suppress(ScopeJudgeError):
-                    await self._exchange(state, calibration)
+                    await self.of(calibration)
 
     async def of(self, calibration: Calibration) -> Figures:
-        """Returns the merged evidence about a version, after all judgments so far.
-
-        Raises:
-            StoreUnavailableError: The store does not answer.
-        """
+        """Returns the evidence about a version, after all judgments of this process so far."""
         state = self._state(calibration)
         async with state.lock:
             await self._settle(state, calibration)
-            await self._exchange(state, calibration)
+            self._show(state, calibration)
         return state.figures
 
     def known(self, calibration: Calibration) -> Figures:
-        """Returns the merged evidence as it was last seen; {} for a version without judgments."""
+        """Returns the evidence as it was last seen; {} for a version without judgments."""
         state = self._sets.get(calibration.name)
         if state is None or state.write_id != calibration.write_id:
             return {}
@@ -266,8 +224,6 @@ class Drift:
             finally:
                 await asyncio.wait([work])
                 state.martingales = work.result()
-        if fresh:
-            self._merge(state, calibration)
 
     def _tested(
         self, martingales: Martingales | None, calibration: Calibration, values: "array[float]"
@@ -277,74 +233,22 @@ class Drift:
         martingales.add(values, self._rng)
         return martingales
 
-    async def _exchange(self, state: _SetDrift, calibration: Calibration) -> None:
-        """Publishes this replica's evidence, and reads that of the others."""
-        stored = await self._store.evidence(calibration.name)
-        entries = _entries(stored, calibration)
-        own = entries.get(state.place or 0)
-        if state.judged and (own is None or own.replica != self._replica):
-            # The places of another version's entries are free.
-            places = range(1, len(entries) + 2)
-            state.place = next(place for place in places if place not in entries)
-        state.others = {place: each for place, each in entries.items() if place != state.place}
-        self._merge(state, calibration)
-        if state.judged and state.place is not None and state.martingales is not None:
-            entry = _Entry(
-                write_id=calibration.write_id,
-                replica=self._replica,
-                largest=state.martingales.largest,
-                rang=state.rang,
-            )
-            if stored.get(str(state.place)) != entry.text:
-                # A store that can only be read, such as one on a full disk, still shows the others.
-                with suppress(StoreUnavailableError):
-                    await self._store.put_evidence(calibration.name, str(state.place), entry.text)
-        state.exchanged = state.judged
-
-    def _merge(self, state: _SetDrift, calibration: Calibration) -> None:
-        """Merges the evidence of all replicas, and logs new alarms."""
-        streams = streams_of(calibration)
-        known = {place: each.largest for place, each in state.others.items()}
-        if state.martingales is not None:
-            known[state.place or max(known, default=0) + 1] = state.martingales.largest
-        before, state.figures = (
-            state.figures,
-            {
-                name: stream_figures(
-                    {place: each[name] for place, each in known.items()}, streams=len(streams)
-                )
-                for name in streams
-            },
-        )
-        for name, figures in state.figures.items():
-            if figures.alarm:
-                self._note_alarm(state, calibration, name)
-        state.figures = {
-            name: replace(figures, rang=_first_ringing(state, name)) if figures.alarm else figures
-            for name, figures in state.figures.items()
-        }
-        for name, figures in state.figures.items():
-            if figures.alarm and not (name in before and before[name].alarm):
+    def _show(self, state: _SetDrift, calibration: Calibration) -> None:
+        """Updates the figures, and logs new alarms."""
+        largest = {} if state.martingales is None else state.martingales.largest
+        streams, before = streams_of(calibration), state.figures
+        shares = len(streams) * self._replicas
+        state.figures = {}
+        for name in streams:
+            known = before.get(name)
+            figures = stream_figures(largest.get(name, 0.0), shares=shares)
+            if known is not None and known.alarm:
+                figures = replace(figures, rang=known.rang)
+            elif figures.alarm and state.span is not None:
+                rang = Ringing(at=self._now(), version=calibration.version, span=state.span)
+                figures = replace(figures, rang=rang)
                 _log_alarm(calibration, name, figures)
-
-    def _note_alarm(self, state: _SetDrift, calibration: Calibration, name: str) -> None:
-        """Notes the time of an alarm that is there by the judgments of this replica.
-
-        An alarm of the other replicas alone has their time, or none if an earlier release wrote it.
-        """
-        others = {place: each.largest[name] for place, each in state.others.items()}
-        merged_others = stream_figures(others, streams=len(streams_of(calibration)))
-        is_theirs = merged_others.alarm or _first_ringing(state, name) is not None
-        if state.span is not None and not is_theirs:
-            state.rang[name] = Ringing(at=self._now(), version=calibration.version, span=state.span)
-
-
-def _first_ringing(state: _SetDrift, name: str) -> Ringing | None:
-    """The first of the times at which replicas noticed the alarm of a stream."""
-    noted = [state.rang, *(entry.rang for entry in state.others.values())]
-    return min(
-        (each[name] for each in noted if name in each), key=lambda rang: rang.at, default=None
-    )
+            state.figures[name] = figures
 
 
 def _log_alarm(calibration: Calibration, name: str, figures: StreamFigures) -> None:
@@ -362,60 +266,12 @@ def _log_alarm(calibration: Calibration, name: str, figures: StreamFigures) -> N
     )
 
 
-def stream_figures(largest: Mapping[int, float], *, streams: int = len(STREAMS)) -> StreamFigures:
-    """Merges the largest evidence of one stream of each replica.
+def stream_figures(largest: float, *, shares: int = len(STREAMS)) -> StreamFigures:
+    """Returns the figures of one stream.
 
     Args:
-        largest: Place of a replica -> its evidence. A place whose evidence is unknown keeps its
-            share of the false alarms.
-        streams: Number of streams that share the false alarms of the set.
+        largest: The largest evidence so far.
+        shares: Number of streams of all replicas, which share the false alarms of the set.
     """
-    places = range(1, max(largest, default=0) + 1)
-    evidence = merged([largest.get(place, 0.0) for place in places], streams=streams)
+    evidence = largest / shares
     return StreamFigures(evidence=evidence, alarm=evidence >= 1.0 / DRIFT_DELTA)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Entry:
-    """The evidence of one replica as the store keeps it."""
-
-    write_id: str
-    replica: str
-    largest: dict[str, float]
-    rang: dict[str, Ringing] = field(default_factory=dict)
-
-    @property
-    def text(self) -> str:
-        """The entry as JSON without spaces."""
-        return json.dumps(asdict(self), separators=(",", ":"))
-
-
-def _entries(stored: Mapping[str, str], calibration: Calibration) -> dict[int, _Entry]:
-    """Place -> entry of each replica that was registered for a version; others are left out."""
-    entries, streams = {}, streams_of(calibration)
-    for place, text in stored.items():
-        # Another release may write other entries; their places are free for this version.
-        with suppress(*PARSE_ERRORS):
-            fields = json.loads(text)
-            largest = {name: parse_finite(fields["largest"][name]) for name in streams}
-            if fields["write_id"] == calibration.write_id:
-                entries[int(place)] = _Entry(
-                    write_id=calibration.write_id,
-                    replica=str(fields["replica"]),
-                    largest=largest,
-                    rang={
-                        name: _ringing(rang)
-                        # Entries of earlier releases have no times.
-                        for name, rang in fields.get("rang", {}).items()
-                    },
-                )
-    return entries
-
-
-def _ringing(fields: Any) -> Ringing:
-    span = fields["span"]
-    return Ringing(
-        at=parse_finite(fields["at"]),
-        version=int(fields["version"]),
-        span=JudgedSpan(**{name: parse_finite(span[name]) for name in _SPAN}),
-    )

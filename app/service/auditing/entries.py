@@ -1,4 +1,4 @@
-"""Entries of the log of audits: draws of judgments, their labels, alarms, and folds.
+"""Entries of the log of audits: draws of judgments, their labels, and alarms.
 
 The store keeps each entry as one flat JSON object:
 
@@ -14,14 +14,12 @@ The store keeps each entry as one flat JSON object:
      "version", "reason", "by", "at"}
     {"kind": "group_alarm" or "group_alarm_end", the same, "group"}
     {"kind": "recovery", "calibration", "since", "audits", "by", "at"}
-    {"kind": "fold", "calibration", "positions", "until", "counts", "at"}
 
 Times are seconds since 1970. A draw without a group has no `group`. Draws of earlier releases have
 no `by` either, and their alarms have no times of judgments. Only a label "none", which closes a
 draw without a label, has a reason, and only a label that replaces none of another key has `yields`.
 Two equal opinions are a label, so no entry has to follow the second one, which a crash could
-prevent. A fold stands for the draws and labels that it removed from the log; its counts are nested
-objects. Later releases may add fields and kinds, which this one ignores.
+prevent.  Later releases may add fields and kinds, which this one ignores.
 
 The digest of a comparison ignores the order of its two responses, and so must a draw. The id of a
 draw is 127 bits for the comparison, and one last bit for the order. So a label is understood in the
@@ -309,84 +307,9 @@ class RecoveryPlan:
         return _json({"kind": "recovery", **_RECOVERY.dump_python(self)})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FoldedCount:
-    """Numbers of folded judgments of one version under one criterion.
-
-    `abstained`, `right`, `wrong`, `ties` and `unlabelled` add up to all draws.
-
-    Args:
-        decider: The criterion and the version.
-        abstained: Number of judgments without a verdict.
-        right: Number of verdicts that their label agrees with.
-        wrong: Number of verdicts that their label contradicts.
-        ties: Number of verdicts whose responses people found equal.
-        unlabelled: Number of verdicts that nobody has labelled in time.
-        first_at: Time of the first judgment, in seconds since 1970.
-        last_at: Time of the last one, likewise.
-    """
-
-    __pydantic_config__ = _STRICT
-
-    decider: Decider
-    abstained: Annotated[int, Field(ge=0)]
-    right: Annotated[int, Field(ge=0)]
-    wrong: Annotated[int, Field(ge=0)]
-    ties: Annotated[int, Field(ge=0)]
-    unlabelled: Annotated[int, Field(ge=0)]
-    first_at: float
-    last_at: float
-
-    @property
-    def draws(self) -> int:
-        """Number of judgments."""
-        return self.abstained + self.right + self.wrong + self.ties + self.unlabelled
-
-    def __add__(self, other: "FoldedCount") -> "FoldedCount":
-        """Returns the numbers of both together, which have the same decider."""
-        return FoldedCount(
-            decider=self.decider,
-            abstained=self.abstained + other.abstained,
-            right=self.right + other.right,
-            wrong=self.wrong + other.wrong,
-            ties=self.ties + other.ties,
-            unlabelled=self.unlabelled + other.unlabelled,
-            first_at=min(self.first_at, other.first_at),
-            last_at=max(self.last_at, other.last_at),
-        )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Fold:
-    """Counts of old draws of a set and their labels, which the log does not have.
-
-    Args:
-        calibration: Name of the set.
-        positions: First and last position of each run of consecutive entries that were removed, in
-            order.
-        until: Time of the newest of the comparisons, each at its first judgment, in seconds since
-            1970.
-        counts: The judgments by version and criterion.
-        at: Time of the fold, likewise.
-    """
-
-    __pydantic_config__ = _STRICT
-
-    calibration: str
-    positions: tuple[tuple[int, int], ...]
-    until: float
-    counts: tuple[FoldedCount, ...]
-    at: float
-
-    @property
-    def text(self) -> str:
-        """The entry as the store keeps it."""
-        return _json({"kind": "fold", **_FOLD.dump_python(self)})
-
-
 # Entries about the alarms of a set.
 AboutAlarm = AlarmEntry | AlarmEnd | RecoveryPlan
-Entry = Draw | LabelEntry | OpinionEntry | AboutAlarm | Fold
+Entry = Draw | LabelEntry | OpinionEntry | AboutAlarm
 
 
 def parse_entry(text: str) -> Entry | None:
@@ -408,8 +331,6 @@ def parse_entry(text: str) -> Entry | None:
             return _ALARM_END.validate_json(text)
         case "recovery":
             return _RECOVERY.validate_json(text)
-        case "fold":
-            return _FOLD.validate_json(text)
     return None
 
 
@@ -469,5 +390,4 @@ _OPINION = TypeAdapter(OpinionEntry)
 _ALARM: TypeAdapter[AlarmEntry] = TypeAdapter(Annotated[AlarmEntry, BeforeValidator(_nested)])
 _ALARM_END: TypeAdapter[AlarmEnd] = TypeAdapter(Annotated[AlarmEnd, BeforeValidator(_nested)])
 _RECOVERY = TypeAdapter(RecoveryPlan)
-_FOLD = TypeAdapter(Fold)
 _json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode

@@ -300,7 +300,6 @@ def _keys_by_errors(sided: Rows, waiting: Rows, *, drawn: Rows) -> list[int]:
     wrong = is_error(sided) & ~np.isin(sided["label"], (NO_LABEL, CLOSED))
     errors, labels = Counter(sided["by"][wrong].tolist()), Counter(sided["by"].tolist())
     both = labels.keys() | set(waiting["by"].tolist())
-    # Not in the order of the numbers, which depend on entries that a fold may remove.
     keys = [key for key in dict.fromkeys(drawn["by"].tolist()) if key in both]
     return sorted(keys, key=lambda key: (-errors[key], -labels[key]))
 

@@ -5,7 +5,6 @@ collector over them would stop every thread. The tables are numpy's structured a
 event loop changes them. Other threads get copies, and views of fields that never change.
 """
 
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,11 +22,9 @@ from app.service.auditing.entries import (
     Decider,
     Draw,
     Entry,
-    Fold,
     LabelEntry,
     OpinionEntry,
 )
-from app.service.auditing.folds import Folds
 from app.service.auditing.texts import key_of
 
 T = TypeVar("T", bound=Hashable)
@@ -48,10 +45,8 @@ OPINIONS = 2
 # Name of every caller of a service without keys.
 KEYLESS = "anonymous"
 
-# Number of the set of a folded comparison, and of the decider of an entry that is not a use.
+# Number of the decider of an entry that is not a use.
 _NONE = -1
-# A process that has folded fewer comparisons keeps their rows until its end.
-_FEW_FOLDED = 10_000
 
 # One row for each drawn comparison, with what its first entry says. `calibration`, `fingerprint`
 # and `labelled_by` are numbers of texts, `first_use` is a row of the uses, `entries` the number of
@@ -332,7 +327,6 @@ class Ledger:
         # Text of the last entry, by which another log is noticed.
         self.last_text: str | None = None
         self.alarms = Alarms()
-        self.folds = Folds()
         self._draws = _Table(_DRAW)
         self._uses = _Table(_USE)
         self._events = _Table(_EVENT)
@@ -378,8 +372,6 @@ class Ledger:
             self._apply_label(position, entry)
         elif isinstance(entry, OpinionEntry):
             self._apply_opinion(position, entry)
-        elif isinstance(entry, Fold):
-            self._apply_fold(entry)
         elif entry is not None and self.alarms.apply(position, entry):
             self._changes[entry.calibration] += 1
             self._note(position, entry.calibration, before=NO_LABEL)
@@ -392,20 +384,10 @@ class Ledger:
         draw = self._draws.rows[row]
         return self._audit(draw, self._uses.rows[draw["first_use"]])
 
-    def is_at(self, other: "Ledger") -> bool:
-        """Whether both have read the same entries, as far as their last one says it."""
-        return (self.position, self.last_text) == (other.position, other.last_text)
-
     @property
     def calibrations(self) -> list[str]:
         """The names of the sets that have or had draws."""
         return list(self._calibrations)
-
-    @property
-    def is_mostly_folded(self) -> bool:
-        """Whether most rows are of folded comparisons: reading the log anew frees their memory."""
-        folded = len(self._draws.rows) - len(self._rows)
-        return folded > max(_FEW_FOLDED, len(self._rows))
 
     def newest(self) -> Audit | None:
         """Returns the audit that was drawn first most recently; None if there is none."""
@@ -525,10 +507,8 @@ class Ledger:
 
     def audits(self, calibration: str | None = None) -> Iterator[Audit]:
         """Returns the audits of a set, or of all sets, oldest first; any thread may read them."""
-        draws = self._draws.rows
-        if calibration is None:
-            draws = draws[draws["calibration"] != _NONE]
-        else:
+        draws = self._draws.rows.copy()
+        if calibration is not None:
             draws = draws[draws["calibration"] == self._number_of(calibration)]
         return map(self._audit, draws, self._uses.rows[draws["first_use"]])
 
@@ -553,11 +533,6 @@ class Ledger:
             draws=self._draws.rows,
             uses=self._uses.rows,
         )
-
-    def audits_at(self, rows: NDArray[np.intp]) -> Iterator[Audit]:
-        """Returns the audits in some rows of a view; any thread may read them."""
-        draws = self._draws.rows[rows]
-        return map(self._audit, draws, self._uses.rows[draws["first_use"]])
 
     def page(
         self,
@@ -769,21 +744,6 @@ class Ledger:
 
     def _is_labelled_by_another(self, state: np.void, by: str) -> bool:
         return bool(state["label"] != NO_LABEL) and self._names[state["labelled_by"]] != by
-
-    def _apply_fold(self, fold: Fold) -> None:
-        """Drops the comparisons whose entries a fold has removed; their rows stay, unused."""
-        self.folds.apply(fold)
-        draws, uses = self._draws.rows, self._uses.rows
-        positions, gone = uses["position"], set[int]()
-        for first, last in fold.positions:
-            entries = uses[bisect_left(positions, first) : bisect_right(positions, last)]
-            gone.update(entries["draw"].tolist())
-            entries["decider"] = _NONE
-        for row in gone:
-            identifier = draws["id"][row].tobytes().hex()
-            self._rows.pop(drawn_pair(identifier), None)
-            self._opinions.get(int(draws["calibration"][row]), {}).pop(key_of(identifier), None)
-            draws["calibration"][row] = _NONE
 
     def _note(self, position: int, calibration: str, *, before: int) -> None:
         """Adds the entry at a position to the trail of a set."""

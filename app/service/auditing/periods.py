@@ -43,7 +43,7 @@ def periods_of(view: SetView, *, now: float) -> Sequence[Period]:
     """Counts drawn judgments in at most `MOST_PERIODS` periods of one length; for any thread.
 
     Args:
-        view: The draws of the set. Folded draws are not among them.
+        view: The draws of the set.
         now: The time in seconds since 1970.
 
     Returns:

@@ -16,7 +16,6 @@ from app.core.errors import InvalidRequestError
 from app.ports import (
     AuditsPart,
     ChangePart,
-    EvidencePart,
     SecretPart,
     SetPart,
     StoredCalibration,
@@ -188,8 +187,6 @@ def _fields_of(part: StorePart) -> dict[str, Any]:
                 "thresholds": dict(state.thresholds),
                 "examples": dict(state.examples),
             }
-        case EvidencePart(name=name, replica=replica, text=text):
-            return {"part": "evidence", "name": name, "replica": replica, "text": text}
         case SecretPart(secret=secret):
             return {"part": "secret", "secret": secret.hex()}
         case AuditsPart(entries=entries):
@@ -211,10 +208,6 @@ def _part_of(described: Mapping[str, Any]) -> StorePart:
                 thresholds=described["thresholds"],
             )
             return SetPart(name=described["name"], state=state)
-        case "evidence":
-            return EvidencePart(
-                name=described["name"], replica=described["replica"], text=described["text"]
-            )
         case "secret":
             return SecretPart(secret=bytes.fromhex(described["secret"]))
         case "audits":

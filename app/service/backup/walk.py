@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
-from app.ports import AuditsPart, ChangePart, EvidencePart, SecretPart, SetPart, Store, StorePart
+from app.ports import AuditsPart, ChangePart, SecretPart, SetPart, Store, StorePart
 
 # A change holds as much as its set, if it was a deletion; an audit has about 400 bytes.
 _CHANGES_AT_ONCE = 16
@@ -32,22 +32,18 @@ async def parts_of(store: Store) -> AsyncIterator[StorePart]:
             yield part
     if await store.last_audit():
         yield SecretPart(secret=await store.secret())
-    position = 0
-    # The second time for folds: an entry that was gone when its turn came is in the counts of one
-    # that is in the log by the end of the first time.
-    for _ in range(2):
-        end = await store.last_audit()
-        while position < end:
-            limit = min(_AUDITS_AT_ONCE, end - position)
-            entries = await store.audits(after=position, limit=limit)
-            if not entries:
-                return
-            yield AuditsPart(entries=entries)
-            position = entries[-1][0]
+    position, end = 0, await store.last_audit()
+    while position < end:
+        limit = min(_AUDITS_AT_ONCE, end - position)
+        entries = await store.audits(after=position, limit=limit)
+        if not entries:
+            return
+        yield AuditsPart(entries=entries)
+        position = entries[-1][0]
 
 
 async def _set_parts(store: Store, name: str) -> AsyncIterator[StorePart]:
-    """Yields the trail of a set, the set, and the evidence about it."""
+    """Yields the trail of a set, and the set."""
     last = await store.last_number(name)
     state = await store.read(name)
     while state is None and last != (now := await store.last_number(name)):
@@ -63,8 +59,6 @@ async def _set_parts(store: Store, name: str) -> AsyncIterator[StorePart]:
         number = changes[-1].number if changes else end
     if state is not None:
         yield SetPart(name=name, state=state)
-    for replica, text in (await store.evidence(name)).items():
-        yield EvidencePart(name=name, replica=replica, text=text)
 
 
 class _StoppedError(Exception):

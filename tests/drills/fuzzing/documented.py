@@ -45,7 +45,6 @@ _MAKE_A_SET = (
     "POST /calibrations/{name}/pool",
 )
 _OUTLIVE_A_DELETION = (
-    "GET /calibrations/{name}/folded-audits",
     "GET /calibrations/{name}/versions",
     "POST /calibrations/{name}/rollback",
 )

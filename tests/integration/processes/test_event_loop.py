@@ -348,10 +348,6 @@ CASES: dict[str, Case] = {
         ("GET", "/calibrations/{name}/audit-trail"),
         url="/calibrations/large/audit-trail?limit=100",
     ),
-    "folded audits": Case(
-        ("GET", "/calibrations/{name}/folded-audits"),
-        url="/calibrations/large/folded-audits",
-    ),
     "resume": Case(
         ("POST", "/calibrations/{name}/resume"),
         200,

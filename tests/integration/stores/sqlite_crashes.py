@@ -33,15 +33,13 @@ def die_at_statement(step: int) -> None:
 
 
 async def change(path: Path, action: str) -> None:
-    """Opens the file; then writes version 2 over 1, deletes the set, folds, or does nothing."""
+    """Opens the file; then writes version 2 over 1, deletes the set, or does nothing."""
     store = SqliteStore(path)
     await store.open()
     if action == "write":
         assert await write(store, state(2), expected=state(1).version)
     if action == "delete":
         assert await delete(store)
-    if action == "fold":
-        assert await store.fold_audits([(1, 2), (4, 4)], "fold", last=(5, "e"))
     await store.close()
 
 

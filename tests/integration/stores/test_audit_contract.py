@@ -1,4 +1,4 @@
-"""The contract of the stores of audits: the log, its secret, and evidence."""
+"""The contract of the stores of audits: the log and its secret."""
 
 import asyncio
 import sqlite3
@@ -23,7 +23,6 @@ async def test_an_empty_log_has_nothing(store: Store) -> None:
     assert await store.last_audit() == 0
     assert await store.audits(after=0, limit=10) == []
     assert await store.audits(after=7, limit=10) == []
-    assert await store.evidence("default") == {}
 
 
 @pytest.mark.parametrize("size", [1, 8, 9, 3000])
@@ -92,19 +91,6 @@ async def test_another_store_has_another_secret(store: Store, tmp_path: Path) ->
     await other.close()
 
 
-async def test_a_replica_replaces_its_own_evidence_only(store: Store) -> None:
-    await store.put_evidence("default", "one", "1")
-    await store.put_evidence("default", "two", "2 é\0")
-    await store.put_evidence("default", "one", "3")
-    await store.put_evidence("other", "one", "4")
-    assert await store.evidence("default") == {"one": "3", "two": "2 é\0"}
-    assert await store.evidence("other") == {"one": "4"}
-    found = await store.evidence("other")
-    found["one"] = "changed"
-    assert await store.evidence("other") == {"one": "4"}
-    assert await store.names() == []
-
-
 async def test_sets_and_audits_do_not_touch_each_other(store: Store) -> None:
     await store.append_audits(["a"])
     await write(store, state(1), expected=None)
@@ -120,12 +106,9 @@ async def test_a_log_outlives_its_client(address: str) -> None:
         store = store_at(address)
         await store.open()
         assert await store.append_audits([f"entry {number}"]) == number
-        await store.put_evidence("default", f"replica {number}", "x")
-        found.append((await store.secret(), await store.evidence("default")))
+        found.append(await store.secret())
         await store.close()
-    (first, _), (second, evidence) = found
-    assert first == second
-    assert evidence == {"replica 1": "x", "replica 2": "x"}
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("scheme", SHARED)

@@ -45,7 +45,7 @@ async def source(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 
 async def fill_by_use(store: Store) -> None:
-    """Makes sets with and without examples, deleted and made again, audits and evidence."""
+    """Makes sets with and without examples, deleted and made again, and audits."""
     for number in range(1, 41):
         expected = await store.version("default")
         examples = 5000 if number == 3 else number % 4
@@ -59,8 +59,6 @@ async def fill_by_use(store: Store) -> None:
     assert await delete(store, name="again")
     assert await write(store, state(3, write_id="two"), expected=None, name="again")
     await store.append_audits([f"{ODD} {number}" for number in range(AUDITS)])
-    await store.put_evidence("default", "1", ODD)
-    await store.put_evidence("again", "2", "x")
 
 
 async def content(store: Store) -> dict[str, Any]:
@@ -73,7 +71,6 @@ async def content(store: Store) -> dict[str, Any]:
                 await store.changes(name, after=0, limit=10**6),
                 await store.records(name, before=None, limit=10**6),
                 await store.undos(name, before=None, limit=10**6),
-                await store.evidence(name),
             )
             for name in await store.trails()
         },
@@ -150,7 +147,6 @@ async def test_a_store_that_is_used_is_filled_only_where_that_is_asked_for(
         await store.append_audits([f"own {number}" for number in range(9000)])
     else:
         await write(store, state(7), expected=None, name="own")
-        await store.put_evidence("own", "1", "x")
     if kept == "trail":
         await delete(store, name="own")
     before = await content(store)
@@ -158,17 +154,15 @@ async def test_a_store_that_is_used_is_filled_only_where_that_is_asked_for(
     assert await content(store) == before
     assert await restored(store, file, replace=True)
     assert await content(store) == await content(source)
-    assert await store.evidence("own") == {}
     assert await store.last_number("own") == 0
 
 
 async def test_a_service_on_the_empty_store_sees_the_whole_backup(
     connect: Connect, source: Store
 ) -> None:
-    """A running service has made a secret, and after a flush it goes on with its evidence."""
+    """A running service has made a secret, and after a flush it goes on."""
     service, command = await connect(), await connect()
     assert await service.secret() != await source.secret()
-    await service.put_evidence("default", "1", "own")
     await fill_by_use(source)
     assert await restored(command, await backup_of(source))
     assert await content(service) == await content(source)

@@ -8,7 +8,7 @@ import signal
 import sqlite3
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,28 +86,6 @@ async def test_a_crash_at_any_statement_leaves_sqlite_whole(tmp_path: Path, acti
             assert await numbers(store) == ([1, 2] if step == last else [1])
             if await store.version("default"):
                 assert await write_again(store) == NEW
-
-
-async def test_a_crash_at_any_statement_of_a_fold_leaves_the_log_whole_and_guarded(
-    tmp_path: Path,
-) -> None:
-    async with opened(f"sqlite://{tmp_path / 'old.db'}") as store:
-        await store.append_audits(list("abcde"))
-        before = await store.audits(after=0, limit=10)
-    last = int(await run_program("tests.integration.stores.sqlite_crashes", str(tmp_path), "fold"))
-    # At least BEGIN, a read, the trigger twice, 2 deletions, an insertion and COMMIT.
-    assert last > 8
-    for step in range(1, last + 1):
-        path = tmp_path / f"{step}.db"
-        async with opened(f"sqlite://{path}") as store:
-            done = [(3, "c"), (5, "e"), (6, "fold")]
-            assert await store.audits(after=0, limit=10) == (done if step == last else before)
-            with (
-                closing(sqlite3.connect(path)) as connection,
-                pytest.raises(sqlite3.IntegrityError, match="only grows"),
-            ):
-                connection.execute("DELETE FROM audit")
-            assert await store.append_audits(["next"]) == (7 if step == last else 6)
 
 
 async def test_a_crash_at_any_statement_of_making_the_tables_leaves_a_usable_file(

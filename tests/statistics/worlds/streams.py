@@ -75,6 +75,11 @@ class Change(NamedTuple):
         return self.before(self.scores, rng), np.concatenate(values)
 
 
+def equal_shares(largest: list[float]) -> float:
+    """The evidence of the first replica to alarm, if replicas share the false alarms equally."""
+    return max(largest) / len(largest)
+
+
 def alarm_at(change: Change, rng: np.random.Generator, replicas: int, rule: Rule) -> int | None:
     """Number of the judgment, of all replicas together, at which the evidence reaches 20.
 

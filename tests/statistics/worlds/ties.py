@@ -61,6 +61,6 @@ def alarm_rate(
             uncertainty, _ = judge.draw(_BLOCK, rng)
             rows = np.stack([uncertainty, np.zeros(_BLOCK), np.full(_BLOCK, np.nan)], axis=1)
             tests.add(array("d", rows.ravel()), rng)
-        figures = [stream_figures({1: each}, streams=2) for each in tests.largest.values()]
+        figures = [stream_figures(each, shares=2) for each in tests.largest.values()]
         alarms += any(each.alarm for each in figures)
     return alarms / runs

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from app.core import conformal
-from app.core.conformal import ConformalMartingale, merged
+from app.core.conformal import ConformalMartingale
 
 Floats = NDArray[np.float64]
 EPSILONS = (-0.8, -0.4, -0.2, 0.2, 0.4, 0.8)
@@ -129,14 +129,3 @@ def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="uniforms"):
         found.update([0.1, 0.2], [[0.5, 0.5]])
     assert found.judged == 0
-
-
-def test_replicas_pay_by_the_order_of_registration() -> None:
-    assert merged([]) == 0.0
-    assert merged([40.0]) == 20.0
-    assert merged([0.0, 0.0, 240.0]) == 20.0
-    assert merged([40.0, 60.0, 600.0]) == 50.0
-    assert merged([120.0], streams=3) == 20.0
-    # However many replicas come, their shares sum to 1 at most.
-    alone = [merged([0.0] * place + [1.0]) for place in range(1000)]
-    assert 0.99 < sum(alone) <= 1.0

@@ -14,8 +14,6 @@ from app.service.auditing.entries import (
     AlarmEntry,
     Draw,
     Entry,
-    Fold,
-    FoldedCount,
     RecoveryPlan,
     parse_entry,
     readable_entry,
@@ -33,25 +31,6 @@ ENDED = AlarmEnd(
     reason="corrected labels",
     by="bob",
     at=3.5,
-)
-
-FOLDED = Fold(
-    calibration="default",
-    positions=((1, 1), (3, 900)),
-    until=2.25,
-    counts=(
-        FoldedCount(
-            decider=drawn(1, criterion=PAC, label_noise=0.25).decider,
-            abstained=1,
-            right=2,
-            wrong=3,
-            ties=4,
-            unlabelled=5,
-            first_at=0.5,
-            last_at=2.5,
-        ),
-    ),
-    at=1e9 + 0.125,
 )
 
 
@@ -75,8 +54,6 @@ FOLDED = Fold(
         ENDED,
         replace(ENDED, criterion=PAC, because="version", reason=None),
         RecoveryPlan(calibration="default", since=2.5, audits=840, by="ana", at=1e9 + 0.125),
-        FOLDED,
-        replace(FOLDED, positions=(), counts=()),
     ],
 )
 def test_an_entry_survives_the_log(entry: Entry) -> None:
