@@ -1,4 +1,4 @@
-"""Imported once, before commands fork: the service with the scripted judge, and `label`."""
+"""Imported once, before commands fork: the service with the scripted judge."""
 
 import gc
 from importlib import import_module
@@ -7,10 +7,7 @@ from tests.seeded_drift import seed_drift
 
 for name in (
     "app.cli.commands.audits",
-    "app.cli.commands.label",
-    "app.cli.commands.noise",
     "app.cli.commands.serve",
-    "app.cli.labelling.screen",
     "app.cli.service_run",
     "app.engines.scripted",
     "app.stores.memory",

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app.cli.console import say
+from app.files.checking import CheckedRows, Contradictions, LabelReport, checked
 from app.files.labelled import FilePair, read_pairs
 from app.files.reading import InputFormat
-from app.service.labelling.checking import CheckedRows, Contradictions, LabelReport, checked
 
 
 def checked_pairs(

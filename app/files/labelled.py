@@ -1,4 +1,4 @@
-"""Pairs with labels in files, ready for the check of `app.service.labelling.checking`."""
+"""Pairs with labels in files, ready for the check of `app.files.checking`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from typing import Any
 from app.core.comparison import Comparison, Turn
 from app.core.errors import InvalidComparisonError, InvalidRequestError, RequestError
 from app.core.messages import Fields
+from app.files.checking import LabelledRow
 from app.files.reading import FileRow, InputFormat, files_of, read_rows
 from app.files.shapes import (
     GROUP,
@@ -20,7 +21,6 @@ from app.files.shapes import (
     listed,
 )
 from app.files.suggestion import shape_for, suggested_map
-from app.service.labelling.checking import LabelledRow
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

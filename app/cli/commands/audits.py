@@ -14,40 +14,32 @@ from app.cli.effects import (
     note_other_change,
     show_change,
 )
-from app.cli.labelling.terminal import check_terminal
-from app.cli.running.options import OnContradictions, given_contradictions
-from app.cli.running.run import audits_journal_path, journal_path
+from app.cli.running.options import (
+    Encoding,
+    OnContradictions,
+    check_encoding,
+    given_contradictions,
+)
 from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected, read
 from app.cli.set_transfer import set_path
 from app.cli.stopping import resumable
-from app.files.journal import Journal
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
     from app.cli.set_answers import AuditedCriterion, AuditedGroup
-    from scope_judge.answers import AuditEvent
+    from scope_judge.answers import AuditEvent, AuditLabels
 
 app = typer.Typer(
-    help="Say what audits show, label them here or in another tool, make labelled ones calibration "
-    "examples, close audits that nobody can label, end alarms, and show the trail of all this.",
+    help="Say what audits show, send labels from files, make labeled audits calibration examples, "
+    "close audits that nobody can label, end alarms, and show the trail of all this.",
     no_args_is_help=True,
     add_completion=False,
 )
 
 Name = Annotated[str, typer.Argument(help="Name of the calibration set.")]
-Drawn = Annotated[
-    list[Path] | None,
-    typer.Argument(
-        help="OUT.audits.jsonl of `judge`, `battles` or `filter`.  [default: the texts that the "
-        "service keeps]"
-    ),
-]
-OfSet = Annotated[
-    str | None, typer.Option(help="Only audits of this calibration set.  [default: all sets]")
-]
-Seed = Annotated[int, typer.Option(help="Seed for the random side of each response.")]
-
 _HEADINGS = ("when", "by", "event", "what", "reason")
+# The service takes so many labels in one request.
+_MOST_LABELS = 1000
 _AUDITS = ("labels", "errors", "wrong", "evidence", "alarm at", "open", "waiting")
 
 
@@ -120,100 +112,57 @@ def _state(criterion: "AuditedCriterion") -> str:
 
 @app.command()
 def label(
-    files: Drawn = None,
-    name: OfSet = None,
-    seed: Seed = 0,
-    patience: Patience = PATIENCE_S,
-    url: Url = DEFAULT_URL,
-) -> None:
-    """Label audits by keyboard, blind, oldest first.
-
-    You can skip a pair, or close it with a reason.
-    """
-    from app.cli.labelling.audits import drawn_pairs, label_files, label_kept
-
-    check_terminal(files or (), otherwise="`audits export` writes them for other tools")
-    pairs = list(drawn_pairs(files or (), seed))
-    kept = journal_path(files, "audits.journal") if files else audits_journal_path(url, name)
-    with connected(url, patience_s=patience) as service:
-        # The ids of audits are the same for every judge.
-        settings = {"judge": service.fingerprint} if files else {"set": name}
-        with (
-            Journal(kept, settings, start_over="move the file away") as journal,
-            resumable(
-                f"your answers are in {kept}; rerun the command to resume",
-                only_if=lambda: bool(journal.results),
-            ),
-        ):
-            if files:
-                label_files(service, journal, pairs, name=name)
-            else:
-                label_kept(service, journal, name=name, seed=seed)
-
-
-@app.command(name="export")
-def export_audits(
-    *,
-    files: Drawn = None,
-    out: Annotated[Path, typer.Option(help="File to write, which ends in .json.")],
-    to: Annotated[str, typer.Option(help="The tool: label-studio or argilla.")],
-    name: OfSet = None,
-    seed: Seed = 0,
-    overwrite: Annotated[bool, typer.Option(help="Replace --out and the file beside it.")] = False,
-    patience: Patience = PATIENCE_S,
-    url: Url = DEFAULT_URL,
-) -> None:
-    """Write the open audits for another labeling tool, blind, oldest first.
-
-    A second file configures the tool. `audits import` reads the tool's export.
-    """
-    from app.cli.labelling.tool_files import (
-        check_tool_output,
-        export_pairs,
-        given_tool,
-        open_pairs,
-    )
-    from app.files.labelling_tools import settings_path
-
-    tool = given_tool(to)
-    check_tool_output(out, tool, files or (), overwrite=overwrite)
-    with connected(url, patience_s=patience) as service:
-        found = open_pairs(service, files or (), name=name, seed=seed)
-    export_pairs(out, found.pairs, tool)
-    say(f"{out} has {len(found.pairs)} open audits for {tool.title}. {found.told}".rstrip())
-    say(f"{settings_path(out, tool)} tells {tool.title} what to ask.")
-
-
-@app.command(name="import")
-def import_labels(
     files: Annotated[
         list[Path],
-        typer.Argument(help="JSON or JSON_MIN of Label Studio, or to_json of Argilla's records."),
+        typer.Argument(help="Files with the columns audit (its id), label and, for none, reason."),
     ],
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--map",
+            help="Names of columns and labels, such as audit=id,label=better,A=left,B=right.",
+        ),
+    ] = None,
+    encoding: Encoding = None,
     contradictions: OnContradictions = "drop",
     yes: Yes = False,
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Import labels from another tool, after a report on them.
+    """Send labels of audits from files, after a report on them.
 
-    The tool must have labeled pairs of `audits export`. A repeated import changes nothing.
+    A label is A, B, tie, or none with a reason. Rows without a label are left out. A repeated
+    command changes nothing.
     """
     from app.cli.labelled_rows import print_label_report
-    from app.cli.labelling.audit_requests import post_labels
-    from app.cli.labelling.tool_files import checked_answers, label_of
+    from app.files.audit_labels import read_audit_labels
+    from app.files.checking import checked
+    from scope_judge import AuditLabels
 
+    check_encoding(encoding)
     decision = given_contradictions(contradictions)
+    rows = checked(read_audit_labels(files, columns, encoding), decision)
+    print_label_report(rows.report)
+    sent = [row.sent for row in rows.labelled]
+    if not sent:
+        raise CommandError("there is no label to send")
+    ask(f"Send {len(sent)} labels?", yes=yes, otherwise="nothing was sent")
     with (
         connected(url, patience_s=patience) as service,
         resumable("rerun the command: a label that was sent counts once"),
     ):
-        rows = checked_answers(service, files, decision)
-        print_label_report(rows.report)
-        if not rows.labelled:
-            raise CommandError("there is no label to send")
-        ask(f"Send {len(rows.labelled)} labels?", yes=yes, otherwise="nothing was sent")
-        post_labels(service, [label_of(row) for row in rows.labelled])
+        for start in range(0, len(sent), _MOST_LABELS):
+            part = {"labels": sent[start : start + _MOST_LABELS]}
+            _print_labels(read(AuditLabels, service.post("/audits/labels", part)))
+
+
+def _print_labels(report: "AuditLabels") -> None:
+    lost = report.unknown + report.expired
+    say(
+        f"labeled {report.labelled}, closed {report.closed}, labels replaced {report.updated}, "
+        f"sent before {report.unchanged}"
+        + (f", unknown {report.unknown}, expired {report.expired}" if lost else "")
+    )
 
 
 @app.command()

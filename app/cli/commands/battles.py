@@ -11,7 +11,6 @@ import typer
 from app.cli.console import CommandError, say
 from app.cli.running.coverage import (
     JudgedPair,
-    label_command,
     print_contradictions,
     print_unlike,
     unlike_sets,
@@ -174,7 +173,7 @@ def _judge(files: Sequence[Path], options: _Options, *, url: str, patience_s: fl
         unlike = unlike_sets(service, _judged_pairs(judged))
     seconds = time.monotonic() - begun
     _print(judged, provenance, asked=done.asked, seconds=seconds)
-    print_unlike(unlike, label_command(files, items, url))
+    print_unlike(unlike)
     _refuse_failed(judged)
 
 

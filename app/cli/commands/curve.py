@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from app.evaluation.curve.labelled_scores import LabelledScores
     from app.evaluation.curve.labels import LabelsRow
     from app.evaluation.judgments.jsonl import Judged
+    from app.files.checking import CheckedRows
     from app.files.labelled import FilePair
-    from app.service.labelling.checking import CheckedRows
 
 _PLOT_ENDINGS = (".png", ".svg")
 

@@ -21,8 +21,8 @@ from app.cli.running.options import (
     given_format,
 )
 from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
+from app.files.checking import Contradictions
 from app.files.reading import InputFormat
-from app.service.labelling.checking import Contradictions
 
 # The help of the command needs its options only, and most modules of app.evaluation need libraries
 # of the extra "evaluation": functions import them.

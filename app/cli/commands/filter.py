@@ -13,7 +13,6 @@ from rich.table import Table
 from app.cli.console import CommandError, console, print_table, say
 from app.cli.running.coverage import (
     judged_pairs,
-    label_command,
     print_contradictions,
     print_unlike,
     unlike_sets,
@@ -149,7 +148,7 @@ def filter(
     _print_summary(decisions, results)
     if column is not None:
         print_categories(items, results, column)
-    print_unlike(unlike, label_command(files, items, url))
+    print_unlike(unlike)
     failed = sum(not is_judged(result) for result in results)
     if failed:
         raise CommandError(f"{failed} of {len(results)} pairs got no judgment and were dropped")

@@ -1,25 +1,19 @@
 """Whether the promise covers the pairs of a run: against people's labels, and against the set."""
 
 import math
-import re
-import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.cli.console import CommandError, say
 from app.cli.running.rows import Item, comparison_key
 from app.cli.running.run import Results, is_judged
-from app.cli.service_client import ServiceClient, is_given, read
+from app.cli.service_client import ServiceClient, read
 from app.cli.set_transfer import set_path
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError
 from app.core.groups import ALL
-from app.files.reading import STDIN
-from app.files.shapes import PAIRS, REQUIRED, ComparisonShape, known_shape
-from app.files.suggestion import joined_map
 
 # numpy takes a while to import: functions import what needs it.
 if TYPE_CHECKING:
@@ -27,7 +21,6 @@ if TYPE_CHECKING:
 
 # One page of a set. It is sorted by digest, so the first page of a larger set is a random sample.
 _MOST_EXAMPLES = 10_000
-_LONGEST_NAME = 40
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -234,47 +227,16 @@ def unlike_set(
     return Unlike(name=calibration.name, n=n, alpha=min(alphas), how=how)
 
 
-def print_unlike(unlike: Sequence[Unlike], command: str) -> None:
+def print_unlike(unlike: Sequence[Unlike]) -> None:
     """Warns that the promise does not cover the pairs of a run.
 
     Args:
         unlike: The sets whose pairs they do not look like.
-        command: The command that labels them; "" if their texts are in no file.
     """
     for each in unlike:
-        label = f": {command} --alpha {each.alpha:g}" if command else ""
         say(
             ("warning:", "yellow"),
             f" these pairs do not look like the {each.n} pairs of {each.name!r} ({each.how}): the "
-            f"promise does not cover them. Label as many of them as pac needs{label}",
+            "promise does not cover them. Label some of them for a set of their own: in a file for "
+            "`scope-judge calibrate`, or as a pool on the desk",
         )
-
-
-def label_command(inputs: Sequence[Path], items: Sequence[Item], url: str) -> str:
-    """The command that labels the pairs of files for their own set; "" for standard input.
-
-    Args:
-        inputs: Files, folders and patterns.
-        items: Their rows.
-        url: Address of the service.
-    """
-    if STDIN in inputs:
-        return ""
-    stem = re.sub("[^A-Za-z0-9._-]", "-", inputs[0].name.partition(".")[0])[:_LONGEST_NAME]
-    words = ["scope-judge", "label", *map(str, inputs), *_shape_options(items[0])]
-    words += ["--name", f"own-{stem}".rstrip("-")]
-    if is_given(url):
-        words += ["--url", url]
-    return shlex.join(words)
-
-
-def _shape_options(item: Item) -> list[str]:
-    """The options by which `label` reads rows of a shape that it does not recognise."""
-    shape: ComparisonShape = item.shape
-    recognised = known_shape(item.row.fields)
-    if recognised is not None and recognised.name == shape.name:
-        return []
-    if shape.columns != shape.texts or shape.name == PAIRS:
-        return ["--shape", shape.name]
-    columns = zip(REQUIRED, shape.columns, strict=True)
-    return ["--map", joined_map([f"{field}={column}" for field, column in columns])]

@@ -38,14 +38,17 @@ def keep_drawn(
     """
     path = drawn_path(out)
     drawn = {
-        audit["id"]: {"id": audit["id"], **{name: item.fields[name] for name in REQUIRED}}
+        audit["id"]: {"audit": audit["id"], **{name: item.fields[name] for name in REQUIRED}}
         for item in items
         if isinstance(item.fields, dict)
         if (audit := results[item.key].get("audit")) is not None
     }
     if drawn:
         write_all(path, list((_earlier(path) | drawn).values()), kept=kept)
-        say(f"{len(drawn)} pairs were drawn for audits: `scope-judge audits label {path}`")
+        say(
+            f"{len(drawn)} pairs were drawn for audits: add a column label to {path}, and send it "
+            "with `scope-judge audits label`"
+        )
 
 
 def _earlier(path: Path) -> dict[str, dict[str, Any]]:
@@ -60,12 +63,12 @@ def read_drawn(path: Path) -> dict[str, dict[str, Any]]:
     """
     rows = dict[str, dict[str, Any]]()
     for row in read_rows(path):
-        if not isinstance(row.fields.get("id"), str) or not all(
+        if not isinstance(row.fields.get("audit"), str) or not all(
             row.fields.get(name) for name in REQUIRED
         ):
             raise InvalidRequestError(
-                f"{row.place}: this is not a drawn pair, which has id, {', '.join(REQUIRED)}; "
+                f"{row.place}: this is not a drawn pair, which has audit, {', '.join(REQUIRED)}; "
                 f"`scope-judge judge FILE --out OUT` writes them into OUT{DRAWN_ENDING}"
             )
-        rows[row.fields["id"]] = {name: row.fields[name] for name in ("id", *REQUIRED)}
+        rows[row.fields["audit"]] = {name: row.fields[name] for name in ("audit", *REQUIRED)}
     return rows

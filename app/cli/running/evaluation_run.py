@@ -11,9 +11,9 @@ from app.cli.console import CommandError, say
 from app.cli.labelled_rows import print_label_report
 from app.cli.progress import ConsoleObserver, progress_bar
 from app.cli.stopping import ending_at_ctrl_c, resumable
+from app.files.checking import Contradictions
 from app.files.reading import InputFormat
 from app.observability.telemetry import Telemetry
-from app.service.labelling.checking import Contradictions
 from app.service.scoring.prompts import PromptTemplate, load_template
 from app.service.scoring.scorer import JudgeKind
 from app.settings import Settings, read_settings

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from app.cli.console import CommandError, say
 from app.cli.labelled_rows import checked_pairs
 from app.cli.running.options import check_extra
+from app.files.checking import CheckedRows, Contradictions
 from app.files.labelled import FilePair
 from app.files.reading import STDIN, InputFormat
-from app.service.labelling.checking import CheckedRows, Contradictions
 
 if TYPE_CHECKING:
     from app.evaluation.judgments.jsonl import Judged

@@ -13,7 +13,6 @@ from typing import Any
 from app.cli.console import CommandError
 from app.cli.running.coverage import (
     judged_pairs,
-    label_command,
     print_contradictions,
     print_unlike,
     unlike_sets,
@@ -126,7 +125,7 @@ def judge_files(
     places = [item.row.place for item in items]
     print_contradictions(pairs)
     print_summary(results, places, asked=done.asked, seconds=time.monotonic() - begun)
-    print_unlike(unlike, label_command(inputs, items, url))
+    print_unlike(unlike)
     failed = sum(not is_judged(result) for result in results)
     if failed and not options.may_fail:
         raise CommandError(f"{failed} of {len(results)} rows got no judgment; see their `error`")

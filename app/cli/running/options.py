@@ -9,9 +9,9 @@ import typer
 
 from app.cli.console import CommandError
 from app.core.errors import RequestError
+from app.files.checking import Contradictions
 from app.files.reading import InputFormat
 from app.files.shapes import SHAPES, ComparisonShape, custom_shape
-from app.service.labelling.checking import Contradictions
 
 INPUTS_HELP = (
     "Files, folders or patterns: JSONL, JSON, CSV, TSV or Parquet, also .gz or .zst; - for stdin."

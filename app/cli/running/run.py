@@ -162,19 +162,6 @@ def journal_path(inputs: Sequence[Path], name: str) -> Path:
     return _in_cache(first.name, os.fsencode(first.absolute()), ending)
 
 
-def audits_journal_path(url: str, calibration: str | None) -> Path:
-    """The journal's file of labels for audits of a service, in the user's cache.
-
-    Args:
-        url: Address of the service.
-        calibration: The set of the audits; None for all sets.
-
-    Raises:
-        InvalidRequestError: The cache cannot be written.
-    """
-    return _in_cache("service", os.fsencode(f"{url}\n{calibration}"), ".audits.journal")
-
-
 def _in_cache(name: str, identity: bytes, ending: str) -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "scope-judge"
     try:

@@ -11,9 +11,9 @@ from app.evaluation.benchmarks.hub import HUB_BENCHMARKS, hub_pairs
 from app.evaluation.benchmarks.labelled_pairs import Benchmark, LabelledPair
 from app.evaluation.benchmarks.pair_file import benchmark_of_file
 from app.evaluation.benchmarks.rows import TIE, LeftOut, RawPair, digest_of
+from app.files.checking import Contradictions, checked
 from app.files.labelled import read_pairs
 from app.files.reading import ENDINGS, InputFormat
-from app.service.labelling.checking import Contradictions, checked
 
 _DEMO = "demo"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from app.core.comparison import Comparison, Side
-from app.service.labelling.checking import LabelReport
+from app.files.checking import LabelReport
 
 # Pairs judged of each benchmark (SCOPE, section on data sets), and demonstrations kept for the
 # simulated annotators (SCOPE, appendix on Simulated Annotators).

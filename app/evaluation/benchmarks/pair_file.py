@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from app.core.errors import InvalidRequestError
 from app.evaluation.benchmarks.labelled_pairs import Benchmark, LabelledPair
 from app.evaluation.benchmarks.rows import digest_of
+from app.files.checking import LabelReport
 from app.files.labelled import FilePair
-from app.service.labelling.checking import LabelReport
 
 
 def benchmark_of_file(name: str, rows: Sequence[FilePair], report: LabelReport) -> Benchmark:

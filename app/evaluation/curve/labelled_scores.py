@@ -10,7 +10,7 @@ from app.core.errors import InvalidRequestError
 from app.core.preference import LN2, FloatArray
 from app.evaluation.judgments.jsonl import Judged
 from app.evaluation.methods import METHODS, preferences_of
-from app.service.labelling.checking import LabelReport, RowPlace
+from app.files.checking import LabelReport, RowPlace
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -11,12 +11,12 @@ from typing import Any, Literal, cast
 from app.core.comparison import Label, Side
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.evaluation.judgments.record import JudgedPair, Observation
+from app.files.checking import Contradictions, LabelledRow, LabelReport, checked
 from app.files.labelled import check_words, known_comparison, refuse_unlabelled
 from app.files.reading import FileRow, InputFormat, files_of, read_rows
 from app.files.results import FIELDS, result_columns
 from app.files.shapes import ComparisonShape, known_shape, label_in
 from app.ports import Generated
-from app.service.labelling.checking import Contradictions, LabelledRow, LabelReport, checked
 
 # Every line that `judgment_line` writes begins with these bytes.
 LINE_BEGINS = b'{"dataset": "'

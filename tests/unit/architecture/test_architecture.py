@@ -178,7 +178,6 @@ ALLOWED: dict[str, set[str]] = {
     "main": _ENTRY,
     # Both entry points serve the application that main builds; commands ask services as clients.
     "cli": _ENTRY | {"main", "fleet", "ratings", "scope_judge"},
-    "cli.labelling.screen": {"cli", "service", "core", "prompt_toolkit", "rich"},
     # The only importer of Ray.
     "fleet": {
         "wire",

@@ -15,7 +15,6 @@ from typer.testing import CliRunner, Result
 from app.cli import app
 from app.files.writing import replace_file
 from tests.unit.cli.commands import one_line
-from tests.unit.cli.label_terminal import labelling
 
 Rows = list[dict[str, Any]]
 _OTHER = {"A": "B", "B": "A"}
@@ -92,20 +91,6 @@ def test_every_command_counts_the_same_rows_and_has_the_same_accuracy(
     again = run("curve", judged)
     assert REPORT in one_line(again.stderr)
     assert again.stdout == curve.stdout
-
-
-def test_labels_are_asked_for_each_pair_once(file: Path, clean_url: str) -> None:
-    with labelling(
-        str(file), "--url", clean_url, "--name", "mine", "--alpha", "0.25", "--delta", "0.2"
-    ) as terminal:
-        assert terminal.pair() is not None
-        terminal.press("q")
-        terminal.end()
-    told = one_line(terminal.output)
-    # A label that is unknown or contradicts another one does not matter: the person gives one.
-    assert "68 rows: 45 unlabelled, 1 unusable, 22 repeated" in told
-    assert "44 of the pairs have a label in the files, which is not used" in told
-    assert httpx.get(f"{clean_url}/calibrations/mine").json()["n"] == 45
 
 
 @pytest.mark.parametrize("command", ["curve", "calibrate", "evaluate"])

@@ -24,8 +24,8 @@ from app.evaluation.protocol import (
 )
 from app.evaluation.results import MethodResults, Results, to_json
 from app.evaluation.selectors import SELECTORS, Points, RiskTarget
+from app.files.checking import LabelReport
 from app.ports import Generated
-from app.service.labelling.checking import LabelReport
 
 QUICK = Design(seed=1, splits=4, ablation_splits=3)
 

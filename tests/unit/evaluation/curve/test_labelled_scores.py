@@ -13,7 +13,7 @@ from app.core.preference import LN2
 from app.core.temperature import fitted_temperature
 from app.evaluation.curve.labelled_scores import LabelledScores, labelled_scores_of
 from app.evaluation.judgments.jsonl import read_judgments
-from app.service.labelling.checking import RowPlace
+from app.files.checking import RowPlace
 from tests.judgment_files import SYNTHETIC, each_file, file_of
 
 

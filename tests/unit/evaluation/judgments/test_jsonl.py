@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from app.core.errors import InvalidRequestError
 from app.evaluation.judgments.jsonl import judgment_line, read_judgments
 from app.evaluation.judgments.record import JudgedPair
+from app.files.checking import RowPlace
 from app.ports import Generated
-from app.service.labelling.checking import RowPlace
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 SHARE = st.floats(0.0, 1.0)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from app.core.comparison import Comparison, Label
 from app.core.errors import InvalidRequestError
-from app.service.labelling.checking import (
+from app.files.checking import (
     Contradictions,
     LabelledRow,
     RowPlace,

@@ -202,11 +202,11 @@ def checked(rows: Iterable[Row], contradictions: Contradictions = "drop") -> Che
     for number, row in enumerate(rows):
         if row.problem is not None:
             unusable.append(RowPlace(place=row.place, detail=row.problem))
-        elif row.comparison is None or row.unique:
+        elif row.name is None and (row.comparison is None or row.unique):
             unknown += not row.unique
             pairs[f"row {number}"].append(row)
         else:
-            pairs[row.name or example_digest("", row.comparison)].append(row)
+            pairs[row.name or _digest(row)].append(row)
     kept: list[Row] = []
     repeated: list[str] = []
     contradicting: list[list[RowPlace]] = []
@@ -239,6 +239,11 @@ def checked(rows: Iterable[Row], contradictions: Contradictions = "drop") -> Che
         unlabelled=[row for row in kept if row.answer is None],
         report=report,
     )
+
+
+def _digest(row: LabelledRow) -> str:
+    assert row.comparison is not None, "the row has a name or a comparison"
+    return example_digest("", row.comparison)
 
 
 def _in_order_of(first: LabelledRow, row: LabelledRow) -> str:

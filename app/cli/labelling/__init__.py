@@ -1,1 +1,0 @@
-"""Pairs on a terminal, for people who label them with key presses."""
