@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHON
 
-.PHONY: serve check test test-all setup setup-dev lint types architecture engine docs prose reference fuzz bench bench-scores drills doors files faults soak replicas ray monitoring containers gpu lock demo-judge real-judge tuned-judge clean
+.PHONY: serve check test test-all setup setup-dev lint types engine docs reference fuzz bench replicas ray containers gpu lock demo-judge clean
 
 serve: setup  ## Run the service; settings as SCOPE_NAME=value behind it
 	@$(BIN)/scope-judge serve
@@ -18,7 +18,7 @@ check: setup-dev lint  ## What every change needs, in minutes: style, types, uni
 test: setup-dev lint  ## Everything that CI runs, with a real Redis and a real vLLM
 	@$(BIN)/python -m tests test $(ARGS)
 
-test-all: setup-dev lint  ## The same with trainers, long drills, large sizes and the bench's own tests
+test-all: setup-dev lint  ## The same with trainers, full disks and large sizes
 	@$(BIN)/python -m tests all $(ARGS)
 
 lint: setup-dev  ## Style and format
@@ -29,18 +29,11 @@ types: setup-dev  ## mypy, strict; TypeScript over the desk's JavaScript
 	$(BIN)/mypy
 	$(BIN)/python -m tests.desk_types
 
-architecture: setup-dev  ## Who may import whom, and a list of the longest files and functions
-	$(BIN)/python -m pytest tests/unit/architecture
-	$(BIN)/python -m tests.unit.architecture.sizes
-
 engine: setup-dev  ## The tests on real vLLM
 	$(BIN)/python -m pytest -m vllm
 
 docs: setup-dev  ## Build the documentation into site/; a broken link or anchor fails
 	$(BIN)/python -m zensical build --strict --clean
-
-prose: setup-dev  ## Banned shapes of prose by package; ARGS=PATH prints those below it
-	$(BIN)/python -m tests.unit.prose $(ARGS)
 
 reference: setup-dev  ## Write docs/reference/ from the code, and the tables of speed from docs/measured/bench.json
 	$(BIN)/python docs/make_reference.py
@@ -52,45 +45,17 @@ fuzz: setup-dev  ## At least 20,000 hostile requests (two minutes); ARGS="--seed
 bench: setup-dev  ## Speed and memory against what people do today, into docs/measured/; ARGS="--quick --only NAME"
 	$(BIN)/python -m tests.benchmarks $(ARGS); status=$$?; $(BIN)/python -m docs.make_speed_tables; exit $$status
 
-bench-scores: setup-dev  ## What 16-bit label scores cost: ties and coverage (ten minutes)
-	$(BIN)/python -m tests.benchmarks.exact_scores $(ARGS)
-
-drills: setup-dev  ## Attack a real service in every way that is known here; ARGS="--only NAME --write after"
-	$(BIN)/python -m tests.drills.attacks $(ARGS)
-
-files: setup-dev  ## Kill, stop and starve `judge` of 20,000 rows; ARGS="--only NAME --rows N"
-	$(BIN)/python -m tests.drills.files $(ARGS)
-
-doors: setup-dev  ## The adapters inside TRL, verl, verifiers, inspect_ai and OpenRLHF; ARGS="--only NAME"
-	$(BIN)/python -m tests.drills.doors $(ARGS)
-
-faults: setup-dev  ## Break the store, the engine, the network and the service under load; ARGS="--only NAME --seconds N"
-	$(BIN)/python -m tests.drills.faults $(ARGS)
-
-soak: setup-dev  ## Twice the capacity with a fault every minute; ARGS="--minutes 30 --write"
-	$(BIN)/python -m tests.drills.faults.soak $(ARGS)
-
 replicas: setup-dev  ## Rolling restart under load, how fast versions spread, two replicas against one; ARGS="--write"
 	$(BIN)/python -m tests.drills.replicas $(ARGS)
 
 ray: setup-dev  ## Ray Serve and bulk judging on two nodes of this machine, one of them killed; ARGS="--only bulk"
 	$(BIN)/python -m tests.drills.fleet $(ARGS)
 
-monitoring: setup-dev  ## A real Prometheus on the service: alerts, and the dashboard as monitoring.png; ARGS="--engine vllm --seconds 240"
-	$(BIN)/python -m tests.drills.monitoring $(ARGS)
-
 containers: setup-dev  ## Build the images and run them with buildah and podman (root; 5-15 minutes)
 	$(BIN)/python -m tests.drills.containers $(ARGS)
 
 gpu: setup  ## Prove the GPU path in fifteen steps, into docs/measured/gpu.json; ARGS="--only NAME"
 	@$(BIN)/python -m tests.drills.gpu $(ARGS)
-
-real-judge: setup-dev  ## Serve a small real model, SmolLM2-135M: a judge near chance, to see that nothing is accepted
-	@SCOPE_MODEL="$$($(BIN)/python -m tests.real_judge)" && export SCOPE_MODEL && $(BIN)/scope-judge serve
-
-tuned-judge: setup-dev  ## Serve SmolLM2-135M tuned on pairs of short sentences: a real judge whose verdicts can be accepted
-	@SCOPE_MODEL="$$($(BIN)/python -m tests.tuned_judge)" && export SCOPE_MODEL && \
-	  SCOPE_PREFILL='[[' $(BIN)/scope-judge serve
 
 lock: setup-dev  ## Pin what CI, the image and a machine with a GPU install, anew
 	.venv/uv/bin/uv pip compile -q --python-version 3.11 --no-header --no-annotate \

@@ -17,7 +17,6 @@ from xdist.scheduler import LoadFileScheduling, Scheduling
 
 from tests.integration.processes.server import Server
 from tests.patience import PATIENCE_S, VLLM_START_S
-from tests.real_judge import UnavailableJudgeError, real_judge
 from tests.redis_server import RedisServer
 from tests.surroundings import drawn_seed, shuffled_ranks
 
@@ -31,7 +30,7 @@ pytest.MonkeyPatch().setattr(
     "httpx._transports.default.create_ssl_context", cache(create_ssl_context)
 )
 
-_DRILLS, _UNIT = "tests/drills/", "tests/unit/"
+_UNIT = "tests/unit/"
 # Their files share a browser.
 _BROWSERS = ("tests/integration/browser/", "tests/integration/desk/")
 
@@ -93,15 +92,14 @@ def _has_vllm(file: Path) -> bool:
 class _Scheduling(LoadFileScheduling):  # type: ignore[misc]
     """One file to one worker, so that a file's services start once.
 
-    All files with vLLM go to one worker, and so do the files of a drill, and those of a folder
-    with a browser.
+    All files with vLLM go to one worker, and so do those of a folder with a browser.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file = cast("str", super()._split_scope(nodeid))
         if _has_vllm(self.config.rootpath / file):
             return "vllm"
-        return str(Path(file).parent) if file.startswith((_DRILLS, *_BROWSERS)) else file
+        return str(Path(file).parent) if file.startswith(_BROWSERS) else file
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -160,15 +158,6 @@ def redis_server(_redis_process: RedisServer) -> RedisServer:
     """The common Redis server, empty for each test; tests that stop or fill one make their own."""
     _redis_process.command("FLUSHALL")
     return _redis_process
-
-
-@pytest.fixture(scope="session")
-def real_checkpoint() -> Path:
-    """The folder of a small real language model; the first call downloads and converts it."""
-    try:
-        return real_judge()
-    except UnavailableJudgeError as exc:
-        pytest.skip(str(exc))
 
 
 @pytest.fixture(scope="session")

@@ -50,8 +50,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--against",
         type=lambda text: Path(text).resolve(strict=True),
         metavar="FOLDER",
-        help="checkout of another release; needed by cpu-single and cpu-batch, and compared with "
-        "in start-*",
+        help="checkout of another release, whose start is compared with that of this one",
     )
     parser.add_argument(
         "--json",

@@ -35,12 +35,10 @@ _ARENA = (
     *_VLLM,
     *_RUNS_SERVICE,
     "app/demo/model/config.json",
-    "tests/real_judge.py",
-    *(f"{_BENCH}{name}.py" for name in ("engine_speed", "chat_client", "texts")),
+    *(f"{_BENCH}{name}.py" for name in ("engine_speed", "chat_client", "texts", "real_judge")),
 )
 _HTTP = (*_SCRIPTED, f"{_BENCH}http_speed.py", f"{_BENCH}load.py")
 _CLIENT = ("clients/python/scope_judge/*.py", f"{_BENCH}client_speed.py", *_RUNS_SERVICE)
-_CPU = (*_SCRIPTED, f"{_BENCH}cpu_time.py", "tests/drills/attacks/scene.py")
 _START = (
     *_SERVICE,
     *_VLLM,
@@ -60,8 +58,6 @@ FILES: dict[str, tuple[str, ...]] = {
     "single-scripted": _HTTP,
     "memory": _HTTP,
     "client-": _CLIENT,
-    "audit-draws": _CPU,
-    "cpu-": _CPU,
     "start-": _START,
 }
 

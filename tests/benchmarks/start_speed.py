@@ -6,11 +6,11 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.benchmarks.code import ROOT
 from tests.benchmarks.measurement import Figure, Result, Sampling, Skipped
 from tests.benchmarks.processes import HttpServer
 from tests.benchmarks.report import named_release
 from tests.benchmarks.service import keys_file
-from tests.drills.attacks.scene import ROOT
 from tests.integration.processes.server import free_port
 
 NAMES = ("start-first", "start-again", "start-cold")

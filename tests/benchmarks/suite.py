@@ -6,29 +6,25 @@ from functools import partial
 from pathlib import Path
 
 from app.wiring.engines import DEMO_FOLDER
-from tests.benchmarks import client_speed, cpu_time, http_speed
+from tests.benchmarks import client_speed, http_speed
 from tests.benchmarks.engine_speed import Arena, Field
 from tests.benchmarks.measurement import Failed, Figure, Result, Sampling, Skipped
 from tests.benchmarks.prefix_order import prefix_order
+from tests.benchmarks.real_judge import UnavailableJudgeError, real_judge
 from tests.benchmarks.start_speed import NAMES as _START
 from tests.benchmarks.start_speed import StartBench
 from tests.benchmarks.texts import demo_pairs, names_of_texts, pairs_by_question, real_slices
-from tests.real_judge import UnavailableJudgeError, real_judge
 
 _CONTESTANTS = ("engine", "chat-client", "transformers-loop")
 _FIELDS = ("demo", "smollm2")
 _HTTP = ("http-scripted", "single-scripted", "memory")
 _CLIENT = ("client-batch", "client-stream")
-_RELEASES = ("cpu-single", "cpu-batch")
-_AUDITS = "audit-draws"
 NAMES = (
     *(f"{contestant}-{field}" for contestant in _CONTESTANTS for field in _FIELDS),
     "prefix-order",
     *_HTTP,
     *_CLIENT,
     *_START,
-    _AUDITS,
-    *_RELEASES,
 )
 # Samples of the figures that take minutes.
 _FEW = 3
@@ -42,9 +38,6 @@ def samples_of(name: str, repeats: int) -> int:
         "http-scripted": repeats,
         "single-scripted": repeats,
         "prefix-order": 3 * min(repeats, _FEW),
-        "cpu-single": repeats,
-        "cpu-batch": repeats,
-        _AUDITS: repeats,
     }.get(name, 2 * repeats)
 
 
@@ -53,8 +46,7 @@ class Suite:
 
     Args:
         sampling: Folder, number and size of the samples.
-        against: Folder of another release, which the figures of two releases need, and with which
-            the start is compared.
+        against: Folder of another release, with which the start is compared.
         on_stage: Receives a description of each stage when it begins.
     """
 
@@ -96,13 +88,10 @@ class Suite:
             "memory": http_speed.memory,
             "client-batch": client_speed.batches,
             "client-stream": client_speed.stream,
-            _AUDITS: cpu_time.draws,
         }
         return {
             "prefix-order": self._prefix_order,
             **{name: partial(figure, self._sampling) for name, figure in measured.items()},
-            "cpu-single": partial(self._release, "cpu-single", cpu_time.single),
-            "cpu-batch": partial(self._release, "cpu-batch", cpu_time.batch),
         }
 
     def _arena(self, field: str, contestants: Sequence[str]) -> list[Result]:
@@ -164,11 +153,6 @@ class Suite:
             model,
             lambda repeat: [groups[(repeat * asked + i) % len(groups)] for i in range(asked)],
         )
-
-    def _release(self, name: str, measured: Callable[[Sampling, Path], Figure]) -> Result:
-        if self._against is None:
-            return Skipped(name, 'needs another release\'s folder: ARGS="--against FOLDER"')
-        return measured(self._sampling, self._against)
 
 
 def _listed(measured: Callable[[], Result]) -> list[Result]:

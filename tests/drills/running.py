@@ -19,8 +19,6 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
 MEASURED = ROOT / "docs" / "measured"
-# The page with the tables of faults, attacks and the soak.
-DRILLS = MEASURED / "drills.md"
 
 
 class Bar(Progress):

@@ -21,7 +21,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from tests.drills.containers.files import COMPOSE, CPU, GPU, ROOT, compose, health_check, values
+from tests.integration.packaging.container_files import (
+    COMPOSE,
+    CPU,
+    GPU,
+    ROOT,
+    compose,
+    health_check,
+    values,
+)
 from tests.integration.processes.server import free_port
 
 TOOLS = ("debootstrap", "buildah", "podman", "runc", "iptables")

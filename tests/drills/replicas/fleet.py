@@ -16,8 +16,8 @@ from pathlib import Path
 import httpx
 
 from tests.benchmarks.processes import HttpServer
-from tests.drills.faults.client import figure_in
-from tests.drills.faults.scene import Running
+from tests.drills.load.client import figure_in
+from tests.drills.load.supervised import Running
 from tests.drills.running import ROOT
 from tests.integration.processes.server import free_port
 from tests.patience import PATIENCE_S

@@ -14,7 +14,7 @@ import httpx
 
 from app.wiring.engines import DEMO_FOLDER
 from tests.benchmarks.processes import HttpServer, Process, Worker, serve
-from tests.drills.faults.material import calibrate_body
+from tests.drills.load.material import calibrate_body
 from tests.drills.replicas.fleet import haproxy
 from tests.drills.replicas.slow_judge import NAME
 from tests.integration.processes.server import free_port

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Self
 
 from tests.benchmarks.processes import HttpServer
-from tests.drills.faults.client import Answer, Client
-from tests.drills.faults.material import ALPHA, calibrate_body, scripted_pairs
+from tests.drills.load.client import Answer, Client
+from tests.drills.load.material import ALPHA, calibrate_body, scripted_pairs
 from tests.patience import PATIENCE_S
 
 # The promised delay; polling alone keeps it.

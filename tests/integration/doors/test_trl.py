@@ -1,9 +1,4 @@
-"""TRL's own GRPOTrainer with rewards of a running service whose judge is scripted.
-
-One training has a real language model as its policy, with its own tokenizer and chat template.
-
-`make doors` does the same with the demo judge on vLLM.
-"""
+"""TRL's own GRPOTrainer with rewards of a running service whose judge is scripted."""
 
 import importlib.util
 import json
@@ -14,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.drills.doors.training import (
+from tests.integration.doors.training import (
     Plan,
     Run,
     check_advantages,
@@ -40,16 +35,6 @@ QUESTIONS = ("Which?", "Which one?", "And which?", "Which now?")
 PLAN = Plan(QUESTIONS, ANSWERS, alpha=0.2, calibration="hard", generations=4, batch=16)
 # Six completions in groups of two on processes of three: the middle group is on both.
 SPLIT = PLAN._replace(generations=2, batch=3, processes=2)
-# The judge finds no qualities in these answers, so that its scores come from their digests.
-SPOKEN = Plan(
-    ("Name a river.", "Why is the sky blue?"),
-    answers=(),
-    alpha=0.2,
-    calibration="hard",
-    generations=2,
-    batch=4,
-    tokens=5,
-)
 
 
 @pytest.fixture(scope="module")
@@ -94,21 +79,6 @@ def test_the_asynchronous_function_says_that_it_judges_parts(url: str, tmp_path:
     assert counts(run.logs)["unopposed"] == 4
     assert "split over processes" in run.output
     check_advantages(run.logs)
-
-
-def test_a_real_policy_gets_rewards_for_the_texts_that_it_has_said(
-    url: str, real_checkpoint: Path, tmp_path: Path
-) -> None:
-    plan = SPOKEN._replace(policy=real_checkpoint)
-    logs = trained(url, plan, tmp_path).logs
-    check_rewards(logs, url, plan)
-    check_advantages(logs)
-    assert counts(logs)["rewarded"] > 0
-    said = [message["content"] for step in logs["steps"] for (message,) in step["completions"]]
-    # Sentences, without the signs of the chat template.
-    assert len(set(said)) > len(said) / 2
-    assert sum(len(text.split()) > 1 for text in said) > len(said) / 2
-    assert not any("<|" in text for text in said)
 
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")

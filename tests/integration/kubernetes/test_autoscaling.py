@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from tests.drills.monitoring.prometheus import FOLDER, Prometheus
 from tests.integration.kubernetes.kustomize import Manifest, build, read
 from tests.integration.kubernetes.manifests import ROOT, Deployed, adapter_rule
+from tests.integration.monitoring.prometheus import FOLDER, Prometheus
 from tests.integration.processes.server import Server, free_port
 
 _POD = "scope-judge-7d9c5b7f4-x2x5k"

@@ -35,3 +35,16 @@ def kill(group: int) -> None:
     """Kills the remaining processes of a group."""
     with suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
+
+
+def engine_process_of(service: int) -> int:
+    """The process id of vLLM's EngineCore, a child of the service."""
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rpartition(")")[2].split()
+            command = (status.parent / "cmdline").read_text()
+        except OSError:
+            continue
+        if int(fields[1]) == service and "EngineCore" in command:
+            return int(status.parent.name)
+    raise AssertionError("the service has no child process that is vLLM's EngineCore")

@@ -11,8 +11,12 @@ import httpx
 import pytest
 
 from app.demo.pairs import demo_sets
-from tests.drills.faults.engine_faults import engine_process_of
-from tests.integration.processes.process_group import kill, members, seconds_until_gone
+from tests.integration.processes.process_group import (
+    engine_process_of,
+    kill,
+    members,
+    seconds_until_gone,
+)
 from tests.integration.processes.server import Server
 from tests.patience import PATIENCE_S
 

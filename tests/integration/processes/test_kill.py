@@ -1,7 +1,4 @@
-"""kill -9 in the middle of POST /calibrate: each write is durable and atomic.
-
-`make drills ARGS="--only kill-during-calibrate"` kills 20 times a store.
-"""
+"""kill -9 in the middle of POST /calibrate: each write is durable and atomic."""
 
 from pathlib import Path
 

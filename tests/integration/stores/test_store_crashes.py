@@ -21,10 +21,10 @@ from app.stores.redis import RedisStore
 from app.stores.redis_keys import SetKeys
 from app.stores.sqlite import SqliteStore
 from app.stores.sqlite_file import APPLICATION_ID, SCHEMA_VERSION
-from tests.drills.faults.proxy import Proxy
 from tests.integration.stores.backends import delete, entry, numbers, state, store_at, write
 from tests.integration.stores.cutting_proxy import Cut, cutting_proxy
 from tests.patience import PATIENCE_S
+from tests.proxy import Proxy
 from tests.redis_server import RedisServer
 
 OLD, NEW = state(1), state(2)

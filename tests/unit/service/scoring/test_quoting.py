@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from app.core.comparison import Comparison, Turn
 from app.service.scoring.prompts import PAPER_USER, PromptTemplate
 from app.service.scoring.quoting import FENCE, FENCE_VERSION, Fence, _plain, _plain_texts, quoted
-from tests.drills.injections.injections import INJECTIONS
+from tests.injections import INJECTIONS
 
 TEMPLATE = PromptTemplate()
 HEADINGS = ["[User Question]", "[Assistant A's Answer]", "[Assistant B's Answer]"]

@@ -1,1 +1,0 @@
-"""One file for each topic; its attacks are in its `ATTACKS`."""

@@ -1,1 +1,0 @@
-"""`make doors`: each adapter inside its real framework, with rewards from a running service."""

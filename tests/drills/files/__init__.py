@@ -1,1 +1,0 @@
-"""`judge FILE` is killed, stopped and starved of disk; every row must be judged once."""

@@ -1,1 +1,0 @@
-"""Known attacks on judges: texts that try to change a verdict, and their effect on a judge."""

@@ -1,0 +1,254 @@
+"""A real Prometheus scrapes the real service; every query of the dashboard and the rules runs."""
+
+import importlib.util
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from deploy.grafana import make_dashboard
+from tests.benchmarks.processes import serve
+from tests.integration.monitoring import dashboard
+from tests.integration.monitoring.prometheus import FOLDER, Prometheus
+from tests.integration.monitoring.traffic import WEIGHTS, MixedTraffic, scripted_material
+from tests.integration.processes.server import free_port
+from tests.patience import PATIENCE_S
+
+DOCUMENT = FOLDER.parents[1] / "docs/reference/metrics.md"
+# Enough scrapes for several samples in every rate.
+_SCRAPES = 5
+_RATE_INTERVAL_S = 4
+
+# Panels and legends that may be empty in a healthy service with the scripted judge.
+MAY_BE_EMPTY = {
+    # No engine call failed.
+    ("Engine, store, stale judgments", "engine: {{code}}"),
+    # Has data only if the version changed within the interval.
+    ("Calibration changed", ""),
+    # The traffic has no groups.
+    (
+        "Evidence that the error is above alpha, as a share of the line",
+        "{{calibration}} {{guarantee}} {{alpha}}: {{group}}",
+    ),
+}
+
+
+class Scraped(NamedTuple):
+    """Prometheus and the service after the traffic.
+
+    Args:
+        prometheus: A Prometheus that has scraped the service.
+        exposition: The service's /metrics.
+        pods: Targets that the Kubernetes configuration derives from some pods.
+        began: Start of the traffic in seconds since 1970.
+    """
+
+    prometheus: Prometheus
+    exposition: str
+    pods: list[dict[str, Any]]
+    began: float
+
+    @property
+    def names(self) -> set[str]:
+        """All sample names of the service."""
+        families = text_string_to_metric_families(self.exposition)
+        return {sample.name for family in families for sample in family.samples}
+
+
+@pytest.fixture(scope="module")
+def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
+    folder = tmp_path_factory.mktemp("monitoring")
+    material, port = scripted_material(), free_port()
+    # Prometheus starts first: it needs five seconds until it scrapes its targets.
+    with (
+        Prometheus(folder / "prometheus", [f"127.0.0.1:{port}"]) as prometheus,
+        Prometheus(folder / "kubernetes", config=kubernetes_config(folder)) as in_cluster,
+        serve(
+            folder,
+            {
+                "engine": "scripted",
+                "store_url": "memory://",
+                "port": str(port),
+                "audit_rate": "1",
+            },
+        ) as service,
+        MixedTraffic(service.url, material, seed=1) as traffic,
+    ):
+        began = time.time()
+        traffic.calibrate(material.examples[:300])
+        for kind in WEIGHTS:
+            traffic.send(kind)
+        # Enough requests that the drift watch can compare the traffic with the labelled pairs.
+        for _ in range(12):
+            traffic.send("batch")
+        prometheus.wait_until('up{job="scope-judge"} == 1')
+        deadline = time.monotonic() + PATIENCE_S
+        # On a slow machine the scrapes may come before a label of an accepted verdict. Queries over
+        # a span end up to a second before now, so the label must be two seconds old.
+        enough = (f"sum_over_time(up[1m]) >= {_SCRAPES}", "scope_monitor_audited offset 2s > 0")
+        while not all(map(prometheus.query, enough)):
+            assert time.monotonic() < deadline
+            traffic.send_any(calibrating=False)
+        exposition = httpx.get(service.url + "/metrics").text
+        yield Scraped(prometheus, exposition, in_cluster.ask("targets")["activeTargets"], began)
+
+
+def kubernetes_config(folder: Path) -> dict[str, Any]:
+    """The Kubernetes configuration, with pods listed in a file instead of discovered.
+
+    The pods have the labels that discovery would set: Debian's Prometheus cannot discover pods.
+    """
+    config: dict[str, Any] = yaml.safe_load((FOLDER / "prometheus.kubernetes.yml").read_text())
+    config["rule_files"] = [str(FOLDER / "rules.yml")]
+    (job,) = config["scrape_configs"]
+    assert job.pop("kubernetes_sd_configs") == [{"role": "pod"}]
+    job["static_configs"] = [
+        _pod("10.0.0.1", name="judge-1"),
+        _pod("10.0.0.2", name="judge-2", phase="Succeeded"),
+        _pod("10.0.0.3", name="judge-3", port="http"),
+        _pod("10.0.0.4", name="redis-0", app="redis"),
+    ]
+    return config
+
+
+def _pod(
+    ip: str,
+    *,
+    name: str,
+    app: str = "scope-judge",
+    phase: str = "Running",
+    port: str = "metrics",
+) -> dict[str, Any]:
+    meta = {
+        "namespace": "judging",
+        "pod_name": name,
+        "pod_label_app_kubernetes_io_name": app,
+        "pod_phase": phase,
+        "pod_container_port_name": port,
+    }
+    labels = {f"__meta_kubernetes_{key}": value for key, value in meta.items()}
+    return {"targets": [f"{ip}:9464"], "labels": labels}
+
+
+def vllm_names() -> set[str]:
+    """Every sample name that the installed vLLM's logger can export, read from its source."""
+    found = importlib.util.find_spec("vllm")
+    assert found is not None
+    assert found.submodule_search_locations is not None
+    folder = Path(found.submodule_search_locations[0])
+    source = (folder / "v1/metrics/loggers.py").read_text()
+    defined = set(re.findall(r'name="(vllm:\w+)"', source))
+    return defined | {f"{name}_total" for name in defined}
+
+
+def rule_expressions() -> list[str]:
+    groups = yaml.safe_load((FOLDER / "rules.yml").read_text())["groups"]
+    return [rule["expr"] for group in groups for rule in group["rules"]]
+
+
+def test_every_query_of_the_dashboard_has_data(scraped: Scraped) -> None:
+    times = {"start": scraped.began, "end": time.time(), "step": 1}
+    empty = []
+    for query in dashboard.queries(rate_interval_s=_RATE_INTERVAL_S):
+        found = scraped.prometheus.query_range(query.expression, **times)
+        if not found and not re.search(r"\bvllm:", query.expression):
+            empty.append((query.panel, query.legend))
+    assert set(empty) <= MAY_BE_EMPTY
+
+
+def test_the_choices_of_the_dashboard_are_the_replicas_and_calibration_sets(
+    scraped: Scraped,
+) -> None:
+    found = {}
+    for variable in dashboard.load()["templating"]["list"][1:]:
+        asked = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["query"]["query"])
+        assert asked is not None
+        series = scraped.prometheus.ask("series", **{"match[]": asked[1]})
+        found[variable["name"]] = {each[asked[2]] for each in series}
+    assert len(found["instance"]) == 1
+    assert found["calibration"] == {"default"}
+
+
+def test_all_rules_are_evaluated_and_no_alert_fires_in_a_healthy_service(
+    scraped: Scraped,
+) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while any(rule["health"] == "unknown" for rule in scraped.prometheus.rules()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    rules = scraped.prometheus.rules()
+    assert len(rules) == len(rule_expressions())
+    assert [rule.get("lastError") for rule in rules if rule["health"] != "ok"] == []
+    alerts = [rule for rule in rules if rule["type"] == "alerting"]
+    assert {rule["name"]: rule["state"] for rule in alerts if rule["state"] != "inactive"} == {}
+
+
+def test_recording_rules_record(scraped: Scraped) -> None:
+    for rule in scraped.prometheus.rules():
+        if rule["type"] == "recording":
+            (series,) = scraped.prometheus.query(rule["query"])
+            assert 0 < series.points[0][1] < 1
+
+
+def test_every_metric_that_is_asked_for_exists(scraped: Scraped) -> None:
+    recorded = {rule["name"] for rule in scraped.prometheus.rules() if rule["type"] == "recording"}
+    known = scraped.names | vllm_names() | recorded | {"up", "ALERTS"}
+    # A metric family without samples yet still has a TYPE line.
+    known |= set(re.findall(r"^# TYPE (\w+)", scraped.exposition, re.M))
+    asked = [query.expression for query in dashboard.queries(rate_interval_s=_RATE_INTERVAL_S)]
+    for expression in [*asked, *rule_expressions()]:
+        assert dashboard.metric_names(expression) <= known
+
+
+def test_every_metric_of_the_service_is_on_the_dashboard_or_in_the_document(
+    scraped: Scraped,
+) -> None:
+    asked = " ".join(
+        query.expression for query in dashboard.queries(rate_interval_s=_RATE_INTERVAL_S)
+    )
+    mentioned = asked + DOCUMENT.read_text()
+    families = re.findall(r"^# TYPE (scope_\w+)", scraped.exposition, re.MULTILINE)
+    assert [
+        name for name in families if not name.endswith("_created") and name not in mentioned
+    ] == []
+
+
+def test_the_dashboard_matches_its_source() -> None:
+    assert make_dashboard.dashboard() == json.loads(dashboard.FILE.read_text())
+
+
+def test_panels_say_what_to_do_and_do_not_overlap() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in dashboard.load()["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        assert place["x"] + place["w"] <= 24
+        taken |= cells
+    for panel in dashboard.panels():
+        assert panel["description"].endswith("."), panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+
+
+def test_on_kubernetes_the_pods_of_the_service_are_scraped_and_no_others(
+    scraped: Scraped,
+) -> None:
+    (target,) = scraped.pods
+    assert target["scrapeUrl"] == "http://10.0.0.1:9464/metrics"
+    assert target["labels"] == {
+        "instance": "judge-1",
+        "job": "scope-judge",
+        "namespace": "judging",
+        "pod": "judge-1",
+    }
