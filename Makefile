@@ -36,14 +36,14 @@ docs: setup-dev  ## Build the documentation into site/; a broken link or anchor 
 	$(BIN)/python -m zensical build --strict --clean
 
 reference: setup-dev  ## Write docs/reference/ from the code, and the tables of speed from docs/measured/bench.json
-	$(BIN)/python docs/make_reference.py
-	$(BIN)/python -m docs.make_speed_tables
+	$(BIN)/python docs/tools/make_reference.py
+	$(BIN)/python -m docs.tools.make_speed_tables
 
 fuzz: setup-dev  ## At least 20,000 hostile requests (two minutes); ARGS="--seed N --requests N"
 	$(BIN)/python -m tests.drills.fuzzing $(ARGS)
 
 bench: setup-dev  ## Speed and memory against what people do today, into docs/measured/; ARGS="--quick --only NAME"
-	$(BIN)/python -m tests.benchmarks $(ARGS); status=$$?; $(BIN)/python -m docs.make_speed_tables; exit $$status
+	$(BIN)/python -m tests.benchmarks $(ARGS); status=$$?; $(BIN)/python -m docs.tools.make_speed_tables; exit $$status
 
 replicas: setup-dev  ## Rolling restart under load, how fast versions spread, two replicas against one; ARGS="--write"
 	$(BIN)/python -m tests.drills.replicas $(ARGS)

@@ -1,6 +1,6 @@
 """The file of figures: each one is in the run that measured it last, with the hash of its code.
 
-docs/make_speed_tables.py makes the tables of the pages from docs/measured/bench.json.
+docs/tools/make_speed_tables.py makes the tables of the pages from docs/measured/bench.json.
 """
 
 import json

@@ -2,12 +2,11 @@
 
 schemathesis makes half of them from the OpenAPI document; the others are mutations, raw bytes and
 broken HTTP. Exits with 1 on any server error, hang, error that is not problem+json, or undocumented
-answer. Prints the seed, and writes docs/measured/fuzzing.json.
+answer. Prints the seed.
 """
 
 import argparse
 import itertools
-import json
 import secrets
 import sys
 import tempfile
@@ -23,9 +22,8 @@ from tests.drills.fuzzing import documented, sending
 from tests.drills.fuzzing.attempts import attempts
 from tests.drills.fuzzing.scene import Scene, redis_scene, sqlite_scene
 from tests.drills.fuzzing.tally import Tally
-from tests.drills.running import MEASURED, Bar, print_table
+from tests.drills.running import Bar, print_table
 
-_FILE = MEASURED / "fuzzing.json"
 _ROUND = 1000
 _EXAMPLES = 40
 
@@ -52,10 +50,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     seconds = time.monotonic() - began
     _print(tally)
     print(f"{tally.requests} requests in {seconds:.0f} s, seed {given.seed}")
-    if given.requests >= 20_000:
-        found = {"seed": given.seed, "seconds": round(seconds), **tally.as_json()}
-        _FILE.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        print(f"written to {_FILE}")
     sys.exit(1 if tally.failures else 0)
 
 

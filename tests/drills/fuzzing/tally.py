@@ -3,7 +3,7 @@
 import heapq
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 _SLOWEST = 5
 _SAMPLES = 3
@@ -62,18 +62,3 @@ class Tally:
         kept = self.examples.setdefault(check, [])
         if len(kept) < _SAMPLES:
             kept.append(example)
-
-    def as_json(self) -> dict[str, Any]:
-        """The counts for the file of measurements."""
-        return {
-            "requests": self.requests,
-            "statuses": dict(sorted(self.statuses.items())),
-            "routes": dict(sorted(self.routes.items())),
-            "checks_passed": dict(sorted(self.checks.items())),
-            "checks_in_their_stead": dict(sorted(self.excused.items())),
-            "failures": dict(self.failures),
-            "slowest_s": [
-                {"seconds": round(slow.seconds, 3), "what": slow.what}
-                for slow in sorted(self.slowest, reverse=True)
-            ],
-        }

@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _write_pages(record: Record, file: Path) -> None:
     print(f"written to {file}")
     if file == FILE:
-        from docs import make_cost_table
+        from docs.tools import make_cost_table
 
         PAGE.write_text(record.page(), encoding="utf-8")
         make_cost_table.write(record)

@@ -1,1 +1,1 @@
-"""Simulated worlds whose truth is known, for tests/statistics and docs/make_promise_tables.py."""
+"""Simulated worlds whose truth is known, for tests/statistics and the tables of proofs."""

@@ -1,6 +1,6 @@
 """docs/measured/arena.md has the figures of docs/measured/arena.json."""
 
-from docs import make_arena_figure
+from docs.tools import make_arena_figure
 
 
 def test_the_page_has_the_measured_figures_of_every_view() -> None:

@@ -1,6 +1,6 @@
 """docs/measured/audits.md has the table of docs/measured/audits.json."""
 
-from docs import make_audit_figure
+from docs.tools import make_audit_figure
 
 
 def test_the_table_has_the_measured_counts_of_both_settings() -> None:

@@ -2,7 +2,7 @@
 
 import json
 
-from docs import make_method_costs
+from docs.tools import make_method_costs
 
 
 def test_the_page_has_the_measured_costs_and_the_claims_hold() -> None:

@@ -1,4 +1,4 @@
-"""The recipe of docs/doors/dpo.md turns the output of `scope-judge judge` into pairs for DPO."""
+"""The recipe of docs/integrations/dpo.md turns judged pairs into pairs for DPO."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ from tests.unit.cli.judging_service import Service, judged, judgment
 from tests.unit.docs import markdown
 from tests.unit.docs.markdown import DOCS
 
-PAGE = DOCS / "doors" / "dpo.md"
+PAGE = DOCS / "integrations" / "dpo.md"
 
 
 def recipe() -> str:

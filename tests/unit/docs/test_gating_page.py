@@ -2,7 +2,7 @@
 
 import json
 
-from docs import make_gating_figure
+from docs.tools import make_gating_figure
 from tests.demo_judge.gating import ALPHAS, KINDS, OPPONENTS, Row
 
 

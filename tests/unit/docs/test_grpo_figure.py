@@ -1,12 +1,12 @@
-"""docs/doors/trl.md has the figures of docs/measured/grpo.json."""
+"""docs/integrations/trl.md has the figures of docs/measured/grpo.json."""
 
 import json
 import math
 
 import numpy as np
 
-from docs import make_grpo_figure
-from docs.make_grpo_figure import Step
+from docs.tools import make_grpo_figure
+from docs.tools.make_grpo_figure import Step
 
 
 def test_the_page_has_the_measured_figures() -> None:

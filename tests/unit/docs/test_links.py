@@ -17,6 +17,7 @@ _PATH = re.compile(
 _PAGE = re.compile(r"(docs/[a-z/-]+\.md)(?:#([a-z0-9-]+))?")
 # A page in a sentence, without its folder; a relative link in a generated page is fine.
 _BARE_PAGE = re.compile(r"(?<![\w/\".-])(?<!\]\()[a-z-]+\.md\b(?!\")")
+_SUFFIXES = (".cfg", ".json", ".py", ".sh", ".toml", ".yaml", ".yml")
 # The command beside it writes this file.
 _MADE_BY_COMMANDS = {"docs/measured/example-report/judgments.jsonl"}
 
@@ -95,7 +96,7 @@ def _sources() -> Iterator[Path]:
     yield from (ROOT / name for name in ("Makefile", "docker-compose.yml", "pyproject.toml"))
     for folder in markdown.FOLDERS:
         for file in sorted((ROOT / folder).rglob("*")):
-            if file.suffix in (".cfg", ".json", ".py", ".sh", ".toml", ".yaml", ".yml"):
+            if file.suffix in _SUFFIXES:
                 yield file
 
 

@@ -2,8 +2,8 @@
 
 import json
 
-from docs import make_reward_times
-from docs.make_reward_times import Times
+from docs.tools import make_reward_times
+from docs.tools.make_reward_times import Times
 
 
 def test_the_page_has_the_measured_times() -> None:

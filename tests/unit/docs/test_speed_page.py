@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from docs import make_speed_tables
+from docs.tools import make_speed_tables
 from tests.benchmarks import code
 from tests.benchmarks.code import code_hash, files_of
 from tests.benchmarks.measured import FigureFile

@@ -1,7 +1,7 @@
 """Trains a tiny policy with TRL's GRPO and rewards of the demo judge; writes grpo.json.
 
-Usage: python -m docs.train_grpo            (some minutes on 2 cores)
-       python -m docs.make_grpo_figure      draws the picture
+Usage: python -m docs.tools.train_grpo            (some minutes on 2 cores)
+       python -m docs.tools.make_grpo_figure      draws the picture
 
 The policy first learns the tasks, and then from answers of which half are wrong, so that it gives
 right answers about half of the time. GRPO never shows it a right answer: it only samples its own
@@ -26,8 +26,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast,
 from trl import GRPOConfig, GRPOTrainer
 
 from app.demo.pairs import FAMILIES, Task, is_held_out
-from docs.make_grpo_figure import NUMBERS, Step
-from docs.running_service import running_service
+from docs.tools.make_grpo_figure import NUMBERS, Step
+from docs.tools.running_service import running_service
 from scope_judge.trl import ScopeReward
 from tests.demo_judge.tokenizer import build_tokenizer
 

@@ -1,6 +1,6 @@
 """Prints the tables of docs/measured/promises.md about choices made after a look at the labels.
 
-Usage: python docs/make_looking_table.py      (about two minutes)
+Usage: python docs/tools/make_looking_table.py      (about two minutes)
 
 The judges are simulated (app/evaluation/normal_world.py), so that the true error of a threshold is
 known. "Over" is the share of calibrations in which it exceeds the alpha that was used.

@@ -1,7 +1,7 @@
 """Measures the demo judge with and without abstaining, and draws the figure of docs/index.md.
 
 make serve                              # in one terminal
-python docs/make_abstaining_figure.py   # in another: half a minute; writes JSON and PNG
+python docs/tools/make_abstaining_figure.py   # in another: half a minute; writes JSON and PNG
 """
 
 import argparse
@@ -17,7 +17,7 @@ from matplotlib.ticker import PercentFormatter
 
 from tests.demo_judge.measure import Measurement, measure
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[1]
 BLUE, VERMILION, GREY = "#0072B2", "#D55E00", "#666666"
 
 

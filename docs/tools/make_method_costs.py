@@ -1,7 +1,7 @@
 """Measures the cost of a pair by each method of the paper, for docs/measured/cost.md.
 
-Usage: python -m docs.make_method_costs                      writes the tables
-       python -m docs.make_method_costs JUDGE DATA PAIRS     measures a judge, then writes them
+Usage: python -m docs.tools.make_method_costs                      writes the tables
+       python -m docs.tools.make_method_costs JUDGE DATA PAIRS     measures a judge, too
 
 JUDGE and DATA are as for `scope-judge evaluate`, whose cost.json has the same figures. Here vLLM's
 cache is emptied before each kind of question, so that no method finds prompts of another one. The

@@ -1,7 +1,7 @@
 """Measures the time of 64 groups of 8 responses by every way to ask for rewards.
 
-Usage: python -m docs.make_reward_times             measures, and writes the table
-       python -m docs.make_reward_times --drawn     only writes the table again
+Usage: python -m docs.tools.make_reward_times             measures, and writes the table
+       python -m docs.tools.make_reward_times --drawn     only writes the table again
 
 Each way asks for 512 comparisons of the demo judge, whose service runs beside it: within a group
 each response meets two others, and with a reference each meets the reference. The texts are new
@@ -24,7 +24,7 @@ from unittest.mock import patch
 
 import aiohttp
 
-from docs.running_service import running_service
+from docs.tools.running_service import running_service
 from scope_judge import AsyncScopeClient, ScopeClient
 from scope_judge.answers import GroupRewards
 from scope_judge.comparisons import Group

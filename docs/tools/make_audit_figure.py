@@ -1,7 +1,7 @@
 """Measures what audits notice when the traffic changes; writes the tables, the figure and the JSON.
 
-python docs/make_audit_figure.py            # starts the services itself: some minutes
-python docs/make_audit_figure.py --drawn    # only draws and writes the tables again
+python docs/tools/make_audit_figure.py            # starts the services itself: some minutes
+python docs/tools/make_audit_figure.py --drawn    # only draws and writes the tables again
 """
 
 import argparse
@@ -20,7 +20,7 @@ from app.core.monitoring import alarm_delta
 from app.service.auditing.drift import DRIFT_DELTA
 from tests.demo_judge.changed_traffic import RATE, STEADY, Phase, Point, Story, measure
 
-FOLDER = Path(__file__).with_name("measured")
+FOLDER = Path(__file__).parents[1] / "measured"
 NUMBERS, PAGE = FOLDER / "audits.json", FOLDER / "audits.md"
 BEGIN, END = "<!-- table -->\n", "<!-- end of table -->"
 MODES = ("report", "abstain")

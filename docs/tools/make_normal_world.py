@@ -1,6 +1,6 @@
 """Compares the paper's printed figures with those of a model.
 
-Usage: python -m docs.make_normal_world      (two minutes on one core)
+Usage: python -m docs.tools.make_normal_world      (two minutes on one core)
 
 It writes every figure into docs/measured/normal-world.json and the tables of
 docs/measured/normal-world.md.
@@ -26,7 +26,7 @@ from app.evaluation.normal_world import NormalJudge
 from app.evaluation.selectors import Points, RiskTarget, Selector, naive, scope
 from tests.markdown import between_markers, table
 
-PAGE = Path(__file__).parent / "measured" / "normal-world.md"
+PAGE = Path(__file__).parents[1] / "measured" / "normal-world.md"
 FIGURES = PAGE.with_suffix(".json")
 SEED = 2026
 CALIBRATIONS = 500

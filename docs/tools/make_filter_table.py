@@ -1,6 +1,6 @@
-"""Prints the table of docs/doors/dpo.md: wrong pairs that `scope-judge filter` keeps.
+"""Prints the table of docs/integrations/dpo.md: wrong pairs that `scope-judge filter` keeps.
 
-Usage: python docs/make_filter_table.py     (starts a service with the bundled judge; two minutes)
+Usage: python docs/tools/make_filter_table.py     (runs the bundled judge; two minutes)
 """
 
 import json

@@ -2,7 +2,7 @@
 
 Numbers come from a service with the bundled judge, which the script runs.
 
-Usage: python -m docs.make_diagrams      (half a minute)
+Usage: python -m docs.tools.make_diagrams      (half a minute)
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 import httpx
 
-from docs.running_service import running_service
+from docs.tools.running_service import running_service
 
-FOLDER = Path(__file__).resolve().parent
+FOLDER = Path(__file__).resolve().parents[1]
 ALPHA = 0.05
 # Two pairs that the demo judge reads in both orders: it has learned the first task only.
 CERTAIN = ("Write this word backwards: tulip", "pilut", "piltu")

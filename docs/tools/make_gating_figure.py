@@ -1,8 +1,8 @@
 """Measures what abstaining is worth for rewards; writes the table, the figure and the JSON.
 
 make serve                           # in one terminal
-python docs/make_gating_figure.py    # in another: some minutes
-python docs/make_gating_figure.py --drawn    # only draws and writes the table again
+python docs/tools/make_gating_figure.py    # in another: some minutes
+python docs/tools/make_gating_figure.py --drawn    # only draws and writes the table again
 """
 
 import argparse
@@ -20,7 +20,7 @@ from matplotlib.ticker import PercentFormatter
 from tests import markdown
 from tests.demo_judge.gating import ALPHAS, Row, measure
 
-FOLDER = Path(__file__).with_name("measured")
+FOLDER = Path(__file__).parents[1] / "measured"
 NUMBERS, PAGE = FOLDER / "gating.json", FOLDER / "gating.md"
 BEGIN, END = "<!-- table -->\n", "<!-- end of table -->"
 COLOURS = dict(zip(ALPHAS, ("#D55E00", "#56B4E9", "#0072B2", "#004466"), strict=True))

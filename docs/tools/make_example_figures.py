@@ -1,6 +1,6 @@
 """Draws docs/measured/example-report/figures.png: the report's figures, as Chromium shows them.
 
-Usage: python docs/make_example_figures.py      (needs chromium)
+Usage: python docs/tools/make_example_figures.py      (needs chromium)
 """
 
 import re
@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-FOLDER = Path(__file__).resolve().parent / "measured" / "example-report"
+FOLDER = Path(__file__).resolve().parents[1] / "measured" / "example-report"
 SIZE = (1000, 860)
 
 

@@ -1,6 +1,6 @@
 """Prints the tables behind docs/design/guarantees.md (sections 6 to 9) and of the promises.
 
-Usage: python -m docs.make_promise_tables [TABLE ...]      (ten minutes for all of them)
+Usage: python -m docs.tools.make_promise_tables [TABLE ...]      (ten minutes for all of them)
 
 The worlds are those of the tests in tests/statistics, with more runs.
 """

@@ -1,8 +1,8 @@
-"""Draws docs/doors/grpo.png and writes the table of docs/doors/trl.md from docs/measured/grpo.json.
+"""Draws the picture and writes the table of docs/integrations/trl.md.
 
-Usage: python -m docs.make_grpo_figure
+Usage: python -m docs.tools.make_grpo_figure
 
-`python -m docs.train_grpo` measures the figures.
+`python -m docs.tools.train_grpo` measures the figures.
 """
 
 import json
@@ -17,7 +17,7 @@ from tests.drills.running import MEASURED
 from tests.markdown import put_between_markers, table
 
 NUMBERS = MEASURED / "grpo.json"
-PAGE = Path(__file__).with_name("doors") / "trl.md"
+PAGE = Path(__file__).parents[1] / "integrations" / "trl.md"
 PICTURE = PAGE.with_name("grpo.png")
 # A line shows the mean of as many steps, and the table that of the first and the last ones.
 WINDOW = 10

@@ -1,6 +1,6 @@
 """Writes the figures of speed into docs/measured/speed.md from their JSON file.
 
-Usage: python -m docs.make_speed_tables
+Usage: python -m docs.tools.make_speed_tables
 
 `make bench` measures the figures and writes docs/measured/bench.json. A figure whose code has
 changed since gets a mark. tests/unit/docs/test_speed_page.py compares the figures on the page with
@@ -17,7 +17,7 @@ from tests.benchmarks.measured import MEASURED, Entry, FigureFile
 from tests.markdown import between_markers
 
 PAGE = ROOT / "docs" / "measured" / "speed.md"
-COMMAND = "python -m docs.make_speed_tables"
+COMMAND = "python -m docs.tools.make_speed_tables"
 # Figure on the page -> its words in the table. "the same" refers to the row above. The other
 # figures are in the file alone.
 LABELS = {

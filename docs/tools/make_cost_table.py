@@ -1,6 +1,6 @@
 """Writes the tables of docs/measured/cost.md: what A100s serve and cost, estimated from FLOPs.
 
-Usage: python -m docs.make_cost_table
+Usage: python -m docs.tools.make_cost_table
 
 A judge whose speed `make gpu` has measured has the measured speed instead (docs/measured/gpu.json).
 """

@@ -1,6 +1,6 @@
 """Measures numbers of docs/concepts/guarantees.md and its figure, and tables of docs/measured.
 
-Usage: python docs/make_guarantees_figure.py      (half a minute; prints, writes the PNG)
+Usage: python docs/tools/make_guarantees_figure.py      (half a minute; prints, writes the PNG)
 
 A judge here is wrong with probability 1 - accuracy; its confidence is N(d, 1) where it is right and
 N(0, 1) where it is wrong, d = sqrt(2) Phi^-1(AUROC). So the true error of a threshold is known.
@@ -255,4 +255,4 @@ if __name__ == "__main__":
     print_noise()
     print_broken_exchangeability()
     print_not_monotone()
-    draw(Path(__file__).parent / "concepts" / "guarantees.png")
+    draw(Path(__file__).parents[1] / "concepts" / "guarantees.png")

@@ -1,7 +1,7 @@
 """Measures what a leaderboard's views are worth, on arenas whose true ratings are known.
 
-python docs/make_arena_figure.py --work /tmp/arenas    # starts a service with the bundled judge
-python docs/make_arena_figure.py --drawn               # only draws and writes the table again
+python docs/tools/make_arena_figure.py --work /tmp/arenas    # runs the bundled judge
+python docs/tools/make_arena_figure.py --drawn    # only draws and writes the table again
 
 Four arenas of 5,000 battles are judged; an interrupted run resumes with the same --work. It
 writes docs/measured/arena.json, arena.png, and the table of docs/measured/arena.md.
@@ -36,7 +36,7 @@ from app.ratings.rows import read_battles
 
 Floats = NDArray[np.float64]
 
-FOLDER = Path(__file__).with_name("measured")
+FOLDER = Path(__file__).parents[1] / "measured"
 NUMBERS, PAGE = FOLDER / "arena.json", FOLDER / "arena.md"
 BEGIN, END = "<!-- table -->\n", "<!-- end of table -->"
 ARENAS, BATTLES, CALIBRATION, ALPHA = 4, 5000, 1000, 0.10

@@ -1,6 +1,6 @@
 """Writes docs/reference/ from the code: settings, HTTP API, commands, metrics and error codes.
 
-Usage: python docs/make_reference.py. tests/unit/docs/test_reference.py compares the pages.
+Usage: python docs/tools/make_reference.py. tests/unit/docs/test_reference.py compares the pages.
 """
 
 import inspect
@@ -28,9 +28,9 @@ from app.observability.telemetry import Telemetry
 from app.service.services import Services
 from app.settings import Settings
 from app.wire.problems import STATUS
-from docs.http_examples import Example, examples, pretty
+from docs.tools.http_examples import Example, examples, pretty
 
-FOLDER = Path(__file__).with_name("reference")
+FOLDER = Path(__file__).parents[1] / "reference"
 # The top of a page has the fields and options of so many sections.
 _SHARED_BY = 2
 # Objects in requests whose fields are not listed: messages, which the introduction explains;
@@ -92,7 +92,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def page(title: str, introduction: str, *parts: str) -> str:
     """A whole page."""
-    note = "<!-- Written by docs/make_reference.py. Change the code, then run it again. -->"
+    note = "<!-- Written by docs/tools/make_reference.py. Change the code, then run it again. -->"
     return "\n".join([f"# {title}\n", note + "\n", introduction.strip() + "\n", *parts])
 
 

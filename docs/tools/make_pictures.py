@@ -1,6 +1,6 @@
 """Writes docs/guides/desk-*.png and leaderboard.png: pages in Chromium, with the bundled judge.
 
-Usage: python -m docs.make_pictures [desk | leaderboard]      (needs chromium, four minutes)
+Usage: python -m docs.tools.make_pictures [desk | leaderboard]      (needs chromium, four minutes)
 """
 
 import argparse
@@ -20,10 +20,10 @@ from playwright.sync_api import Locator, Page, expect
 
 from app.demo.arena import as_item
 from app.demo.pairs import Pair, demo_sets
-from docs.running_service import SCOPE_JUDGE, running_service
+from docs.tools.running_service import SCOPE_JUDGE, running_service
 from tests.integration.desk.browsing import open_browser, open_page
 
-FOLDER = Path(__file__).resolve().parent / "guides"
+FOLDER = Path(__file__).resolve().parents[1] / "guides"
 WIDTH = 1280
 # Enough for an alarm of traffic that is wrong far more often than promised.
 _WRONG = 60
