@@ -15,6 +15,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -66,6 +67,25 @@ class Generated(NamedTuple):
     complete: bool
 
 
+# Whether a call goes ahead of an engine's queue, as a probe does.
+_AHEAD: ContextVar[bool] = ContextVar("ahead", default=False)
+
+
+@contextmanager
+def ahead_of_queue() -> Iterator[None]:
+    """Puts the engine calls of the block ahead of all calls that wait."""
+    before = _AHEAD.set(True)
+    try:
+        yield
+    finally:
+        _AHEAD.reset(before)
+
+
+def is_ahead() -> bool:
+    """Whether the current call goes ahead of the queue."""
+    return _AHEAD.get()
+
+
 class CallTimes:
     """Measures where the time of one engine call is spent, and how many tokens it reads.
 
@@ -80,6 +100,7 @@ class CallTimes:
         self.prompt_tokens = 0
         self.written_tokens = 0
         self._shortest_wait_s = math.inf
+        self.on_answer: Callable[[], None] = lambda: None
 
     @contextmanager
     def rendering(self) -> Iterator[None]:
@@ -89,6 +110,10 @@ class CallTimes:
             yield
         finally:
             self.render_s += time.perf_counter() - begun
+
+    def note_answer(self) -> None:
+        """Notes that the model has answered a part of the call: a sign of life."""
+        self.on_answer()
 
     def note_wait(self, seconds: float) -> None:
         """Notes how many seconds one or more prompts of the call waited for the model."""

@@ -195,14 +195,14 @@ class Settings(BaseSettings):
         "fails.",
     )
     probe_timeout_s: float = Field(
-        10.0, gt=0, description="Seconds that /readyz waits for the judge."
+        10.0, gt=0, description="Seconds without any answer of the judge after which /readyz fails."
     )
     max_hang_s: float = Field(
         300.0,
         ge=0,
         le=86400,
-        description="Exit, for a restart, if no probe of the judge succeeds for so many seconds; 0 "
-        "for never. Ignored for `openai` and `decisions`.",
+        description="Exit, for a restart, if the judge answers nothing for so many seconds; 0 for "
+        "never. Ignored for `openai` and `decisions`.",
     )
     drain_lag_s: float = Field(
         2.0,

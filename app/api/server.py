@@ -43,6 +43,10 @@ _FREE_CHUNKS = 1024
 _LEAST_CHUNK_BYTES = 64
 # A client may stop reading a large answer for so long; the answer is in memory meanwhile.
 UNREAD_S = 60.0
+# At the limit of connections, a client that has not read for so long is closed before idle ones.
+_STUCK_S = 1.0
+# Answers to clients that do not read wait here. Linux doubles it, and would let it grow to 4 MiB.
+_SEND_BUFFER_BYTES = 128 * 1024
 # An idle connection is closed after this time, as proxies expect from a backend.
 KEEP_ALIVE_S = 30
 # Connections beyond the limit while all others have a request in flight. Health checks on them are
@@ -83,7 +87,8 @@ class BoundedH11(H11Protocol):
     """Uvicorn's protocol, which closes connections that would cost other clients too much.
 
     `limit_concurrency` is the most connections at once. Uvicorn would answer everybody with 503
-    above it. Here the connection that has waited longest for a request is closed instead.
+    above it. Here a connection is closed instead: the one whose client has not read its answer for
+    longest, else the one that has waited longest for a request.
     """
 
     def __init__(
@@ -102,6 +107,7 @@ class BoundedH11(H11Protocol):
         self.app_state = {**self.app_state, MOST_CONNECTIONS: self._most_connections}
         self._waiting_since = self.loop.time()
         self._unread: asyncio.TimerHandle | None = None
+        self._paused_since = math.inf
 
     @property
     def _in_flight(self) -> bool:
@@ -112,12 +118,16 @@ class BoundedH11(H11Protocol):
         super().connection_made(transport)
         if len(self.connections) <= self._most_connections:
             return
-        waiting = [
+        others = [
             other
             for other in self.connections
-            if isinstance(other, BoundedH11) and other is not self and not other._in_flight
+            if isinstance(other, BoundedH11) and other is not self
         ]
-        if waiting:
+        paused = min(others, key=lambda other: other._paused_since, default=self)
+        waiting = [other for other in others if not other._in_flight]
+        if self.loop.time() - paused._paused_since >= _STUCK_S:
+            paused._drop()
+        elif waiting:
             min(waiting, key=lambda other: other._waiting_since)._drop()
         elif len(self.connections) > self._most_connections + SPARE:
             self._drop()
@@ -160,11 +170,13 @@ class BoundedH11(H11Protocol):
     def pause_writing(self) -> None:
         """Starts the timeout of a client that does not read its answer."""
         super().pause_writing()
+        self._paused_since = self.loop.time()
         self._unread = self.loop.call_later(UNREAD_S, self._drop)
 
     def resume_writing(self) -> None:
         """Stops the timeout, because the client has read its answer."""
         super().resume_writing()
+        self._paused_since = math.inf
         if self._unread is not None:
             self._unread.cancel()
 
@@ -266,6 +278,7 @@ def bound(host: str, port: int, *, setting: str) -> socket.socket:
         with ExitStack() as on_failure:
             listener = on_failure.enter_context(socket.socket(family, kind))
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
             listener.bind(address)
             on_failure.pop_all()
     except OSError as exc:

@@ -207,6 +207,7 @@ class RemoteDecisions:
 
         orders = await self._servers.run(ask, tokens=_estimated_tokens(choice), turn=turn)
         self._pace.note_done(2)
+        times.note_answer()
         return orders
 
     async def _orders(

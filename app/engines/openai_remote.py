@@ -267,6 +267,7 @@ class OpenAiEngine:
                 turn=turns[places[0]],
             )
             self._pace.note_done(len(places))
+            times.note_answer()
             results.update(zip(places, answers, strict=True))
 
         with self._pace.call(len(prompts)) as turns:

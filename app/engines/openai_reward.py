@@ -165,6 +165,7 @@ class OpenAiRewardModel:
         tokens = sum(map(len, prompts.values()))
         rewards = await self._servers.run(ask, tokens=tokens, turn=turn)
         self._pace.note_done(len(prompts))
+        times.note_answer()
         results.update(zip(prompts, rewards, strict=True))
 
     async def _route_of(self, server: Server, probes: Sequence[list[int]]) -> str:

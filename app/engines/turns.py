@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
+from app.ports import is_ahead
+
 T = TypeVar("T")
 
 # Seconds for a prompt, assumed until one has been measured.
@@ -42,7 +44,7 @@ class Pace:
 
     @contextmanager
     def call(self, prompts: int) -> Iterator[list[int]]:
-        """Yields the turns of a call's prompts, in milliseconds of the clock.
+        """Yields the turns of a call's prompts, in milliseconds of the clock; 0 for a probe.
 
         The prompts count as in flight within the block. Call `note_done` for each finished prompt.
         """
@@ -52,7 +54,10 @@ class Pace:
         self._in_flight += prompts
         pace_s = self.seconds_a_prompt
         try:
-            yield [int(1000 * (now + place * pace_s)) for place in range(prompts)]
+            if is_ahead():
+                yield [0] * prompts
+            else:
+                yield [int(1000 * (now + place * pace_s)) for place in range(prompts)]
         finally:
             self._in_flight -= prompts
 

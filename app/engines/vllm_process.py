@@ -140,6 +140,7 @@ class VllmProcess:
                 async for output in outputs:
                     last = output
             self._pace.note_done()
+            times.note_answer()
             # Outputs of pooling models have no metrics.
             metrics = getattr(last, "metrics", None)
             if metrics is not None:

@@ -4,6 +4,7 @@
 """
 
 import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Literal
@@ -60,6 +61,8 @@ class Telemetry:
         self._make_metrics_of_judgments()
         self._make_metrics_of_the_service()
         self._make_metrics_of_the_judge()
+        self.answers = 0
+        self._answered_at = -math.inf
         self.usage = UsageByKey()
         registry.register(gauges.WhenRead(self.usage.metrics))
 
@@ -191,6 +194,16 @@ class Telemetry:
             "The judge, in the labels; always 1.",
             ["judge", "fingerprint", "version", "commit"],
         )
+
+    def note_answer(self) -> None:
+        """Notes a sign of life of the judge: an answer to one prompt or more."""
+        self.answers += 1
+        self._answered_at = time.monotonic()
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since the judge's last sign of life, or since the start."""
+        return time.monotonic() - self._answered_at
 
     def exposition(self) -> tuple[bytes, str]:
         """All metrics in Prometheus's text format, and their content type."""

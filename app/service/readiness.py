@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 
 from app.core.comparison import Comparison
@@ -9,20 +10,19 @@ from app.core.errors import (
     EngineUnavailableError,
     JudgmentFailedError,
     ScopeJudgeError,
-    StoreCorruptError,
     StoreUnavailableError,
 )
 from app.core.score import Score
-from app.ports import CalibrationStore
+from app.observability.telemetry import Telemetry
+from app.ports import CalibrationStore, ahead_of_queue
 from app.service.calibration.cache import Calibrations
 from app.service.scoring.scorer import Scorer
 
 logger = logging.getLogger("app.readiness")
 
 _PROBE = Comparison.of("Which is larger, 2 or 1?", "2", "1")
-# Timeout of the ping only. A judgment waits for the store for 0.25 s if its set is cached, and
-# otherwise until the store's own timeout (5 s for Redis).
-_STORE_TIMEOUT_S = 2.0
+# A check answers within this time, because a proxy's check ends after about two seconds.
+_ANSWERS_WITHIN_S = 1.0
 # Pauses without a successful probe after which the judge hangs.
 _HANG_PAUSES = 10
 
@@ -30,15 +30,18 @@ Sleep = Callable[[float], Awaitable[object]]
 
 
 class Readiness:
-    """Scores a fixed comparison and pings the store; concurrent callers share one check.
+    """Says whether the judge shows signs of life and the store answers.
 
-    /readyz needs no key, so many requests must not cost more than one probe at a time.
+    The judge is alive while it answers prompts. If it has not for a second, a check scores a fixed
+    comparison, which goes ahead of the judge's queue. /readyz needs no key, so many requests must
+    not cost more than one probe at a time: concurrent callers share one check.
 
     Args:
         scorer: Scorer to probe.
         store: Calibration store to ping.
         calibrations: Cached calibration sets, with which judging continues without the store.
-        timeout_s: Longest wait for the judge, in seconds.
+        telemetry: Knows when the judge last answered a prompt.
+        timeout_s: Seconds without a sign of life after which the judge counts as not answering.
     """
 
     def __init__(
@@ -46,96 +49,127 @@ class Readiness:
         scorer: Scorer,
         store: CalibrationStore,
         calibrations: Calibrations,
+        telemetry: Telemetry,
         *,
         timeout_s: float,
     ) -> None:
         self._scorer = scorer
         self._store = store
         self._calibrations = calibrations
+        self._telemetry = telemetry
         self._timeout_s = timeout_s
         self._check: asyncio.Task[str | None] | None = None
+        self._probe: asyncio.Task[Score | ScopeJudgeError] | None = None
+        # When the judge was first asked since its last answer, and the number of answers then.
+        self._asked_at: float | None = None
+        self._answers = 0
+        # An outage has one line in the log, however often it is checked.
+        self._store_is_away = False
 
     async def probe(self) -> Score | ScopeJudgeError:
-        """Scores the fixed comparison."""
-        (score,) = await self._scorer.score([_PROBE])
+        """Scores the fixed comparison, ahead of the judge's queue."""
+        with ahead_of_queue():
+            (score,) = await self._scorer.score([_PROBE])
         return score
 
     async def hung(self, after_s: float, *, sleep: Sleep = asyncio.sleep) -> str:
-        """Waits until no probe has succeeded for a time, and returns the reason.
+        """Waits until the judge has shown no sign of life for a time, and returns the reason.
 
-        A probe may take the whole time, because a busy judge answers late. The time is counted in
-        pauses, so that a process that was stopped in a debugger does not count as hanging.
+        The time is counted in pauses, so that a process that was stopped in a debugger does not
+        count as hanging.
 
         Args:
             after_s: The time, in seconds.
             sleep: Pauses for so many seconds.
         """
-        failed, reason = 0, "it does not answer"
-        probe: asyncio.Task[Score | ScopeJudgeError] | None = None
+        silent, reason, answers = 0, "it does not answer", self._telemetry.answers
+        probe = asyncio.create_task(self.probe())
         try:
-            while failed < _HANG_PAUSES:
+            while silent < _HANG_PAUSES:
                 await sleep(after_s / _HANG_PAUSES)
-                if probe is not None:
-                    failed += 1
-                    if not probe.done():
-                        continue
+                silent += 1
+                if answers != self._telemetry.answers:
+                    silent, answers = 0, self._telemetry.answers
+                if probe.done():
                     outcome = probe.exception() or probe.result()
                     if isinstance(outcome, Score):
-                        failed, probe = 0, None
-                        continue
-                    reason = getattr(outcome, "code", type(outcome).__name__)
-                probe = asyncio.create_task(self.probe())
+                        silent = 0
+                    else:
+                        reason = getattr(outcome, "code", type(outcome).__name__)
+                    probe = asyncio.create_task(self.probe())
         finally:
-            if probe is not None:
-                probe.cancel()
+            probe.cancel()
         return f"no probe of the judge has succeeded for {after_s:g} s ({reason})"
 
     async def check(self) -> str | None:
-        """Checks that the service can judge; raises if it cannot.
+        """Checks that the service can judge; raises if it cannot. Takes at most about a second.
 
         A request may still fail because its calibration set is missing or of another judge.
 
         Returns:
-            None; or a message if the store fails and judging continues with cached sets.
+            None; or a message if the store fails and judging continues with cached sets, or if the
+            store has lost sets, whose callers alone get errors.
 
         Raises:
             UnavailableError: The engine does not answer in time; or the store does not, and every
                 cached calibration set is too old.
             JudgmentFailedError: The engine cannot judge the fixed comparison.
-            StoreCorruptError: The store contains data of another program, or has lost sets.
         """
         if self._check is None or self._check.done():
             self._check = asyncio.ensure_future(self._checked())
-            # Every caller may have left; asyncio would then log the error as never retrieved.
             self._check.add_done_callback(lambda check: check.cancelled() or check.exception())
         return await asyncio.shield(self._check)
 
     async def _checked(self) -> str | None:
+        pinged = asyncio.create_task(self._store_trouble())
         try:
-            async with asyncio.timeout(self._timeout_s):
-                score = await self.probe()
-        except TimeoutError as exc:
+            await self._check_judge()
+            return await pinged
+        finally:
+            pinged.cancel()
+            await asyncio.gather(pinged, return_exceptions=True)
+
+    async def _check_judge(self) -> None:
+        if self._telemetry.silent_s < _ANSWERS_WITHIN_S:
+            self._asked_at = None
+            return
+        if self._asked_at is None or self._answers != self._telemetry.answers:
+            self._asked_at, self._answers = time.monotonic(), self._telemetry.answers
+        if self._probe is None or self._probe.done():
+            self._probe = asyncio.create_task(self.probe())
+            # Every caller may have left; asyncio would then log the error as never retrieved.
+            self._probe.add_done_callback(lambda probe: probe.cancelled() or probe.exception())
+        await asyncio.wait((self._probe,), timeout=min(_ANSWERS_WITHIN_S, self._timeout_s))
+        if not self._probe.done():
+            # A long batch can keep a slow judge from its next answer for some seconds.
+            if time.monotonic() - self._asked_at < self._timeout_s:
+                return
+            # The next probe may reach another server.
+            self._probe.cancel()
             message = f"the judge did not answer within {self._timeout_s:g} s"
-            raise EngineUnavailableError(message) from exc
-        if isinstance(score, ScopeJudgeError):
-            raise JudgmentFailedError("the judge cannot judge its own probe") from score
-        return await self._store_trouble()
+            raise EngineUnavailableError(message) from TimeoutError()
+        if isinstance(outcome := self._probe.result(), ScopeJudgeError):
+            raise JudgmentFailedError("the judge cannot judge its own probe") from outcome
+        self._asked_at = None
 
     async def _store_trouble(self) -> str | None:
         try:
-            async with asyncio.timeout(_STORE_TIMEOUT_S):
+            async with asyncio.timeout(_ANSWERS_WITHIN_S):
                 await self._store.ping()
         except (TimeoutError, StoreUnavailableError) as exc:
             # The reason may contain the store's address. /readyz needs no key, so only log it.
-            why = str(exc) or f"no answer within {_STORE_TIMEOUT_S:g} s"
-            logger.warning("the store does not answer: %s", why)
+            why = str(exc) or f"no answer within {_ANSWERS_WITHIN_S:g} s"
+            if not self._store_is_away:
+                logger.warning("the store does not answer: %s", why)
+            self._store_is_away = True
             if not self._calibrations.usable_without_store():
                 raise StoreUnavailableError("the calibration store does not answer") from exc
             return "the calibration store does not answer; judging continues with cached thresholds"
+        self._store_is_away = False
         if lost := self._calibrations.lost():
             # Names of sets are not for everybody: the log and the metrics have them.
-            raise StoreCorruptError(
+            return (
                 f"the calibration store has lost {len(lost)} of the sets that this process judged "
-                "by; the log and scope_calibration_lost name them"
+                "by, and requests with them fail; the log and scope_calibration_lost name them"
             )
         return None

@@ -187,7 +187,9 @@ def assembled(
         disagreements=DisagreementFinder(store, auditor, calibrations),
         store=store,
         admission=admission,
-        readiness=Readiness(scorer, store, calibrations, timeout_s=settings.probe_timeout_s),
+        readiness=Readiness(
+            scorer, store, calibrations, telemetry, timeout_s=settings.probe_timeout_s
+        ),
         telemetry=telemetry,
         limits=limits,
         defaults=_defaults_of(settings),

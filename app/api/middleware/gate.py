@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.auth.access import MOST_CONNECTIONS
 from app.api.auth.callers import ANYONE, CALLER_KEY
+from app.api.auth.needs import PROBES
 from app.api.errors import answer
 from app.core.errors import (
     BodyTooLargeError,
@@ -40,6 +41,9 @@ _BYTES_PER_PART = 20
 _FEWEST_PARTS = 10_000
 # Share of the connections on which one key may have requests; the others are left to other keys.
 _SHARE_OF_KEY = 7 / 8
+# The same for all requests without a key together, where the service has keys.
+_SHARE_OF_STRANGERS = 1 / 8
+_STRANGERS = ""
 # After so many seconds, the service watches whether the client disconnects.
 _WATCHED_AFTER_S = 0.01
 
@@ -155,20 +159,25 @@ class Gate:
     @contextmanager
     def _counted(self, request: _PendingRequest) -> Iterator[None]:
         """Counts a request for its key, which may not use up the connections of all others."""
-        if request.key is None:
-            yield
-            return
+        key, share = request.key, _SHARE_OF_KEY
+        if key is None:
+            if request.scope["app"].state.keys is None or request.scope["path"] in PROBES:
+                yield
+                return
+            key, share = _STRANGERS, _SHARE_OF_STRANGERS
         limit = request.scope.get("state", {}).get(MOST_CONNECTIONS, math.inf)
-        if self._requests_of_key[request.key] >= limit * _SHARE_OF_KEY:
+        if self._requests_of_key[key] >= max(1, limit * share):
+            who = f"the key {key!r} has" if key else "callers without a key have"
+            part = "seven of eight" if key else "an eighth of the"
             raise OverloadedError(
-                f"the key {request.key!r} has a request in progress on seven of eight connections "
-                "(SCOPE_MAX_CONNECTIONS): try again later, or send batches"
+                f"{who} a request in progress on {part} connections (SCOPE_MAX_CONNECTIONS): try "
+                "again later"
             )
-        self._requests_of_key[request.key] += 1
+        self._requests_of_key[key] += 1
         try:
             yield
         finally:
-            self._requests_of_key[request.key] -= 1
+            self._requests_of_key[key] -= 1
 
     def _check_room(self, scope: Scope) -> None:
         route = (scope["method"], scope["path"])

@@ -28,9 +28,11 @@ async def healthz() -> StatusOut:
     responses=error_responses(*ENGINE_ERRORS, *STORE_ERRORS, KeysUnavailableError),
 )
 async def readyz(request: Request, services: CurrentServices) -> StatusOut:
-    """Returns 200 if the service can judge: judges a test pair and reads the store.
+    """Returns 200 if the service can judge, within about a second even when it is busy.
 
-    "degraded" is also 200: the store does not answer, and judging continues with known thresholds.
+    The judge has answered a prompt in the last second, or answers a probe ahead of its queue.
+    "degraded" is also 200: the store does not answer, and judging continues with known thresholds;
+    or the store has lost a set, and only requests with this set fail.
     """
     if request.app.state.draining:
         raise DrainingError("the service is shutting down")

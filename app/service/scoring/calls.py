@@ -31,6 +31,7 @@ def observed_call(
         tracing: Makes a span of the call; None without traces.
     """
     telemetry.count_engine_prompts(prompts)
+    times.on_answer = telemetry.note_answer
     flow = CURRENT_FLOW.get()
     of_key = telemetry.usage[flow.key]
     of_key.comparisons += comparisons
@@ -39,6 +40,7 @@ def observed_call(
     try:
         with nullcontext() if tracing is None else tracing.engine_call(prompts, times):
             yield
+        times.note_answer()
     except UnavailableError as exc:
         telemetry.count_engine_error(exc.code)
         raise

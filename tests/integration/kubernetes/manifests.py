@@ -161,8 +161,8 @@ def the_probes_exist(it: Deployed) -> Iterator[str]:
             yield f"{name}: asks {asked['path']} and not {path}"
         if asked["port"] not in ports:
             yield f"{name}: there is no port {asked['port']}"
-    # The engine's timeout, and the two seconds of the store.
-    if it.container["readinessProbe"]["timeoutSeconds"] <= it.settings.probe_timeout_s + 2:
+    # It answers within a second, and a busy machine may need another.
+    if it.container["readinessProbe"]["timeoutSeconds"] <= 2:
         yield "readinessProbe: times out before /readyz has answered"
 
 

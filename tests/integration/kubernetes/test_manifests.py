@@ -147,6 +147,7 @@ class Break(NamedTuple):
     fault: str
 
 
+_READY = "timeoutSeconds: {}\n            failureThreshold: 2"
 _POD, _SERVICE, _NETWORK = "base/deployment.yaml", "base/service.yaml", "base/networkpolicy.yaml"
 _GPU, _FLEET = "components/gpu/deployment.yaml", "overlays/fleet/deployment.yaml"
 _INGRESS = "components/ingress/ingress.yaml"
@@ -162,7 +163,7 @@ _BREAKS = (
     Break(_POD, "path: /readyz", "path: /info", "no route /info answers without a key"),
     Break(_POD, "path: /healthz", "path: /readyz", "livenessProbe: asks /readyz"),
     Break(_POD, "port: http\n", "port: https\n", "there is no port https"),
-    Break(_POD, "timeoutSeconds: 13", "timeoutSeconds: 1", "times out before /readyz"),
+    Break(_POD, _READY.format(5), _READY.format(1), "times out before /readyz"),
     Break(_POD, "failureThreshold: 360", "failureThreshold: 6", "a start has 30 s"),
     Break(_POD, "DeadlineSeconds: 3600", "DeadlineSeconds: 600", "counts as failed"),
     Break(_POD, "PeriodSeconds: 160", "PeriodSeconds: 30", "killed after 30 s"),

@@ -103,7 +103,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"engines.turns"},
     "engines.decisions_dialects": _ENGINE,
     "engines.openai_servers": _ENGINE | {"engines.turns", "httpx"},
-    "engines.turns": set(),
+    "engines.turns": {"ports"},
     "engines.descendants": set(),
     "engines.imports": set(),
     "engines.markers": set(),
