@@ -153,8 +153,7 @@ class Settings(BaseSettings):
     )
     reward_end_markers: str = Field(
         "",
-        description="More end markers to remove from responses of OpenRLHF and slime, separated by "
-        "blanks.",
+        description="More end markers to remove from rendered responses, separated by blanks.",
     )
     max_batch: int = Field(
         1000,

@@ -24,7 +24,6 @@ from app.api.routes import (
     labelling,
     operations,
     pools,
-    reward_frameworks,
     rewards,
 )
 from app.api.routes import judge as judging
@@ -111,7 +110,6 @@ def create_application(
     for routes in (
         judging,
         rewards,
-        reward_frameworks,
         decisions,
         calibrating,
         pools,

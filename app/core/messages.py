@@ -50,6 +50,21 @@ def response_of(value: Any, column: str) -> str | list[str]:
     return content
 
 
+def without_thought(response: str) -> str:
+    """The text after the thought with which a response of a reasoning model begins.
+
+    The thought begins with `<think>`, unless the chat template wrote that into the prompt. One that
+    does not end leaves nothing.
+    """
+    end = response.find("</think>")
+    opened = response.lstrip().startswith("<think>")
+    if end < 0:
+        return "" if opened else response
+    if not opened and "<think>" in response[:end]:
+        return response
+    return response[end + len("</think>") :].lstrip()
+
+
 def messages_of(value: Any, column: str = "this") -> list[Fields]:
     """The role and text of each message, in OpenAI's form or ShareGPT's ("from", "value").
 

@@ -122,8 +122,13 @@ class RewardOptions(CriterionIn):
     )
     empty: Literal["loses", "null"] = Field(
         "loses",
-        description="An empty response `loses` without a judgment, outside the guarantee, or gets "
-        "no reward (`null`).",
+        description="Reward of an empty response, which is not compared: -1 (`loses`), or none "
+        "(`null`).",
+    )
+    thoughts: Literal["remove", "keep"] = Field(
+        "remove",
+        description="A thought at the beginning of a response, `<think>...</think>`: `remove` "
+        "judges the text after it, and a response without any is empty.",
     )
     group: OfGroup = None
 
@@ -133,6 +138,7 @@ class RewardOptions(CriterionIn):
             criterion=self.criterion(defaults),
             kind=self.reward,
             empty=self.empty,
+            thoughts=self.thoughts,
             group=self.group,
         )
 
@@ -144,13 +150,7 @@ class GroupOptions(RewardOptions):
 
     def rule(self, defaults: CriterionDefaults) -> RewardRule:
         """The rule; raises InvalidRequestError if `delta` comes with the guarantee "marginal"."""
-        return RewardRule(
-            criterion=self.criterion(defaults),
-            kind=self.reward,
-            opponents=self.opponents,
-            empty=self.empty,
-            group=self.group,
-        )
+        return replace(super().rule(defaults), opponents=self.opponents)
 
 
 class GroupIn(Strict):
@@ -238,7 +238,6 @@ class RewardsOut(Out):
     reasons: list[NoReward | None]
     accepted: list[int]
     compared: list[int]
-    walkovers: list[int]
     ties: list[int]
     errors: list[ComparisonErrorOut]
     comparisons: list[ComparisonOut] | None
@@ -257,7 +256,6 @@ class RewardsOut(Out):
             reasons=[row.reason for row in rows],
             accepted=[row.accepted for row in rows],
             compared=[row.compared for row in rows],
-            walkovers=[row.walkovers for row in rows],
             ties=[row.ties for row in rows],
             errors=[
                 ComparisonErrorOut(a=a, b=b, error=problem_of(outcome))

@@ -198,25 +198,6 @@ async def _judge(recorder: _Recorder) -> None:
     await recorder.send("POST", "/rewards/reference", {**group, "reference": "80"}, show=shown)
     samples = {"query": ["What is 52 + 27?79"], "prompts": ["What is 52 + 27?"], "labels": ["80"]}
     await recorder.send("POST", "/rewards/openrlhf", samples)
-    sample = {"prompt": "What is 53 + 27?", "response": "80", "label": "81"}
-    await recorder.send("POST", "/rewards/slime", sample)
-    said = [
-        {"output": [{"type": "message", "content": [{"type": "output_text", "text": text}]}]}
-        for text in ("81", "82")
-    ]
-    rollout = {
-        "responses_create_params": {"input": "What is 54 + 27?"},
-        "response": said[0],
-        "ground_truth": "82",
-    }
-    shown = "reward mask_sample failure_reason ground_truth"
-    await recorder.send("POST", "/rewards/nemo-gym/verify", rollout, show=shown)
-    turns = [{"role": "user", "content": "What is 54 + 27?"}]
-    compared = {"conversation_history": turns, "response_objs": said}
-    shown = (
-        "rewards comparison_results response_i response_j verdict p_bar metrics accepted abstained"
-    )
-    await recorder.send("POST", "/rewards/nemo-gym/compare", compared, show=shown)
     texts = {"a": "82", "b": "83"}
     question: dict[str, Any] = {
         "type": "choice",

@@ -180,45 +180,11 @@ async def _openrlhf(url: str, asked: Sequence[Asked]) -> None:
     await _posted(url, "/rewards/openrlhf?alpha=0.1", bodies)
 
 
-async def _slime_remote(url: str, asked: Sequence[Asked]) -> None:
-    bodies = [
-        {"prompt": each.rendered, "response": response, "label": each.reference}
-        for each in asked
-        for response in each.responses
-    ]
-    await _posted(url, "/rewards/slime?alpha=0.1", bodies)
-
-
-async def _nemo_compare(url: str, asked: Sequence[Asked]) -> None:
-    bodies = [
-        {
-            "conversation_history": [{"role": "user", "content": each.question}],
-            "response_objs": list(map(_responses_api, each.responses)),
-        }
-        for each in asked
-    ]
-    await _posted(url, "/rewards/nemo-gym/compare?alpha=0.1&opponents=2", bodies)
-
-
-async def _nemo_verify(url: str, asked: Sequence[Asked]) -> None:
-    bodies = [
-        {
-            "responses_create_params": {"input": each.question},
-            "response": _responses_api(response),
-            "ground_truth": each.reference,
-        }
-        for each in asked
-        for response in each.responses
-    ]
-    await _posted(url, "/rewards/nemo-gym/verify?alpha=0.1", bodies)
-
-
 WAYS: dict[str, Way] = {
     "`POST /rewards/groups`": Way(_post_groups, "1 request"),
     "`rewards_many`": Way(_rewards_many, "1 call"),
     "TRL": Way(_trl, "1 call"),
     "slime with `--group-rm`": Way(_slime, "64 calls at once", is_gathered=True),
-    "NeMo Gym's `/compare`": Way(_nemo_compare, "64 requests at once"),
     "verl": Way(_verl, "512 calls at once", is_gathered=True),
     "verl, rollouts that end one by one": Way(_verl_spread, "512 calls over 4 s", is_gathered=True),
     "`AsyncScopeClient.reference_rewards`": Way(
@@ -229,18 +195,12 @@ WAYS: dict[str, Way] = {
         _reference_singles, "512 calls in turn"
     ),
     "OpenRLHF": Way(_openrlhf, "512 requests at once"),
-    "slime's `remote_rm`": Way(_slime_remote, "512 requests at once"),
-    "NeMo Gym's `/verify`": Way(_nemo_verify, "512 requests at once"),
 }
 
 
 def _check(rewards: Sequence[Any]) -> None:
     if any(getattr(each, "error", None) for each in rewards):
         raise SystemExit("a group has no rewards")
-
-
-def _responses_api(text: str) -> dict[str, Any]:
-    return {"output": [{"type": "message", "content": [{"type": "output_text", "text": text}]}]}
 
 
 def _sample(each: Asked, response: str) -> SimpleNamespace:

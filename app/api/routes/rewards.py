@@ -1,9 +1,10 @@
-"""POST /rewards/group, /rewards/groups and /rewards/reference."""
+"""POST /rewards/group, /rewards/groups, /rewards/reference and /rewards/openrlhf."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel
 
 from app.api.auth.callers import Caller
@@ -27,14 +28,15 @@ from app.core.comparison import Judgment
 from app.core.errors import (
     BatchTooLargeError,
     CalibrationNotFoundError,
+    InvalidRequestError,
     JudgeMismatchError,
     LabelsMissingError,
     RequestError,
 )
 from app.service.rewards.rewarder import Group, GroupRewards, RewardRule
 from app.service.services import Services
-from app.wire.frameworks.rendered import Endings, group_of_rendered
-from app.wire.frameworks.samples import read
+from app.wire.openrlhf import OpenRlhfIn, OpenRlhfOut, RewardQuery
+from app.wire.rendered import Endings, group_of_rendered
 from app.wire.rewards import (
     RewardGroupIn,
     RewardGroupsIn,
@@ -46,7 +48,7 @@ from app.wire.rewards import (
 router = APIRouter(tags=["rewards"], route_class=JsonRoute)
 
 # Errors that the texts of one comparison cause are in the answer, not in the status.
-REWARD_RESPONSES = {
+_RESPONSES = {
     **AGED,
     **error_responses(
         *ACCESS_ERRORS,
@@ -60,7 +62,7 @@ REWARD_RESPONSES = {
 }
 
 
-@router.post("/rewards/group", response_model=RewardsOfRequestOut, responses=REWARD_RESPONSES)
+@router.post("/rewards/group", response_model=RewardsOfRequestOut, responses=_RESPONSES)
 async def reward_group(
     body: RewardGroupIn,
     request: JsonRequest,
@@ -76,7 +78,7 @@ async def reward_group(
     return await _of_one(body.asked(), body, request, services, caller)
 
 
-@router.post("/rewards/groups", response_model=RewardGroupsOut, responses=REWARD_RESPONSES)
+@router.post("/rewards/groups", response_model=RewardGroupsOut, responses=_RESPONSES)
 async def reward_groups(
     body: RewardGroupsIn,
     request: JsonRequest,
@@ -94,10 +96,10 @@ async def reward_groups(
     outcomes = await _rewards(groups, body, request, services, caller)
     make = partial(RewardGroupsOut.of, outcomes, comparisons=body.comparisons)
     rewards = [outcome for outcome in outcomes if isinstance(outcome, GroupRewards)]
-    return await answer_with(make, rewards, request)
+    return await _answer_with(make, rewards, request)
 
 
-@router.post("/rewards/reference", response_model=RewardsOfRequestOut, responses=REWARD_RESPONSES)
+@router.post("/rewards/reference", response_model=RewardsOfRequestOut, responses=_RESPONSES)
 async def reward_reference(
     body: RewardReferenceIn,
     request: JsonRequest,
@@ -112,6 +114,25 @@ async def reward_reference(
     return await _of_one(body.asked(), body, request, services, caller)
 
 
+@router.post("/rewards/openrlhf", response_model=OpenRlhfOut, responses=_RESPONSES)
+async def reward_openrlhf(
+    body: OpenRlhfIn,
+    options: Annotated[RewardQuery, Query()],
+    request: JsonRequest,
+    services: CurrentServices,
+    caller: CurrentCaller,
+) -> Response:
+    """Rewards samples of OpenRLHF against the references in `labels`.
+
+    OpenRLHF sends the body; options are in the URL. A missing reward is 0, with a 1 under its
+    reason in `extra_logs`.
+    """
+    check_responses(len(body.query), services)
+    groups = await request.run(body.groups, _endings_of(services))
+    rewards = await _judged(groups, options.rule(services.defaults), services, caller)
+    return await _answer_with(partial(OpenRlhfOut.of, rewards), rewards, request)
+
+
 _Body = RewardGroupIn | RewardGroupsIn | RewardReferenceIn
 
 
@@ -123,7 +144,7 @@ async def _of_one(
     if isinstance(rewards, RequestError):
         raise rewards
     make = partial(RewardsOfRequestOut.of, rewards, comparisons=body.comparisons)
-    return await answer_with(make, [rewards], request)
+    return await _answer_with(make, [rewards], request)
 
 
 async def _rewards(
@@ -139,9 +160,9 @@ async def _rewards(
     )
     rule = body.rule(services.defaults)
     if body.rendered:
-        groups = await request.run(_unrendered, groups, endings_of(services))
+        groups = await request.run(_unrendered, groups, _endings_of(services))
     asked = [each for each in groups if isinstance(each, Group)]
-    rewards = iter(await rewards_of(asked, rule, services, caller))
+    rewards = iter(await _judged(asked, rule, services, caller))
     return [next(rewards) if isinstance(each, Group) else each for each in groups]
 
 
@@ -154,19 +175,19 @@ def _unrendered(
         if isinstance(group, RequestError):
             return group
         try:
-            return read("question", partial(group_of_rendered, endings=endings), group)
-        except RequestError as exc:
-            return exc
+            return group_of_rendered(group, endings)
+        except ValueError as exc:
+            return InvalidRequestError(f"question: {exc}", faults=(("question", str(exc)),))
 
     return [parsed(group) for group in groups]
 
 
-def endings_of(services: Services) -> Endings:
+def _endings_of(services: Services) -> Endings:
     """The endings of responses that this service removes."""
     return Endings(services.end_markers, most_characters=services.limits.max_response_characters)
 
 
-async def rewards_of(
+async def _judged(
     groups: Sequence[Group], rule: RewardRule, services: Services, caller: Caller
 ) -> list[GroupRewards]:
     """The rewards of groups; raises an error if the caller may not use the calibration set."""
@@ -174,7 +195,7 @@ async def rewards_of(
     return await services.rewarder.reward(groups, rule, by=caller.name)
 
 
-async def answer_with(
+async def _answer_with(
     make: Callable[[], BaseModel], rewards: Sequence[GroupRewards], request: JsonRequest
 ) -> Response:
     """The response with the body that `make` returns and the age of the thresholds."""

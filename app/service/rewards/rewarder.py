@@ -1,7 +1,7 @@
 """Computes rewards: schedules the comparisons of groups, judges them at once, and scores them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from app.core.comparison import Comparison, Criterion, Judgment, Turn
@@ -13,6 +13,7 @@ from app.core.errors import (
     RequestError,
     ScopeJudgeError,
 )
+from app.core.messages import without_thought
 from app.service.admission import Admission
 from app.service.judging.judge import Judge, JudgeRequest, Outcome
 from app.service.off_loop import off_loop
@@ -65,7 +66,9 @@ class RewardRule:
         criterion: The conditions under which a comparison is accepted.
         kind: Points of an accepted comparison: "hard" for +1 and -1, "soft" for 2 p_bar - 1.
         opponents: Number of opponents of each response in a group.
-        empty: Whether an empty response loses against each text, or gets no reward.
+        empty: Whether an empty response gets -1, or no reward. Nothing is compared with it.
+        thoughts: Whether a thought at the beginning of a response is removed before judging. A
+            response that is only a thought is empty.
         group: Group of the traffic that questions without one of their own belong to.
     """
 
@@ -73,6 +76,7 @@ class RewardRule:
     kind: Literal["hard", "soft"] = "hard"
     opponents: Opponents = "all"
     empty: Literal["loses", "null"] = "loses"
+    thoughts: Literal["remove", "keep"] = "remove"
     group: str | None = None
 
 
@@ -140,6 +144,8 @@ class Rewarder:
     def _prepared(
         self, groups: Sequence[Group], rule: RewardRule
     ) -> tuple[list[Schedule], list[JudgeRequest | RequestError]]:
+        if rule.thoughts == "remove":
+            groups = list(map(_without_thoughts, groups))
         players = [Players.among(group.responses) for group in groups]
         # Checked before any pair is made: a body of 2 MiB may have 10^10 of them.
         self._check_size(groups, players, rule)
@@ -186,6 +192,15 @@ class Rewarder:
                 f"has the question and two responses, and the limit is {self._most_characters} "
                 f"(16 times SCOPE_MAX_BODY_BYTES): {_ADVICE}"
             )
+
+
+def _without_thoughts(group: Group) -> Group:
+    reference = group.reference
+    return replace(
+        group,
+        responses=tuple(map(without_thought, group.responses)),
+        reference=reference and (without_thought(reference) or reference),
+    )
 
 
 class _Size(NamedTuple):
@@ -243,8 +258,10 @@ def _scored(
 def _result(compared: Compared, rule: RewardRule) -> Result:
     pair, outcome = compared.pair, compared.outcome
     if not isinstance(outcome, Judgment):
-        return Result(pair=pair, points=None, failed=True)
+        return Result(pair=pair, points=None, reason="failed")
     if outcome.verdict == "abstain":
+        if outcome.reason == "suspended" or outcome.reason == "infeasible":
+            return Result(pair=pair, points=None, reason=outcome.reason)
         return Result(pair=pair, points=None)
     if rule.kind == "soft":
         return Result(pair=pair, points=2.0 * outcome.preference.p_bar - 1.0)

@@ -13,10 +13,14 @@ from typing import Literal, NamedTuple
 
 # A number of opponents, or all of them.
 Opponents = int | Literal["all"]
-# Why a response has no reward. `abstained`: it was compared and no comparison was accepted.
-# `failed`: every comparison failed. `tied`: it was not compared, because another text equals its
-# own. `empty`: empty responses get no reward. `unopposed`: nothing could be compared with it.
-NoReward = Literal["abstained", "failed", "tied", "empty", "unopposed"]
+# Why a comparison gives no points. `suspended`: an alarm of the audits is active. `infeasible`: no
+# threshold keeps alpha. `abstained`: the judge abstained for another reason. `failed`: an error.
+NoPoints = Literal["suspended", "infeasible", "abstained", "failed"]
+# Why a response has no reward: none of its comparisons gives points; or it was not compared because
+# another text equals its own (`tied`), it is empty (`empty`), or there is no other (`unopposed`).
+NoReward = Literal["suspended", "infeasible", "abstained", "failed", "tied", "empty", "unopposed"]
+# A response whose comparisons have several reasons gets the first of these.
+_PRECEDENCE: tuple[NoPoints, ...] = ("suspended", "infeasible", "abstained", "failed")
 
 
 class Pairing(NamedTuple):
@@ -57,14 +61,14 @@ class Schedule:
         player_of: For each response, its player.
         ties: For each response, the number of other texts that equal its own.
         judged: The pairs that the judge compares.
-        walkovers: The pairs that the first wins without the judge, because the second is empty.
+        loser: The player of the empty responses if these get -1; otherwise None.
         left_out: The player of the empty responses if these get no reward; otherwise None.
     """
 
     player_of: tuple[int, ...]
     ties: tuple[int, ...]
     judged: tuple[Pairing, ...]
-    walkovers: tuple[Pairing, ...]
+    loser: int | None
     left_out: int | None
 
 
@@ -75,12 +79,12 @@ class Result:
     Args:
         pair: The pair.
         points: Points of the first response in [-1, 1]; None if the comparison was not accepted.
-        failed: Whether there is an error instead of a judgment.
+        reason: Why there are no points; unused where there are some.
     """
 
     pair: Pairing
     points: float | None
-    failed: bool = False
+    reason: NoPoints = "abstained"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,11 +92,11 @@ class Standing:
     """The reward of one response.
 
     Args:
-        reward: Mean of its points; None without an accepted comparison.
+        reward: Mean of its points; None without an accepted comparison. An empty response may
+            have -1 without a comparison.
         reason: Why there is no reward; None if there is one.
-        accepted: Number of comparisons that count in the reward, walkovers included.
-        compared: Number of its comparisons, walkovers included.
-        walkovers: Number of comparisons that were decided without the judge.
+        accepted: Number of its accepted comparisons.
+        compared: Number of its comparisons.
         ties: Number of other texts that equal its own, which are not compared.
     """
 
@@ -100,7 +104,6 @@ class Standing:
     reason: NoReward | None
     accepted: int
     compared: int
-    walkovers: int
     ties: int
 
 
@@ -131,7 +134,7 @@ def group_schedule(
         responses: The responses.
         players: Their players.
         opponents: Number of opponents of each player; "all" for everybody else.
-        empty_loses: Whether an empty response loses against each text, or gets no reward.
+        empty_loses: Whether an empty response gets -1, or no reward.
     """
     size = len(players.texts)
     if opponents == "all" or opponents >= size - 1:
@@ -143,15 +146,14 @@ def group_schedule(
         judged = [
             Pairing(*sorted((circle[i], circle[j]))) for i, j in _circle_pairs(size, opponents)
         ]
-    empty = players.empty
-    beaten = () if empty is None or not empty_loses else (empty,)
     sizes = Counter(players.of)
     return Schedule(
         player_of=players.of,
         ties=tuple(sizes[player] - 1 for player in players.of),
         judged=tuple(judged),
-        walkovers=tuple(Pairing(text, loser) for loser in beaten for text in players.texts),
-        left_out=None if empty_loses else empty,
+        # Among empty responses alone, none is worse than another one.
+        loser=players.empty if empty_loses and players.texts else None,
+        left_out=None if empty_loses else players.empty,
     )
 
 
@@ -164,54 +166,55 @@ def reference_schedule(
         responses: The responses.
         players: Their players.
         reference: The reference, which is not blank.
-        empty_loses: Whether an empty response loses against the reference, or gets no reward.
+        empty_loses: Whether an empty response gets -1, or no reward.
     """
     end = len(responses)
-    loser = players.empty if empty_loses else None
     return Schedule(
         player_of=players.of,
         ties=tuple(int(responses[player] == reference) for player in players.of),
         judged=tuple(
             Pairing(player, end) for player in players.texts if responses[player] != reference
         ),
-        walkovers=() if loser is None else (Pairing(end, loser),),
+        loser=players.empty if empty_loses else None,
         left_out=None if empty_loses else players.empty,
     )
 
 
 def standings(schedule: Schedule, results: Iterable[Result]) -> tuple[Standing, ...]:
-    """The standing of each response."""
+    """The standing of each response.
+
+    A reward comes from accepted comparisons alone. An empty response gets -1 by rule, and nobody
+    gets anything for being better than it: it was never judged.
+    """
     points: dict[int, list[float]] = {}
-    compared, failed, unjudged = Counter[int](), Counter[int](), Counter[int]()
-    walkovers = (Result(pair=pair, points=1.0) for pair in schedule.walkovers)
-    for pair in schedule.walkovers:
-        unjudged.update(pair)
-    for result in (*results, *walkovers):
+    reasons: dict[int, set[NoPoints]] = {}
+    compared = Counter[int]()
+    for result in results:
         compared.update(result.pair)
-        if result.failed:
-            failed.update(result.pair)
-        if result.points is not None:
+        if result.points is None:
+            for player in result.pair:
+                reasons.setdefault(player, set()).add(result.reason)
+        else:
             points.setdefault(result.pair.a, []).append(result.points)
             points.setdefault(result.pair.b, []).append(-result.points)
 
     def standing(player: int, ties: int) -> Standing:
         mine = points.get(player, [])
-        number = compared[player]
-        reason: NoReward | None = None
-        if not mine:
-            if number:
-                reason = "failed" if failed[player] == number else "abstained"
-            elif player == schedule.left_out:
-                reason = "empty"
-            else:
-                reason = "tied" if ties else "unopposed"
         reward = math.fsum(mine) / len(mine) if mine else None
+        reason: NoReward | None = None
+        if player == schedule.loser:
+            reward = -1.0
+        elif player == schedule.left_out:
+            reason = "empty"
+        elif player in reasons and not mine:
+            reason = next(one for one in _PRECEDENCE if one in reasons[player])
+        elif not mine:
+            reason = "tied" if ties else "unopposed"
         return Standing(
             reward=reward,
             reason=reason,
             accepted=len(mine),
-            compared=number,
-            walkovers=unjudged[player],
+            compared=compared[player],
             ties=ties,
         )
 

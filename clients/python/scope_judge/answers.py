@@ -740,10 +740,10 @@ class GroupRewards:
 
     Args:
         rewards: Mean of the points of a response's accepted comparisons; None if there are none.
+            An empty response has -1, unless `empty` is "null".
         reasons: Why there is no reward, such as "abstained" or "failed"; None if there is one.
         accepted: Number of comparisons that count in the reward.
         compared: Number of comparisons.
-        walkovers: Number of comparisons with an empty response, which are not judged.
         ties: Number of other responses with an equal text, which are not compared.
         errors: The comparisons that could not be judged.
         comparisons: The judged comparisons, if they were asked for.
@@ -753,7 +753,6 @@ class GroupRewards:
     reasons: tuple[str | None, ...]
     accepted: tuple[int, ...]
     compared: tuple[int, ...]
-    walkovers: tuple[int, ...]
     ties: tuple[int, ...]
     errors: tuple[ComparisonError, ...]
     comparisons: tuple[Comparison, ...] | None

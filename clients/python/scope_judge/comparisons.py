@@ -77,6 +77,7 @@ class ReferenceRule(Criterion, total=False):
 
     reward: Literal["hard", "soft"]
     empty: Literal["loses", "null"]
+    thoughts: Literal["remove", "keep"]
     rendered: bool
     comparisons: bool
 

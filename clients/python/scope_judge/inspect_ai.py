@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["scope_judge"]
 
 _EXPLANATIONS = {
+    "suspended": "an alarm of the audits suspends verdicts",
+    "infeasible": "alpha is infeasible for the calibration set",
     "abstained": "the judge abstained",
     "failed": "the comparison could not be judged",
     "tied": "the answer equals the target",
     "empty": "the answer is empty",
     "unanswered": "the service did not answer",
+    "unreferenced": "the target is blank",
 }
 
 
@@ -31,7 +34,7 @@ def scope_judge(**options: "Unpack[RewardOptions]") -> Scorer:
     """Scores an answer as correct if it is accepted as better than the target, a response.
 
     A missing verdict is inspect's "unscored", which no metric counts: it is neither correct nor
-    incorrect. Its reason is `abstained`, `failed`, `tied`, `empty` or `unanswered`.
+    incorrect. Its reason is one of `reward_source.REASONS`.
 
     Args:
         **options: Address, key, rule and failures; see `RewardOptions`. With `reward="soft"` the

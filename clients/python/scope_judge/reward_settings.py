@@ -21,6 +21,7 @@ VARIABLES: Mapping[str, str] = {
     "opponents": "SCOPE_REWARD_OPPONENTS",
     "reward": "SCOPE_REWARD_KIND",
     "empty": "SCOPE_REWARD_EMPTY",
+    "thoughts": "SCOPE_REWARD_THOUGHTS",
     "failures": "SCOPE_REWARD_FAILURES",
     "timeout_s": "SCOPE_REWARD_TIMEOUT_S",
     "patience_s": "SCOPE_REWARD_PATIENCE_S",
@@ -30,6 +31,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "guarantee": ("marginal", "pac"),
     "reward": ("hard", "soft"),
     "empty": ("loses", "null"),
+    "thoughts": ("remove", "keep"),
     "failures": ("raise", "none"),
 }
 

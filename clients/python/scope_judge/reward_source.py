@@ -3,8 +3,8 @@
 import asyncio
 import functools
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -16,9 +16,19 @@ from scope_judge.comparisons import Group, group_fields, text_of, to_json
 from scope_judge.errors import ScopeError, ServerError, UnavailableError
 from scope_judge.reward_settings import RewardSettings
 
-# Why a response has no reward. The first five are the service's reasons; "unanswered" is a request
-# without an answer, if failures are not raised.
-REASONS = ("abstained", "failed", "tied", "empty", "unopposed", "unanswered")
+# Why a response has no reward. The first seven are the service's reasons. "unanswered": a request
+# has no answer, and failures are not raised. "unreferenced": the reference is blank.
+REASONS = (
+    "suspended",
+    "infeasible",
+    "abstained",
+    "failed",
+    "tied",
+    "empty",
+    "unopposed",
+    "unanswered",
+    "unreferenced",
+)
 _UNANSWERED = (UnavailableError, ServerError)
 
 logger = logging.getLogger("scope_judge")
@@ -67,9 +77,57 @@ class RewardSource:
     def of_groups(self, groups: Sequence[Group]) -> list[list[Reward]]:
         """The rewards of the responses of each group.
 
+        With `failures="none"`, a response that is not one text, or too long for a request, is
+        "failed", and the others are compared without it.
+
         Raises:
             ScopeError: A group has no rewards, and failures are raised; or its request is at fault.
         """
+        plan = self._plan(groups)
+        outcomes = None
+        try:
+            while True:
+                outcomes = self._ask(plan.send(outcomes))
+        except StopIteration as end:
+            rewards: list[list[Reward]] = end.value
+            return rewards
+
+    async def of_groups_async(self, groups: Sequence[Group]) -> list[list[Reward]]:
+        """The rewards of the responses of each group, as `of_groups`.
+
+        Calls of the same few milliseconds are sent as one batch.
+        """
+        plan = self._plan(groups)
+        outcomes = None
+        try:
+            while True:
+                asked = plan.send(outcomes)
+                outcomes = await asyncio.gather(*map(self._outcome, asked))
+        except StopIteration as end:
+            rewards: list[list[Reward]] = end.value
+            return rewards
+
+    def _plan(self, groups: Sequence[Group]) -> "_Plan":
+        """Yields the groups to ask for, receives their outcomes, and returns the rewards."""
+        asked = [_Asked.of(group, tolerant=self._tolerant) for group in groups]
+        waiting = [one for one in asked if one.places]
+        while waiting:
+            outcomes = yield [one.group() for one in waiting]
+            assert outcomes is not None
+            for one, outcome in zip(waiting, outcomes, strict=True):
+                one.outcome = outcome
+            waiting = [one for one in waiting if self._tolerant and one.shortened()]
+        rewards = list(map(self._of_one, asked))
+        if self._settings.comparisons_file is not None:
+            rows = (row for one in asked for row in _comparisons(one))
+            _append(self._settings.comparisons_file, b"".join(to_json(row) + b"\n" for row in rows))
+        return rewards
+
+    @property
+    def _tolerant(self) -> bool:
+        return self._settings.failures == "none"
+
+    def _ask(self, groups: Sequence[Group]) -> list["_Outcome"]:
         if self._client is None:
             self._client = ScopeClient(**self._settings.connection)
         outcomes: list[_Outcome] = []
@@ -78,15 +136,7 @@ class RewardSource:
                 outcomes.append(outcome)
         except ScopeError as exc:
             outcomes += [exc] * (len(groups) - len(outcomes))
-        return self._rewards(groups, outcomes)
-
-    async def of_groups_async(self, groups: Sequence[Group]) -> list[list[Reward]]:
-        """The rewards of the responses of each group, as `of_groups`.
-
-        Calls of the same few milliseconds are sent as one batch.
-        """
-        outcomes = await asyncio.gather(*map(self._outcome, groups))
-        return self._rewards(groups, outcomes)
+        return outcomes
 
     async def _outcome(self, group: Group) -> "_Outcome":
         client, fields = self._client_of_loop(), dict(group_fields(group))
@@ -113,28 +163,95 @@ class RewardSource:
             client = self._clients[loop] = AsyncScopeClient(**self._settings.connection)
         return client
 
-    def _rewards(
-        self, groups: Sequence[Group], outcomes: Sequence["_Outcome"]
-    ) -> list[list[Reward]]:
-        """The rewards in the outcomes, after the comparisons were written."""
-        judged = [(group_fields(group), each) for group, each in zip(groups, outcomes, strict=True)]
-        if self._settings.comparisons_file is not None:
-            rows = (row for group, outcome in judged for row in _comparisons(group, outcome))
-            _append(self._settings.comparisons_file, b"".join(to_json(row) + b"\n" for row in rows))
-        return [self._of_one(group["responses"], outcome) for group, outcome in judged]
-
-    def _of_one(self, responses: Sequence[Any], outcome: "_Outcome") -> list[Reward]:
+    def _of_one(self, asked: "_Asked") -> list[Reward]:
         """The rewards of a group; logs an error that leaves it without, and raises all others."""
+        fields, outcome = asked.fields, asked.outcome
+        rewards = [Reward(None, asked.reason)] * len(fields["responses"])
+        if outcome is None:
+            return rewards
         if isinstance(outcome, GroupRewards):
-            return [Reward(*both) for both in zip(outcome.rewards, outcome.reasons, strict=True)]
+            found = zip(asked.places, outcome.rewards, outcome.reasons, strict=True)
+            for place, value, reason in found:
+                rewards[place] = Reward(value, reason)
+            return rewards
         error = outcome.error.exception() if isinstance(outcome, ItemError) else outcome
-        if self._settings.failures == "raise" or not isinstance(error, _UNANSWERED):
+        if not self._tolerant or not isinstance(error, _UNANSWERED):
             raise error
-        logger.warning("%d responses get no reward: %s", len(responses), error)
-        return [Reward(None, "unanswered")] * len(responses)
+        logger.warning("%d responses get no reward: %s", len(asked.places), error)
+        for place in asked.places:
+            rewards[place] = Reward(None, "unanswered")
+        return rewards
 
 
 _Outcome = GroupRewards | ItemError | ScopeError
+_Plan = Generator[list[Group], list[_Outcome] | None, list[list[Reward]]]
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A group that the service is asked for, with the places of the responses that are sent.
+
+    Args:
+        fields: The fields of the group.
+        places: The responses that are sent; the others have no reward.
+        reason: Why the others have none.
+        outcome: The rewards or the error; None before.
+    """
+
+    fields: Mapping[str, Any]
+    places: list[int]
+    reason: str = "failed"
+    outcome: _Outcome | None = None
+
+    @classmethod
+    def of(cls, group: Group, *, tolerant: bool) -> "_Asked":
+        fields = group_fields(group)
+        responses = fields["responses"]
+        if "reference" in fields and _is_blank(fields["reference"]):
+            return cls(fields, [], "unreferenced")
+        every = range(len(responses))
+        return cls(fields, [i for i in every if not tolerant or is_readable(responses[i])])
+
+    def group(self) -> Group:
+        return {**self.fields, "responses": [self.fields["responses"][i] for i in self.places]}
+
+    def shortened(self) -> bool:
+        """Leaves the longest response out, if they were too long; returns whether others remain."""
+        outcome = self.outcome
+        error = outcome.error if isinstance(outcome, ItemError) else outcome
+        if isinstance(error, GroupRewards) or error is None or error.code != "body_too_large":
+            return False
+        responses = self.fields["responses"]
+        self.places.remove(max(self.places, key=lambda i: len(text_of(responses[i]))))
+        self.outcome = None
+        return bool(self.places)
+
+
+def _is_blank(reference: Any) -> bool:
+    return reference is None or (isinstance(reference, str) and not reference.strip())
+
+
+def is_readable(response: Any) -> bool:
+    """Whether a response is a text that can be sent, or one message of the assistant with it."""
+    if isinstance(response, Sequence) and not isinstance(response, str) and len(response) == 1:
+        (response,) = response
+    if isinstance(response, Mapping):
+        calls = response.get("tool_calls") or response.get("function_call")
+        if response.get("role") != "assistant" or calls:
+            return False
+        response = response.get("content")
+        if isinstance(response, Sequence) and not isinstance(response, str):
+            texts = [part.get("text") if isinstance(part, Mapping) else None for part in response]
+            return all(isinstance(text, str) and _is_unicode(text) for text in texts)
+    return isinstance(response, str) and _is_unicode(response)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @functools.cache
@@ -143,10 +260,12 @@ def shared_source(**options: Any) -> RewardSource:
     return RewardSource(RewardSettings.of(options))
 
 
-def _comparisons(group: Mapping[str, Any], outcome: _Outcome) -> Iterator[dict[str, Any]]:
+def _comparisons(asked: _Asked) -> Iterator[dict[str, Any]]:
     """Each judged comparison of a group in the fields of POST /judge and its answer."""
+    group, outcome = asked.group(), asked.outcome
     if not isinstance(outcome, GroupRewards):
         return
+    assert isinstance(group, Mapping)
     responses = group["responses"]
     for one in outcome.comparisons or ():
         other = group["reference"] if one.b is None else responses[one.b]

@@ -1,6 +1,5 @@
 """The calls of the service as exchanges, which both clients run."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, NamedTuple, TypeVar
@@ -49,9 +48,8 @@ from scope_judge.comparisons import (
     pair_item,
     to_json,
 )
-from scope_judge.errors import AnswerError, ScopeError, TooLargeError
+from scope_judge.errors import AnswerError, ScopeError
 from scope_judge.exchange import Call, Session, Steps, Waits
-from scope_judge.large_groups import in_requests, is_splittable
 from scope_judge.parsing import parse
 
 R = TypeVar("R")
@@ -204,26 +202,14 @@ class Service:
             yield pause
 
     def rewards_of(self, group: Group, rule: Mapping[str, Any]) -> Steps[GroupRewards]:
-        """Computes the rewards of one group, in several requests if one is too small for it."""
+        """Computes the rewards of one group."""
         fields = group_fields(group)
         kind = GroupRule if fields.get("reference") is None else ReferenceRule
         body = {**checked(rule, kind), **fields}
-        if kind is ReferenceRule:
-            return (yield from self._rewards_of_reference(body))
-        try:
-            return (yield from self._rewards("/rewards/group", body))
-        except TooLargeError as exc:
-            if not is_splittable(exc, body):
-                raise
-        return (yield from in_requests(body, self._rewards_of_reference))
-
-    def _rewards(self, path: str, body: Mapping[str, Any]) -> Steps[GroupRewards]:
+        path = "/rewards/group" if kind is GroupRule else "/rewards/reference"
         call = Call("POST", path, to_json(body), patient=True)
         rewards = yield from self._read(GroupRewards, call)
         return _fitting(rewards, len(body["responses"]))
-
-    def _rewards_of_reference(self, body: Mapping[str, Any]) -> Steps[GroupRewards]:
-        return self._rewards("/rewards/reference", body)
 
     def rewarding(
         self, rule: Mapping[str, Any], in_flight: int
@@ -234,15 +220,7 @@ class Service:
         def ask(groups: Sequence[Item]) -> Steps[list[GroupRewards | ItemError]]:
             body = body_of(rule, "groups", groups)
             call = Call("POST", "/rewards/groups", body, patient=len(groups) == 1)
-            try:
-                answer = yield from self._session.exchange(call)
-            except TooLargeError as exc:
-                if len(groups) > 1:
-                    raise
-                fields = {**rule, **json.loads(groups[0].content)}
-                if not is_splittable(exc, fields):
-                    raise
-                return [(yield from in_requests(fields, self._rewards_of_reference))]
+            answer = yield from self._session.exchange(call)
             found = _results(answer, "groups", len(groups), _group)
             return [_fitting_group(*both) for both in zip(found, groups, strict=True)]
 
@@ -390,7 +368,7 @@ def _unfitting(what: str) -> AnswerError:
 def _fitting(rewards: GroupRewards, responses: int) -> GroupRewards:
     """The rewards; raises AnswerError if they are not about so many responses."""
     lists = (rewards.rewards, rewards.reasons, rewards.accepted, rewards.compared)
-    if any(len(column) != responses for column in (*lists, rewards.walkovers, rewards.ties)):
+    if any(len(column) != responses for column in (*lists, rewards.ties)):
         raise _unfitting("does not have a reward for each response")
     places = [(one.a, one.b) for one in rewards.errors]
     places += [(one.a, one.b) for one in rewards.comparisons or ()]

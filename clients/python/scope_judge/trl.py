@@ -54,7 +54,7 @@ class _Batch(NamedTuple):
     def group_with_reference(self, run: range) -> Group:
         """The completions of a run, which are compared with their reference."""
         question, completions = self.prompts[run.start], self.completions[run.start : run.stop]
-        return question, completions, self.references[run.start]
+        return question, completions, self.references[run.start] or ""
 
 
 class _Row(NamedTuple):

@@ -178,10 +178,6 @@ def _decision_bodies(draw: random.Random, turns: Any) -> dict[str, Any]:
 def _reward_bodies(draw: random.Random, question: Any, turns: Any) -> dict[str, Any]:
     answers = [f"quality={draw.randint(0, 3)}" for _ in range(draw.randint(2, 5))]
     said = [[{"role": "assistant", "content": text}] for text in answers]
-    objects = [
-        {"output": [{"type": "message", "content": [{"type": "output_text", "text": text}]}]}
-        for text in answers
-    ]
     group = {"question": question, "responses": [*answers, *said, ""]}
     options = {"alpha": None, "reward": draw.choice(("hard", "soft")), "empty": "loses"}
     return {
@@ -193,17 +189,6 @@ def _reward_bodies(draw: random.Random, question: Any, turns: Any) -> dict[str, 
         },
         "POST /rewards/reference": {**group, **options, "reference": "quality=1"},
         "POST /rewards/openrlhf": {"query": ["Q?A"], "prompts": ["Q?"], "labels": answers[:1]},
-        "POST /rewards/slime": {"prompt": question, "response": answers[0], "label": "quality=1"},
-        "POST /rewards/nemo-gym/verify": {
-            "responses_create_params": {"input": question},
-            "response": objects[0],
-            "ground_truth": "quality=1",
-        },
-        "POST /rewards/nemo-gym/compare": {
-            "conversation_history": turns,
-            "response_objs": objects,
-            "principle": None,
-        },
     }
 
 

@@ -26,7 +26,6 @@ _CURL = re.compile(
 # Fields of a request that a page shows as JSON -> the route of the trainer that sends it.
 _ROUTES = {
     frozenset(("query", "prompts", "labels")): "/rewards/openrlhf",
-    frozenset(("prompt", "response", "label")): "/rewards/slime",
     frozenset(("groups", "opponents", "alpha")): "/rewards/groups",
 }
 # Python that changes a set does not run.
@@ -192,7 +191,6 @@ def test_the_pages_have_examples_with_answers() -> None:
         "/judge",
         "/rewards/group",
         "/rewards/openrlhf",
-        "/rewards/slime",
     }
 
 

@@ -339,7 +339,7 @@ CASES: dict[str, Case] = {
             largest_door(name),
             f"{DOORS[name].path}?calibration=large",
         )
-        for name in ("OpenRLHF", "slime", "NeMo Gym verify", "NeMo Gym compare")
+        for name in ("OpenRLHF",)
     },
     "list": Case(("GET", "/calibrations")),
     "one set": Case(SET, url="/calibrations/large"),

@@ -10,7 +10,7 @@ import pytest
 from tests.integration.processes.server import Server
 from tests.patience import PATIENCE_S
 from tests.unit.api.keyring import entry, key_of, write_keys
-from tests.unit.api.rewards.doors import PROMPT
+from tests.unit.api.rewards.doors import FLAGS, PROMPT
 
 aiohttp = pytest.importorskip("aiohttp")
 
@@ -34,7 +34,7 @@ def url(server: Server, path: str, key: str) -> str:
 
 
 async def posted(address: str, body: dict[str, Any]) -> Any:
-    """The answer, as OpenRLHF's `_post_request` and slime's `remote_rm` get it."""
+    """The answer, as OpenRLHF's `_post_request` gets it."""
     timeout = aiohttp.ClientTimeout(total=PATIENCE_S)
     async with (
         aiohttp.ClientSession(timeout=timeout) as session,
@@ -60,17 +60,10 @@ async def test_openrlhf_gets_all_rewards_of_a_rollout_at_the_first_try(server: S
     for number, (value, score, logs) in enumerate(found):
         assert value == (number > 30) - (number < 30)
         assert score == (value + 1) / 2
-        assert logs == {"abstained": 0, "failed": 0, "tied": int(number == 30), "empty": 0}
-
-
-async def test_slime_gets_its_reward_by_key(server: Server) -> None:
-    address = url(server, "/rewards/slime", key_of("trainer"))
-    body = {"prompt": PROMPT, "response": "quality=1", "label": "quality=0"}
-    # Sample.get_reward_value reads the answer like this with --reward-key reward.
-    assert (await posted(address, body))["reward"] == 1.0
+        assert logs == {**dict.fromkeys(FLAGS, 0), "tied": int(number == 30)}
 
 
 async def test_a_wrong_key_is_refused(server: Server) -> None:
     with pytest.raises(aiohttp.ClientResponseError) as refused:
-        await posted(url(server, "/rewards/slime", "wrong"), {})
+        await posted(url(server, "/rewards/openrlhf", "wrong"), {})
     assert refused.value.status == 401

@@ -98,7 +98,7 @@ async def test_a_syntax_error_is_located(client: httpx.AsyncClient) -> None:
 DEEP = "[" * 400 + '"' + "\\n" * 8_250 + '"' + "]" * 400
 
 
-@pytest.mark.parametrize("path", ["/judge/batch", "/rewards/slime", "/rewards/nemo-gym/verify"])
+@pytest.mark.parametrize("path", ["/judge/batch", "/rewards/group"])
 @pytest.mark.parametrize("first", ['"x"', HALF])
 async def test_deeply_nested_lists_are_refused_at_any_size(
     client: httpx.AsyncClient, path: str, first: str

@@ -42,17 +42,3 @@ def audited_url() -> Iterator[str]:
     with running(SCOPE_AUDIT_RATE="1", SCOPE_MAX_BATCH="2000") as url:
         httpx.post(f"{url}/calibrate", json={"examples": examples()}).raise_for_status()
         yield url
-
-
-@pytest.fixture(scope="module")
-def small_url(service_url: str) -> Iterator[str]:
-    """URL of a service in which a request has four comparisons at most.
-
-    Both services have the set `same`, which no test changes.
-    """
-    exported = httpx.get(f"{service_url}/calibrations/default/examples").json()
-    body = {name: exported[name] for name in ("fingerprint", "examples")}
-    with running(SCOPE_MAX_BATCH="4") as url:
-        for each in (service_url, url):
-            httpx.post(f"{each}/calibrations/same/examples", json=body).raise_for_status()
-        yield url

@@ -62,7 +62,6 @@ def rewards(group: dict[str, Any]) -> dict[str, Any]:
         "reasons": [None] * (n - 1) + ["abstained"],
         "accepted": [n - 1] * (n - 1) + [0],
         "compared": [n - 1] * n,
-        "walkovers": [0] * n,
         "ties": [0] * n,
         "errors": [],
         "comparisons": None,

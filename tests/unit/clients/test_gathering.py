@@ -61,15 +61,14 @@ def test_a_call_that_is_alone_is_a_request_of_its_own() -> None:
     ]
 
 
-def test_an_error_of_one_call_is_of_this_call_only(service_url: str, small_url: str) -> None:
+def test_an_error_of_one_call_is_of_this_call_only(service_url: str) -> None:
     calls: list[Any] = [("A?", RESPONSES), (" ", RESPONSES), ("B?", 3), ("C?", RESPONSES, None)]
-    found = asyncio.run(asked(service_url, [*calls, ("D?", RESPONSES)], calibration="same"))
+    found = asyncio.run(asked(service_url, [*calls, ("D?", RESPONSES)]))
     kinds = [GroupRewards, RequestError, TypeError, TypeError, GroupRewards]
     assert [type(each) for each in found] == kinds
-    # A group that is too large for a request, with a number of opponents.
-    large = ("A?", [f"quality={i}" for i in range(9)])
-    calls = [("B?", RESPONSES), large, ("C?", RESPONSES)]
-    found = asyncio.run(asked(small_url, calls, calibration="same", opponents=2))
+    # A group that is too large for a request of 300 comparisons.
+    large = ("A?", [f"quality={i}" for i in range(30)])
+    found = asyncio.run(asked(service_url, [("B?", RESPONSES), large, ("C?", RESPONSES)]))
     assert [type(each) for each in found] == [GroupRewards, TooLargeError, GroupRewards]
 
 

@@ -45,38 +45,14 @@ def test_groups_that_are_too_many_for_a_request_are_split(kind: Kind) -> None:
     assert [len(each.rewards) for each in found] == [2 + number % 3 for number in range(20)]
 
 
-def test_a_group_with_a_number_of_opponents_is_not_split(kind: Kind) -> None:
+def test_a_group_that_is_too_large_is_refused(kind: Kind) -> None:
     acts = [problem(413, "batch_too_large")] * 9
     with serving(PlannedService(acts)) as service:
-        found = call(kind, service.url, "rewards_many", groups(4), clock=Clock(), opponents=1)
+        found = call(kind, service.url, "rewards_many", groups(4), clock=Clock())
     assert [each.error.code for each in found] == ["batch_too_large"] * 4
-    acts = [problem(413, "prompt_too_long")]
+    acts = [problem(413, "batch_too_large")]
     with serving(PlannedService(acts)) as service, pytest.raises(TooLargeError):
         call(kind, service.url, "rewards", "q", ["a", "b"])
-
-
-ROLE = {"role": "assistant"}
-# Equal texts, empty ones, messages, and two texts that are hardly different.
-LARGE: list[Any] = [
-    *(f"quality={i % 5}" for i in range(12)),
-    "",
-    "quality=2.001",
-    [{**ROLE, "content": "quality=3"}],
-    {**ROLE, "content": " "},
-]
-
-
-@pytest.mark.parametrize("rule", [{}, {"reward": "soft"}, {"empty": "null"}, {"alpha": None}])
-def test_a_group_that_is_too_large_is_rewarded_as_in_one_request(
-    kind: Kind, rule: dict[str, Any], service_url: str, small_url: str
-) -> None:
-    rule = {"calibration": "same", **rule}
-    for options in (rule, {**rule, "comparisons": True}):
-        whole = call(kind, service_url, "group_rewards", "Which?", LARGE, **options)
-        parts = call(kind, small_url, "group_rewards", "Which?", LARGE, **options)
-        (streamed,) = call(kind, small_url, "rewards_many", [("Which?", LARGE)], **options)
-        assert parts == whole
-        assert streamed == whole
 
 
 def test_a_bad_group_is_an_error_in_its_place(kind: Kind, service_url: str) -> None:

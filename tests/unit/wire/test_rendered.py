@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.comparison import Turn
-from app.wire.frameworks.rendered import Endings, rendered, response_in_query
+from app.wire.rendered import Endings, rendered, response_in_query
 
 SYSTEM, USER = Turn("system", "Be brief."), Turn("user", "What is 2 + 2?")
 ASKED = (SYSTEM, USER)

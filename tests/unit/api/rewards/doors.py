@@ -10,7 +10,8 @@ from app.ports import LabelLogits, Prompt, PromptError
 
 QUESTION = "Which?"
 PROMPT = f"<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
-REASONS = ("abstained", "failed", "tied", "empty", "unopposed")
+FLAGS = ("suspended", "infeasible", "abstained", "failed", "tied", "empty")
+REASONS = (*FLAGS, "unopposed")
 
 
 def script(prompt: Prompt) -> LabelLogits | PromptError:
@@ -45,13 +46,6 @@ class Door(NamedTuple):
     in_query: bool
 
 
-def message(text: str) -> dict[str, Any]:
-    """An object of the Responses API."""
-    thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}
-    said = {"type": "message", "content": [{"type": "output_text", "text": text}]}
-    return {"output": [thought, said]}
-
-
 def _group(a: str, b: str) -> dict[str, Any]:
     return {"question": QUESTION, "responses": [a, [{"role": "assistant", "content": b}]]}
 
@@ -59,7 +53,7 @@ def _group(a: str, b: str) -> dict[str, Any]:
 def _read_row(answer: dict[str, Any]) -> Reward:
     number, reason = answer["rewards"][0], answer["reasons"][0]
     assert (number is None) == (reason is not None)
-    assert (answer["accepted"][0] == 0) == (number is None)
+    assert answer["accepted"][0] == 0 or number is not None
     assert bool(answer["errors"]) == (reason == "failed")
     return Reward(number, reason)
 
@@ -67,7 +61,7 @@ def _read_row(answer: dict[str, Any]) -> Reward:
 def _read_flags(number: float, flags: dict[str, Any]) -> Reward:
     """Framework's number and flags -> reward; a number that is a reward has no flag."""
     reasons = [name for name in REASONS if flags.get(name)]
-    assert all(flags[name] in (0, 1) for name in ("abstained", "failed", "tied", "empty"))
+    assert all(flags[name] in (0, 1) for name in FLAGS)
     if not reasons:
         return Reward(number, None)
     (reason,) = reasons
@@ -79,37 +73,8 @@ def _read_openrlhf(answer: dict[str, Any]) -> Reward:
     assert set(answer) == {"rewards", "scores", "extra_logs"}
     (number,), (score,) = answer["rewards"], answer["scores"]
     assert 0.0 <= score == (number + 1) / 2 <= 1.0
-    assert set(answer["extra_logs"]) == {"abstained", "failed", "tied", "empty"}
+    assert set(answer["extra_logs"]) == set(FLAGS)
     return _read_flags(number, {name: value for name, (value,) in answer["extra_logs"].items()})
-
-
-def _read_slime(answer: dict[str, Any]) -> Reward:
-    assert set(answer) == {"reward", "abstained", "failed", "tied", "empty"}
-    return _read_flags(answer["reward"], answer)
-
-
-def _read_verify(answer: dict[str, Any]) -> Reward:
-    found = _read_flags(answer["reward"], answer)
-    assert answer["mask_sample"] == (found.number is None) == (answer["failure_reason"] is not None)
-    # The rest is the request.
-    assert answer["responses_create_params"] == {"input": QUESTION}
-    assert answer["task_index"] == 3
-    return found
-
-
-def _read_compare(answer: dict[str, Any]) -> Reward:
-    assert set(answer) == {"rewards", "comparison_results", "metrics"}
-    assert all(isinstance(value, float) for value in answer["metrics"].values())
-    of_both = {name: answer["metrics"][name] for name in REASONS}
-    reasons = [name for name, number in of_both.items() if number]
-    # Where the pair has no comparison, both responses have the same reason.
-    if not reasons:
-        return Reward(answer["rewards"][0], None)
-    if answer["metrics"]["unopposed"]:
-        reasons.remove("unopposed")
-    (reason,) = reasons
-    assert answer["rewards"] == [0.0, 0.0]
-    return Reward(None, reason)
 
 
 DOORS: dict[str, Door] = {
@@ -130,32 +95,6 @@ DOORS: dict[str, Door] = {
         "/rewards/openrlhf",
         lambda a, b: {"query": [f"{PROMPT}{a}<|im_end|>"], "prompts": [PROMPT], "labels": [b]},
         _read_openrlhf,
-        in_query=True,
-    ),
-    "slime": Door(
-        "/rewards/slime",
-        lambda a, b: {"prompt": PROMPT, "response": f"{a}<|im_end|>", "label": b},
-        _read_slime,
-        in_query=True,
-    ),
-    "NeMo Gym verify": Door(
-        "/rewards/nemo-gym/verify",
-        lambda a, b: {
-            "responses_create_params": {"input": QUESTION},
-            "response": message(a),
-            "ground_truth": b,
-            "task_index": 3,
-        },
-        _read_verify,
-        in_query=True,
-    ),
-    "NeMo Gym compare": Door(
-        "/rewards/nemo-gym/compare",
-        lambda a, b: {
-            "conversation_history": [{"role": "user", "content": QUESTION}],
-            "response_objs": [message(a), message(b)],
-        },
-        _read_compare,
         in_query=True,
     ),
 }

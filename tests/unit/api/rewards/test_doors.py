@@ -38,7 +38,7 @@ OUTCOMES: dict[str, tuple[str, str, dict[str, Any], Reward]] = {
         {"calibration": "hard", "alpha": 0.2},
         Reward(None, "abstained"),
     ),
-    "infeasible": ("quality=3", "quality=0", {"alpha": 0.001}, Reward(None, "abstained")),
+    "infeasible": ("quality=3", "quality=0", {"alpha": 0.001}, Reward(None, "infeasible")),
     "no preference": ("quality=1", "quality=1.0", {}, Reward(None, "abstained")),
     "no preference, soft": (
         "quality=1",
@@ -52,6 +52,19 @@ OUTCOMES: dict[str, tuple[str, str, dict[str, Any], Reward]] = {
     "empty": ("", "quality=1", {}, Reward(-1.0, None)),
     "blank, soft": (" \n", "quality=1", {"reward": "soft"}, Reward(-1.0, None)),
     "empty without a reward": ("", "quality=1", {"empty": "null"}, Reward(None, "empty")),
+    "a thought is not judged": (
+        "<think>quality=9</think> quality=0",
+        "quality=3",
+        {},
+        Reward(-1.0, None),
+    ),
+    "a thought is judged if it is kept": (
+        "<think>quality=9</think>",
+        "quality=3",
+        {"thoughts": "keep"},
+        Reward(1.0, None),
+    ),
+    "only a thought": ("<think>quality=9", "quality=1", {}, Reward(-1.0, None)),
     "too long": ("ENDLESS", "quality=1", {}, Reward(None, "failed")),
     "too long, always answered": ("ENDLESS", "x", {"alpha": None}, Reward(None, "failed")),
 }
@@ -137,6 +150,7 @@ BAD_OPTIONS: dict[str, dict[str, Any]] = {
     "calibration": {"calibration": "a/b"},
     "reward": {"reward": "medium"},
     "empty": {"empty": "wins"},
+    "thoughts": {"thoughts": "hide"},
     "opponent": {"opponent": 3},
 }
 

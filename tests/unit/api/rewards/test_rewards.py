@@ -14,10 +14,10 @@ from app.ports import CallTimes, LabelLogits, Prompt, PromptError
 from tests.serving import client_of
 from tests.unit.api.middleware.test_overload import Clock, FailingStore
 from tests.unit.api.problems import calibrated, problem
-from tests.unit.api.rewards.doors import PROMPT, message, script
+from tests.unit.api.rewards.doors import PROMPT, script
 from tests.unit.api.test_api import JUDGMENT, check
 
-ROWS = ("rewards", "reasons", "accepted", "compared", "walkovers", "ties")
+ROWS = ("rewards", "reasons", "accepted", "compared", "ties")
 
 
 class CountingEngine(ScriptedEngine):
@@ -70,7 +70,6 @@ async def test_a_group_is_rewarded_by_its_accepted_comparisons(client: httpx.Asy
         "reasons": [None] * 3,
         "accepted": [2] * 3,
         "compared": [2] * 3,
-        "walkovers": [0] * 3,
         "ties": [0] * 3,
         "errors": [],
         "comparisons": None,
@@ -157,9 +156,8 @@ async def test_an_empty_response_loses_or_has_no_reward(
     silent = [{"role": "assistant", "content": ""}]
     responses = [*qualities(1, 0), " ", silent]
     found = await rewarded(client, group(responses))
-    assert found["rewards"] == [1.0, 0.0, -1.0, -1.0]
-    assert found["walkovers"] == [1, 1, 2, 2]
-    assert found["accepted"] == found["compared"] == [2, 2, 2, 2]
+    assert found["rewards"] == [1.0, -1.0, -1.0, -1.0]
+    assert found["accepted"] == found["compared"] == [1, 1, 0, 0]
     found = await rewarded(client, group(responses, empty="null"))
     assert found["rewards"] == [1.0, -1.0, None, None]
     assert found["reasons"] == [None, None, "empty", "empty"]
@@ -343,10 +341,6 @@ SILENT: dict[str, Callable[[int], dict[str, Any]]] = {
         "query": [PROMPT] * count,
         "prompts": [PROMPT] * count,
         "labels": ["x"] * count,
-    },
-    "/rewards/nemo-gym/compare?alpha=null": lambda count: {
-        "conversation_history": [{"role": "user", "content": "Q?"}],
-        "response_objs": [message("")] * count,
     },
 }
 

@@ -36,7 +36,7 @@ SCENES: dict[str, Scene] = {
     "uncertain, soft": Scene(
         "quality=0.1", "quality=0", {"calibration": "hard", "alpha": 0.2, "reward": "soft"}, NONE
     ),
-    "infeasible": Scene("quality=3", "quality=0", {"alpha": 0.001}, NONE),
+    "infeasible": Scene("quality=3", "quality=0", {"alpha": 0.001}, Found(None, "infeasible")),
     "no preference": Scene("quality=1", "quality=1.0", {}, NONE),
     "no preference, always answered": Scene("quality=1", "quality=1.0", {"alpha": None}, NONE),
     "always answered": Scene("quality=0.1", "quality=0", {"alpha": None}, Found(1.0, None)),
@@ -44,5 +44,6 @@ SCENES: dict[str, Scene] = {
     "equal texts": Scene("quality=1", "quality=1", {}, Found(None, "tied")),
     "empty": Scene("", "quality=1", {}, Found(-1.0, None)),
     "empty without a reward": Scene("", "quality=1", {"empty": "null"}, Found(None, "empty")),
+    "thought": Scene("<think>quality=9</think>quality=0", "quality=1", {}, Found(-1.0, None)),
     "error of the item": Scene("ENDLESS", "quality=1", {}, Found(None, "failed")),
 }

@@ -20,7 +20,7 @@ from scope_judge.reward_source import REASONS, Reward, flags_of, shared_source
 from scope_judge.slime import custom_rm, normalized_rewards
 from scope_judge.trl import AsyncScopeReward, ScopeReward, _of_environment, groups_of, scope_reward
 from scope_judge.verl import compute_score
-from tests.unit.clients.adapters.doors import called_by_slime, sample, slime_arguments
+from tests.unit.clients.adapters.doors import Logs, called_by_slime, sample, slime_arguments
 from tests.unit.clients.adapters.service import served
 
 # Option -> text of the variable, and value.
@@ -34,6 +34,7 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "opponents": ("4", 4),
     "reward": ("soft", "soft"),
     "empty": ("null", "null"),
+    "thoughts": ("keep", "keep"),
     "timeout_s": ("20", 20.0),
     "patience_s": ("0", 0.0),
     "comparisons_file": ("rows.jsonl", "rows.jsonl"),
@@ -148,14 +149,61 @@ def test_a_trainer_that_takes_no_reward_for_0_is_refused(
             kind(check=False)
 
 
-def test_a_call_of_a_tool_is_an_error_that_names_the_response(url: str) -> None:
-    call = [{"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}]
-    reward = ScopeReward(url=url, alpha=None, failures="none")
+def said(content: Any, **fields: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": content, **fields}
+
+
+MALFORMED: dict[str, Any] = {
+    "no content": [said(None)],
+    "tool call": [said(None, tool_calls=[{"id": "1"}])],
+    "two messages": [said("quality=9"), said("quality=9")],
+    "the user's message": [{"role": "user", "content": "quality=9"}],
+    "part without text": [said([{"type": "image_url", "image_url": {"url": "x"}}])],
+    "half of a surrogate pair": "quality=9\ud800",
+    "no message": None,
+    "3 MB": "quality=9" + "x" * 3_000_000,
+}
+
+
+@pytest.mark.parametrize("kind", [ScopeReward, AsyncScopeReward])
+@pytest.mark.parametrize("name", MALFORMED)
+def test_one_malformed_completion_never_stops_a_training(url: str, kind: Any, name: str) -> None:
+    async def rewarded() -> Any:
+        completions = [[said("quality=2")], MALFORMED[name], "quality=1", MALFORMED[name]]
+        reward, logs = kind(url=url, alpha=None, failures="none"), Logs()
+        try:
+            found = reward(["One?"] * 2 + ["Two?"] * 2, completions, **logs.columns())
+            found = await found if kind is AsyncScopeReward else found
+            again = reward(["One?"] * 3, [*completions[:2], "quality=1"])
+            again = await again if kind is AsyncScopeReward else again
+        finally:
+            await reward._source.aclose()
+        return found, logs.extra["scope_judge"], again
+
+    found, reasons, again = asyncio.run(rewarded())
+    assert found == [None] * 4
+    assert reasons == ["unopposed", "failed"] * 2
+    assert again == [1.0, None, -1.0]
+
+
+def test_a_malformed_completion_is_named_if_failures_are_raised(url: str) -> None:
+    reward = ScopeReward(url=url, alpha=None)
     try:
         with pytest.raises(RequestError, match="tool"):
-            reward(["One?"] * 2, ["yes", call])
+            reward(["One?"] * 2, ["yes", MALFORMED["tool call"]])
     finally:
         asyncio.run(reward._source.aclose())
+
+
+@pytest.mark.parametrize("blank", [None, "", " \n"])
+def test_a_blank_reference_in_a_data_set_is_no_reward_for_its_row(url: str, blank: Any) -> None:
+    reward, logs = ScopeReward(url=url, alpha=None, reference="answer", against="reference"), Logs()
+    try:
+        columns = {"answer": [blank, "quality=1"], **logs.columns()}
+        assert reward(["One?", "Two?"], ["quality=2", "quality=2"], **columns) == [None, 1.0]
+    finally:
+        asyncio.run(reward._source.aclose())
+    assert logs.extra["scope_judge"] == ["unreferenced", "rewarded"]
 
 
 @pytest.mark.parametrize("extra_info", [None, {}, {"question": " "}, {"prompt": "Which?"}])
@@ -268,18 +316,14 @@ def test_an_adapter_imports_no_framework_before_it_is_used(module: str) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
-def test_groups_of_more_comparisons_than_a_request_may_have_are_split() -> None:
+def test_a_group_of_more_comparisons_than_a_request_may_have_is_refused_with_the_remedy() -> None:
     with served(calibrated=False, max_batch=10) as url:
         reward = ScopeReward(url=url, alpha=None)
-        few = ScopeReward(url=url, alpha=None, opponents=4)
         try:
-            with pytest.raises(RequestError, match="opponents"):
-                few(["One?"] * 6, [f"quality={i}" for i in range(6)])
-            one = reward(["One?"] * 6, [f"quality={i}" for i in range(6)])
+            with pytest.raises(RequestError, match='"opponents": k'):
+                reward(["One?"] * 6, [f"quality={i}" for i in range(6)])
             two = reward(["One?"] * 4 + ["Two?"] * 4, [f"quality={i}" for i in range(8)])
         finally:
             asyncio.run(reward._source.aclose())
-            asyncio.run(few._source.aclose())
-    # By hand: the response i of n has won i and lost n - 1 - i comparisons.
-    assert one == pytest.approx([(2 * i - 5) / 5 for i in range(6)])
+    # By hand: the response i of 4 has won i and lost 3 - i comparisons.
     assert two == pytest.approx([(2 * i - 3) / 3 for i in (*range(4), *range(4))])

@@ -75,7 +75,7 @@ def test_no_accepted_comparison_has_no_win_rate(url: str) -> None:
     finally:
         asyncio.run(reward._source.aclose())
     assert logs.metrics["scope_judge/coverage"] == 0.0
-    assert logs.metrics["scope_judge/abstained"] == 1.0
+    assert logs.metrics["scope_judge/infeasible"] == 1.0
     assert "scope_judge/win_rate" not in logs.metrics
 
 

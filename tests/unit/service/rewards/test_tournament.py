@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.service.rewards.tournament import (
+    NoPoints,
     Opponents,
     Players,
     Result,
@@ -79,14 +80,15 @@ def naive(
             if (blank and other_blank) or mine == other:
                 continue
             if blank or other_blank:
-                if loses:
-                    met["" if other_blank else other] = -1.0 if blank else 1.0
                 continue
             i = responses.index(mine)
             of_pair = points.get(frozenset((i, responses.index(responses[j]))))
             if of_pair is not None and (number := of_pair[i]) is not None:
                 met[other] = number
-        rewards.append(sum(met.values()) / len(met) if met else None)
+        if not mine.strip():
+            rewards.append(-1.0 if loses and any(map(str.strip, responses)) else None)
+        else:
+            rewards.append(sum(met.values()) / len(met) if met else None)
     return rewards
 
 
@@ -113,10 +115,12 @@ def test_the_rewards_are_those_of_a_naive_double_loop(
         for each in results
     }
     rows = standings(schedule, results)
-    for row, expected in zip(rows, naive(responses, points, loses), strict=True):
+    expected_rewards = naive(responses, points, loses)
+    for text, row, expected in zip(responses, rows, expected_rewards, strict=True):
         assert row.reward == (None if expected is None else pytest.approx(expected, abs=1e-12))
-        assert (row.reward is None) == (row.accepted == 0) == (row.reason is not None)
-        assert row.walkovers <= row.accepted <= row.compared
+        assert (row.reward is None) == (row.reason is not None)
+        assert (row.accepted == 0) == (row.reward is None or not text.strip())
+        assert row.accepted <= row.compared
         assert row.reward is None or -1.0 <= row.reward <= 1.0
     # Equal texts, and all blank ones, get identical rewards.
     merged = [text if text.strip() else "" for text in responses]
@@ -134,11 +138,18 @@ def test_the_mean_of_accepted_points_is_the_reward() -> None:
 
 def test_a_missing_reward_has_its_reason() -> None:
     schedule = schedule_of(["a", "b", "c", ""], empty_loses=False)
-    failed = {(0, 1): True, (0, 2): True, (1, 2): False}
-    rows = standings(
-        schedule, [Result(pair=pair, points=None, failed=failed[pair]) for pair in schedule.judged]
-    )
-    assert [row.reason for row in rows] == ["failed", "abstained", "abstained", "empty"]
+    of_pair: dict[tuple[int, int], NoPoints] = {
+        (0, 1): "failed",
+        (0, 2): "failed",
+        (1, 2): "abstained",
+    }
+    for reason in ("abstained", "suspended", "infeasible"):
+        of_pair[1, 2] = reason
+        rows = standings(
+            schedule,
+            [Result(pair=pair, points=None, reason=of_pair[pair]) for pair in schedule.judged],
+        )
+        assert [row.reason for row in rows] == ["failed", reason, reason, "empty"]
     for responses, reasons in (
         (["a", "a"], ["tied", "tied"]),
         (["", " "], ["tied", "tied"]),
@@ -151,13 +162,12 @@ def test_a_missing_reward_has_its_reason() -> None:
     assert [row.reason for row in rows] == ["unopposed", "empty"]
 
 
-def test_an_empty_response_loses_against_each_text_without_a_call() -> None:
+def test_an_empty_response_loses_and_nobody_wins_from_it() -> None:
     schedule = schedule_of(["a", "", "b", "\t"])
     assert schedule.judged == ((0, 2),)
     rows = standings(schedule, [Result(pair=schedule.judged[0], points=None)])
-    assert [row.reward for row in rows] == [1.0, -1.0, 1.0, -1.0]
-    assert [row.walkovers for row in rows] == [1, 2, 1, 2]
-    assert [row.compared for row in rows] == [2, 2, 2, 2]
+    assert [row.reward for row in rows] == [None, -1.0, None, -1.0]
+    assert [row.compared for row in rows] == [1, 0, 1, 0]
     assert [row.ties for row in rows] == [0, 1, 0, 1]
 
 
