@@ -2,8 +2,7 @@
 
 Usage: python -m docs.tools.make_normal_world      (two minutes on one core)
 
-It writes every figure into docs/measured/normal-world.json and the tables of
-docs/measured/normal-world.md.
+It prints every figure, and writes the summary of docs/measured/reproduce.md.
 
 The model is the normal world of docs/design/guarantees.md: a judge is nothing but its accuracy and
 its AUROC, as the paper prints them.
@@ -26,8 +25,7 @@ from app.evaluation.normal_world import NormalJudge
 from app.evaluation.selectors import Points, RiskTarget, Selector, naive, scope
 from tests.markdown import between_markers, table
 
-PAGE = Path(__file__).parents[1] / "measured" / "normal-world.md"
-FIGURES = PAGE.with_suffix(".json")
+PAGE = Path(__file__).parents[1] / "measured" / "reproduce.md"
 SEED = 2026
 CALIBRATIONS = 500
 # Half of the paper's 2,000 pairs.
@@ -320,7 +318,7 @@ def as_json(parts: Mapping[str, Sequence[Pair]]) -> str:
 
 
 def main() -> None:
-    """Runs the model and writes the figures and the tables."""
+    """Runs the model, prints the figures and the tables, and writes the summary."""
     rng = np.random.default_rng(SEED)
     ranked, ruled, further = list(auprc_pairs(rng)), list(risk_pairs(rng)), list(further_pairs(rng))
     noisy = list(ablation_pairs("label_noise", "epsilon", rng))
@@ -332,16 +330,9 @@ def main() -> None:
         "SCOPE with noisy labels": noisy,
         "SCOPE with n calibration pairs": sized,
     }
-    tables = {
-        "summary": summary(parts),
-        "scope": scope_table([*ruled, *further]),
-        "naive": naive_table(rng),
-        "alphas": alpha_table(further),
-    }
-    FIGURES.write_text(as_json(parts), encoding="utf-8")
-    page = PAGE.read_text(encoding="utf-8")
-    for name, text in tables.items():
-        page = between_markers(name, text, page)
+    tables = (scope_table([*ruled, *further]), naive_table(rng), alpha_table(further))
+    print(as_json(parts), *tables, sep="\n")
+    page = between_markers("summary", summary(parts), PAGE.read_text(encoding="utf-8"))
     PAGE.write_text(page, encoding="utf-8")
 
 

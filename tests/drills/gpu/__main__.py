@@ -18,6 +18,7 @@ from tests.drills.gpu.record import FILE, PAGE, Record
 from tests.drills.gpu.scene import Scene, user_model
 from tests.drills.gpu.steps import STEPS, Outcome, outcome_of
 from tests.drills.running import Bar, add_only, print_table
+from tests.markdown import between_markers
 
 _COLOURS = {"passed": "green", "failed": "red", "not run": "yellow"}
 
@@ -71,7 +72,8 @@ def _write_pages(record: Record, file: Path) -> None:
     if file == FILE:
         from docs.tools import make_cost_table
 
-        PAGE.write_text(record.page(), encoding="utf-8")
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(between_markers("gpu", record.results(), page), encoding="utf-8")
         make_cost_table.write(record)
         print(f"and {PAGE}, {make_cost_table.PAGE}")
 

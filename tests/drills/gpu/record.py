@@ -1,4 +1,4 @@
-"""The file of outcomes, docs/measured/gpu.json, and the page that is made from it."""
+"""The file of outcomes, docs/measured/gpu.json, and the section of the page made from it."""
 
 import json
 import textwrap
@@ -13,14 +13,8 @@ from tests.drills.running import MEASURED
 from tests.markdown import table
 
 FILE = MEASURED / "gpu.json"
-PAGE = MEASURED / "gpu.md"
+PAGE = MEASURED.parent / "design" / "gpu.md"
 _FACTS = ("made", "commit", "machine", "versions")
-_INTRODUCTION = """\
-# A judge on a GPU
-
-The outcomes of the fifteen checks of `make gpu`. [The GPU path](../design/gpu.md) explains them,
-and [gpu.json](gpu.json) has the findings.
-"""
 # Longer sentences of a step are cut on the page.
 _MOST_CHARACTERS = 160
 
@@ -52,10 +46,10 @@ class Record:
         text = json.dumps(self._runs, indent=1, allow_nan=False, default=str)
         self._file.write_text(text + "\n", encoding="utf-8")
 
-    def page(self) -> str:
-        """The page of the outcomes, in Markdown."""
+    def results(self) -> str:
+        """The outcomes, in Markdown."""
         gpu, cpu = self._runs["gpu"], self._runs["cpu"]
-        parts = [_INTRODUCTION, "## On a GPU\n"]
+        parts = ["### On a GPU\n"]
         if gpu is None:
             parts.append(
                 "**No GPU run exists yet.** Other pages take what they say about GPUs from vLLM's\n"
@@ -63,7 +57,7 @@ class Record:
             )
         else:
             parts.append(_section(gpu, with_findings=True))
-        parts.append("## On the CPU build\n")
+        parts.append("### On the CPU build\n")
         parts.append(
             "A rehearsal with a tiny judge shows that the checks work, and nothing about a GPU.\n"
             "FP8, two GPUs and batch invariance do not run there.\n"

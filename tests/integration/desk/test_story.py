@@ -2,7 +2,7 @@
 
 .venv/bin/python -m pytest -n 0 -s tests/integration/desk/test_story.py
 
-prints the clicks, keys and minutes of docs/measured/desk.md.
+prints the clicks, keys and minutes.
 """
 
 import itertools
