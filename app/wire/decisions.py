@@ -11,7 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
 
 from app.core.comparison import Comparison, Criterion, Judgment, Turn
 from app.core.errors import BatchTooLargeError, InvalidComparisonError
@@ -88,6 +96,30 @@ def _few(questions: Any) -> Any:
             f"the request has {len(questions)} questions, and 1 to {_MOST_QUESTIONS} are allowed"
         )
     return questions
+
+
+def _two_or_three(options: Any) -> Any:
+    # Before each of them is validated.
+    if isinstance(options, dict | list) and len(options) > 3:
+        raise ValueError(_options_wanted(len(options)))
+    return options
+
+
+def _options_wanted(given: int) -> str:
+    return (
+        f"it has {given} options, and a judge compares two: send two, or three with one of them in "
+        "`abstain_as`"
+    )
+
+
+def _up_to_the_first_fault(questions: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    """Validates named questions one after the other, and stops at the first invalid one."""
+    if not isinstance(_few(questions), dict):
+        return validate(questions)
+    valid: dict[Any, Any] = {}
+    for name, question in questions.items():
+        valid |= validate({name: question})
+    return valid
 
 
 def _json_text(value: Any) -> Any:
@@ -188,7 +220,7 @@ class SystemOneQuestionIn(Strict):
 
     type: _Kind
     instructions: _JsonText = ""
-    criteria: dict[Text, _JsonText] = Field(
+    criteria: Annotated[dict[Text, _JsonText], BeforeValidator(_two_or_three)] = Field(
         description="Options and their texts; null if the option's name is its text."
     )
 
@@ -200,7 +232,7 @@ class SystemOneIn(_DecisionsIn):
     instructions: _JsonText = ""
     questions: Annotated[
         dict[Text, SystemOneQuestionIn],
-        BeforeValidator(_few),
+        WrapValidator(_up_to_the_first_fault),
         Field(json_schema_extra={"minProperties": 1, "maxProperties": _MOST_QUESTIONS}),
     ]
 
@@ -236,7 +268,7 @@ class OpenAiQuestionIn(Strict):
     type: _Kind
     name: Text | None = None
     instructions: _MessageText
-    choices: list[ChoiceIn] = Field(fail_fast=True)
+    choices: Annotated[list[ChoiceIn], Field(fail_fast=True), BeforeValidator(_two_or_three)]
 
 
 class OpenAiDecisionsIn(_DecisionsIn):
@@ -275,10 +307,7 @@ def _decision(
     several = len(values) > 2
     compared = [o for o in asked.options if not several or o.value != abstain_as]
     if len(compared) != 2:
-        raise InvalidComparisonError(
-            f"{asked.place}: it has {len(values)} options, and a judge compares two: send two, or "
-            "three with one of them in `abstain_as`"
-        )
+        raise InvalidComparisonError(f"{asked.place}: {_options_wanted(len(values))}")
     first, second = compared
     try:
         comparison = Comparison(asked.question, (first.text,), (second.text,), group)

@@ -56,7 +56,8 @@ def _id_kind(value: Any) -> Literal["number", "text"]:
     return "number" if isinstance(value, int) and not isinstance(value, bool) else "text"
 
 
-_MOST_FIELDS = 128
+# Unknown fields of one object that an error names; with more, it names none.
+_MOST_UNKNOWN = 10
 
 
 class Strict(BaseModel):
@@ -68,10 +69,9 @@ class Strict(BaseModel):
     @classmethod
     def _few_fields(cls, value: Any) -> Any:
         # Pydantic makes one error for each field: 8 MB of unknown fields took 10 s and 1 GB.
-        if isinstance(value, dict) and len(value) > _MOST_FIELDS:
-            raise ValueError(
-                f"this object has {len(value)} fields, and the limit is {_MOST_FIELDS}"
-            )
+        most = len(cls.model_fields) + _MOST_UNKNOWN
+        if isinstance(value, dict) and len(value) > most:
+            raise ValueError(f"this object has {len(value)} fields, and the limit is {most}")
         return value
 
 
