@@ -304,6 +304,11 @@ def _decision(
     values = [option.value for option in asked.options]
     if len(set(values)) < len(values):
         raise InvalidComparisonError(f"{asked.place}: two of its options have the same value")
+    if len(values) == 2 and abstain_as in values:
+        raise InvalidComparisonError(
+            f"{asked.place}: `abstain_as` is one of its two options, and an abstention would look "
+            "like a choice: use another text, or make it a third option"
+        )
     several = len(values) > 2
     compared = [o for o in asked.options if not several or o.value != abstain_as]
     if len(compared) != 2:

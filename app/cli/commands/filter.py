@@ -14,6 +14,7 @@ from app.cli.console import CommandError, console, print_table, say
 from app.cli.running.coverage import (
     judged_pairs,
     print_contradictions,
+    print_ties,
     print_unlike,
     unlike_sets,
 )
@@ -140,11 +141,11 @@ def filter(
             write(out, kept_rows(items, decisions))
             if review is not None:
                 write(review.resolve(), dropped_rows(items, decisions))
-        pairs = [
-            replace(pair, label=pair.label or "A") for pair in judged_pairs(items, done.results)
-        ]
+        of_rows = judged_pairs(items, done.results)
+        pairs = [replace(pair, label=pair.label or "A") for pair in of_rows]
         unlike = unlike_sets(service, pairs)
     print_contradictions(pairs)
+    print_ties(of_rows)
     _print_summary(decisions, results)
     if column is not None:
         print_categories(items, results, column)

@@ -97,6 +97,27 @@ def print_contradictions(pairs: Iterable[JudgedPair]) -> None:
         )
 
 
+def print_ties(pairs: Iterable[JudgedPair]) -> None:
+    """Prints how many labels are ties, which no verdict can get right, and their share."""
+    # Imported late: numpy takes a while.
+    from app.core.shares import clopper_pearson
+
+    labeled = [pair for pair in pairs if pair.label is not None]
+    if not labeled:
+        return
+    ties = sum(pair.label == "tie" for pair in labeled)
+    accepted = [pair for pair in labeled if pair.result["verdict"] != "abstain"]
+    line = f"{len(labeled)} of these pairs have a label, of which {ties} are ties."
+    if accepted:
+        among = sum(pair.label == "tie" for pair in accepted)
+        low, high = clopper_pearson(among, len(accepted), tail=0.025)
+        line += (
+            f" Ties are {among / len(accepted):.1%} ({low:.1%} to {high:.1%}) of the "
+            f"{len(accepted)} accepted verdicts with a label; alpha does not count them."
+        )
+    say(line)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unlike:
     """A set whose pairs the pairs of a run do not look like.

@@ -14,6 +14,7 @@ from app.cli.console import CommandError
 from app.cli.running.coverage import (
     judged_pairs,
     print_contradictions,
+    print_ties,
     print_unlike,
     unlike_sets,
 )
@@ -124,6 +125,7 @@ def judge_files(
     results = [done.results[item.key] for item in items]
     places = [item.row.place for item in items]
     print_contradictions(pairs)
+    print_ties(pairs)
     print_summary(results, places, asked=done.asked, seconds=time.monotonic() - begun)
     print_unlike(unlike)
     failed = sum(not is_judged(result) for result in results)

@@ -54,6 +54,7 @@ from scope_judge.comparisons import (
     given_fields,
     group_item,
     pair_item,
+    two_responses,
 )
 from scope_judge.exchange import Session, Steps, Timing
 from scope_judge.gathering import Gathering
@@ -154,14 +155,17 @@ class AsyncScopeClient:
     async def judge(
         self,
         question: Question,
-        a: Response,
-        b: Response,
+        a: Response | None = None,
+        b: Response | None = None,
         *,
+        response_a: Response | None = None,
+        response_b: Response | None = None,
         id: Identifier | None = None,
         **criterion: "Unpack[Criterion]",
     ) -> Judgment:
         """Judges which of two responses is better, as `ScopeClient.judge`."""
-        return await self._transport.run(self._service.judge(question, a, b, id, criterion))
+        pair = two_responses(a, b, response_a, response_b)
+        return await self._transport.run(self._service.judge(question, *pair, id, criterion))
 
     def judge_many(
         self,

@@ -46,6 +46,7 @@ from scope_judge.comparisons import (
     given_fields,
     group_item,
     pair_item,
+    two_responses,
 )
 from scope_judge.exchange import Session, Steps, Timing
 from scope_judge.progress import Bar
@@ -186,9 +187,11 @@ class ScopeClient:
     def judge(
         self,
         question: Question,
-        a: Response,
-        b: Response,
+        a: Response | None = None,
+        b: Response | None = None,
         *,
+        response_a: Response | None = None,
+        response_b: Response | None = None,
         id: Identifier | None = None,
         **criterion: "Unpack[Criterion]",
     ) -> Judgment:
@@ -198,6 +201,8 @@ class ScopeClient:
             question: A text, or messages with `role` and `content`.
             a: Response A: a text, or one text for each turn of a conversation.
             b: Response B, in the form of response A.
+            response_a: Response A by its name in the service, instead of `a`.
+            response_b: Response B, likewise.
             id: Comes back in the judgment.
             **criterion: `alpha`, the largest share of wrong verdicts among the accepted ones (None
                 accepts every verdict and guarantees nothing); `guarantee`, "marginal" or "pac";
@@ -209,8 +214,10 @@ class ScopeClient:
         Raises:
             ScopeError: There is no judgment, also because of an error of the pair itself. An error
                 is never an abstention, and an abstention is never an error.
+            TypeError: A response is missing or given twice.
         """
-        return self._transport.run(self._service.judge(question, a, b, id, criterion))
+        pair = two_responses(a, b, response_a, response_b)
+        return self._transport.run(self._service.judge(question, *pair, id, criterion))
 
     def judge_many(
         self,

@@ -149,6 +149,19 @@ def comparison(
     return fields if identifier is None else {**fields, "id": identifier}
 
 
+def two_responses(
+    a: Response | None,
+    b: Response | None,
+    response_a: Response | None,
+    response_b: Response | None,
+) -> tuple[Response, Response]:
+    """The two responses under either name; raises TypeError if one is missing or given twice."""
+    if (a is None) == (response_a is None) or (b is None) == (response_b is None):
+        raise TypeError("give both responses: (question, a, b), or response_a= and response_b=")
+    first, second = response_a if a is None else a, response_b if b is None else b
+    return cast(Response, first), cast(Response, second)
+
+
 def pair_item(pair: Pair, number: int) -> Item:
     """A pair as an item.
 

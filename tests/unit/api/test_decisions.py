@@ -101,10 +101,20 @@ async def test_an_abstention_chooses_the_likelier_option(
 
 
 @pytest.mark.parametrize("path", BODIES)
-@pytest.mark.parametrize("name", ["technical", "a person"])
-async def test_an_abstention_has_the_name_that_the_caller_wants(
-    client: httpx.AsyncClient, path: str, name: str
+async def test_an_abstention_cannot_have_the_name_of_one_of_two_options(
+    client: httpx.AsyncClient, path: str
 ) -> None:
+    for name in CLOSE:
+        asked = BODIES[path](CLOSE, abstain_as=name, **HARD)
+        found = problem(await client.post(path, json=asked), "invalid_comparison")
+        assert "`abstain_as` is one of its two options" in found["detail"]
+
+
+@pytest.mark.parametrize("path", BODIES)
+async def test_an_abstention_has_the_name_that_the_caller_wants(
+    client: httpx.AsyncClient, path: str
+) -> None:
+    name = "a person"
     answer = await answered(client, path, BODIES[path](CLOSE, abstain_as=name, **HARD))
     assert answer["choice"] == name
     assert answer["probabilities"].keys() == CLOSE.keys()

@@ -42,6 +42,14 @@ def test_an_abstention_is_a_judgment_without_a_verdict(kind: Kind, service_url: 
     assert (found.verdict, found.reason, found.accepted) == ("abstain", "no_preference", False)
 
 
+def test_responses_may_have_their_names_in_the_service(kind: Kind, service_url: str) -> None:
+    named = {"response_a": "quality=0", "response_b": "quality=3"}
+    assert call(kind, service_url, "judge", "Which?", **named).verdict == "B"
+    for pair in ({}, {"a": "x"}, {"a": "x", **named}, {"a": "x", "b": "y", "response_b": "z"}):
+        with pytest.raises(TypeError, match="response_a= and response_b="):
+            call(kind, service_url, "judge", "Which?", **pair)
+
+
 def test_without_an_alpha_there_is_no_promise(kind: Kind, service_url: str) -> None:
     found = call(kind, service_url, "judge", "Which?", "quality=1", "quality=0", alpha=None)
     assert (found.alpha, found.guarantee, found.threshold) == (None, None, None)
