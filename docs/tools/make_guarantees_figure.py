@@ -66,6 +66,12 @@ class Measured(NamedTuple):
         return float((self.error > ALPHA).mean())
 
     @property
+    def over_of_accepting(self) -> float:
+        """The same among the calibrations that accept anything; 0 if none does."""
+        accepting = self.error[self.coverage > 0]
+        return float((accepting > ALPHA).mean()) if len(accepting) else 0.0
+
+    @property
     def ratio(self) -> float:
         """Errors over accepted, both summed over all calibrations."""
         return float((self.coverage * self.error).sum() / max(self.coverage.sum(), 1e-300))
@@ -77,12 +83,11 @@ def threshold(
     wrong: NDArray[np.bool_],
     *,
     alpha: float = ALPHA,
-    noise: float = 0.0,
 ) -> float:
     """The threshold of either guarantee, delta 0.1."""
     if guarantee == "marginal":
-        return ThresholdCurve.fit(uncertainty, wrong, noise).threshold(alpha)
-    return pac_threshold(uncertainty, wrong, alpha=alpha, delta=DELTA, label_noise=noise)
+        return ThresholdCurve.fit(uncertainty, wrong).threshold(alpha)
+    return pac_threshold(uncertainty, wrong, alpha=alpha, delta=DELTA)
 
 
 def measure(
@@ -91,8 +96,6 @@ def measure(
     n: int,
     *,
     alpha: float = ALPHA,
-    flipped: float = 0.0,
-    corrected: bool = True,
     copies: int = 1,
     live: Judge | None = None,
     calibrations: int = CALIBRATIONS,
@@ -102,10 +105,8 @@ def measure(
     found = []
     for _ in range(calibrations):
         uncertainty, wrong = judge.normal.draw(n // copies, rng)
-        wrong = wrong ^ (rng.random(len(wrong)) < flipped)
         uncertainty, wrong = np.repeat(uncertainty, copies), np.repeat(wrong, copies)
-        noise = flipped if corrected else 0.0
-        found.append(threshold(guarantee, uncertainty, wrong, alpha=alpha, noise=noise))
+        found.append(threshold(guarantee, uncertainty, wrong, alpha=alpha))
     return Measured(*(live or judge).normal.truth(np.array(found)))
 
 
@@ -134,10 +135,12 @@ def print_guarantees() -> None:
                     f"{found.error.mean():.3f}",
                     ratio,
                     f"{found.over:.1%}",
+                    f"{found.over_of_accepting:.1%}",
                 ]
             )
     headings = ["judge (accuracy, AUROC)", "labels", "guarantee", "coverage", "mean error"]
-    table("alpha 0.10, delta 0.10", [*headings, "errors / accepted", "over alpha"], rows)
+    headings += ["errors / accepted", "over alpha", "over, of those that accept"]
+    table("alpha 0.10, delta 0.10", headings, rows)
     accepting = (measure(USELESS, "marginal", 200).coverage > 0).mean()
     print(f"\nThe useless judge is accepted in {accepting:.0%} of the marginal calibrations.")
 
@@ -155,21 +158,6 @@ def print_labels_needed() -> None:
         rows.append([f"{alpha:.2f}", least_marginal, str(least), *shown, f"{best:.2f}"])
     headings = ["alpha", "least, marginal", "least, pac", *(f"n = {n}" for n in sizes), "best"]
     table(f"labels; coverage of pac for {MIDDLING.name}", headings, rows)
-
-
-def print_noise() -> None:
-    """Flipped labels, ignored and corrected for."""
-    judge = Judge("RewardBench, Qwen2.5-14B", 0.874, 0.809)
-    rows = []
-    for flipped in (0.0, 0.1, 0.2):
-        for guarantee in ("marginal", "pac"):
-            ignored = measure(judge, guarantee, 1000, flipped=flipped, corrected=False)
-            right = measure(judge, guarantee, 1000, flipped=flipped)
-            coverages = [f"{each.coverage.mean():.3f}" for each in (ignored, right)]
-            measured = (f"{right.error.mean():.3f}", f"{right.over:.1%}")
-            rows.append([f"{flipped:.1f}", guarantee, *coverages, *measured])
-    headings = ["flipped", "guarantee", "coverage, ignored", "coverage, corrected"]
-    table(f"{judge.name}, n = 1000", [*headings, "mean error", "over alpha"], rows)
 
 
 def print_broken_exchangeability() -> None:
@@ -252,7 +240,6 @@ def draw(file: Path) -> None:
 if __name__ == "__main__":
     print_guarantees()
     print_labels_needed()
-    print_noise()
     print_broken_exchangeability()
     print_not_monotone()
     draw(Path(__file__).parents[1] / "concepts" / "guarantees.png")

@@ -174,3 +174,27 @@ def test_corrected_noisy_labels_cost_little_coverage() -> None:
     pac = simulate(world, "pac")
     assert pac.coverage.mean() >= 0.5
     assert pac.violations <= AT_MOST
+
+
+def test_pac_holds_where_the_error_below_a_threshold_crosses_alpha_several_times() -> None:
+    # The proof in docs/design/guarantees.md covers one crossing; this error crosses three times.
+    def error_at(share: FloatArray) -> FloatArray:
+        edges = [share < 0.3, share < 0.42, share < 0.6, share < 0.72]
+        return np.select(edges, [0.06, 0.25, 0.04, 0.26], 0.05)
+
+    shares = np.linspace(0.0, 1.0, 100_001)[1:]
+    below = np.cumsum(error_at(shares)) / np.arange(1, len(shares) + 1)
+    assert np.count_nonzero(np.diff(below > ALPHA)) == 3
+    rng = np.random.default_rng(5)
+    over = accepted = 0
+    for _ in range(CALIBRATIONS):
+        share = rng.random(1000)
+        wrong = rng.random(1000) < error_at(share)
+        threshold = pac_threshold(LN2 * share, wrong, alpha=ALPHA, delta=DELTA)
+        if threshold > -math.inf:
+            accepted += 1
+            place = int(np.searchsorted(shares, threshold / LN2))
+            over += bool(below[min(place, len(below) - 1)] > ALPHA)
+    assert accepted > CALIBRATIONS / 2
+    standard_error = math.sqrt(DELTA * (1 - DELTA) / CALIBRATIONS)
+    assert over / CALIBRATIONS <= DELTA + STANDARD_ERRORS * standard_error
