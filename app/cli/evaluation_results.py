@@ -1,4 +1,4 @@
-"""The results of `scope-judge evaluate`: results.json, report.html, and tables on stdout."""
+"""The results of `scope-judge evaluate`: results.json, report.md, and tables on stdout."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,45 +15,43 @@ from app.service.scoring.label_logits import LEAST_LABEL_MASS
 # Most modules of app.evaluation need libraries of the extra "evaluation": functions import them.
 if TYPE_CHECKING:
     from app.evaluation.comparison import ComparedDataset
-    from app.evaluation.measurement import JudgedDataset
+    from app.evaluation.measurement import Costs
     from app.evaluation.methods import MethodName, PairCost
     from app.evaluation.protocol import Design, RuleOutcome
+    from app.evaluation.report.table import Table as EvaluationTable
     from app.evaluation.results import DatasetResults, Results
 
 # The rules behind the two guarantees of the service.
 _RULES = {"scope": "marginal (scope)", "pac": "pac"}
 
 
-def write_results(results: "Results", sources: "Mapping[str, JudgedDataset]", folder: Path) -> None:
-    """Writes results.json, report.html and cost.json into a folder, and prints the tables.
-
-    cost.json keeps what earlier runs of the folder measured and this one did not. So a run that
-    asks the judge nothing has the same report as the run before.
+def write_results(results: "Results", costs: "Costs", folder: Path) -> None:
+    """Writes results.json, report.md, tables/ and figures/ into a folder, and prints the tables.
 
     Raises:
         CommandError: A file cannot be written.
-        InvalidRequestError: cost.json was not written by evaluate.
     """
-    from app.evaluation import costs
-    from app.evaluation.judgments.ownership import RESULTS_NAME
-    from app.evaluation.report.page import write_report
+    from app.evaluation.report.figures import write_figures
+    from app.evaluation.report.tables import costs_table, tables_of
     from app.evaluation.results import to_json
 
-    report, spent = folder / "report.html", costs.costs_of(sources)
-    known = costs.updated(costs.read_costs(folder), spent)
+    report, tables = folder / "report.md", tables_of(results)
+    spent = costs_table(costs)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(spent.values()):
-            replace_text(folder / costs.COST_NAME, costs.to_json(known))
-        replace_text(folder / RESULTS_NAME, to_json(results))
-        write_report(results, known, report)
+        (folder / "tables").mkdir(parents=True, exist_ok=True)
+        replace_text(folder / "results.json", to_json(results))
+        # The costs of an earlier run stay where this one asked nothing.
+        for table in [*tables, *([spent] if spent.rows else [])]:
+            replace_text(folder / "tables" / f"{table.name}.csv", table.csv())
+        write_figures(results.judge, results.datasets, folder / "figures")
+        replace_text(report, _report(results, tables))
     except OSError as exc:
         raise CommandError(f"{exc.filename} cannot be written: {exc.strerror}") from None
     # The tables are the result, so they go to stdout.
     for dataset in results.datasets:
         _warn_of_low_label_mass(dataset)
         _print_quality(dataset)
-        _print_costs(dataset.name, spent[dataset.name])
+        _print_costs(dataset.name, costs.get(dataset.name, {}))
         bpe = next((each for each in dataset.methods if each.method == "bpe"), None)
         if bpe is None or not bpe.rows:
             say("too few pairs to calibrate on one half", output=stdout)
@@ -62,6 +60,22 @@ def write_results(results: "Results", sources: "Mapping[str, JudgedDataset]", fo
         print_splits(bpe.rows, bpe.n)
         print_alphas(dataset.all_labels, bpe.n)
     say(f"report: {report.resolve()}")
+
+
+def _report(results: "Results", tables: "Sequence[EvaluationTable]") -> str:
+    from app.evaluation.paper import source
+    from app.evaluation.report.table import as_text
+
+    design = results.design
+    facts = [
+        f"- Judge: {as_text(results.judge or 'not named in the judgments')}",
+        *(f"- Data: {as_text(each.name)}, {each.n:,} labeled pairs" for each in results.datasets),
+        f"- Splits: {design.splits:,}, {design.ablation_splits:,} for the ablations; seed "
+        f"{design.seed}; delta of pac {design.delta:g}; scope-judge {results.version}",
+        f"- Protocol and the numbers called paper: {source()}",
+        "- Figures: `figures/`, numbered as the data above. Tables as CSV: `tables/`.",
+    ]
+    return "\n\n".join(["# Evaluation", "\n".join(facts), *(t.markdown() for t in tables)]) + "\n"
 
 
 def _print_costs(name: str, costs: "Mapping[MethodName, PairCost]") -> None:
@@ -83,36 +97,29 @@ def _print_costs(name: str, costs: "Mapping[MethodName, PairCost]") -> None:
 
 
 def write_comparison(datasets: "Sequence[ComparedDataset]", design: "Design", folder: Path) -> None:
-    """Writes comparison.html into a folder, and prints which judge to use.
+    """Writes comparison.md and comparison.csv into a folder, and prints the table.
 
     Raises:
-        CommandError: The file cannot be written.
+        CommandError: A file cannot be written.
     """
-    from app.evaluation.report.comparison_page import (
-        judges_table,
-        render_comparison,
-        which_judge,
-    )
-    from app.evaluation.report.main_tables import nearest_alpha
+    from app.evaluation.report.table import number
+    from app.evaluation.report.tables import comparison_table, nearest_alpha
 
-    alpha, file = nearest_alpha(design.alphas), folder / "comparison.html"
+    compared = comparison_table(datasets, alpha=nearest_alpha(design.alphas))
+    file = folder / "comparison.md"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        replace_text(file, render_comparison(datasets, design, alpha=alpha))
+        replace_text(file, compared.markdown() + "\n")
+        replace_text(folder / "comparison.csv", compared.csv())
     except OSError as exc:
         raise CommandError(f"{exc.filename} cannot be written: {exc.strerror}") from None
-    for dataset in datasets:
-        columns = judges_table(dataset)
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        table.add_column(columns.corner)
-        for column in columns.columns:
-            table.add_column(column.text, justify="right")
-        for _, lines in columns.bodies:
-            for line in lines:
-                table.add_row(line.heading.text, *(cell.text for cell in line.cells))
-        print_table(table, title=f"{dataset.name}: {dataset.n} pairs that all judges judged")
-        say(f"{dataset.name}: {which_judge(dataset, alpha)}", output=stdout)
-        say("", output=stdout)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for place, column in enumerate(compared.columns):
+        table.add_column(column, justify="left" if place < 2 else "right")
+    for row in compared.rows:
+        cells = (cell if isinstance(cell, float) or cell is None else str(cell) for cell in row)
+        table.add_row(*(cell if isinstance(cell, str) else number(cell) for cell in cells))
+    print_table(table, title=compared.title)
     say(f"comparison: {file.resolve()}")
 
 

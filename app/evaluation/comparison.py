@@ -7,12 +7,10 @@ from pathlib import Path
 
 from app.core.errors import InvalidRequestError
 from app.evaluation.compared import ComparedMethod, compared
-from app.evaluation.costs import read_costs
-from app.evaluation.judgments.jsonl import read_judgments
-from app.evaluation.judgments.ownership import LOG_NAME
+from app.evaluation.judgments.jsonl import LOG_NAME, read_judgments
 from app.evaluation.judgments.record import JudgedPair
 from app.evaluation.measurement import sources_of
-from app.evaluation.methods import METHODS, MethodScores, PairCost
+from app.evaluation.methods import METHODS, MethodScores
 from app.evaluation.protocol import Design, RuleOutcome, run_protocol
 from app.evaluation.selectors import SELECTORS, Points
 
@@ -29,13 +27,11 @@ class ComparedJudge:
         name: Name of the judge.
         quality: Quality of BPE, with intervals over questions.
         rows: SCOPE and pac at every alpha.
-        cost: Cost of a pair by BPE in the run that judged; None if its folder does not have it.
     """
 
     name: str
     quality: ComparedMethod
     rows: tuple[RuleOutcome, ...]
-    cost: PairCost | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,7 +47,6 @@ class ComparedDataset:
 class _Run:
     judge: str
     pairs: Mapping[str, Sequence[JudgedPair]]
-    costs: Mapping[str, PairCost]
 
 
 def compare(
@@ -90,12 +85,9 @@ def compare(
 def _run(folder: Path, *, at_most: int, seed: int) -> _Run:
     file = folder / LOG_NAME if folder.is_dir() else folder
     judge, sources = sources_of(read_judgments([file]), file, at_most=at_most, seed=seed)
-    known = read_costs(folder) if folder.is_dir() else {}
-    costs = {name: of_methods["bpe"] for name, of_methods in known.items() if "bpe" in of_methods}
     return _Run(
         judge=judge or folder.name,
         pairs={name: source.pairs for name, source in sources.items()},
-        costs=costs,
     )
 
 
@@ -129,7 +121,6 @@ def _dataset(name: str, runs: Sequence[_Run], design: Design) -> ComparedDataset
                     design,
                     selectors=_RULES,
                 ),
-                cost=run.costs.get(name),
             )
             for run in runs
         ),

@@ -17,10 +17,8 @@ from app.evaluation.curve.labelled_scores import LabelledScores
 from app.evaluation.curve.rows import assessment_of
 from app.evaluation.judgments.jsonl import Judged
 from app.evaluation.judgments.record import Cost, JudgedPair, Observation
-from app.evaluation.methods import METHODS, MethodName, MethodScores, available
+from app.evaluation.methods import METHODS, MethodName, MethodScores, PairCost, available
 from app.evaluation.metrics import quality
-from app.evaluation.normal_world import normal_world_rows
-from app.evaluation.paper import paper_dataset, paper_judge
 from app.evaluation.protocol import (
     Design,
     RuleOutcome,
@@ -32,6 +30,8 @@ from app.evaluation.protocol import (
 from app.evaluation.results import DatasetResults, MethodResults, ReliabilityBin, Results
 from app.evaluation.selectors import Points
 
+# Name of a data set -> method -> cost of a pair.
+Costs = Mapping[str, Mapping[MethodName, PairCost]]
 # Two pairs to calibrate on and two to test on.
 _FEWEST_PAIRS = 4
 
@@ -95,6 +95,18 @@ def sources_of(
     return judged.pairs[0].judge, judged_datasets
 
 
+def costs_of(datasets: Mapping[str, JudgedDataset]) -> Costs:
+    """The cost of a pair by each method for which this run asked the judge everything."""
+    return {
+        name: {
+            method: cost
+            for method, one in METHODS.items()
+            if (cost := one.cost(dataset.costs)) is not None
+        }
+        for name, dataset in datasets.items()
+    }
+
+
 def _drawn(pairs: Sequence[JudgedPair], at_most: int, seed: int) -> list[JudgedPair]:
     if len(pairs) <= at_most:
         return list(pairs)
@@ -130,16 +142,12 @@ def measure(
             of_bpe[name] = points
     on_progress("transfer between data sets")
     transferred = transfer(of_bpe, design) if len(of_bpe) > 1 else ()
-    is_papers = paper_judge(judge) is not None and any(map(paper_dataset, datasets))
-    if is_papers:
-        on_progress("the paper's coverages")
     return Results(
         judge=judge,
         version=__version__,
         design=design,
         datasets=tuple(measured),
         transfer=transferred,
-        normal_world=normal_world_rows(seed=design.seed) if is_papers else (),
     )
 
 

@@ -1,7 +1,4 @@
-"""The paper's six uncertainty methods: judged pairs in, confidences and uncertainties out.
-
-Two of them have two readings: what the paper says, and what its printed figures fit.
-"""
+"""The paper's six uncertainty methods: judged pairs in, confidences and uncertainties out."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,9 +20,7 @@ from app.service.scoring.scorer import JudgeKind
 MethodName = Literal[
     "predictive_probability",
     "verbalized_confidence",
-    "verbalized_at_half",
     "swap_and_aggregate",
-    "swap_confidence",
     "simulated_annotators",
     "self_consistency",
     "bpe",
@@ -158,26 +153,11 @@ def verbalized_confidence(pairs: Sequence[JudgedPair]) -> MethodScores:
     0.1 as highly as 0.9. Here the uncertainty is ln 2, so that the pair is accepted only if
     everything is.
     """
-    return _declared(pairs, unparsed_at=None)
-
-
-def verbalized_at_half(pairs: Sequence[JudgedPair]) -> MethodScores:
-    """The same, where an answer that does not parse declares a confidence of 0.5.
-
-    The paper's figures for Skywork-Critic are exactly those of a judge of which no answer parses:
-    ECE is accuracy - 0.5, AUROC is 0.500 and AUPRC is the accuracy.
-    """
-    return _declared(pairs, unparsed_at=0.5)
-
-
-def _declared(pairs: Sequence[JudgedPair], *, unparsed_at: float | None) -> MethodScores:
-    """Scores declared confidences; without `unparsed_at`, unparsed answers leave their pair out."""
     answered = _AnsweredPairs.of(pairs, ("orders", "verbalized"))
     preferences = _forward_preferences(answered.pairs)
     parsed = [parse_confidence(pair.verbalized) for pair in answered.pairs if pair.verbalized]
     unparsed = np.array([confidence is None for confidence in parsed], np.bool_)
-    placed = np.nan if unparsed_at is None else unparsed_at
-    confidence = np.array([placed if c is None else c for c in parsed], np.float64)
+    confidence = np.array([np.nan if c is None else c for c in parsed], np.float64)
     declared = np.maximum(np.nan_to_num(confidence, nan=0.5), 0.5)
     return answered.scores(
         np.where(np.isnan(confidence), np.nan, preferences.p_bar - 0.5),
@@ -199,22 +179,6 @@ def swap_and_aggregate(pairs: Sequence[JudgedPair]) -> MethodScores:
     unparsed_answers = int(np.isnan(votes).sum())
     entropy = binary_entropy(larger, smaller)
     return answered.scores(side, larger, entropy, unparsed_answers=unparsed_answers)
-
-
-def swap_confidence(pairs: Sequence[JudgedPair]) -> MethodScores:
-    """The mean of both orders' confidences, whatever side each order prefers; BPE's verdict.
-
-    Our reading of the figures that the paper prints for Swap-and-Aggregate. In each of its 19 rows
-    AUPRC is that of Predictive Probability within 0.008, and no confidence of only 0.5 and 1 has
-    the row's accuracy, ECE, AUROC and AUPRC (docs/measured/reproduce.md).
-    """
-    answered = _AnsweredPairs.of(pairs, ("orders",))
-    kind, values = _signals(answered.pairs)
-    # Both orders on the side of response_a: their average is the mean of the larger probabilities.
-    folded = np.maximum(values, 1.0 - values) if kind == "p" else np.abs(values)
-    sure = _preferences(kind, folded)
-    side = _preferences(kind, values).p_bar - 0.5
-    return answered.scores(side, sure.confidence, sure.entropy)
 
 
 def _votes(pair: JudgedPair) -> tuple[float, float]:
@@ -281,16 +245,7 @@ METHODS: Mapping[MethodName, Method] = MappingProxyType(
         "verbalized_confidence": Method(
             "Verbalized Confidence", ("orders", "verbalized"), verbalized_confidence, orders=1
         ),
-        "verbalized_at_half": Method(
-            "Verbalized Confidence, unparsed as 0.5",
-            ("orders", "verbalized"),
-            verbalized_at_half,
-            orders=1,
-        ),
         "swap_and_aggregate": Method("Swap-and-Aggregate", ("orders",), swap_and_aggregate),
-        "swap_confidence": Method(
-            "Swap-and-Aggregate, mean confidence", ("orders",), swap_confidence
-        ),
         "simulated_annotators": Method(
             "Simulated Annotators", ("annotators",), simulated_annotators
         ),
@@ -304,12 +259,7 @@ METHODS: Mapping[MethodName, Method] = MappingProxyType(
 METHODS_OF_KIND: Mapping[JudgeKind, tuple[MethodName, ...]] = MappingProxyType(
     {
         "chat model": tuple(METHODS),
-        "decision server": (
-            "predictive_probability",
-            "swap_and_aggregate",
-            "swap_confidence",
-            "bpe",
-        ),
+        "decision server": ("predictive_probability", "swap_and_aggregate", "bpe"),
         "reward model": ("bpe",),
     }
 )

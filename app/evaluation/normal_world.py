@@ -6,20 +6,12 @@ N(0, 1) when it is wrong, with d = sqrt(2) Phi^-1(AUROC) (docs/design/guarantees
 
 import math
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from app.core.preference import LN2, FloatArray
-from app.core.thresholds import ThresholdCurve
-from app.evaluation import paper
-
-# Half of the paper's 2,000 pairs.
-_CALIBRATION_PAIRS = 1000
-# With 200 calibrations a coverage still changes by 0.01 with the seed.
-_CALIBRATIONS = 1000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,57 +57,3 @@ class NormalJudge:
         right = self.accuracy * ndtr(self.shift - lowest)
         accepted = wrong + right
         return accepted, np.divide(wrong, accepted, out=np.zeros_like(wrong), where=accepted > 0)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WorldRow:
-    """SCOPE's coverage for a judge on a benchmark, in the paper and in the normal world.
-
-    Args:
-        judge: Name of the judge in the paper.
-        dataset: Our name of the benchmark.
-        accuracy: Accuracy of BPE in the paper.
-        auroc: AUROC of BPE in the paper.
-        paper_coverage: Coverage of SCOPE at alpha 0.10 in the paper.
-        coverage: Mean coverage over calibrations in the normal world with this accuracy and
-            AUROC.
-    """
-
-    judge: str
-    dataset: str
-    accuracy: float
-    auroc: float
-    paper_coverage: float
-    coverage: float
-
-
-@cache
-def normal_world_rows(*, seed: int = 0, calibrations: int = _CALIBRATIONS) -> tuple[WorldRow, ...]:
-    """Four judges on three benchmarks, the paper's twelve cells, each calibrated with 1,000 pairs.
-
-    Args:
-        seed: An equal seed gives the same rows.
-        calibrations: Number of calibrations to average over.
-    """
-    rows = []
-    for i, cell in enumerate(paper.scope_cells()):
-        judge, rng = (
-            NormalJudge(accuracy=cell.accuracy, auroc=cell.auroc),
-            np.random.default_rng([seed, i]),
-        )
-        thresholds = [
-            ThresholdCurve.fit(*judge.draw(_CALIBRATION_PAIRS, rng)).threshold(paper.ALPHA)
-            for _ in range(calibrations)
-        ]
-        coverage, _ = judge.truth(np.array(thresholds))
-        rows.append(
-            WorldRow(
-                judge=cell.judge,
-                dataset=cell.dataset,
-                accuracy=cell.accuracy,
-                auroc=cell.auroc,
-                paper_coverage=cell.coverage,
-                coverage=float(coverage.mean()),
-            )
-        )
-    return tuple(rows)

@@ -59,8 +59,8 @@ _DATASETS = {
 }
 _METHODS = {
     "Predictive Probability": "predictive_probability",
-    "Verbalized Confidence": "verbalized_at_half",
-    "Swap-and-Aggregate": "swap_confidence",
+    "Verbalized Confidence": "verbalized_confidence",
+    "Swap-and-Aggregate": "swap_and_aggregate",
     "Simulated Annotators": "simulated_annotators",
     "Self-Consistency (k{=}5)": "self_consistency",
     "BPE (Ours)": "bpe",
@@ -94,17 +94,6 @@ class PaperOutcome:
     risk: float | None
     coverage_std: float | None = None
     risk_std: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ScopeCell:
-    """A judge on a benchmark: accuracy and AUROC of BPE, and SCOPE's coverage at alpha 0.10."""
-
-    judge: str
-    dataset: str
-    accuracy: float
-    auroc: float
-    coverage: float
 
 
 def source() -> str:
@@ -170,21 +159,6 @@ def calibration_size(judge: str | None, dataset: str, size: float) -> PaperOutco
 def transfer(judge: str | None, calibration: str, test: str) -> PaperOutcome | None:
     """SCOPE at alpha 0.10, calibrated on one data set and tested on another."""
     return _transfers().get((paper_judge(judge), calibration, test))
-
-
-def scope_cells() -> tuple[ScopeCell, ...]:
-    """The twelve cells of four judges and three benchmarks, in the order of the first table."""
-    return tuple(
-        ScopeCell(
-            judge=row["judge"],
-            dataset=row["dataset"],
-            accuracy=row["accuracy"],
-            auroc=row["auroc"],
-            coverage=_outcomes()[row["judge"], row["dataset"], "scope", ALPHA].coverage,
-        )
-        for row in _rows("uncertainty")
-        if row["method"] == "bpe"
-    )
 
 
 @cache

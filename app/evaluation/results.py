@@ -10,7 +10,6 @@ from app.core.assessment import AlphaRow
 from app.evaluation.compared import ComparedMethod
 from app.evaluation.methods import MethodName
 from app.evaluation.metrics import Quality
-from app.evaluation.normal_world import WorldRow
 from app.evaluation.protocol import AblationRow, Design, RuleOutcome, TransferRow
 
 _SIGNIFICANT_DIGITS = 6
@@ -105,8 +104,6 @@ class Results:
         design: Parameters of the protocol.
         datasets: Data sets in the order given.
         transfer: Transfer of BPE between the data sets; empty with one data set.
-        normal_world: The paper's coverages beside those of the model in docs/design/guarantees.md;
-            empty unless the judge and a data set are the paper's.
     """
 
     judge: str | None
@@ -114,7 +111,6 @@ class Results:
     design: Design
     datasets: tuple[DatasetResults, ...]
     transfer: tuple[TransferRow, ...]
-    normal_world: tuple[WorldRow, ...]
 
 
 def to_json(results: Results) -> str:
@@ -126,9 +122,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.{_SIGNIFICANT_DIGITS}g}")
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
-        }
+        return {one.name: _plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, Mapping):

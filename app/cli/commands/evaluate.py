@@ -106,7 +106,7 @@ def evaluate(
 ) -> None:
     """Measure a judge on labeled pairs with the paper's protocol.
 
-    Writes judgments.jsonl (raw answers), results.json and report.html.
+    Writes judgments.jsonl (raw answers), results.json, report.md, tables/ and figures/.
     """
     check_extra("evaluation")
     form = given_format(shape, columns, encoding)
@@ -129,7 +129,8 @@ def evaluate(
         loaded_benchmarks,
     )
     from app.evaluation.benchmarks.catalogue import benchmark_names, data_name
-    from app.evaluation.judgments.ownership import LOG_NAME, check_foreign_log, check_report
+    from app.evaluation.judgments.jsonl import LOG_NAME
+    from app.evaluation.measurement import costs_of
     from app.evaluation.paper import alphas
     from app.wiring.engines import judge_name
 
@@ -141,8 +142,6 @@ def evaluate(
         own = judged.name == LOG_NAME
         folder = judged.parent if own else Path(f"evaluation-{data_name(judged)}")
         name, sources = _read(judged, form, decision, observations, limit=limit, seed=seed)
-        check_foreign_log(out or folder, judged)
-        check_report(out or folder, name, sources)
     else:
         choice = choose_judge(judge)
         name = judge_name(choice.settings)
@@ -158,7 +157,7 @@ def evaluate(
         sources = judged_sources(job, choice, out or folder)
     if not alpha:
         design = replace(design, alphas=alphas(sources))
-    write_results(_measured(name, sources, design), sources, out or folder)
+    write_results(_measured(name, sources, design), costs_of(sources), out or folder)
 
 
 def _compare(folders: list[Path], design: "Design", out: Path, *, at_most: int) -> None:

@@ -117,13 +117,13 @@ def judged_sources(
         Name of each data set -> its judged pairs.
 
     Raises:
-        ScopeJudgeError: The data cannot be read, the folder has results of another run, or the
-            judge fails.
+        ScopeJudgeError: The data cannot be read, the folder has another judge's answers, or
+            the judge fails.
         CommandError: The folder cannot be written, or two data sets have one name.
     """
     from app.evaluation.judgments.interview import missing_answers, relabelled
+    from app.evaluation.judgments.jsonl import LOG_NAME
     from app.evaluation.judgments.log import JudgmentLog
-    from app.evaluation.judgments.ownership import LOG_NAME, check_report, check_same_data
     from app.evaluation.measurement import JudgedDataset
 
     datasets = _drawn(job, choice.template)
@@ -131,11 +131,8 @@ def judged_sources(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise CommandError(f"--out {folder}: {exc.strerror}") from None
-    judge = judge_name(choice.settings)
-    check_report(folder, judge, [dataset.name for dataset in datasets])
-    with JudgmentLog(folder / LOG_NAME, judge=judge) as log, resumable(_KEPT):
+    with JudgmentLog(folder / LOG_NAME, judge=judge_name(choice.settings)) as log, resumable(_KEPT):
         known = log.read()
-        check_same_data(known.values(), job.benchmarks, folder)
         missing = missing_answers(datasets, job.observations, known, retry=job.retry)
         costs: Mapping[tuple[str, Observation], Cost] = {}
         if any(one.pairs for one in missing):

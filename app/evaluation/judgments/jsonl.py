@@ -18,6 +18,8 @@ from app.files.results import FIELDS, result_columns
 from app.files.shapes import ComparisonShape, known_shape, label_in
 from app.ports import Generated
 
+# The file of a folder of `evaluate`.
+LOG_NAME = "judgments.jsonl"
 # Every line that `judgment_line` writes begins with these bytes.
 LINE_BEGINS = b'{"dataset": "'
 

@@ -1,1 +1,1 @@
-"""The evaluation report: one HTML page with tables and figures."""
+"""The tables of an evaluation as Markdown and CSV, and its figures."""

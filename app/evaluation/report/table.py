@@ -1,85 +1,54 @@
-"""The parts of a table of the report, and the format of its numbers."""
+"""A table of the report, as Markdown and as CSV."""
 
-from collections.abc import Iterable
+import csv
+import io
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+
+from app.core.printable import printable_line
 
 NONE = "\N{EN DASH}"
 
-# "best" of its column; "over" alpha; "within": calibrated and tested on the same data set.
-Mark = Literal["", "best", "over", "within", "over within"]
-
-
-class Cell(NamedTuple):
-    """One number of a table.
-
-    Args:
-        text: The number as printed.
-        beside: Text in grey next to the number, such as the paper's number.
-        mark: Highlighting of the cell.
-        why: Reason for a missing number.
-    """
-
-    text: str
-    beside: str = ""
-    mark: Mark = ""
-    why: str = ""
-
-
-class Heading(NamedTuple):
-    """The heading of a row, a column or several columns."""
-
-    text: str
-    why: str = ""
-    spans: int = 1
-    beside: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Line:
-    """A row of a table."""
-
-    heading: Heading
-    cells: tuple[Cell, ...]
+# A missing number is None. CSV has numbers with 6 significant digits, Markdown with 3 decimals.
+Cell = str | int | float | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """A table as the page shows it.
+    """A table with one row of headings.
 
     Args:
-        caption: Caption of the table.
-        corner: Heading of the column of row headings.
-        spanning: Upper row of headings; () for a single row of headings.
-        columns: Heading of each cell of a line.
-        bodies: Groups of lines, each with a title; "" for none.
-        notes: Notes below the table.
+        name: Name of its CSV file.
+        title: Title of the table.
+        columns: Headings.
+        rows: As many cells in each row.
+        note: What the columns mean; "" for nothing.
     """
 
-    caption: str
-    corner: str
-    spanning: tuple[Heading, ...]
-    columns: tuple[Heading, ...]
-    bodies: tuple[tuple[str, tuple[Line, ...]], ...]
-    notes: tuple[str, ...] = ()
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
 
-    @property
-    def legend(self) -> str:
-        """The meaning of the columns, for paper: a screen shows it where the mouse is."""
-        meanings = {column.text: column.why for column in self.columns if column.why}
-        return "; ".join(f"{text}: {why}" for text, why in meanings.items())
+    def markdown(self) -> str:
+        """The table below its title."""
+        lines = [self.columns, ("---",) * len(self.columns)]
+        lines += [tuple(_in_markdown(cell) for cell in row) for row in self.rows]
+        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        return "\n\n".join(filter(None, [f"## {self.title}", table, self.note]))
+
+    def csv(self) -> str:
+        """The table with a row of headings."""
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows([_in_csv(cell) for cell in row] for row in self.rows)
+        return file.getvalue()
 
 
-def number(value: float | None, *, signed: bool = False) -> str:
+def number(value: float | None) -> str:
     """Three decimals, never "-0.000"; a dash for a missing number."""
-    if value is None:
-        return NONE
-    return f"{round(value, 3) + 0.0:{'+' if signed else ''}.3f}"
-
-
-def share(value: float) -> str:
-    """A percentage with one decimal."""
-    return f"{100 * value:.1f}%"
+    return NONE if value is None else f"{round(value, 3) + 0.0:.3f}"
 
 
 def level(alpha: float) -> str:
@@ -93,22 +62,17 @@ def milliseconds(seconds: float) -> str:
     return f"{value:.3g}" if value < 99.95 else f"{value:,.0f}"
 
 
-def pair(first: float | None, second: float | None) -> str:
-    """Two numbers in one cell."""
-    return f"{number(first)} / {number(second)}"
+def as_text(name: str) -> str:
+    """A name of a data set or a judge, which may hold anything, as text in Markdown."""
+    shown = printable_line(name).replace("\\", "\\\\").replace("|", "\\|")
+    return shown.replace("&", "&amp;").replace("<", "&lt;")
 
 
-def in_paper(figure: str) -> str:
-    """The paper's number as printed beside ours; "" if the paper has none."""
-    return f"paper {figure}" if figure != NONE else ""
+def _in_markdown(cell: Cell) -> str:
+    return as_text(str(cell)) if isinstance(cell, str | int) else number(cell)
 
 
-def over(risk: float, alpha: float) -> Literal["over", ""]:
-    """The mark of a risk that exceeds alpha after both are rounded to three decimals."""
-    return "over" if round(risk, 3) > round(alpha, 3) else ""
-
-
-def why_notes(lines: Iterable[Line]) -> tuple[str, ...]:
-    """A note that explains the dashes, for readers who cannot hover over them."""
-    reasons = dict.fromkeys(cell.why for line in lines for cell in line.cells if cell.why)
-    return (f"{NONE} stands for: {'; '.join(reasons)}.",) if reasons else ()
+def _in_csv(cell: Cell) -> str | int:
+    if isinstance(cell, float):
+        return f"{cell:.6g}"
+    return "" if cell is None else cell

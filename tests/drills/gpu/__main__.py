@@ -70,12 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _write_pages(record: Record, file: Path) -> None:
     print(f"written to {file}")
     if file == FILE:
-        from docs.tools import make_cost_table
-
         page = PAGE.read_text(encoding="utf-8")
         PAGE.write_text(between_markers("gpu", record.results(), page), encoding="utf-8")
-        make_cost_table.write(record)
-        print(f"and {PAGE}, {make_cost_table.PAGE}")
+        print(f"and {PAGE}")
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:

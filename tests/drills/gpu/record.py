@@ -65,25 +65,6 @@ class Record:
         parts.append("Not run.\n" if cpu is None else _section(cpu, with_findings=False))
         return "\n".join(parts)
 
-    def read_tokens_per_s(self, shape: str) -> float | None:
-        """Prompt tokens a second that the service read on a GPU; None if it was not measured."""
-        step = (self._runs["gpu"] or {"steps": {}})["steps"].get("throughput")
-        figures = step["figures"] if step else {}
-        rates = [
-            rate["per_second"]
-            for rate in figures.get("rates", ())
-            if (rate["shape"], rate["contestant"]) == (shape, "service")
-        ]
-        # The prefix cache reads the common beginning of both orders once.
-        return max(rates) * (2 * figures["tokens"] - figures["shared_tokens"]) if rates else None
-
-    @property
-    def gpu_name(self) -> str:
-        """The GPU of the last run on one; "" without one."""
-        run = self._runs["gpu"] or {"steps": {}}
-        gpus = (run["steps"].get("machine") or {}).get("figures", {}).get("gpus") or []
-        return str(gpus[0]["name"]) if gpus else ""
-
 
 def _section(run: Mapping[str, Any], *, with_findings: bool) -> str:
     machine = run["machine"]

@@ -83,8 +83,9 @@ def test_every_pair_is_judged_or_counted_as_failed(evaluated: Evaluated) -> None
     assert {file.name for file in evaluated.out.iterdir()} == {
         "judgments.jsonl",
         "results.json",
-        "report.html",
-        "cost.json",
+        "report.md",
+        "tables",
+        "figures",
     }
     pairs = {pair.id: pair for pair in read_judgments([evaluated.log]).pairs}
     too_long = pairs.pop(TOO_LONG)
@@ -105,5 +106,5 @@ def test_the_report_has_the_accuracy_of_the_judgments(evaluated: Evaluated) -> N
     right = np.where([pair.label == "A" for pair in pairs], p_bar > 0.5, p_bar < 0.5)
     accuracy = evaluated.method("bpe")["quality"]["accuracy"]
     assert accuracy == pytest.approx(right.mean(), abs=1e-5)
-    assert f"{accuracy:.3f}" in (evaluated.out / "report.html").read_text(encoding="utf-8")
+    assert f"{accuracy:.3f}" in (evaluated.out / "report.md").read_text(encoding="utf-8")
     assert f"{accuracy:.3f}" in evaluated.output

@@ -312,7 +312,7 @@ def test_a_file_whose_name_is_taken_for_an_option_is_refused_as_text(name: str) 
     ("name", "page"),
     [
         pytest.param("leaderboard", f"board{EVIL_FILE}/leaderboard.html", id="leaderboard"),
-        pytest.param("evaluate", f"e{EVIL_FILE}/report.html", id="evaluate"),
+        pytest.param("evaluate", f"e{EVIL_FILE}/report.md", id="evaluate"),
     ],
 )
 def test_a_page_shows_hostile_names_as_text(name: str, page: str, world: World) -> None:

@@ -12,15 +12,13 @@ from app.cli import app
 from app.core.errors import InvalidRequestError
 from app.evaluation.comparison import compare
 from app.evaluation.protocol import Design
-from app.evaluation.report.comparison_page import render_comparison, which_judge
+from app.evaluation.report.tables import comparison_table
 
 DESIGN = Design(splits=20, ablation_splits=1, alphas=(0.1, 0.2))
 N = 300
 
 
-def folder_of(
-    root: Path, judge: str, *, accuracy: float, ids: range, label: str = "A", cost: bool = False
-) -> Path:
+def folder_of(root: Path, judge: str, *, accuracy: float, ids: range, label: str = "A") -> Path:
     """A folder of a judge that is right with a probability, and surer where it is right."""
     rng = np.random.default_rng(len(judge))
     folder = root / re.sub(r"\W", "_", judge)
@@ -32,17 +30,14 @@ def folder_of(
         line = {"dataset": "mine", "id": str(i), "label": label, "judge": judge}
         lines.append(json.dumps({**line, "gap_fwd": gap, "gap_rev": gap}))
     (folder / "judgments.jsonl").write_text("\n".join(lines) + "\n")
-    if cost:
-        spent = {"prompts": 2.0, "prompt_tokens": 500.0, "seconds": 0.025, "pairs": len(ids)}
-        (folder / "cost.json").write_text(json.dumps({"mine": {"bpe": spent}}))
     return folder
 
 
 @pytest.fixture
 def folders(tmp_path: Path) -> list[Path]:
     return [
-        folder_of(tmp_path, "strong", accuracy=0.9, ids=range(N), cost=True),
-        folder_of(tmp_path, "weak <b>", accuracy=0.6, ids=range(50, N + 50)),
+        folder_of(tmp_path, "strong", accuracy=0.9, ids=range(N)),
+        folder_of(tmp_path, "weak | <b>", accuracy=0.6, ids=range(50, N + 50)),
     ]
 
 
@@ -59,27 +54,29 @@ def test_judges_are_compared_on_their_common_pairs(folders: list[Path]) -> None:
         ("pac", 0.1),
         ("pac", 0.2),
     ]
-    assert strong.cost is not None
-    assert (strong.cost.prompts, weak.cost) == (2.0, None)
-    assert "strong has the most verdicts" in which_judge(dataset, 0.1)
 
 
-def test_the_page_shows_every_judge_and_escapes_its_name(folders: list[Path]) -> None:
-    page = render_comparison(compare(folders, DESIGN, at_most=2000), DESIGN, alpha=0.1)
-    assert "weak &lt;b&gt;" in page
-    assert "weak <b>" not in page
-    assert page.count("<svg") == 2
-    assert "judge 2" in page
-    assert "<script" not in page
+def test_the_table_has_a_row_for_each_judge_and_escapes_its_name(folders: list[Path]) -> None:
+    table = comparison_table(compare(folders, DESIGN, at_most=2000), alpha=0.1)
+    strong, weak = table.rows
+    assert strong[:3] == ("mine", "strong", N - 50)
+    # The stronger judge is accepted more often.
+    assert strong[-4] > weak[-4]  # type: ignore[operator]
+    assert "weak \\| &lt;b>" in table.markdown()
+    assert "mine,weak | <b>,250," in table.csv()
 
 
-def test_the_command_writes_the_page_and_asks_no_judge(folders: list[Path], tmp_path: Path) -> None:
+def test_the_command_writes_the_table_and_asks_no_judge(
+    folders: list[Path], tmp_path: Path
+) -> None:
     arguments = ["--compare", str(folders[0]), "--compare", str(folders[1]), "--splits", "5"]
     out = tmp_path / "compared"
-    result = CliRunner().invoke(app, ["evaluate", *arguments, "--out", str(out)])
+    result = CliRunner().invoke(
+        app, ["evaluate", *arguments, "--out", str(out)], env={"COLUMNS": "300"}
+    )
     assert result.exit_code == 0, result.output
-    assert "strong has the most verdicts" in " ".join(result.output.split())
-    assert [file.name for file in out.iterdir()] == ["comparison.html"]
+    assert "weak | <b>" in result.output
+    assert {file.name for file in out.iterdir()} == {"comparison.md", "comparison.csv"}
     refused = CliRunner().invoke(app, ["evaluate", "mine.jsonl", *arguments])
     assert refused.exit_code != 0
 
@@ -95,6 +92,3 @@ def test_what_cannot_be_compared_is_refused(folders: list[Path], tmp_path: Path)
     other = folder_of(tmp_path, "other", accuracy=0.9, ids=range(N), label="B")
     with pytest.raises(InvalidRequestError, match="different labels"):
         compare([folders[0], other], DESIGN, at_most=2000)
-    (folders[0] / "cost.json").write_text("[]")
-    with pytest.raises(InvalidRequestError, match="not written by evaluate"):
-        compare(folders, DESIGN, at_most=2000)

@@ -1,11 +1,10 @@
 """`scope-judge evaluate` from its arguments to its files, on the scripted judge."""
 
+import csv
 import json
 import random
-import shutil
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -74,14 +73,14 @@ def test_one_command_writes_judgments_results_and_report(whole_run: tuple[Path, 
     assert {file.name for file in out.iterdir()} == {
         "judgments.jsonl",
         "results.json",
-        "report.html",
-        "cost.json",
+        "report.md",
+        "tables",
     }
-    costs = json.loads((out / "cost.json").read_text())["mine"]
-    assert {name: (cost["prompts"], cost["pairs"]) for name, cost in costs.items()} == {
-        name: (method.prompts, 108) for name, method in METHODS.items()
+    costs = list(csv.DictReader((out / "tables/costs.csv").read_text().splitlines()))
+    assert {cost["method"]: (float(cost["prompts"]), cost["n"]) for cost in costs} == {
+        method.title: (method.prompts, "108") for method in METHODS.values()
     }
-    assert all(cost["seconds"] > 0 for cost in costs.values())
+    assert all(float(cost["ms"]) > 0 for cost in costs)
     (dataset,) = results(out)["datasets"]
     assert (dataset["name"], dataset["ties"]) == ("mine", 1)
     # A tenth of the 120 pairs is kept as demonstrations for the annotators.
@@ -89,9 +88,8 @@ def test_one_command_writes_judgments_results_and_report(whole_run: tuple[Path, 
     assert [method["method"] for method in dataset["methods"]] == list(METHODS)
     for method in METHODS.values():
         assert method.title in result.stdout
-    page = (out / "report.html").read_text()
-    assert "scripted" in page
-    assert "mine" in page
+    report = (out / "report.md").read_text()
+    assert "- Judge: scripted\n- Data: mine, 108 labeled pairs" in report
 
 
 def test_a_second_run_asks_nothing_and_gives_the_same_results(
@@ -99,11 +97,11 @@ def test_a_second_run_asks_nothing_and_gives_the_same_results(
 ) -> None:
     folder, _ = whole_run
     out = folder / "out"
-    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    before = {path.name: path.read_bytes() for path in out.rglob("*.*")}
     again = run(folder / "mine.jsonl", *WITH_ALL_METHODS, "--out", out)
     assert again.exit_code == 0
     assert "Loading judge" not in again.output
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in out.rglob("*.*")} == before
 
 
 def test_judgments_alone_give_the_same_tables(
@@ -139,9 +137,6 @@ def test_evaluate_and_curve_show_the_same_two_tables(tmp_path: Path) -> None:
         found = rows(evaluated.stdout, title)
         assert found == rows(curve.stdout, title)
         assert [row.split()[0].rstrip(",") for row in found] == ["marginal"] * 5 + ["pac"] * 5
-    report = (out / "report.html").read_text()
-    assert "mine: calibrated on 60 labels, tested on the other 60" in report
-    assert "mine: calibrated on all 120 labels" in report
     assert len(results(out)["datasets"][0]["all_labels"]) == 10
 
 
@@ -156,30 +151,6 @@ def test_more_methods_and_more_pairs_ask_only_the_missing_questions(tmp_path: Pa
     assert log.read_text().startswith(before)
     # 70 more pairs in both orders, and 120 confidences in words.
     assert log.read_text().count("\n") == 50 + 70 + 120
-
-
-def test_costs_of_earlier_runs_stay_until_they_are_measured_again(tmp_path: Path) -> None:
-    file, out = pairs_file(tmp_path), tmp_path / "out"
-
-    def costs_after(*arguments: str) -> dict[str, int]:
-        result = run(file, "--splits", "5", "--out", out, *arguments)
-        assert result.exit_code == 0, result.output
-        costs = json.loads((out / "cost.json").read_text())["mine"]
-        report = (out / "report.html").read_text()
-        assert all(METHODS[name].title in report for name in costs)
-        return {name: cost["pairs"] for name, cost in costs.items()}
-
-    of_orders = ("predictive_probability", "swap_and_aggregate", "swap_confidence", "bpe")
-    first = costs_after("--methods", "bpe", "--limit", "50")
-    assert first == dict.fromkeys(of_orders, 50)
-    second = costs_after("--methods", "self_consistency", "--limit", "50")
-    assert second == {**first, "self_consistency": 50}
-    # The samples of 70 more pairs; nobody has asked about their orders.
-    assert costs_after("--methods", "self_consistency") == {**first, "self_consistency": 70}
-    (out / "cost.json").write_text("[]")
-    refused = run(file, "--splits", "5", "--out", out)
-    assert refused.exit_code == 1
-    assert "cost.json was not written by evaluate" in told(refused)
 
 
 def test_alphas_of_the_papers_extended_data_go_to_30_percent(tmp_path: Path) -> None:
@@ -262,122 +233,15 @@ def test_two_data_sets_are_compared_and_transferred(tmp_path: Path) -> None:
     }
 
 
-class Run(NamedTuple):
-    """Arguments of a run, apart from those of all runs; {0} is a folder of files."""
-
-    arguments: str
-    environment: Mapping[str, str] = {}
-
-
-ONE = Run("{0}/one.jsonl")
-# Runs after a run of the scripted judge on one.jsonl in the same folder.
-SAME_RUN = {
-    "fewer pairs": Run("{0}/one.jsonl --limit 10"),
-    "another seed": Run("{0}/one.jsonl --seed 3"),
-    "another alpha": Run("{0}/one.jsonl --alpha 0.3"),
-    "more data": Run("{0}/one.jsonl {0}/two.jsonl"),
-    "its own judgments": Run("--from {0}/out/judgments.jsonl"),
-    "a file that has grown": Run("{0}/grown/one.jsonl"),
-}
-OTHER_RUNS = {
-    "other data": (
-        Run("{0}/two.jsonl"),
-        "has the report of scripted on one, and this run is of scripted on two: give another "
-        "--out, or delete that folder",
-    ),
-    "other data of the same name": (
-        Run("{0}/other/one.jsonl"),
-        "has judgments on other pairs called one: only 0 of its 60 judged pairs are in this data. "
-        "Give another --out, or delete that folder",
-    ),
-    "another judge": (
-        Run("{0}/one.jsonl", {"SCOPE_ENGINE": "vllm", "SCOPE_MODEL": "demo"}),
-        "has the report of scripted on one, and this run is of demo on one: give another --out",
-    ),
-    "judgments of another judge": (
-        Run("--from {0}/votes.jsonl"),
-        "has the judgments of another run than {0}/votes.jsonl: give another --out",
-    ),
-}
-
-
-def run_in_one_folder(folder: Path, which: Run) -> Result:
-    words = which.arguments.format(folder).split()
-    methods = () if "--methods" in words else ("--methods", "bpe")
-    out = folder / "out"
-    return run(*words, *methods, "--splits", "5", "--out", out, **which.environment)
-
-
-@pytest.fixture(scope="module")
-def judged_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files of pairs, and a folder `out` with the run on one.jsonl."""
-    folder = tmp_path_factory.mktemp("judged")
-    (folder / "grown").mkdir()
-    (folder / "other").mkdir()
-    one = pairs_file(folder, 60, "one.jsonl").read_text()
-    pairs_file(folder, 80, "two.jsonl")
-    (folder / "grown/one.jsonl").write_text(
-        one.replace("Question 5?", "Question five?")
-        + one.replace('"id": "', '"id": "new-').replace("?", "!")
-    )
-    (folder / "other/one.jsonl").write_text(one.replace("Question", "Another question"))
-    votes = [{"id": i, "label": "AB"[i % 2], "p_fwd": i / 40, "p_rev": 0.3} for i in range(40)]
-    (folder / "votes.jsonl").write_text("".join(json.dumps(vote) + "\n" for vote in votes))
-    assert run_in_one_folder(folder, ONE).exit_code == 0
-    return folder
-
-
-@pytest.fixture
-def folder_of_one(judged_once: Path, tmp_path: Path) -> Path:
-    """A copy of these files, which the test may change."""
-    return shutil.copytree(judged_once, tmp_path, dirs_exist_ok=True)
-
-
-@pytest.mark.parametrize("again", SAME_RUN.values(), ids=SAME_RUN)
-def test_the_same_data_and_judge_may_use_the_folder_again(again: Run, folder_of_one: Path) -> None:
-    result = run_in_one_folder(folder_of_one, again)
-    assert result.exit_code == 0, result.output
-
-
-@pytest.mark.parametrize(("other", "reason"), OTHER_RUNS.values(), ids=OTHER_RUNS)
-def test_another_run_in_the_same_folder_is_refused_and_changes_nothing(
-    other: Run, reason: str, folder_of_one: Path
-) -> None:
-    out = folder_of_one / "out"
-    before = {path.name: path.read_bytes() for path in out.iterdir()}
-    result = run_in_one_folder(folder_of_one, other)
-    assert result.exit_code == 1
-    assert reason.format(folder_of_one) in told(result)
-    assert "Loading judge" not in result.output
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-
-
-def test_judgments_without_a_report_are_not_mixed_with_others(folder_of_one: Path) -> None:
-    out = folder_of_one / "out"
-    # A killed run leaves judgments and no report.
-    (out / "results.json").unlink()
-    result = run_in_one_folder(folder_of_one, Run("{0}/two.jsonl"))
-    assert result.exit_code == 1
-    assert "has judgments on one, and this run is on two: give another --out" in told(result)
+def test_a_folder_keeps_the_answers_of_one_judge(tmp_path: Path) -> None:
+    file, out = pairs_file(tmp_path, 30), tmp_path / "out"
+    arguments = (file, "--methods", "bpe", "--splits", "5", "--out", out)
+    assert run(*arguments).exit_code == 0
     log = out / "judgments.jsonl"
     log.write_text(log.read_text().replace('"scripted"', '"other"'))
-    result = run_in_one_folder(folder_of_one, ONE)
+    result = run(*arguments)
     assert result.exit_code == 1
     assert "holds judgments of other, not of scripted: give another --out" in told(result)
-
-
-def test_a_report_of_other_judgments_is_not_replaced(folder_of_one: Path) -> None:
-    votes, out = folder_of_one / "votes.jsonl", folder_of_one / "votes"
-    assert run("--from", votes, "--splits", "5", "--out", out).exit_code == 0
-    result = run(folder_of_one / "one.jsonl", "--splits", "5", "--out", out)
-    assert result.exit_code == 1
-    assert "has the report of an unnamed judge on votes, and this run is of scripted" in told(
-        result
-    )
-    (out / "results.json").write_text('{"mine": 1}')
-    result = run("--from", votes, "--splits", "5", "--out", out)
-    assert result.exit_code == 1
-    assert "results.json was not written by evaluate: give another --out" in told(result)
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,6 @@ def test_every_rule_runs_on_every_signal_and_ablations_on_bpe() -> None:
         assert [found.method for found in dataset.methods] == [
             "predictive_probability",
             "swap_and_aggregate",
-            "swap_confidence",
             "bpe",
         ]
         for found in dataset.methods:

@@ -14,7 +14,6 @@ from app.core.temperature import fitted_temperature
 from app.evaluation.judgments.answers import parse_confidence, parse_verdict
 from app.evaluation.judgments.record import JudgedPair
 from app.evaluation.methods import METHODS, MethodName, MethodScores, available, preferences_of
-from app.evaluation.metrics import quality
 from app.ports import Generated
 
 # p = e^g / (1 + e^g): a gap of ln 4 is 0.8, of ln 9 is 0.9, of -ln 3 is 0.25.
@@ -63,9 +62,7 @@ def test_the_registry_is_closed_and_in_the_papers_order() -> None:
     assert [method.title for method in METHODS.values()] == [
         "Predictive Probability",
         "Verbalized Confidence",
-        "Verbalized Confidence, unparsed as 0.5",
         "Swap-and-Aggregate",
-        "Swap-and-Aggregate, mean confidence",
         "Simulated Annotators",
         "Self-Consistency",
         "BPE",
@@ -153,45 +150,6 @@ def test_verbalized_confidence_by_hand() -> None:
     np.testing.assert_allclose(found.uncertainty, by_hand, rtol=1e-12)
     np.testing.assert_array_equal(found.error, [False, True, False, False, True])
     assert (found.unparsed, found.unparsed_answers, found.failed) == (1, 1, 0)
-
-
-def test_an_unparsed_confidence_counts_as_one_half_in_the_other_reading() -> None:
-    texts = ("[[B]] 0.9", "[[A]] sure", "[[A]] 0.2", "none")
-    gaps = ((LN4, -9.0), (LN4, 9.0), (LN4, 9.0), (-LN4, 9.0))
-    pairs = [judged("A", gaps=g, verbalized=answer(t)) for g, t in zip(gaps, texts, strict=True)]
-    found = score("verbalized_at_half", *pairs)
-    np.testing.assert_array_equal(found.pairs, [0, 1, 2, 3])
-    np.testing.assert_array_equal(found.confidence, [0.9, 0.5, 0.2, 0.5])
-    np.testing.assert_allclose(found.uncertainty, [entropy(0.9), LN2, LN2, LN2], rtol=1e-12)
-    np.testing.assert_array_equal(found.error, [False, False, False, True])
-    assert (found.unparsed, found.unparsed_answers) == (0, 2)
-
-
-def test_a_judge_of_which_no_confidence_parses_has_the_papers_figures_of_skywork() -> None:
-    # SCOPE, table on Skywork-Critic: ECE = accuracy - 0.5, AUROC 0.500, AUPRC = accuracy.
-    pairs = [
-        judged("A" if i % 4 else "B", gaps=(1.0, 1.0), verbalized=answer("sure"))
-        for i in range(400)
-    ]
-    found = score("verbalized_at_half", *pairs)
-    assert quality(found.confidence, found.error) == pytest.approx((0.75, 0.25, 0.5, 0.75))
-
-
-def test_swap_confidence_by_hand() -> None:
-    found = score(
-        "swap_confidence",
-        judged("A", gaps=(LN4, LN9)),  # (0.8 + 0.9) / 2, both for A
-        judged("B", gaps=(LN9, -LN4)),  # 0.9 for A and 0.8 for B: p_bar 0.55, A, wrong
-        judged("A", gaps=(-LN4, LN4)),  # no preference
-        judged("A", gaps=(50.0, 50.0)),
-    )
-    np.testing.assert_allclose(found.confidence, [0.85, 0.85, 0.8, 1.0])
-    by_hand = [entropy(0.85), entropy(0.85), LN2, 51 * math.exp(-50)]
-    np.testing.assert_allclose(found.uncertainty, by_hand, rtol=1e-12)
-    np.testing.assert_array_equal(found.error, [False, True, True, False])
-    shares = score("swap_confidence", judged("A", p=(0.3, 0.6)))
-    np.testing.assert_allclose(shares.confidence, [0.65])
-    np.testing.assert_array_equal(shares.error, [True])
 
 
 def test_swap_and_aggregate_by_hand() -> None:
@@ -286,7 +244,6 @@ def test_methods_are_available_where_a_pair_was_asked_even_if_the_judge_failed()
     orders: list[MethodName] = [
         "predictive_probability",
         "swap_and_aggregate",
-        "swap_confidence",
         "bpe",
     ]
     assert available([judged("A"), judged("A", gaps=(1.0, 1.0))]) == orders
@@ -303,7 +260,7 @@ def test_methods_are_available_where_a_pair_was_asked_even_if_the_judge_failed()
     # A confidence without a verdict is not enough for a method.
     assert available([judged("A", verbalized=answer("[[A]] 0.9"))]) == []
     both = judged("A", gaps=(1.0, 1.0), verbalized=answer("sure"))
-    assert available([both]) == [*list(METHODS)[:5], "bpe"]
+    assert available([both]) == [*list(METHODS)[:3], "bpe"]
 
 
 def test_preferences_need_one_signal() -> None:
@@ -421,13 +378,8 @@ def naive_opinion(name: MethodName, pair: JudgedPair) -> Opinion | None:
         return Opinion(naive_side(p_bar), max(p_bar, 1 - p_bar))
     if name == "predictive_probability":
         return Opinion(naive_side(p[0]), max(p[0], 1 - p[0]))
-    if name == "swap_confidence":
-        confidence = sum(max(one, 1 - one) for one in p) / 2
-        return Opinion(naive_side((p[0] + p[1]) / 2), confidence)
     assert pair.verbalized is not None
     declared = parse_confidence(pair.verbalized)
-    if name == "verbalized_at_half":
-        return Opinion(naive_side(p[0]), 0.5 if declared is None else declared)
     return None if declared is None else Opinion(naive_side(p[0]), declared)
 
 
@@ -476,7 +428,7 @@ def test_arrays_agree_with_a_plain_loop(name: MethodName, signal: str) -> None:
 
 
 @pytest.mark.parametrize("signal", ["gaps", "p", "scores"])
-@pytest.mark.parametrize("name", ["bpe", "swap_and_aggregate", "swap_confidence"])
+@pytest.mark.parametrize("name", ["bpe", "swap_and_aggregate"])
 def test_swapping_the_responses_changes_no_score_of_a_method_with_both_orders(
     name: MethodName, signal: str
 ) -> None:
@@ -503,7 +455,6 @@ def test_swap_and_aggregate_shares_its_verdicts_with_bpe() -> None:
 def test_unparsed_answers_are_not_among_the_scores(name: MethodName) -> None:
     none: dict[MethodName, dict[str, Any]] = {
         "verbalized_confidence": {"gaps": (1.0, 1.0), "verbalized": answer("quite sure")},
-        "verbalized_at_half": {"failed": {"verbalized": "judgment_failed"}, "gaps": (1.0, 1.0)},
         "swap_and_aggregate": {"gaps": (1.0, 1.0), "verdicts": ("A", None)},
         "self_consistency": {"samples": samples("ABx")},
     }

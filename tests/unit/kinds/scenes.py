@@ -62,13 +62,11 @@ class Kind:
         return self.orders == 1
 
 
-_WITHOUT_WORDS = ("predictive_probability", "swap_and_aggregate", "swap_confidence", "bpe")
+_WITHOUT_WORDS = ("predictive_probability", "swap_and_aggregate", "bpe")
 _MAIN = (
     "predictive_probability",
     "verbalized_confidence",
-    "verbalized_at_half",
     "swap_and_aggregate",
-    "swap_confidence",
     "bpe",
 )
 

@@ -1,0 +1,289 @@
+"""The paper's tables of our results, with the paper's numbers beside ours where it has them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from app.evaluation import paper
+from app.evaluation.comparison import ComparedDataset
+from app.evaluation.measurement import Costs
+from app.evaluation.methods import METHODS, MethodName
+from app.evaluation.metrics import RiskCoverage
+from app.evaluation.paper import PaperOutcome
+from app.evaluation.protocol import RuleOutcome
+from app.evaluation.report.table import Cell, Table, level
+from app.evaluation.results import DatasetResults, MethodResults, Results
+
+# Titles of the rules, in the order of the paper's table.
+RULES: Mapping[str, str] = {
+    "vanilla": "Vanilla",
+    "heuristic": "Heuristic",
+    "naive": "Naive",
+    "trust_or_escalate": "Trust-or-Escalate",
+    "scope": "SCOPE",
+    "pac": "pac",
+    "scope_corrected": "SCOPE, noise known",
+    "pac_corrected": "pac, noise known",
+}
+# The uncertainty method of each rule, as in the paper; pac uses that of SCOPE.
+SIGNALS: Mapping[str, MethodName] = {**paper.SIGNALS, "pac": "bpe"}
+
+_QUALITY = ("Acc", "ECE", "ROC", "PRC")
+_OUTCOME = ("coverage", "coverage sd", "risk", "risk sd", "ratio of sums", "above alpha")
+_PAPER = ("paper coverage", "paper risk")
+_RULE_COLUMNS = ("data", "signal", "rule", "alpha", *_OUTCOME, *_PAPER)
+_READINGS = (
+    "Coverage is the mean share of the test pairs that is accepted, and risk the mean over splits "
+    "of errors among the accepted, 0 where nothing is accepted. The ratio of sums divides the "
+    "errors of all splits by the accepted of all splits. The last share is that of the splits "
+    "whose risk exceeds alpha."
+)
+
+
+def nearest_alpha(alphas: Iterable[float]) -> float:
+    """The alpha that is nearest to the paper's."""
+    return min(alphas, key=lambda alpha: (abs(alpha - paper.ALPHA), alpha), default=paper.ALPHA)
+
+
+def method_of(dataset: DatasetResults, name: str) -> MethodResults | None:
+    """The results of a method; None if it was not measured."""
+    return next((method for method in dataset.methods if method.method == name), None)
+
+
+def tables_of(results: Results) -> list[Table]:
+    """All tables that have a row."""
+    made = (
+        _quality(results),
+        _compared(results),
+        _counts(results),
+        _risk(results),
+        _every_rule(results),
+        _all_labels(results),
+        _ablation(results, "label-noise"),
+        _ablation(results, "calibration-size"),
+        _transfer(results),
+    )
+    return [table for table in made if table.rows]
+
+
+def comparison_table(datasets: Iterable[ComparedDataset], *, alpha: float) -> Table:
+    """Judges on the pairs that all of them judged."""
+    rows = []
+    for dataset in datasets:
+        for judge in dataset.judges:
+            outcomes = {row.selector: row.outcome for row in judge.rows if row.alpha == alpha}
+            scope, pac = outcomes["scope"], outcomes["pac"]
+            figures = (scope.coverage, scope.risk, pac.coverage, pac.risk)
+            rows.append((dataset.name, judge.name, dataset.n, *judge.quality.quality, *figures))
+    rules = (f"{rule} {figure}" for rule in ("SCOPE", "pac") for figure in ("coverage", "risk"))
+    return Table(
+        name="comparison",
+        title=f"Judges on the same pairs, at alpha {level(alpha)}",
+        columns=("data", "judge", "n", *_QUALITY, *rules),
+        rows=tuple(rows),
+        note="Judges are measured on the pairs that all of them judged.",
+    )
+
+
+def _measured(results: Results) -> Iterator[tuple[DatasetResults, MethodResults]]:
+    for dataset in results.datasets:
+        for method in dataset.methods:
+            yield dataset, method
+
+
+def _quality(results: Results) -> Table:
+    rows = []
+    for dataset, method in _measured(results):
+        theirs = paper.quality(results.judge, dataset.name, method.method) or (None,) * 4
+        title = METHODS[method.method].title
+        rows.append((dataset.name, title, *method.quality, method.n, *theirs))
+    return Table(
+        name="quality",
+        title="Quality of the uncertainty",
+        columns=("data", "method", *_QUALITY, "n", *(f"paper {each}" for each in _QUALITY)),
+        rows=tuple(rows),
+        note="Each method is measured on the n pairs that it scores, as in the paper. A method "
+        "with a smaller n mostly leaves out harder pairs.",
+    )
+
+
+def _compared(results: Results) -> Table:
+    rows = []
+    for dataset, method in _measured(results):
+        one = method.compared
+        if one is None:
+            continue
+        cells: list[Cell] = []
+        for value, interval in zip(one.quality, one.intervals, strict=True):
+            cells += [value, *(interval or (None, None))]
+        title, prompts = METHODS[method.method].title, METHODS[method.method].prompts
+        rows.append((dataset.name, title, prompts, one.n, *cells))
+    bounds = [heading for each in _QUALITY for heading in (each, f"{each} low", f"{each} high")]
+    return Table(
+        name="common-pairs",
+        title="Methods on the same pairs",
+        columns=("data", "method", "prompts a pair", "n", *bounds),
+        rows=tuple(rows),
+        note="The methods are compared on the pairs that all of them score, with 95% intervals "
+        "over questions. A method that scores fewer than 80% of the pairs is not compared.",
+    )
+
+
+def _counts(results: Results) -> Table:
+    counted = [
+        (
+            dataset.name,
+            METHODS[method.method].title,
+            method.unparsed,
+            method.failed,
+            method.undecided,
+            method.unparsed_answers,
+        )
+        for dataset, method in _measured(results)
+    ]
+    return Table(
+        name="counts",
+        title="Pairs that a method does not score",
+        columns=("data", "method", "unparsed", "failed", "undecided", "answers unparsed"),
+        rows=tuple(row for row in counted if any(row[2:])),
+        note="Undecided pairs have no preference, and count as errors.",
+    )
+
+
+def costs_table(costs: Costs) -> Table:
+    """The cost of a pair in one run, which is no part of the results."""
+    rows = [
+        (
+            dataset,
+            METHODS[name].title,
+            cost.prompts,
+            cost.prompt_tokens,
+            cost.written_tokens,
+            1000 * cost.seconds,
+            cost.pairs,
+        )
+        for dataset, of_methods in costs.items()
+        for name, cost in of_methods.items()
+    ]
+    return Table(
+        name="costs",
+        title="Cost of a pair in this run",
+        columns=("data", "method", "prompts", "tokens read", "tokens written", "ms", "n"),
+        rows=tuple(rows),
+        note="Many pairs are judged at once, so the time is not that of a single pair.",
+    )
+
+
+def _risk(results: Results) -> Table:
+    alpha = nearest_alpha(results.design.alphas)
+    rows = tuple(
+        _rule_cells(results.judge, dataset.name, method.method, row)
+        for dataset, method in _measured(results)
+        for row in method.rows
+        if row.alpha == alpha and SIGNALS[row.selector] == method.method
+    )
+    return Table(
+        name="risk",
+        title=f"Risk control at alpha {level(alpha)}, each rule on the paper's signal",
+        columns=_RULE_COLUMNS,
+        rows=rows,
+        note=_READINGS,
+    )
+
+
+def _every_rule(results: Results) -> Table:
+    rows = tuple(
+        _rule_cells(results.judge, dataset.name, method.method, row)
+        for dataset, method in _measured(results)
+        for row in method.rows
+    )
+    return Table(
+        name="rules",
+        title="Every rule on every signal at every alpha",
+        columns=_RULE_COLUMNS,
+        rows=rows,
+        note=_READINGS,
+    )
+
+
+def _rule_cells(
+    judge: str | None, dataset: str, signal: MethodName, row: RuleOutcome
+) -> tuple[Cell, ...]:
+    theirs = paper.outcome(judge, dataset, row.selector, signal=signal, alpha=row.alpha)
+    names = (dataset, METHODS[signal].title, RULES[row.selector], level(row.alpha))
+    return (*names, *_outcome_cells(row.outcome), *_paper_cells(theirs))
+
+
+def _outcome_cells(ours: RiskCoverage) -> tuple[Cell, ...]:
+    return (
+        ours.coverage,
+        ours.coverage_std,
+        ours.risk,
+        ours.risk_std,
+        ours.ratio_of_sums,
+        ours.share_above_alpha,
+    )
+
+
+def _paper_cells(theirs: PaperOutcome | None) -> tuple[Cell, Cell]:
+    return (theirs.coverage, theirs.risk) if theirs else (None, None)
+
+
+def _all_labels(results: Results) -> Table:
+    rows = tuple(
+        (
+            dataset.name,
+            row.guarantee,
+            level(row.alpha),
+            row.threshold,
+            row.coverage,
+            row.empirical_risk,
+        )
+        for dataset in results.datasets
+        for row in dataset.all_labels
+    )
+    return Table(
+        name="all-labels",
+        title="Calibrated on all labels, as by scope-judge curve",
+        columns=("data", "guarantee", "alpha", "threshold", "coverage", "empirical risk"),
+        rows=rows,
+        note="The empirical risk is that on the pairs calibrated on.",
+    )
+
+
+def _ablation(results: Results, name: str) -> Table:
+    is_noise = name == "label-noise"
+    find = paper.label_noise if is_noise else paper.calibration_size
+    rows = []
+    for dataset in results.datasets:
+        for ablation in dataset.label_noise if is_noise else dataset.calibration_size:
+            row = ablation.row
+            is_papers = (row.selector, row.alpha) == ("scope", paper.ALPHA)
+            theirs = find(results.judge, dataset.name, ablation.value) if is_papers else None
+            value = level(ablation.value) if is_noise else f"{ablation.value:g}"
+            names = (dataset.name, value, RULES[row.selector], level(row.alpha))
+            rows.append((*names, *_outcome_cells(row.outcome), *_paper_cells(theirs)))
+    return Table(
+        name=name,
+        title="Label noise" if is_noise else "Calibration size",
+        columns=("data", "flipped" if is_noise else "pairs", "rule", "alpha", *_OUTCOME, *_PAPER),
+        rows=tuple(rows),
+        note="The paper does not correct for noise. A rule with the noise known does."
+        if is_noise
+        else "A size that would leave too few pairs to test on is missing.",
+    )
+
+
+def _transfer(results: Results) -> Table:
+    rows = []
+    for entry in results.transfer:
+        row = entry.row
+        is_papers = (row.selector, row.alpha) == ("scope", paper.ALPHA)
+        theirs = paper.transfer(results.judge, entry.calibration, entry.test) if is_papers else None
+        names = (entry.calibration, entry.test, RULES[row.selector], level(row.alpha))
+        rows.append((*names, *_outcome_cells(row.outcome), *_paper_cells(theirs)))
+    return Table(
+        name="transfer",
+        title="Transfer between data sets",
+        columns=("calibrated on", "tested on", "rule", "alpha", *_OUTCOME, *_PAPER),
+        rows=tuple(rows),
+        note="A row with one data set twice is calibrated and tested on its two halves.",
+    )
