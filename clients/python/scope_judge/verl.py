@@ -1,8 +1,7 @@
 """The reward function of verl (0.9): `reward.custom_reward_function.path=pkg://scope_judge.verl`."""
 
-import functools
-from collections.abc import Coroutine, Generator, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from scope_judge.comparisons import Completion, Question
 from scope_judge.reward_source import flags_of, shared_source
@@ -16,46 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["compute_score"]
 
 
-class _Call(Coroutine[Any, Any, dict[str, float]]):
-    """The coroutine of a call, which explains itself to a caller who takes it for the result."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, dict[str, float]]) -> None:
-        self._coroutine = coroutine
-
-    def __await__(self) -> Generator[Any, Any, dict[str, float]]:
-        return self._coroutine.__await__()
-
-    def send(self, value: Any) -> Any:
-        return self._coroutine.send(value)
-
-    def throw(self, *exception: Any) -> Any:
-        return self._coroutine.throw(*exception)
-
-    def close(self) -> None:
-        self._coroutine.close()
-
-    def __getitem__(self, key: object) -> NoReturn:
-        self._explain()
-
-    def __float__(self) -> NoReturn:
-        self._explain()
-
-    def _explain(self) -> NoReturn:
-        self.close()
-        raise TypeError(
-            "compute_score is asynchronous, because verl awaits it: write `await "
-            "compute_score(...)`, or `asyncio.run(compute_score(...))` in a plain program"
-        )
-
-
-class _Asynchronous(functools.partial[Any]):
-    """An asynchronous function as verl recognises it: it looks for one inside a partial."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> _Call:
-        return _Call(super().__call__(*args, **kwargs))
-
-
-async def _compute_score(
+async def compute_score(
     data_source: str,
     solution_str: str,
     ground_truth: Completion,
@@ -103,10 +63,6 @@ async def _compute_score(
     group = (_plain(question), [solution_str], _plain(ground_truth))
     ((reward,),) = await shared_source(**options).of_groups_async([group])
     return {"score": reward.value or 0.0, **flags_of(reward)}
-
-
-compute_score = _Asynchronous(_compute_score)
-compute_score.__doc__ = _compute_score.__doc__
 
 
 def _check_reference(reference: Completion) -> None:

@@ -25,7 +25,7 @@ from transformers import (
 )
 from trl import GRPOConfig, GRPOTrainer
 
-from scope_judge.trl import AsyncScopeReward, ScopeReward
+from scope_judge.trl import ScopeReward
 
 _TEMPLATE = (
     "{% for message in messages %}{{ message.role }} {{ message.content }} {% endfor %}"
@@ -100,12 +100,12 @@ def main() -> None:
     else:
         model, tokenizer = checkpoint_policy(given.policy)
     notes = Notes()
-    kind = AsyncScopeReward if given.asynchronous else ScopeReward
+    reward = ScopeReward(url=given.url, alpha=given.alpha, calibration=given.calibration)
     with tempfile.TemporaryDirectory() as folder:
         trainer = GRPOTrainer(
             model=model,
             processing_class=tokenizer,
-            reward_funcs=kind(url=given.url, alpha=given.alpha, calibration=given.calibration),
+            reward_funcs=reward,
             args=GRPOConfig(
                 output_dir=folder,
                 per_device_train_batch_size=given.batch,
@@ -150,7 +150,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--calibration", default="default")
     parser.add_argument("--generations", type=int, required=True)
     parser.add_argument("--batch", type=int, required=True)
-    parser.add_argument("--asynchronous", action="store_true")
     return parser.parse_args()
 
 

@@ -68,17 +68,8 @@ def test_a_group_that_is_split_over_processes_is_judged_as_a_whole(
     url: str, tmp_path: Path
 ) -> None:
     logs = trained(url, SPLIT, tmp_path).logs
-    assert "unopposed" not in counts(logs)
     check_rewards(logs, url, SPLIT)
     check_advantages(logs)
-
-
-def test_the_asynchronous_function_says_that_it_judges_parts(url: str, tmp_path: Path) -> None:
-    run = trained(url, SPLIT._replace(asynchronous=True), tmp_path)
-    # The halves of the middle group of each step have nothing to be compared with.
-    assert counts(run.logs)["unopposed"] == 4
-    assert "split over processes" in run.output
-    check_advantages(run.logs)
 
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
@@ -87,8 +78,8 @@ import json, sys
 from pathlib import Path
 from accelerate import PartialState
 from scope_judge import UnavailableError
-from scope_judge.reward_source import Reward
-from scope_judge.trl import ScopeReward, _Batch, _gathered, _Row
+from scope_judge.processes import of_all_processes
+from scope_judge.trl import ScopeReward
 
 state = PartialState(cpu=True)
 # The second of three pairs is on both processes.
@@ -97,13 +88,11 @@ prompts = ["One?", "One?", "Two?", "Two?", "Three?", "Three?"]
 completions = ["quality=0", "quality=3"] * 3
 rewards = ScopeReward(url=sys.argv[2], alpha=0.2)(prompts[own], completions[own])
 
-def judged(batch, begin, end):
-    if begin > 0:
-        raise UnavailableError("gone", code="engine_unavailable", status=503)
-    return {i: _Row(Reward(1.0, None)) for i in range(begin, end)}
+def judged(rows):
+    raise UnavailableError("gone", code="engine_unavailable", status=503)
 
 try:
-    _gathered(_Batch(["a"], ["b"]), judged)
+    of_all_processes(["a"], judged)
 except UnavailableError as exc:
     # Lines of several processes would mix on stdout.
     text = json.dumps({"rewards": rewards, "error": exc.code})

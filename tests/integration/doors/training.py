@@ -25,7 +25,6 @@ class Plan(NamedTuple):
         generations: Completions of each prompt.
         batch: Completions of each process and step.
         processes: Number of processes.
-        asynchronous: Whether the asynchronous reward function is used.
         policy: Folder of the checkpoint to train; None for the tiny policy.
         tokens: Most tokens of a completion.
     """
@@ -37,7 +36,6 @@ class Plan(NamedTuple):
     generations: int = 8
     batch: int = 8
     processes: int = 1
-    asynchronous: bool = False
     policy: Path | None = None
     tokens: int = 1
 
@@ -66,7 +64,6 @@ def train(python: str, url: str, plan: Plan, folder: Path) -> Run:
         f"--generations={plan.generations}",
         f"--batch={plan.batch}",
         f"--tokens={plan.tokens}",
-        *(["--asynchronous"] if plan.asynchronous else []),
         *([f"--policy={plan.policy}"] if plan.policy else []),
     ]
     ended = subprocess.run(

@@ -52,19 +52,6 @@ def of_trl(response: str, opponent: str, options: dict[str, Any]) -> Found:
     return _of_trl(values, logs)
 
 
-def of_trl_async(response: str, opponent: str, options: dict[str, Any]) -> Found:
-    async def called() -> list[float | None]:
-        reward = trl.AsyncScopeReward(check=False, **options)
-        prompts = [[{"role": "user", "content": QUESTION}]] * 2
-        try:
-            return await reward(prompts, [said(response), said(opponent)], **logs.columns())
-        finally:
-            await reward._source.aclose()
-
-    logs = Logs()
-    return _of_trl(asyncio.run(called()), logs)
-
-
 def _of_trl(values: list[float | None], logs: Logs) -> Found:
     assert len(values) == 2
     reasons = logs.extra["scope_judge"]
@@ -144,7 +131,6 @@ def _of_slime(one: SimpleNamespace, found: dict[str, float]) -> Found:
 
 DOORS: dict[str, Door] = {
     "TRL": of_trl,
-    "TRL, async": of_trl_async,
     "verl": of_verl,
     "slime": of_slime,
     "slime, group": of_slime_group,

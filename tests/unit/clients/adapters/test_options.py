@@ -1,8 +1,6 @@
 """Options of the adapters, groups of prompts, slime's baseline, and messages to users."""
 
 import asyncio
-import functools
-import inspect
 import pickle
 import subprocess
 import sys
@@ -18,7 +16,7 @@ from scope_judge import RequestError
 from scope_judge.reward_settings import VARIABLES, RewardSettings
 from scope_judge.reward_source import REASONS, Reward, flags_of, shared_source
 from scope_judge.slime import custom_rm, normalized_rewards
-from scope_judge.trl import AsyncScopeReward, ScopeReward, _of_environment, groups_of, scope_reward
+from scope_judge.trl import ScopeReward, _of_environment, scope_reward
 from scope_judge.verl import compute_score
 from tests.unit.clients.adapters.doors import Logs, called_by_slime, sample, slime_arguments
 from tests.unit.clients.adapters.service import served
@@ -95,27 +93,6 @@ def test_a_reason_has_exactly_one_flag() -> None:
         assert flags_of(Reward(None, reason)) == {**dict.fromkeys(REASONS, 0), reason: 1}
 
 
-@pytest.mark.parametrize(
-    ("prompts", "longest", "sizes"),
-    [
-        ("", None, []),
-        ("a", None, [1]),
-        ("aabb", None, [2, 2]),
-        ("aabba", None, [2, 2, 1]),
-        ("aaaabb", 2, [2, 2, 2]),
-        ("aaaaabb", 2, [2, 2, 1, 2]),
-        ("ab", 8, [1, 1]),
-    ],
-)
-def test_a_group_is_a_run_of_equal_prompts(
-    prompts: str, longest: int | None, sizes: list[int]
-) -> None:
-    texts = [[{"role": "user", "content": each}] for each in prompts]
-    groups = groups_of(texts, longest)
-    assert [len(group) for group in groups] == sizes
-    assert [i for group in groups for i in group] == list(range(len(prompts)))
-
-
 def test_each_group_is_rewarded_by_itself(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     prompts = ["One?"] * 3 + ["Two?"] * 2 + ["Three?"]
     completions = [f"quality={each}" for each in (2, 0, 1, 0, 3, 5)]
@@ -144,9 +121,8 @@ def test_a_trainer_that_takes_no_reward_for_0_is_refused(
     installed.mkdir()
     (installed / "METADATA").write_text(f"Metadata-Version: 2.1\nName: trl\nVersion: {version}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    for kind in (ScopeReward, AsyncScopeReward):
-        with pytest.raises(RuntimeError, match=r"1\.6 or newer") if is_refused else nullcontext():
-            kind(check=False)
+    with pytest.raises(RuntimeError, match=r"1\.6 or newer") if is_refused else nullcontext():
+        ScopeReward(check=False)
 
 
 def said(content: Any, **fields: Any) -> dict[str, Any]:
@@ -165,25 +141,30 @@ MALFORMED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("kind", [ScopeReward, AsyncScopeReward])
 @pytest.mark.parametrize("name", MALFORMED)
-def test_one_malformed_completion_never_stops_a_training(url: str, kind: Any, name: str) -> None:
-    async def rewarded() -> Any:
-        completions = [[said("quality=2")], MALFORMED[name], "quality=1", MALFORMED[name]]
-        reward, logs = kind(url=url, alpha=None, failures="none"), Logs()
-        try:
-            found = reward(["One?"] * 2 + ["Two?"] * 2, completions, **logs.columns())
-            found = await found if kind is AsyncScopeReward else found
-            again = reward(["One?"] * 3, [*completions[:2], "quality=1"])
-            again = await again if kind is AsyncScopeReward else again
-        finally:
-            await reward._source.aclose()
-        return found, logs.extra["scope_judge"], again
-
-    found, reasons, again = asyncio.run(rewarded())
+def test_one_malformed_completion_never_stops_a_training(url: str, name: str) -> None:
+    completions = [[said("quality=2")], MALFORMED[name], "quality=1", MALFORMED[name]]
+    reward, logs = ScopeReward(url=url, alpha=None, failures="none"), Logs()
+    try:
+        found = reward(["One?"] * 2 + ["Two?"] * 2, completions, **logs.columns())
+        again = reward(["One?"] * 3, [*completions[:2], "quality=1"])
+    finally:
+        asyncio.run(reward._source.aclose())
     assert found == [None] * 4
-    assert reasons == ["unopposed", "failed"] * 2
+    assert logs.extra["scope_judge"] == ["unopposed", "failed"] * 2
     assert again == [1.0, None, -1.0]
+
+
+def test_a_malformed_sample_of_slime_is_failed_in_its_place(url: str) -> None:
+    samples = [
+        sample("quality=2", None),
+        sample("quality=9\ud800", None),
+        sample("quality=1", None),
+    ]
+    options = {"url": url, "alpha": None, "failures": "none"}
+    found = asyncio.run(called_by_slime(samples, options, group_rm=True))
+    assert [(each["reward"], each["failed"]) for each in found] == [(1.0, 0), (0.0, 1), (-1.0, 0)]
+    assert [one.remove_sample for one in samples] == [False, True, False]
 
 
 def test_a_malformed_completion_is_named_if_failures_are_raised(url: str) -> None:
@@ -216,12 +197,6 @@ def test_verl_is_told_where_the_question_belongs(extra_info: Any) -> None:
 def test_verl_is_told_that_the_reference_is_missing(reference: Any) -> None:
     with pytest.raises(ValueError, match=r"reward_model\.ground_truth is empty"):
         asyncio.run(compute_score("pairs", "a", reference, {"question": "Which?"}))
-
-
-def test_verl_sees_that_the_function_is_asynchronous() -> None:
-    assert inspect.iscoroutinefunction(compute_score)
-    assert inspect.iscoroutinefunction(functools.partial(compute_score, alpha=0.1))
-    assert inspect.iscoroutinefunction(pickle.loads(pickle.dumps(compute_score)))
 
 
 def test_verl_takes_a_question_with_another_name_and_messages(url: str) -> None:
