@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from app.files.battles import Battle, Style
+from app.files.battles import Battle
 
 _WINNERS = {"A": "model_a", "B": "model_b", "abstain": "abstain"}
 _OPPOSITES = {"A": "B", "B": "A"}
@@ -129,7 +129,7 @@ def _row(
         "calibration": reference.get("name"),
         "version": reference.get("version"),
         "timestamp": result.get("timestamp"),
-        **(_labels_and_style(battle) if battle else {}),
+        **(_label(battle) if battle else {}),
         "audit": (result.get("audit") or {}).get("id"),
         "swapped": battle.is_swapped(provenance.seed) if battle else None,
         "signature": signature,
@@ -152,14 +152,8 @@ def _of_battle(battle: Battle, columns: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def _labels_and_style(battle: Battle) -> dict[str, Any]:
-    """The label of a person, and length_a, headers_a, lists_a, bold_a, length_b, ..."""
-    counts = {
-        f"{name}_{side}": count
-        for side in ("a", "b")
-        for name, count in asdict(Style.of(battle.fields[f"response_{side}"])).items()
-    }
-    return {"human": battle.human, "human_probability": battle.human_probability, **counts}
+def _label(battle: Battle) -> dict[str, Any]:
+    return {"human": battle.human, "human_probability": battle.human_probability}
 
 
 def _calibration(result: Mapping[str, Any]) -> str:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -36,6 +35,7 @@ _MORE = (
     "human",
     "human_probability",
 )
+_WINNER = "winner"
 _WINNERS: Mapping[Label, Winner] = {"A": "model_a", "B": "model_b", "tie": "tie"}
 # Words that other data sets use for the two models, in lower case with underscores.
 _USUAL: Mapping[str, tuple[str, ...]] = {
@@ -58,41 +58,8 @@ _USUAL: Mapping[str, tuple[str, ...]] = {
         "b_model",
     ),
 }
-_FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
-_HEADER = re.compile(r"^ {0,3}#{1,6} ", re.MULTILINE)
-_LIST_ITEM = re.compile(r"^ *(?:[-*+]|\d{1,9}[.)]) ", re.MULTILINE)
-_BOLD = re.compile(r"\*\*(?! )[^*\n]+(?<! )\*\*|__(?! )[^_\n]+(?<! )__")
 # Hexadecimal digits of a digest that serves as an id.
 _SHORT = 16
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Style:
-    """The length and the markdown of a response, which a leaderboard can control for.
-
-    Args:
-        length: Number of characters.
-        headers: Number of headings.
-        lists: Number of list items.
-        bold: Number of bold texts.
-    """
-
-    length: int
-    headers: int
-    lists: int
-    bold: int
-
-    @classmethod
-    def of(cls, response: str | list[str]) -> "Style":
-        """Counts the style of a response; code blocks count as length only."""
-        text = response if isinstance(response, str) else "\n".join(response)
-        prose = _FENCED.sub("", text)
-        return cls(
-            length=len(text),
-            headers=len(_HEADER.findall(prose)),
-            lists=len(_LIST_ITEM.findall(prose)),
-            bold=len(_BOLD.findall(prose)),
-        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,7 +71,7 @@ class Battle:
         content: Digest of models, question and responses.
         question_id: Name of the question; a digest of it where the row has none.
         group: Unit of the bootstrap instead of the question, if the row has one.
-        category: Kind of the question, if the row has one; a leaderboard also rates each by itself.
+        category: Kind of the question, if the row has one.
         model_a: Name of the first model.
         model_b: Name of the second model.
         fields: The comparison, with the response of model_a first, and its group of the traffic.
@@ -122,6 +89,16 @@ class Battle:
     fields: Fields
     human: Winner | None
     human_probability: float | None
+
+    @property
+    def fault(self) -> InvalidComparisonError | None:
+        """Names a blank response by the column of the row, whatever the order for the judge."""
+        for name in ("response_a", "response_b"):
+            response = self.fields[name]
+            texts = [response] if isinstance(response, str) else response
+            if isinstance(texts, list) and not all(str(text).strip() for text in texts):
+                return InvalidComparisonError(f"{name} is blank")
+        return None
 
     def is_swapped(self, seed: int) -> bool:
         """Whether the judge gets the response of model_b as response A; a fair coin by the seed.
@@ -153,6 +130,11 @@ class BattleShape:
     comparison: ComparisonShape
     columns: Mapping[str, str]
     words: Mapping[str, Label]
+
+    def leaves_out_winner(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row may have its labels in a column `winner` that is not read."""
+        read = (self.comparison.label, self.columns["human"])
+        return not is_empty(row.get(_WINNER)) and _WINNER not in read and read[1] not in row
 
     def battle(self, row: Mapping[str, Any]) -> Battle:
         """The battle of a row.

@@ -21,24 +21,18 @@ class Battles:
         signature: None if the rows have none.
         alpha, guarantee: None if the rows have none or several.
         models: In alphabetical order.
-        names: Identifiers of the battles, for people.
-        battle: Number of the battle, the same for every judge; -1 if the rows do not tell.
         first, second: Indexes of model_a and model_b.
         unit: Unit of the bootstrap, below `units`.
         key: Key of that unit: a digest of its name, below UNNAMED, which is the same in the files
             of every week; or UNNAMED and a number, if the rows do not name it.
-        category: Index in `categories`; -1 if the row has none.
-        categories: Kinds of questions.
         judged: Whether there is a judgment.
         verdict: 1 for model_a, 0 for model_b, 0.5 for a tie; NaN for none.
         has_verdicts: Whether the rows have the column `winner` at all.
         reason: Index in `reasons`; -1 without an abstention.
         p_bar, p_fwd, p_rev: NaN where there is none.
-        human: Outcome by a person, like `verdict`.
+        human: Outcome by a person, like `verdict`; also of battles without a judgment.
         human_probability: Probability with which the row was drawn for labelling.
         label_noise: Share of wrong labels among those of people, in [0, 0.5); ties are right.
-        style: Shape (n, 4). Difference of each of FEATURES by its sum, in [-1, 1]; None if the rows
-            lack a feature.
         repeated: Number of rows that were left out as copies.
         placeless: Number of rows that failed because they hold no battle, left out likewise.
     """
@@ -48,15 +42,11 @@ class Battles:
     alpha: float | None
     guarantee: str | None
     models: tuple[str, ...]
-    names: tuple[str, ...]
-    battle: Ints
     first: Ints
     second: Ints
     unit: Ints
     units: int
     key: Keys
-    category: Ints
-    categories: tuple[str, ...]
     judged: Bools
     verdict: Floats
     has_verdicts: bool
@@ -67,10 +57,9 @@ class Battles:
     p_rev: Floats
     human: Floats
     human_probability: Floats
-    style: Floats | None
+    label_noise: float = 0.0
     repeated: int = 0
     placeless: int = 0
-    label_noise: float = 0.0
 
     @property
     def n(self) -> int:
@@ -90,9 +79,14 @@ class Battles:
         return np.asarray(self.judged & np.isnan(self.verdict))
 
     @property
+    def accepted(self) -> Bools:
+        """Shape (n,). Battles with a verdict."""
+        return np.asarray(self.judged & ~np.isnan(self.verdict))
+
+    @property
     def labelled(self) -> Bools:
-        """Shape (n,). Judged battles with a person's label."""
-        return np.asarray(self.judged & ~np.isnan(self.human))
+        """Shape (n,). Battles with a person's label, judged or not."""
+        return ~np.isnan(self.human)
 
     @property
     def people(self) -> Floats:
@@ -102,13 +96,17 @@ class Battles:
         """
         return 0.5 + (self.human - 0.5) / (1.0 - 2.0 * self.label_noise)
 
+    def played(self, counted: Bools) -> Ints:
+        """Shape (models,). Number of the counted battles of each model."""
+        m = len(self.models)
+        return np.bincount(self.first[counted], minlength=m) + np.bincount(
+            self.second[counted], minlength=m
+        )
+
     def where(self, kept: Bools) -> "Battles":
-        """The battles of a mask; the units are numbered anew."""
+        """The battles of a mask; the units are numbered again from 0."""
         arrays: dict[str, Any] = {
-            name: value[kept]
-            for name, value in vars(self).items()
-            if isinstance(value, np.ndarray) and len(value) == self.n
+            name: value[kept] for name, value in vars(self).items() if isinstance(value, np.ndarray)
         }
         units, arrays["unit"] = np.unique(arrays["unit"], return_inverse=True)
-        names = tuple(name for name, keep in zip(self.names, kept, strict=True) if keep)
-        return replace(self, **arrays, names=names, units=len(units))
+        return replace(self, **arrays, units=len(units))

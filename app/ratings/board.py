@@ -1,20 +1,22 @@
-"""From the battles of a judge to its board: all views with intervals, ranks and robustness."""
+"""From the battles of a judge to its board: all views with intervals and rank sets.
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+Provisional models enter no sum: battles with one are left out before anything is fitted, so that
+six battles of a new model cannot move the others.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 from app.core.errors import InvalidRequestError
 from app.ratings.agreement import agreement_of
 from app.ratings.battles import UNNAMED, Battles
-from app.ratings.bootstrap import Cells, Games, cells_of, replicates
+from app.ratings.bootstrap import Cells, Games, Keys, cells_of, replicates
 from app.ratings.bradley_terry import (
     Bools,
     Floats,
+    Ints,
     Solution,
     Structure,
     centre_shares,
@@ -23,46 +25,56 @@ from app.ratings.bradley_terry import (
     information_of,
     ratings,
     structure_of,
-    sums,
 )
-from app.ratings.dropping import first_place
-from app.ratings.intervals import (
-    Intervals,
-    RankSets,
-    intervals_of,
-    rank_sets,
-    unsolved_of,
-)
+from app.ratings.intervals import Intervals, RankSets, intervals_of, rank_sets, unsolved_of
 from app.ratings.notes import FEW_UNITS, notes_of
-from app.ratings.outcomes import Outcomes, debiased, games_of, views_of
-from app.ratings.pairs import pairs_of, win_rates_of
-from app.ratings.results import (
-    Board,
-    Category,
-    FirstPlace,
-    Rating,
-    RatingSettings,
-    StyleEffect,
-    Unbounded,
-    View,
-    ViewName,
-)
-from app.ratings.rounds import RatedBoard, Rounds
-from app.ratings.style import (
-    Features,
-    controlled,
-    controlled_replicates,
-    features_of,
-    within_battles,
-)
-from app.ratings.tuning import judge_weights
+from app.ratings.outcomes import Outcomes, games_of, views_of
+from app.ratings.pairs import pairs_of
+from app.ratings.results import Board, Rating, RatingSettings, Unbounded, View, ViewName
 
 # Share of the rounds without finite ratings beyond which a view is no main view.
 _MOST_UNSOLVED = 0.5
 # Views that the table can show, the most trustworthy first.
 _MAIN: tuple[ViewName, ...] = ("debiased", "soft", "abstain_as_tie")
-# Tabs that a reader can overlook; each costs the bootstrap of two views.
-_MOST_CATEGORIES = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rounds:
+    """The bootstrap of a board.
+
+    Args:
+        keys: Shape (units,). Keys of the units that have a name, in ascending order.
+        theta: For each view shape (rounds, models): ratings in logits, for the models in the order
+            of Board.models. Their zero is free.
+    """
+
+    keys: Keys
+    theta: Mapping[ViewName, Floats]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatedBoard:
+    """A board and its bootstrap."""
+
+    board: Board
+    rounds: Rounds
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Standing:
+    """Facts that are the same in all views; arrays have shape (models,).
+
+    Args:
+        judged: Number of judged battles.
+        failed: Number of battles without a judgment.
+        established: Whether the model has enough judged battles for a rank.
+        reference: Index of the reference; None without one.
+    """
+
+    judged: Ints
+    failed: Ints
+    established: Bools
+    reference: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,36 +83,18 @@ class _Point:
 
     Args:
         name: Name of the view.
-        outcomes: The battles that the view counts.
-        games, cells: The same, by battle and by pair.
-        structure: Structure of the battles.
-        features: Surface features that are held equal; none without `control`.
-        solution: Shape (models + f,). Ratings and effects of the features, in logits.
-        judge_weight: Mean weight of the judge in "debiased"; None for another view.
-        raw: Shape (models,). With `control`, the ratings without it; else None.
+        played: Shape (models,). Battles that the view counts, with those of provisional models.
+        games, cells: The battles that are fitted, one by one and by pair.
+        structure: Their structure.
+        theta: Shape (models,). Ratings, in logits.
     """
 
     name: ViewName
-    outcomes: Outcomes
+    played: Ints
     games: Games
     cells: Cells
     structure: Structure
-    features: Features
-    solution: Floats
-    judge_weight: float | None = None
-    raw: Floats | None = None
-
-
-class _Standing(NamedTuple):
-    """How much the battles of each model tell, the same in all views.
-
-    Args:
-        established: Shape (models,). Whether the model has enough judged battles for a rank.
-        weight: Shape (models,). Fisher information of its judged battles; 0 if it has not.
-    """
-
-    established: Bools
-    weight: Floats
+    theta: Floats
 
 
 def board_of(battles: Battles, settings: RatingSettings) -> Board:
@@ -112,19 +106,29 @@ def rated(battles: Battles, settings: RatingSettings) -> RatedBoard:
     """Rates the models of one judge's battles.
 
     Raises:
-        InvalidRequestError: The reference is not a model of the battles, or features are missing.
+        InvalidRequestError: The reference is no model of the battles, or a provisional one.
     """
-    if settings.reference is not None and settings.reference not in battles.models:
-        raise InvalidRequestError(
-            f"the reference {settings.reference!r} is not a model of these battles: "
-            f"{', '.join(battles.models[:20])}"
-        )
-    views, theta = _views(battles, views_of(battles), settings)
-    kinds = Counter(battles.category[battles.category >= 0].tolist()).most_common()
-    if len(kinds) == 1:
-        kinds = []
-    categories = [_category(battles, kind, settings) for kind, _ in kinds[:_MOST_CATEGORIES]]
-    accepted = battles.judged & ~np.isnan(battles.verdict)
+    standing = _standing(battles, settings)
+    fitted = battles
+    both = standing.established[battles.first] & standing.established[battles.second]
+    if both.any():
+        fitted = battles.where(both)
+    points = [
+        _point(name, outcomes, battles, fitted, standing, settings)
+        for name, outcomes in views_of(battles).items()
+    ]
+    rounds = replicates(
+        [point.cells for point in points],
+        [point.theta for point in points],
+        rounds=settings.rounds,
+        seed=settings.seed,
+        prior_sd=settings.prior_sd / settings.points,
+    )
+    weight = _weights(fitted, points, standing)
+    views: dict[str, View] = {
+        point.name: _view(point, drawn, weight, battles, standing, settings)
+        for point, drawn in zip(points, rounds, strict=True)
+    }
     board = Board(
         judge=battles.judge,
         signature=battles.signature,
@@ -134,175 +138,105 @@ def rated(battles: Battles, settings: RatingSettings) -> RatedBoard:
         battles=battles.n + battles.placeless,
         judged=int(battles.judged.sum()),
         errors=int((~battles.judged).sum()) + battles.placeless,
-        accepted=int(accepted.sum()),
+        accepted=int(battles.accepted.sum()),
         repeated=battles.repeated,
         label_noise=battles.label_noise,
         questions=battles.units,
-        main=_main(battles, views),
+        main=_main(fitted, views),
         views=views,
         pairs=pairs_of(battles),
-        win_rates=win_rates_of(battles),
         agreement=agreement_of(battles, level=settings.level),
         notes=(),
-        categories=tuple(each for each in categories if each is not None),
-        more_categories=len(kinds[_MOST_CATEGORIES:]),
     )
-    keys = np.unique(battles.keys)
+    keys = np.unique(fitted.keys)
+    theta = {point.name: drawn.theta for point, drawn in zip(points, rounds, strict=True)}
     return RatedBoard(
         board=replace(board, notes=notes_of(board, settings)),
         rounds=Rounds(keys=keys[keys < UNNAMED], theta=theta),
     )
 
 
-def _views(
-    battles: Battles, outcomes: Mapping[ViewName, Outcomes], settings: RatingSettings
-) -> tuple[dict[str, View], dict[ViewName, Floats]]:
-    """The views, and for each the ratings of its bootstrap, of shape (rounds, models)."""
-    points = [
-        _debiased_point(battles, settings)
-        if name == "debiased"
-        else _point(battles, name, counted, settings)
-        for name, counted in outcomes.items()
-    ]
-    standing = _standing(battles, points, settings)
-    rounds = _rounds(points, settings)
-    views: dict[str, View] = {
-        point.name: _view(battles, point, drawn, standing, settings)
-        for point, drawn in zip(points, rounds, strict=True)
-    }
-    theta = {
-        point.name: drawn.theta[:, : len(battles.models)]
-        for point, drawn in zip(points, rounds, strict=True)
-    }
-    return views, theta
-
-
-def _category(battles: Battles, kind: int, settings: RatingSettings) -> Category | None:
-    """The ratings of one kind of question; None if none of its battles counts."""
-    own = battles.where(battles.category == kind)
-    view = main_view(own, settings)
-    if view is None:
-        return None
-    return Category(
-        name=battles.categories[kind],
-        battles=own.n,
-        labelled=int(own.labelled.sum()),
-        view=view,
+def _standing(battles: Battles, settings: RatingSettings) -> _Standing:
+    judged = battles.played(battles.judged)
+    established = judged >= settings.min_battles
+    reference = None
+    if settings.reference is not None:
+        if settings.reference not in battles.models:
+            raise InvalidRequestError(
+                f"the reference {settings.reference!r} is not a model of these battles: "
+                f"{', '.join(battles.models[:20])}"
+            )
+        reference = battles.models.index(settings.reference)
+        if established.any() and not established[reference]:
+            raise InvalidRequestError(
+                f"the reference {settings.reference!r} has {judged[reference]} judged battles, and "
+                f"a rating needs {settings.min_battles}"
+            )
+    return _Standing(
+        judged=judged,
+        failed=battles.played(~battles.judged),
+        established=established,
+        reference=reference,
     )
-
-
-def main_view(battles: Battles, settings: RatingSettings) -> View | None:
-    """The view that the table shows, without the others; None if none of its battles counts."""
-    # A bootstrap of the views that no reader sees would take most of the time.
-    counted = {name: view for name, view in views_of(battles).items() if name in _MAIN}
-    if not counted:
-        return None
-    views, _ = _views(battles, counted, settings)
-    return views[_main(battles, views)]
-
-
-def _debiased_point(battles: Battles, settings: RatingSettings) -> _Point:
-    weights = judge_weights(battles)
-    point = _point(battles, "debiased", debiased(battles, weights), settings)
-    return replace(point, judge_weight=float(weights[battles.judged].mean()))
 
 
 def _point(
-    battles: Battles, name: ViewName, outcomes: Outcomes, settings: RatingSettings
+    name: ViewName,
+    outcomes: Outcomes,
+    battles: Battles,
+    fitted: Battles,
+    standing: _Standing,
+    settings: RatingSettings,
 ) -> _Point:
-    games = games_of(battles, outcomes)
+    counted = views_of(fitted).get(name)
+    if counted is None:
+        nothing = np.zeros(fitted.n)
+        counted = Outcomes(np.zeros(fitted.n, dtype=bool), nothing, nothing)
+    games = games_of(fitted, counted)
     cells = cells_of(games)
-    structure = structure_of(cells.whole, _reference(battles, settings))
-    prior_sd = settings.prior_sd / settings.points
-    solution = ratings(cells.whole, structure, prior_sd=prior_sd)
-    raw = None if settings.control is None else solution
-    if settings.control is None:
-        features = Features((), np.zeros((len(games.first), 0)))
-    elif battles.style is None:
-        raise InvalidRequestError(
-            "the rows lack length_a, length_b, headers_a, headers_b, bold_a, bold_b, lists_a or "
-            "lists_b: `scope-judge battles` writes them, --control needs them"
-        )
-    else:
-        features = features_of(battles.style[outcomes.counted])
-        games = within_battles(games, cells)
-        solution = controlled(games, cells, features.values, prior_sd=prior_sd)
+    structure = structure_of(cells.whole, standing.reference)
     return _Point(
         name=name,
-        outcomes=outcomes,
+        played=battles.played(outcomes.counted),
         games=games,
         cells=cells,
         structure=structure,
-        features=features,
-        solution=solution,
-        raw=raw,
+        theta=ratings(cells.whole, structure, prior_sd=settings.prior_sd / settings.points),
     )
 
 
-def _standing(battles: Battles, points: Sequence[_Point], settings: RatingSettings) -> _Standing:
-    games = games_of(battles, Outcomes(battles.judged, np.ones(battles.n), np.full(battles.n, 0.5)))
-    tally = cells_of(games).whole
-    played = sums(tally.first, tally.weight, tally.models)
-    played += sums(tally.second, tally.weight, tally.models)
-    established = played >= settings.min_battles
+def _weights(fitted: Battles, points: list[_Point], standing: _Standing) -> Floats:
+    """Shape (models,). Fisher information of the judged battles of established models."""
+    half = Outcomes(fitted.judged, np.ones(fitted.n), np.full(fitted.n, 0.5))
+    tally = cells_of(games_of(fitted, half)).whole
     point = next((point for point in points if point.name == "soft"), points[0])
-    weight = information_of(tally, np.nan_to_num(point.solution[: tally.models]))
-    return _Standing(established, np.where(established, weight, 0.0))
+    weight = information_of(tally, np.nan_to_num(point.theta))
+    return np.where(standing.established, weight, 0.0)
 
 
-def _main(battles: Battles, views: Mapping[str, View]) -> ViewName:
+def _main(fitted: Battles, views: Mapping[str, View]) -> ViewName:
     """The first view with enough questions, and finite ratings in most rounds."""
     available = [name for name in _MAIN if name in views]
-    solved = [name for name in available if (views[name].unsolved or 0.0) <= _MOST_UNSOLVED]
-    if len(np.unique(battles.unit[battles.labelled])) < FEW_UNITS:
+    solved = [name for name in available if views[name].unsolved <= _MOST_UNSOLVED]
+    if len(np.unique(fitted.unit[fitted.labelled])) < FEW_UNITS:
         solved = [name for name in solved if name != "debiased"]
     return (solved or available)[0]
 
 
-def _reference(battles: Battles, settings: RatingSettings) -> int | None:
-    return None if settings.reference is None else battles.models.index(settings.reference)
-
-
-def _rounds(points: list[_Point], settings: RatingSettings) -> list[Solution]:
-    """Shape (rounds, models + f) for each view, by the same draws; no pull with control."""
-    prior_sd = settings.prior_sd / settings.points
-    if settings.control is None:
-        return replicates(
-            [point.cells for point in points],
-            [point.solution for point in points],
-            rounds=settings.rounds,
-            seed=settings.seed,
-            prior_sd=prior_sd,
-        )
-    drawn = (
-        controlled_replicates(
-            point.games,
-            point.cells,
-            point.features.values,
-            point.solution,
-            rounds=settings.rounds,
-            seed=settings.seed,
-            prior_sd=prior_sd,
-        )
-        for point in points
-    )
-    return [Solution(each, np.zeros_like(each)) for each in drawn]
-
-
 def _view(
-    battles: Battles,
     point: _Point,
     drawn: Solution,
+    weight: Floats,
+    battles: Battles,
     standing: _Standing,
     settings: RatingSettings,
 ) -> View:
-    m, level = len(battles.models), settings.level
-    reference = _reference(battles, settings)
-    unsolved = unsolved_of(drawn.pull[:, :m], point.structure, standing.established, reference)
+    level, reference = settings.level, standing.reference
+    unsolved = unsolved_of(drawn.pull, point.structure, standing.established, reference)
     structure = unsolved.structure
-    shares = centre_shares(structure, standing.weight, reference)
-    theta = centred(point.solution[:m], structure, shares)
-    rounds = centred(drawn.theta[:, :m], structure, shares)
+    shares = centre_shares(structure, weight, reference)
+    theta = centred(point.theta, structure, shares)
+    rounds = centred(drawn.theta, structure, shares)
     prior_sd = settings.prior_sd / settings.points
     spread = covariance(point.cells.whole, np.nan_to_num(theta), prior_sd=prior_sd)
     deviation = _implied_deviations(spread, structure, shares)
@@ -314,21 +248,15 @@ def _view(
         questions=len(np.unique(point.games.unit)),
         components=int(structure.component.max(initial=-1)) + 1,
         ratings=_ratings(
-            battles,
-            replace(point, structure=structure),
-            theta,
+            replace(point, structure=structure, theta=theta),
             shares,
             intervals_of(theta, rounds, deviation, structure, level=level, few=few),
             rank_sets(theta, rounds, spread, structure, level=level, ranked=ranked),
+            battles.models,
+            standing,
             settings,
         ),
-        win_rates=_win_rates(point.cells),
-        first_place=_first_place(
-            battles, point, theta, ranked & (structure.component == 0), prior_sd
-        ),
-        style=_effects(point.features, point.solution[m:], drawn.theta[:, m:], settings),
-        judge_weight=point.judge_weight,
-        unsolved=None if settings.control else unsolved.share,
+        unsolved=unsolved.share,
     )
 
 
@@ -341,23 +269,21 @@ def _implied_deviations(spread: Floats, structure: Structure, shares: Floats) ->
 
 
 def _ratings(
-    battles: Battles,
     point: _Point,
-    theta: Floats,
     shares: Floats,
     intervals: Intervals,
     ranks: RankSets,
+    models: tuple[str, ...],
+    standing: _Standing,
     settings: RatingSettings,
 ) -> tuple[Rating, ...]:
     """Best first, by component; then the provisional models, and those without battles last."""
-    component, m = point.structure.component, len(battles.models)
-    raw = None if point.raw is None else centred(point.raw, point.structure, shares)
-    played = np.bincount(point.games.first, minlength=m)
-    played += np.bincount(point.games.second, minlength=m)
+    component, theta = point.structure.component, point.theta
+    few = ~standing.established & (standing.judged > 0)
     order = sorted(
-        range(m),
+        range(len(models)),
         key=lambda i: (
-            component[i] < 0,
+            component[i] < 0 and not few[i],
             ranks.low[i] == 0,
             component[i],
             -np.nan_to_num(theta[i]),
@@ -366,23 +292,23 @@ def _ratings(
     rows, place = list[Rating](), dict[int, int]()
     for i in order:
         number = int(component[i])
-        rated, ranked = number >= 0, bool(ranks.low[i])
+        is_rated, ranked = number >= 0, bool(ranks.low[i])
         place[number] = place.get(number, 0) + ranked
         rows.append(
             Rating(
-                model=battles.models[i],
-                battles=int(played[i]),
+                model=models[i],
+                battles=int(point.played[i]),
+                failed=int(standing.failed[i]),
                 score=_score(theta[i], settings),
                 low=_score(intervals.low[i], settings),
                 high=_score(intervals.high[i], settings),
                 rank=place[number] if ranked else None,
                 rank_low=int(ranks.low[i]) if ranked else None,
                 rank_high=int(ranks.high[i]) if ranked else None,
-                component=number + 1 if rated else None,
-                unbounded=_unbounded(point.structure, i) if rated else None,
-                provisional=rated and not ranked,
-                centre_share=float(shares[i]) if rated else None,
-                raw_score=None if raw is None else _score(raw[i], settings),
+                component=number + 1 if is_rated else None,
+                unbounded=_unbounded(point.structure, i) if is_rated else None,
+                provisional=bool(few[i]) or (is_rated and not ranked),
+                centre_share=float(shares[i]) if is_rated else None,
             )
         )
     return tuple(rows)
@@ -399,41 +325,3 @@ def _score(theta: float, settings: RatingSettings) -> float | None:
     """A rating on the Elo scale; None for one that is not finite."""
     score = settings.centre + settings.points * float(theta)
     return score if np.isfinite(score) else None
-
-
-def _win_rates(cells: Cells) -> tuple[tuple[float | None, ...], ...]:
-    whole = cells.whole
-    table = np.full((whole.models, whole.models), np.nan)
-    share = whole.points / whole.weight
-    table[whole.first, whole.second] = share
-    table[whole.second, whole.first] = 1.0 - share
-    return tuple(tuple(None if x != x else x for x in row) for row in table.tolist())
-
-
-def _first_place(
-    battles: Battles, point: _Point, theta: Floats, ranked: Bools, prior_sd: float
-) -> FirstPlace | None:
-    """None with `control`, which the search does not know."""
-    if point.features.names:
-        return None
-    names = tuple(battles.names[row] for row in np.flatnonzero(point.outcomes.counted))
-    return first_place(
-        point.games,
-        point.cells,
-        theta,
-        ranked,
-        models=battles.models,
-        names=names,
-        prior_sd=prior_sd,
-    )
-
-
-def _effects(
-    features: Features, effects: Floats, drawn: Floats, settings: RatingSettings
-) -> tuple[StyleEffect, ...]:
-    reach = float(ndtri(0.5 + settings.level / 2.0)) * drawn.std(axis=0) * settings.points
-    points = effects * settings.points
-    return tuple(
-        StyleEffect(feature=name, effect=effect, low=effect - width, high=effect + width)
-        for name, effect, width in zip(features.names, points.tolist(), reach.tolist(), strict=True)
-    )

@@ -8,65 +8,50 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 from app.core.errors import InvalidRequestError
+from app.ratings.board import RatedBoard
 from app.ratings.bradley_terry import Floats
 from app.ratings.intervals import joint_reach
 from app.ratings.results import (
     Board,
     Changes,
-    LeaderboardResults,
     Rating,
     RatingChange,
     RatingSettings,
     ViewName,
 )
-from app.ratings.rounds import RatedBoard, Rounds
 
 # A component before and a component now: the scores of the models in both compare.
 _Place = tuple[int | None, int | None]
 
 
-class _Before(NamedTuple):
-    """The earlier board, and its bootstrap if it is known."""
-
-    board: Board
-    rounds: Rounds | None
-
-
 def changes_of(
     now: RatedBoard,
     settings: RatingSettings,
-    previous: LeaderboardResults,
-    rounds_before: Sequence[Rounds],
+    before: RatedBoard,
+    settings_before: RatingSettings,
     folder: Path,
 ) -> Changes:
-    """Compares the main view of a board with the same view of previous results.
+    """Compares the main view of a board with the same view of an earlier one.
 
-    The previous board is that of the same judge, or the first one. Without the main view among
-    its views, "soft" or another common one is compared.
+    Without the main view among the earlier views, "soft" or another common one is compared.
 
     Args:
         now: The board.
         settings: Its settings.
-        previous: The previous results.
-        rounds_before: The bootstraps of their boards; empty if they keep none.
-        folder: Their place.
+        before: The earlier board.
+        settings_before: Its settings.
+        folder: Its place.
 
     Raises:
         InvalidRequestError: The two have no view in common.
     """
-    board = now.board
-    boards = (previous.board, *previous.other_boards)
-    number = next((n for n, each in enumerate(boards) if each.judge == board.judge), 0)
-    before = _Before(boards[number], rounds_before[number] if rounds_before else None)
-    view = _common_view(board, before.board, folder)
+    view = _common_view(now.board, before.board, folder)
     old = {rating.model: rating for rating in before.board.views[view].ratings}
-    new = {rating.model: rating for rating in board.views[view].ratings}
+    new = {rating.model: rating for rating in now.board.views[view].ratings}
     changes, shifts = dict[str, RatingChange](), dict[_Place, float]()
     for place, models in _comparable(old, new).items():
         shares = _shares([new[model] for model in models])
@@ -79,16 +64,16 @@ def changes_of(
         changes.get(model) or _change(old.get(model), new.get(model))
         for model in (*new, *(model for model in old if model not in new))
     ]
-    common = _common_questions(before, now)
+    common = len(np.intersect1d(before.rounds.keys, now.rounds.keys))
     return Changes(
         folder=str(folder),
         view=view,
         signature_before=before.board.signature,
-        same_signature=before.board.signature == board.signature,
+        same_signature=before.board.signature == now.board.signature,
         battles_before=before.board.battles,
         models=tuple(_on_this_zero(row, old.get(row.model), shifts) for row in rows),
         common_questions=common,
-        note=_note(folder, common, before.board, previous.settings, now.board, settings),
+        note=_note(common, before.board, settings_before, now.board, settings),
     )
 
 
@@ -128,39 +113,18 @@ def _reach(
     shares: Floats,
     view: ViewName,
     settings: RatingSettings,
-    before: _Before,
+    before: RatedBoard,
     now: RatedBoard,
 ) -> Floats:
     """Shape (models,). Half widths of the intervals of the changes, which hold together."""
-    if before.rounds is None:
-        return _unpaired_reach(models, view, settings, before.board, now.board)
     drawn = [
-        rounds.theta[view][:, [board.models.index(model) for model in models]]
-        for board, rounds in ((before.board, before.rounds), (now.board, now.rounds))
+        each.rounds.theta[view][:, [each.board.models.index(model) for model in models]]
+        for each in (before, now)
     ]
     length = min(map(len, drawn))
     gap = drawn[1][:length] - drawn[0][:length]
     reach = joint_reach(gap - (gap @ shares)[:, None], settings.level)
     return np.asarray(settings.points * reach)
-
-
-def _unpaired_reach(
-    models: Sequence[str], view: ViewName, settings: RatingSettings, before: Board, now: Board
-) -> Floats:
-    """The same from the intervals alone, if the boards are independent."""
-    of_models = [
-        {each.model: each for each in board.views[view].ratings} for board in (before, now)
-    ]
-    widths = np.array([[_half_width(ratings[model]) for model in models] for ratings in of_models])
-    joint = ndtri(0.5 + settings.level ** (1.0 / len(models)) / 2.0)
-    alone = ndtri(0.5 + settings.level / 2.0)
-    return np.asarray(np.hypot(*widths) * joint / alone)
-
-
-def _half_width(rating: Rating) -> float:
-    assert rating.low is not None, "the rating has a bound"
-    assert rating.high is not None, "the rating has a bound"
-    return (rating.high - rating.low) / 2.0
 
 
 def _change(
@@ -191,27 +155,14 @@ def _on_this_zero(
     return replace(row, score_before=row.score_before + shift)
 
 
-def _common_questions(before: _Before, now: RatedBoard) -> int | None:
-    if before.rounds is None:
-        return None
-    return len(np.intersect1d(before.rounds.keys, now.rounds.keys))
-
-
 def _note(
-    folder: Path,
-    common: int | None,
+    common: int,
     before: Board,
     settings_before: RatingSettings,
     now: Board,
     settings: RatingSettings,
 ) -> str:
     """How the two boards were compared, in plain words."""
-    if common is None:
-        return (
-            f"{folder} has no stored bootstrap, because version 0.3.0 or older wrote it. So the "
-            f"boards count as independent, and the intervals are too wide if they share "
-            f"questions. Run `scope-judge leaderboard` on its rows again."
-        )
     if not common:
         return "The boards share no question, so they count as independent."
     if settings_before.seed != settings.seed:

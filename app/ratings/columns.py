@@ -13,17 +13,15 @@ from app.files.reading import files_of
 from app.files.table import read_table
 from app.ratings.bradley_terry import Bools, Floats, Ints
 
-FEATURES = ("length", "headers", "bold", "lists")
-_OF_JUDGE = ("guarantee", "judge", "signature", "timestamp")
+_OF_JUDGE = ("guarantee", "judge", "signature")
 _TEXTS = ("model_a", "model_b", "winner", "reason", "error", *_OF_JUDGE)
-_IDENTIFIERS = ("id", "question_id", "group", "category", "calibration", "version", "human")
+_IDENTIFIERS = ("id", "question_id", "group", "human")
 _NUMBERS = ("p_bar", "p_fwd", "p_rev", "alpha", "human_probability")
-_STYLE = tuple(f"{name}_{side}" for name in FEATURES for side in "ab")
 _TYPES = {
     **dict.fromkeys(_TEXTS, pyarrow.string()),
     **dict.fromkeys(_IDENTIFIERS),
-    **dict.fromkeys(_NUMBERS + _STYLE, pyarrow.float64()),
-    **dict.fromkeys(("accepted", "to_label"), pyarrow.bool_()),
+    **dict.fromkeys(_NUMBERS, pyarrow.float64()),
+    "accepted": pyarrow.bool_(),
 }
 
 

@@ -1,45 +1,47 @@
-"""A leaderboard from files of battles."""
+"""A leaderboard from battles, and the files that the next one reads.
 
-from collections.abc import Sequence
-from dataclasses import replace
+results.json has every number. rounds.npz has the ratings of each round of the bootstrap, for the
+changes to a later board: a digest of each question, and no question, response or judgment.
+"""
+
+import io
+import json
+import zipfile
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+from pydantic import TypeAdapter
+
 from app import __version__
 from app.core.errors import InvalidRequestError
+from app.files.replacing import replace_text, replacing
 from app.ratings.battles import Battles
-from app.ratings.board import rated
+from app.ratings.board import RatedBoard, Rounds, rated
 from app.ratings.changes import changes_of
-from app.ratings.codec import results_of
-from app.ratings.judges import judge_pairs
-from app.ratings.notes import several_signatures
-from app.ratings.results import Changes, LeaderboardResults, RatingSettings
-from app.ratings.rounds import ROUNDS_NAME, RatedBoard, Rounds, read_rounds
+from app.ratings.results import FORMAT, VIEWS, Board, LeaderboardResults, RatingSettings
 
-RESULTS_NAME = "results.json"
+RESULTS_NAME, ROUNDS_NAME = "results.json", "rounds.npz"
+_MADE, _KEYS = "made", "keys"
+_RESULTS = TypeAdapter(LeaderboardResults)
+_OF_BOARD = frozenset(field.name for field in fields(Board))
 
 
 class Leaderboard(NamedTuple):
-    """The results of a leaderboard, and the bootstraps of its boards, for the next results."""
+    """The results of a leaderboard, and the bootstrap of its board, for the next results."""
 
     results: LeaderboardResults
-    rounds: tuple[Rounds, ...]
-
-
-def results_from(
-    battles: Sequence[Battles], settings: RatingSettings, *, made: str, against: Path | None = None
-) -> LeaderboardResults:
-    """The results of `leaderboard_from`."""
-    return leaderboard_from(battles, settings, made=made, against=against).results
+    rounds: Rounds
 
 
 def leaderboard_from(
-    battles: Sequence[Battles], settings: RatingSettings, *, made: str, against: Path | None = None
+    battles: Battles, settings: RatingSettings, *, made: str, against: Path | None = None
 ) -> Leaderboard:
-    """Rates the models of each judge, and compares the judges.
+    """Rates the models.
 
     Args:
-        battles: The battles of each judge, as `app.ratings.rows.read_battles` returns them.
+        battles: The battles, as `app.ratings.rows.read_battles` returns them.
         settings: Settings of the computation.
         made: Time of the run.
         against: Folder of previous results.
@@ -47,54 +49,91 @@ def leaderboard_from(
     Raises:
         InvalidRequestError: The settings do not fit the battles, or there are no previous results.
     """
-    previous = None if against is None else previous_results(against)
-    if previous is not None and not _are_comparable(previous.settings, settings):
-        raise InvalidRequestError(
-            f"{against} has another --control: give the same to compare scores"
-        )
-    all_rated = [rated(of_judge, settings) for of_judge in battles]
-    boards = [each.board for each in all_rated]
-    cause = several_signatures([board.signature for board in boards])
-    if cause is not None:
-        boards[0] = replace(boards[0], notes=(cause, *boards[0].notes))
+    previous = None if against is None else read_leaderboard(against)
+    found = rated(battles, settings)
+    changes = None
+    if previous is not None and against is not None:
+        before = RatedBoard(board=previous.results.board, rounds=previous.rounds)
+        changes = changes_of(found, settings, before, previous.results.settings, against)
     results = LeaderboardResults(
-        version=__version__,
-        made=made,
-        settings=settings,
-        board=boards[0],
-        other_boards=tuple(boards[1:]),
-        judges=judge_pairs(list(battles), boards),
-        changes=None
-        if previous is None or against is None
-        else _changes(all_rated[0], settings, previous, against),
+        version=__version__, made=made, settings=settings, board=found.board, changes=changes
     )
-    return Leaderboard(results, tuple(each.rounds for each in all_rated))
+    return Leaderboard(results, found.rounds)
 
 
-def _changes(
-    now: RatedBoard, settings: RatingSettings, previous: LeaderboardResults, against: Path
-) -> Changes:
-    folder = against if against.is_dir() else against.parent
-    boards = (previous.board, *previous.other_boards)
-    rounds = read_rounds(folder / ROUNDS_NAME, boards, made=previous.made)
-    return changes_of(now, settings, previous, rounds, against)
-
-
-def _are_comparable(before: RatingSettings, now: RatingSettings) -> bool:
-    """Whether scores of two runs have the same scale and the same covariates."""
-    kinds = ((settings.control, settings.scale, settings.prior_sd) for settings in (before, now))
-    return len(set(kinds)) == 1
-
-
-def previous_results(folder: Path) -> LeaderboardResults:
-    """The results in a folder, or in a results.json.
+def write_leaderboard(leaderboard: Leaderboard, folder: Path) -> None:
+    """Writes results.json and rounds.npz.
 
     Raises:
-        InvalidRequestError: There are none, or they cannot be read.
+        OSError: A file cannot be written.
     """
-    file = folder / RESULTS_NAME if folder.is_dir() else folder
+    results = leaderboard.results
+    replace_text(folder / RESULTS_NAME, results_text(results))
+    arrays = {_MADE: np.array(results.made), _KEYS: leaderboard.rounds.keys}
+    # Seven digits of a rating are more than a bootstrap knows.
+    theta = {name: each.astype(np.float32) for name, each in leaderboard.rounds.theta.items()}
+    content = io.BytesIO()
+    np.savez_compressed(content, allow_pickle=False, **arrays, **theta)
+    with replacing(folder / ROUNDS_NAME) as file:
+        file.write(content.getvalue())
+
+
+def results_text(results: LeaderboardResults) -> str:
+    """The text of results.json: the fields of the results, and those of the board beside them.
+
+    Raises:
+        ValueError: A number is not finite.
+    """
+    whole = asdict(results)
+    board = whole.pop("board")
+    return json.dumps({**board, **whole}, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+
+
+def read_leaderboard(folder: Path) -> Leaderboard:
+    """The leaderboard in a folder.
+
+    Raises:
+        InvalidRequestError: There is none, or it cannot be read.
+    """
+    file = folder / RESULTS_NAME
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise InvalidRequestError(f"{file} cannot be read: name a folder of `--out`") from None
-    return results_of(text, str(file))
+    results = results_of(text, str(file))
+    return Leaderboard(results, _read_rounds(folder / ROUNDS_NAME, results))
+
+
+def results_of(text: str, name: str) -> LeaderboardResults:
+    """The results in the text of a results.json.
+
+    Raises:
+        InvalidRequestError: The text is not a results.json of this version of the format.
+    """
+    try:
+        content = json.loads(text)
+        if content.get("format") != FORMAT:
+            raise InvalidRequestError(
+                f"{name} has the format {content.get('format')!r}, but this version reads "
+                f"{FORMAT}: run `scope-judge leaderboard` on its rows again"
+            )
+        board = {key: content.pop(key) for key in _OF_BOARD & content.keys()}
+        return _RESULTS.validate_python({**content, "board": board})
+    except (ValueError, AttributeError):
+        raise InvalidRequestError(f"{name} is not a results.json of a leaderboard") from None
+
+
+def _read_rounds(path: Path, results: LeaderboardResults) -> Rounds:
+    board = results.board
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            theta = {name: arrays[name] for name in VIEWS if name in board.views}
+            shapes_fit = all(each.shape[1:] == (len(board.models),) for each in theta.values())
+            if shapes_fit and str(arrays[_MADE]) == results.made:
+                return Rounds(keys=arrays[_KEYS].astype(np.uint64), theta=theta)
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
+        pass
+    raise InvalidRequestError(
+        f"{path} cannot be read, or is of another run than {RESULTS_NAME}: run `scope-judge "
+        "leaderboard` on its rows again"
+    )

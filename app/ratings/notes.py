@@ -1,18 +1,25 @@
 """Sentences that belong to a leaderboard: where its numbers do not say what they seem to say."""
 
+import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+
+from scipy.stats import binomtest
 
 from app.ratings.results import Board, RatingSettings, Unbounded, View
 
 NO_PROMISE = (
-    "Ratings come without a guarantee. Alpha limits the share of wrong verdicts among all "
-    "accepted verdicts of the board, but not among those of one model: a judge that favors a "
+    "Ratings come without a guarantee. Alpha concerns the share of wrong verdicts among all "
+    "accepted verdicts of the board, and not among those of one model: a judge that favors a "
     "model can misplace it by hundreds of points."
 )
 # Below this number of resampled units the percentiles of the bootstrap are too narrow.
 FEW_UNITS = 30
 _FEW_LABELS = 100
 _NAMED = 5
+# Probability that even failures are called uneven for any model.
+_FALSE_ALARM = 0.01
 _UNBOUNDED: Mapping[Unbounded, str] = {
     "above": "above, because the other models won no point against them, in battles or corrected "
     "outcomes",
@@ -32,30 +39,11 @@ def notes_of(board: Board, settings: RatingSettings) -> tuple[str, ...]:
     """
     return (
         *_about_alpha(board),
+        *_about_failures(board),
         *_about_fallback(board),
-        *_about_trust(board, settings),
+        *_about_trust(board),
         *_about_view(board.views[board.main], settings),
         *_about_rows(board),
-    )
-
-
-def several_signatures(signatures: Sequence[str | None]) -> str | None:
-    """Says in what the signatures of one judge differ; None unless the first has such another.
-
-    Args:
-        signatures: Signature of each board, in the order in which they are shown.
-    """
-    first, *others = (set((signature or "").split("; ")) for signature in signatures)
-    judge = {part for part in first if part.startswith("judge ")}
-    same = [other for other in others if judge and judge <= other]
-    if not same:
-        return None
-    shown, hidden = sorted(first - same[0]), sorted(same[0] - first)
-    return (
-        f"The rows of this judge have {1 + len(same)} signatures, so they make {1 + len(same)} "
-        f"boards. Only this board has: {'; '.join(shown) or 'nothing'}. Only the next one has: "
-        f"{'; '.join(hidden) or 'nothing'}. To make them one board, judge all battles "
-        f"again with one version of the set. Nothing is scored twice with SCOPE_SCORE_CACHE."
     )
 
 
@@ -68,26 +56,70 @@ def _about_alpha(board: Board) -> Iterator[str]:
             f"The labels contradict alpha: {agreement.error:.1%} of the accepted verdicts are "
             f"wrong ({agreement.error_low:.1%} to {agreement.error_high:.1%}), and alpha is "
             f"{board.alpha:.1%}. The calibration set differs from these battles, or its threshold "
-            f"missed alpha by chance. Calibrate with labelled battles of these models, then judge "
+            f"missed alpha by chance. Calibrate with labeled battles of these models, then judge "
             f"them again."
         )
 
 
+def _about_failures(board: Board) -> Iterator[str]:
+    if not board.errors:
+        return
+    ratings = [each for each in board.views[board.main].ratings if each.failed]
+    ratings.sort(key=lambda each: -each.failed)
+    shown = ", ".join(f"{each.model} {each.failed}" for each in ratings[:_NAMED])
+    more = f" and {len(ratings) - _NAMED} more models" if len(ratings) > _NAMED else ""
+    by_model = f" By model: {shown}{more}." if ratings else ""
+    several = "battles have" if board.errors > 1 else "battle has"
+    yield (
+        f"{board.errors:,} {several} no judgment, and an error is never a verdict.{by_model} "
+        f"Labels of such battles count in `debiased` and `people`."
+    )
+    uneven = list(uneven_failures(board))
+    if uneven:
+        yield (
+            f"Failures are uneven: battles of {_listed(uneven)} fail more often than chance "
+            f"explains. If they fail where the model loses, for example by long answers, views "
+            f"without labels rate it too high. Judge the failed battles again, or let people label "
+            f"a random sample of all battles."
+        )
+
+
+def uneven_failures(board: Board) -> Iterator[str]:
+    """The models in whose battles failures are more frequent than chance explains.
+
+    If failures hit all battles alike, the failures among a model's battles are binomial, with the
+    model's share of all battles. The test is one-sided, at 1% for all models together.
+    """
+    failures = sum(pair.errors for pair in board.pairs)
+    battles = sum(pair.battles for pair in board.pairs)
+    for model in board.models if failures else ():
+        own = [pair for pair in board.pairs if model in (pair.model_a, pair.model_b)]
+        failed, played = sum(pair.errors for pair in own), sum(pair.battles for pair in own)
+        test = binomtest(failed, failures, played / battles, alternative="greater")
+        if failed and test.pvalue < _FALSE_ALARM / len(board.models):
+            yield model
+
+
 def _about_fallback(board: Board) -> Iterator[str]:
+    if "soft" not in board.views:
+        yield (
+            f"The rows have no p_bar, so the table shows the view `{board.main}`: `soft` and "
+            f"`debiased` need the judge's probabilities."
+        )
+        return
     debiased = board.views.get("debiased")
     if debiased is None or board.main == "debiased" or board.agreement is None:
         return
     yield (
         f"{board.agreement.labelled} labels are not enough for the view `debiased`. They cover "
         f"fewer than {FEW_UNITS} questions, or its equations have no finite solution in most "
-        f"rounds of "
-        f"the bootstrap ({debiased.unsolved or 0.0:.0%}). So the table shows the view "
-        f"`{board.main}`, which the judge can bias toward a model. Label more "
-        f"battles, drawn at random."
+        f"rounds of the bootstrap ({debiased.unsolved:.0%}). So the table shows the view "
+        f"`{board.main}`, which the judge can bias toward a model. Label more battles, drawn at "
+        f"random."
     )
 
 
-def _about_trust(board: Board, settings: RatingSettings) -> Iterator[str]:
+def _about_trust(board: Board) -> Iterator[str]:
     yield NO_PROMISE
     agreement = board.agreement
     if agreement is None:
@@ -102,18 +134,6 @@ def _about_trust(board: Board, settings: RatingSettings) -> Iterator[str]:
             f"{few if agreement.labelled < _FEW_LABELS else ''}. It is unbiased if the labelled "
             f"battles were drawn with the probabilities in the rows."
         )
-        weight = board.views["debiased"].judge_weight
-        if weight is not None:
-            yield (
-                f"In it, the judge has a weight of {weight:.2f}: 0 would use the labels alone, "
-                f"and 1 the judge's outcome of every battle, corrected by the labels."
-            )
-    for words, models in _favoured(board):
-        yield (
-            f"The judge {words} {_listed(models)} by more than its shrunken gaps explain. The "
-            f"labels show it in one test for all models, which errs in {1.0 - settings.level:.0%} "
-            f"of the boards."
-        )
     if board.label_noise:
         yield (
             f"{board.label_noise:.1%} of the labels are assumed to be wrong. The views `debiased` "
@@ -126,17 +146,6 @@ def _about_trust(board: Board, settings: RatingSettings) -> Iterator[str]:
         )
 
 
-def _favoured(board: Board) -> Iterator[tuple[str, list[str]]]:
-    """Yields what the judge does, and to which models; nothing where the labels show nothing."""
-    favours = board.agreement.favours if board.agreement else ()
-    for words, models in (
-        ("favors", [each.model for each in favours if each.low > 0]),
-        ("disfavors", [each.model for each in favours if each.high < 0]),
-    ):
-        if models:
-            yield words, models
-
-
 def _about_view(view: View, settings: RatingSettings) -> Iterator[str]:
     if view.components > 1:
         yield (
@@ -144,21 +153,22 @@ def _about_view(view: View, settings: RatingSettings) -> Iterator[str]:
             f"and ranks only within a group."
         )
     for side, reason in _UNBOUNDED.items():
-        models = [rating.model for rating in view.ratings if rating.unbounded == side]
+        models = [each.model for each in view.ratings if each.unbounded == side]
         if models:
             yield (
                 f"{_listed(models)}: nothing bounds the score {reason}, or so few that more than "
                 f"1% of the bootstrap's rounds have no finite rating. The "
                 f"score comes from a prior of {settings.prior_sd:g} points."
             )
-    few = [rating.model for rating in view.ratings if rating.provisional]
+    few = [each.model for each in view.ratings if each.provisional]
     if few:
         verb = "is" if len(few) == 1 else "are"
         yield (
-            f"{_listed(few)} {verb} provisional, without a rank: fewer than "
-            f"{settings.min_battles} judged battles, or no bound on the score."
+            f"{_listed(few)} {verb} provisional, without a rating: fewer than "
+            f"{settings.min_battles} judged battles, or no bound on the score. Their battles "
+            f"change no other rating."
         )
-    missing = [rating.model for rating in view.ratings if rating.score is None]
+    missing = [each.model for each in view.ratings if each.score is None and not each.provisional]
     if missing:
         yield f"{_listed(missing)}: no battle in the view `{view.name}`, so there is no rating."
     if view.questions < FEW_UNITS:
@@ -169,8 +179,9 @@ def _about_view(view: View, settings: RatingSettings) -> Iterator[str]:
 
 
 def _about_rows(board: Board) -> Iterator[str]:
-    if board.errors:
-        yield f"{board.errors} battles have no judgment, so no view counts them."
+    for names in similar_names(board.models):
+        quoted = " and ".join(map(repr, names))
+        yield f"{quoted} look like one model under several names. Each is rated by itself."
     if board.repeated:
         yield f"{board.repeated} rows are copies of other rows. Each battle counts once."
     if board.alpha is None and "accepted" in board.views:
@@ -178,6 +189,28 @@ def _about_rows(board: Board) -> Iterator[str]:
             "The rows have no alpha, or several, so the errors among all verdicts have no known "
             "limit."
         )
+
+
+def similar_names(models: Sequence[str]) -> list[tuple[str, ...]]:
+    """Names that differ only in case, spaces, punctuation, or in two neighboring letters."""
+    plain = defaultdict[str, set[str]](set)
+    for model in models:
+        plain[re.sub(r"[\W_]+", "", model.casefold()) or model].add(model)
+    found = {frozenset(names) for names in plain.values()}
+    letters = defaultdict[str, list[str]](list)
+    for name in plain:
+        letters["".join(sorted(name))].append(name)
+    for names in letters.values():
+        pairs = combinations(names, 2)
+        found |= {frozenset(plain[a] | plain[b]) for a, b in pairs if _is_transposed(a, b)}
+    largest = (each for each in found if not any(each < other for other in found))
+    return sorted(tuple(sorted(each)) for each in largest if len(each) > 1)
+
+
+def _is_transposed(one: str, other: str) -> bool:
+    """Whether two neighboring letters of one name are exchanged in the other."""
+    wrong = [place for place, (a, b) in enumerate(zip(one, other, strict=True)) if a != b]
+    return len(wrong) == 2 and wrong[1] == wrong[0] + 1 and one[wrong[0] : wrong[1] + 1].isalpha()
 
 
 def _listed(models: list[str]) -> str:

@@ -2,7 +2,10 @@
 
 The debiased outcome is that of augmented inverse probability weighting, and of prediction-powered
 inference: `p_bar + (labelled / pi) (y - p_bar)`. Its mean over the random draw of labels is y,
-whatever the judge prefers.
+whatever the judge prefers. A battle without a judgment has no p_bar to correct: it counts as
+`1 / pi` battles with the outcome y where it has a label, and for nothing elsewhere, which is right
+on average as well. So failures that hit one model more than others bend only the views without
+labels.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,17 +28,15 @@ class Outcomes(NamedTuple):
 
 
 def views_of(battles: Battles) -> dict[ViewName, Outcomes]:
-    """The views that count any battle, in the order in which they are shown.
-
-    The judge has the weight 1 in "debiased".
-    """
+    """The views that count any battle, in the order in which they are shown."""
+    labelled = bool(battles.labelled.any())
+    has_preferences = not np.isnan(battles.p_bar[battles.judged]).any()
     available: dict[ViewName, bool] = {
         "accepted": battles.has_verdicts,
+        "soft": has_preferences,
         "abstain_as_tie": battles.has_verdicts,
-        "soft": _has_preferences(battles),
-        "always": _has_preferences(battles),
-        "debiased": _has_preferences(battles) and bool(battles.labelled.any()),
-        "people": bool(battles.labelled.any()),
+        "debiased": has_preferences and labelled,
+        "people": labelled,
     }
     views = {name: _OUTCOMES[name](battles) for name in VIEWS if available[name]}
     return {name: outcomes for name, outcomes in views.items() if outcomes.counted.any()}
@@ -55,12 +56,8 @@ def games_of(battles: Battles, outcomes: Outcomes) -> Games:
     )
 
 
-def _has_preferences(battles: Battles) -> bool:
-    return bool(battles.judged.any()) and not np.isnan(battles.p_bar[battles.judged]).any()
-
-
 def _accepted(battles: Battles) -> Outcomes:
-    return _unweighted(battles.judged & ~np.isnan(battles.verdict), battles.verdict)
+    return _unweighted(battles.accepted, battles.verdict)
 
 
 def _soft(battles: Battles) -> Outcomes:
@@ -71,29 +68,16 @@ def _abstain_as_tie(battles: Battles) -> Outcomes:
     return _unweighted(battles.judged, np.where(battles.abstained, 0.5, battles.verdict))
 
 
-def _always(battles: Battles) -> Outcomes:
-    return _unweighted(battles.judged, preferred(battles.p_bar))
-
-
-def debiased(battles: Battles, judge_weight: Floats) -> Outcomes:
-    """The outcomes by people, narrowed by the judge.
-
-    Args:
-        battles: The battles, with p_bar.
-        judge_weight: Shape (n,), in [0, 1]. 0 is people alone.
-    """
-    stands_for = np.where(battles.labelled, 1.0 / battles.human_probability, 0.0)
-    weight = judge_weight + (1.0 - judge_weight) * stands_for
-    correction = stands_for * np.where(
-        battles.labelled, battles.people - judge_weight * battles.p_bar, 0.0
-    )
-    counted = battles.judged & (weight > 0.0)
-    points = judge_weight * battles.p_bar + correction
-    return Outcomes(counted, weight, points / np.where(counted, weight, 1.0))
-
-
 def _debiased(battles: Battles) -> Outcomes:
-    return debiased(battles, np.ones(battles.n))
+    labelled, judged = battles.labelled, battles.judged
+    stands_for = np.where(labelled, 1.0 / battles.human_probability, 0.0)
+    people = np.where(labelled, battles.people, 0.0)
+    p_bar = np.where(judged, battles.p_bar, 0.0)
+    return Outcomes(
+        counted=judged | labelled,
+        weight=np.where(judged, 1.0, stands_for),
+        outcome=np.where(judged, p_bar + stands_for * (people - p_bar), people),
+    )
 
 
 def _people(battles: Battles) -> Outcomes:
@@ -114,6 +98,5 @@ _OUTCOMES: Mapping[ViewName, Callable[[Battles], Outcomes]] = {
     "soft": _soft,
     "abstain_as_tie": _abstain_as_tie,
     "debiased": _debiased,
-    "always": _always,
     "people": _people,
 }

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -10,18 +11,31 @@ from markupsafe import Markup, escape
 
 from app.core.printable import printable_value
 from app.files.replacing import replace_text
-from app.ratings import page_words
-from app.ratings.about import about_html
 from app.ratings.export import csv_of, rating_rows
-from app.ratings.page_board import shown
-from app.ratings.page_plot import interval_text
-from app.ratings.page_words import TITLES, change_sentences, change_words, count, share
-from app.ratings.presentation import Presentation
-from app.ratings.results import LeaderboardResults
+from app.ratings.page_board import WORDS, count, shown
+from app.ratings.presentation import Presentation, about_html
+from app.ratings.results import Changes, LeaderboardResults, Rating, RatingChange, Unbounded
 
 _TEMPLATE = Path(__file__).with_name("page.html.j2")
 _SCRIPT = Path(__file__).with_name("page.js")
 _STYLE = Path(__file__).with_name("page.css")
+# A missing number, and the sign between two ranks.
+_DASH = "\N{EN DASH}"
+# Models that a sentence names.
+_NAMED = 5
+_REASONS = {
+    "uncertain": "too uncertain for alpha",
+    "infeasible": "alpha infeasible",
+    "no_preference": "no preference",
+    "off_task": "judge off task",
+    "suspended": "set suspended",
+    "escalation_unavailable": "escalation unavailable",
+}
+_UNBOUNDED: dict[Unbounded, str] = {
+    "above": "gave up no point",
+    "below": "took no point",
+    "both": "no bound",
+}
 
 
 def write_page(
@@ -48,30 +62,30 @@ def render_page(results: LeaderboardResults, presentation: Presentation | None =
     )
     environment.filters |= {
         "code": _with_code,
-        "share": share,
-        "level": page_words.level,
-        "score": page_words.score,
-        "signed": page_words.signed,
-        "points": page_words.points,
+        "share": _share,
+        "level": lambda value: f"{100.0 * value:g}%",
+        "score": lambda value: _DASH if value is None else f"{value:.0f}",
+        "signed": lambda value: _minus(f"{100.0 * value:+.1f}"),
+        "points": points,
         "count": count,
         "interval": interval_text,
     }
     environment.globals |= {
-        "ranks": page_words.ranks,
+        "dash": _DASH,
+        "ranks": _ranks,
         "change_words": change_words,
-        "reason_words": page_words.REASONS,
-        "unbounded_words": page_words.UNBOUNDED,
+        "reason_words": _REASONS,
+        "unbounded_words": _UNBOUNDED,
     }
     script = _SCRIPT.read_text(encoding="utf-8")
-    boards = [shown(each, results, presentation) for each in (results.board, *results.other_boards)]
+    about = presentation.about
     return environment.get_template(_TEMPLATE.name).render(
         results=results,
         title=presentation.title or f"Leaderboard by {results.board.judge}",
-        about=None if presentation.about is None else about_html(presentation.about),
-        boards=boards,
-        tabs=max(len(each.standings) for each in boards),
+        about=None if about is None else about_html(about),
+        shown=shown(results, presentation),
         change_sentences=() if results.changes is None else change_sentences(results.changes),
-        titles=TITLES,
+        titles={name: words.title for name, words in WORDS.items()},
         files=_files(results),
         style=Markup(_STYLE.read_text(encoding="utf-8")),
         script=script,
@@ -99,3 +113,62 @@ def _with_code(text: str) -> Markup:
         f"<code>{escape(p)}</code>" if i % 2 else escape(p) for i, p in enumerate(text.split("`"))
     )
     return Markup("".join(parts))
+
+
+def _share(value: float | None) -> str:
+    return _DASH if value is None else f"{100.0 * value:.1f}%"
+
+
+def _ranks(low: int | None, high: int | None) -> str:
+    """A set of ranks, from the best to the worst."""
+    if low is None or high is None:
+        return _DASH
+    return f"{low}" if low == high else f"{low}{_DASH}{high}"
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def points(value: float) -> str:
+    """A difference of ratings with its sign."""
+    return _minus(f"{round(value):+d}") if round(value) else "0"
+
+
+def interval_text(rating: Rating) -> str:
+    """The interval of a rating in words; an end that nothing bounds is left open."""
+    if rating.low is None and rating.high is None:
+        return "no interval"
+    if rating.low is None:
+        return f"at most {rating.high:.0f}"
+    if rating.high is None:
+        return f"at least {rating.low:.0f}"
+    return f"{rating.low:.0f} to {rating.high:.0f}"
+
+
+def change_words(change: RatingChange) -> str:
+    """The meaning of a change in a word or two."""
+    if change.score_before is None:
+        return "new"
+    if change.score is None:
+        return "gone"
+    if change.change is None:
+        return "not compared"
+    if not change.moved:
+        return "within chance"
+    return "improved" if change.change > 0 else "fell"
+
+
+def change_sentences(changes: Changes) -> Iterator[str]:
+    """Yields what changed since previous results, and how it was compared."""
+    moved = [each.model for each in changes.models if each.moved]
+    verb = "changes" if len(moved) == 1 else "change"
+    more = f" and {len(moved) - _NAMED} more" if len(moved) > _NAMED else ""
+    yield (
+        f"{count(len(moved), 'rating')} {verb} by more than chance: {', '.join(moved[:_NAMED])}"
+        f"{more}. The intervals of all changes hold together, and the models with a rank in both "
+        "boards have the same mean before and after."
+        if moved
+        else "No rating changes by more than chance. The intervals of all changes hold together."
+    )
+    yield changes.note

@@ -1,13 +1,12 @@
-"""One judge's board as the page shows it: rows, plots, facts and shares of wins."""
+"""The board as the page shows it: rows, interval bars, facts and shares of wins."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from scipy.special import expit
 
-from app.ratings.page_plot import Strip, Tick, WhiskerPlot, plot_of
-from app.ratings.page_words import TITLES, WORDS, ViewWords, count, share
-from app.ratings.presentation import ModelFacts, Presentation, on_the_scale
+from app.ratings.presentation import ModelFacts, Presentation
 from app.ratings.results import (
     VIEWS,
     Board,
@@ -23,39 +22,90 @@ from app.ratings.results import (
 _MOST_PAIRS = 300
 # Models of a win matrix: beyond them a page takes seconds to lay out.
 _MOST_IN_MATRIX = 100
+_MOST_TICKS = 6
+# Free room beside the outermost intervals, as a share of the axis.
+_MARGIN = 0.03
 
 
-class WinShare(NamedTuple):
-    """The share of battles that a model wins against the reference, in percent.
+class ViewWords(NamedTuple):
+    """A view in plain English.
 
     Args:
-        share: The share that the ratings imply.
-        low, high: Its interval.
+        title: A few words.
+        counts: The battles that it counts, and how.
+        beware: The reason why it can be wrong.
     """
 
-    share: float
+    title: str
+    counts: str
+    beware: str
+
+
+WORDS: dict[ViewName, ViewWords] = {
+    "debiased": ViewWords(
+        "Corrected by people",
+        "Counts the judge's probability on every battle, and corrects it by the battles that "
+        "people labeled. Each labeled battle weighs as many battles as its draw stands for.",
+        "It needs labels of a random sample whose probabilities are known. Then it estimates the "
+        "rating that people would give, whatever the judge prefers.",
+    ),
+    "soft": ViewWords(
+        "All battles, by probability",
+        "Counts every judged battle by the judge's probability that the first model is better.",
+        "Nothing is dropped. An unsure judge makes the gaps look smaller than they are, and a "
+        "judge that prefers a style shifts the ratings.",
+    ),
+    "accepted": ViewWords(
+        "Accepted verdicts only",
+        "Counts the verdicts that the judge gave, and drops its abstentions.",
+        "Abstentions are not missing at random: close battles abstain more often. So the gaps are "
+        "those of clearer battles, while wrong verdicts among them shrink the gaps.",
+    ),
+    "abstain_as_tie": ViewWords(
+        "Abstentions as ties",
+        "Counts a verdict as a win and an abstention as half a win for each model.",
+        "Nothing is dropped. An abstention often has a better side that the judge could not name, "
+        "so the gaps look smaller than they are.",
+    ),
+    "people": ViewWords(
+        "People alone",
+        "Counts the labeled battles only, each by the probability of its draw.",
+        "The judge has no influence. The intervals are wide, because the labels are few.",
+    ),
+}
+
+
+class Bar(NamedTuple):
+    """The interval of a rating in percent of the axis.
+
+    Args:
+        x: Place of the rating.
+        low, high: Ends of the interval.
+        opens_left, opens_right: Whether nothing bounds it on that side.
+        outside: Whether the rating itself lies outside the axis, so that it has no marker.
+    """
+
+    x: float
     low: float
     high: float
+    opens_left: bool
+    opens_right: bool
+    outside: bool
+
+
+class Tick(NamedTuple):
+    """A mark of the axis: its place in percent, and its text."""
+
+    x: float
+    text: str
 
 
 class Row(NamedTuple):
-    """A model of the main table.
-
-    Args:
-        rating: Its rating.
-        facts: The publisher's facts about it.
-        strip: Its interval bar.
-        known: Its known rating, with the zero of the view.
-        against: None without a reference, or if the two never met.
-        raw_share: The same without control, in percent.
-    """
+    """A model of the main table: its rating, the publisher's facts, and its interval."""
 
     rating: Rating
     facts: ModelFacts
-    strip: Strip
-    known: float | None
-    against: WinShare | None
-    raw_share: float | None
+    bar: Bar | None
 
 
 class Group(NamedTuple):
@@ -63,30 +113,6 @@ class Group(NamedTuple):
 
     number: int
     rows: tuple[Row, ...]
-
-
-class Standing(NamedTuple):
-    """A main table: the ratings of one view.
-
-    Args:
-        view: The view.
-        battles: Number of the battles of all models, with errors.
-        category: The kind of question; None for all battles.
-        groups: Ranked models by component.
-        provisional: Rated models without a rank.
-        unrated: Models without a battle that counts.
-        ticks: Marks of the axis of the interval bars.
-        held: Number of models whose interval holds their known rating, and of all that have one.
-    """
-
-    view: View
-    battles: int
-    category: str | None
-    groups: tuple[Group, ...]
-    provisional: tuple[Row, ...]
-    unrated: tuple[str, ...]
-    ticks: tuple[Tick, ...]
-    held: tuple[int, int]
 
 
 class MatrixCell(NamedTuple):
@@ -101,26 +127,20 @@ class MatrixCell(NamedTuple):
     shade: str
 
 
-Comparison = tuple[tuple[str, tuple[Rating | None, ...]], ...]
-Matrix = tuple[tuple[str, tuple[MatrixCell, ...]], ...]
-
-
 class Shown(NamedTuple):
     """A board with what the page shows beside its fields.
 
     Args:
         board: The board.
         facts: Terms and their values.
-        summary: Sentences at the top.
-        standings: The main table, and that of each category.
-        by_category: For each model its ratings in the order of `standings`.
-        plots: Number of each component, and dots and whiskers of its models in all views.
-        views: In the order to show.
-        words: Plain English of each of these views.
+        summary: Sentence at the top; "" without a ranked model.
+        groups: Ranked models of the main table by component.
+        provisional: Provisional models.
+        unrated: Models without a battle that counts.
+        ticks: Marks of the axis of the interval bars.
+        views: In the order to show, each with its words.
         scores: For each model of the main view its ratings in the order of `views`.
-        fitted: Ranked model and its cells, in the order of the main view, by the ratings; empty
-            for too many models.
-        outcomes: The same by the mean outcome of the battles.
+        fitted: Ranked model and its cells, in the order of the main view; empty for too many.
         pairs: Pairs of models, the lowest coverage first.
         more_pairs: Number of pairs that are left out.
         reasons: Reasons of abstentions that occur.
@@ -128,180 +148,86 @@ class Shown(NamedTuple):
 
     board: Board
     facts: tuple[tuple[str, str], ...]
-    summary: tuple[str, ...]
-    standings: tuple[Standing, ...]
-    by_category: Comparison
-    plots: tuple[tuple[int, WhiskerPlot], ...]
-    views: tuple[View, ...]
-    words: tuple[ViewWords, ...]
-    scores: Comparison
-    fitted: Matrix
-    outcomes: Matrix
+    summary: str
+    groups: tuple[Group, ...]
+    provisional: tuple[Row, ...]
+    unrated: tuple[Row, ...]
+    ticks: tuple[Tick, ...]
+    views: tuple[tuple[View, ViewWords], ...]
+    scores: tuple[tuple[str, tuple[Rating | None, ...]], ...]
+    fitted: tuple[tuple[str, tuple[MatrixCell, ...]], ...]
     pairs: tuple[ModelPair, ...]
     more_pairs: int
     reasons: tuple[str, ...]
 
 
-def shown(board: Board, results: LeaderboardResults, presentation: Presentation) -> Shown:
-    """A board with what the page shows beside its fields."""
+def shown(results: LeaderboardResults, presentation: Presentation) -> Shown:
+    """The board with what the page shows beside its fields."""
+    board, settings = results.board, results.settings
     main = board.views[board.main]
-    names: list[ViewName] = [board.main]
-    names += [name for name in VIEWS if name in board.views and name != board.main]
-    views = tuple(board.views[name] for name in names)
-    standings = tuple(
-        _standing(view, battles, category, results.settings, presentation)
-        for view, battles, category in (
-            (main, board.battles, None),
-            *((each.view, each.battles, each.name) for each in board.categories),
+    names = [board.main, *(n for n in VIEWS if n in board.views and n != board.main)]
+    by_model = [{each.model: each for each in board.views[name].ratings} for name in names]
+    axis = _axis([each for each in main.ratings if is_shown(each)])
+    rows = [
+        Row(
+            each,
+            presentation.models.get(each.model, ModelFacts()),
+            _bar(each, axis) if is_shown(each) else None,
         )
-    )
+        for each in main.ratings
+    ]
+    numbers = sorted({each.component for each in main.ratings if each.rank and each.component})
     coverage = sorted(board.pairs, key=lambda pair: (pair.coverage is None, pair.coverage))
     return Shown(
         board=board,
         facts=_facts(board, results),
-        summary=tuple(_summary(board)),
-        standings=standings,
-        by_category=_compared([each.view for each in standings], main) if board.categories else (),
-        plots=tuple(
-            (number, plot_of(views, [rating.model for rating in ratings], TITLES))
-            for number, ratings in _components(main)
+        summary=_summary(main, board),
+        groups=tuple(
+            Group(
+                number,
+                tuple(row for row in rows if row.rating.rank and row.rating.component == number),
+            )
+            for number in numbers
         ),
-        views=views,
-        words=tuple(WORDS[name] for name in names),
-        scores=_compared(views, main),
-        fitted=_fitted(main, results.settings),
-        outcomes=_outcomes(board, main),
+        provisional=tuple(row for row in rows if row.rating.provisional),
+        unrated=tuple(row for row in rows if not (row.rating.rank or row.rating.provisional)),
+        ticks=tuple(Tick(axis.place(tick), f"{tick:g}") for tick in _ticks(axis)),
+        views=tuple((board.views[name], WORDS[name]) for name in names),
+        scores=tuple(
+            (each.model, tuple(_if_shown(ratings.get(each.model)) for ratings in by_model))
+            for each in main.ratings
+        ),
+        fitted=_fitted(main, settings),
         pairs=tuple(coverage[:_MOST_PAIRS]),
         more_pairs=len(coverage[_MOST_PAIRS:]),
         reasons=tuple(sorted({reason for pair in board.pairs for reason in pair.reasons})),
     )
 
 
-def _components(view: View) -> list[tuple[int, tuple[Rating, ...]]]:
-    """The rated models of each component, the best first."""
-    numbers = sorted({each.component for each in view.ratings if each.component is not None})
-    return [
-        (number, tuple(each for each in view.ratings if each.component == number))
-        for number in numbers
-    ]
+def is_shown(rating: Rating) -> bool:
+    """Whether a page prints the score: that of a provisional model would mislead."""
+    return rating.score is not None and not rating.provisional
 
 
-def _compared(views: Sequence[View], main: View) -> Comparison:
-    """For each model of the main view its ratings in several views."""
-    by_model = [{rating.model: rating for rating in view.ratings} for view in views]
-    return tuple(
-        (rating.model, tuple(ratings.get(rating.model) for ratings in by_model))
-        for rating in main.ratings
-    )
-
-
-def _standing(
-    view: View,
-    battles: int,
-    category: str | None,
-    settings: RatingSettings,
-    presentation: Presentation,
-) -> Standing:
-    components = _components(view)
-    known: dict[str, float] = {}
-    for _, ratings in components:
-        known |= on_the_scale(presentation.known, ratings)
-    plot = plot_of([view], [each.model for _, group in components for each in group], TITLES, known)
-    strips = {strip.model: strip for strip in plot.strips}
-    at: dict[str | None, int | None] = {each.model: each.component for each in view.ratings}
-    rows = [
-        _row(
-            rating,
-            settings,
-            facts=presentation.models.get(rating.model, ModelFacts()),
-            strip=strips[rating.model],
-            known=known.get(rating.model),
-            compares=at.get(settings.reference) == rating.component,
-        )
-        for _, ratings in components
-        for rating in ratings
-    ]
-    groups = tuple(
-        Group(
-            number,
-            tuple(
-                row for row in rows if row.rating.component == number and not row.rating.provisional
-            ),
-        )
-        for number, _ in components
-    )
-    marked = [row.rating for row in rows if row.known is not None]
-    return Standing(
-        view=view,
-        battles=battles,
-        category=category,
-        groups=tuple(group for group in groups if group.rows),
-        provisional=tuple(row for row in rows if row.rating.provisional),
-        unrated=tuple(each.model for each in view.ratings if each.component is None),
-        ticks=plot.ticks,
-        held=(sum(_holds(each, known[each.model]) for each in marked), len(marked)),
-    )
-
-
-def _row(
-    rating: Rating,
-    settings: RatingSettings,
-    *,
-    facts: ModelFacts,
-    strip: Strip,
-    known: float | None,
-    compares: bool,
-) -> Row:
-    """The row of a model; `compares` says whether it met the reference."""
-    has_share = compares and rating.model != settings.reference
-    raw = rating.raw_score
-    return Row(
-        rating,
-        facts,
-        strip,
-        known,
-        _against(rating, settings) if has_share else None,
-        _win_share(raw - settings.centre, settings) if has_share and raw is not None else None,
-    )
-
-
-def _holds(rating: Rating, known: float) -> bool:
-    """Whether the interval of a rating holds a score."""
-    above = rating.low is None or known >= rating.low
-    return above and (rating.high is None or known <= rating.high)
-
-
-def _against(rating: Rating, settings: RatingSettings) -> WinShare | None:
-    """A model's share of wins against the reference, whose score is the centre."""
-    if rating.score is None:
-        return None
-    return WinShare(
-        share=_win_share(rating.score - settings.centre, settings),
-        low=0.0 if rating.low is None else _win_share(rating.low - settings.centre, settings),
-        high=100.0 if rating.high is None else _win_share(rating.high - settings.centre, settings),
-    )
-
-
-def _win_share(gap: float, settings: RatingSettings) -> float:
-    """Percent of the battles that a model wins which is better by a gap in points."""
-    return 100.0 * float(expit(gap / settings.points))
+def _if_shown(rating: Rating | None) -> Rating | None:
+    return rating if rating is not None and is_shown(rating) else None
 
 
 def _facts(board: Board, results: LeaderboardResults) -> tuple[tuple[str, str], ...]:
     settings = results.settings
-    battles = [count(board.battles, "battle"), f"{board.questions:,} questions"]
+    battles = f"{count(board.battles, 'battle')}, {count(board.questions, 'question')}"
     if board.errors:
-        battles.append(f"{board.errors:,} without a judgment")
+        battles += f", {board.errors:,} without a judgment"
     if board.repeated:
-        battles.append(f"{board.repeated:,} copies left out")
+        battles += f", {count(board.repeated, 'copy', 'copies')} left out"
     labelled = "none" if board.agreement is None else f"{board.agreement.labelled:,}"
-    coverage = share(board.accepted / board.judged) if board.judged else "none was judged"
+    coverage = f"{100.0 * board.accepted / board.judged:.1f}%" if board.judged else "none"
     return (
         ("Judge", board.judge),
         ("Models", f"{len(board.models):,}"),
-        ("Battles", ", ".join(battles)),
+        ("Battles", battles),
         ("Accepted verdicts", coverage),
-        ("Labelled by people", labelled),
+        ("Labeled by people", labelled),
         (
             "Intervals",
             f"{100 * settings.level:g}%, bootstrap over questions, {settings.rounds:,} rounds, "
@@ -311,67 +237,81 @@ def _facts(board: Board, results: LeaderboardResults) -> tuple[tuple[str, str], 
     )
 
 
-def _summary(board: Board) -> list[str]:
-    """The result in sentences."""
-    main = board.views[board.main]
-    first = [rating for rating in main.ratings if rating.component == 1 and rating.rank_low == 1]
-    sentences = []
+def count(value: int, noun: str, nouns: str | None = None) -> str:
+    """A number with its noun in the right form, such as "1 battle"."""
+    return f"{value:,} {noun if value == 1 else nouns or f'{noun}s'}"
+
+
+def _summary(main: View, board: Board) -> str:
+    """The first place in a sentence."""
+    first = [each.model for each in main.ratings if each.component == 1 and each.rank_low == 1]
     if len(first) == 1 and len(board.models) > 1:
-        sentences.append(f"{first[0].model} is first, beyond the uncertainty of the intervals.")
-    elif first:
-        names = ", ".join(rating.model for rating in first[:5])
-        more = f" and {len(first) - 5} more" if len(first) > 5 else ""
-        sentences.append(f"The first place may belong to any of {names}{more}.")
-    place = main.first_place
-    if place is not None and place.dropped is not None and place.share is not None:
-        least = "" if place.least else " or fewer"
-        sentences.append(
-            f"Without {count(place.dropped, 'battle')}{least} ({share(place.share)} of all), "
-            f"{place.challenger} would be first instead of {place.model}."
-        )
-    return sentences
+        return f"{first[0]} is first, beyond the uncertainty of the intervals."
+    more = f" and {len(first) - 5} more" if len(first) > 5 else ""
+    names = ", ".join(first[:5])
+    return f"The first place may belong to any of {names}{more}." if first else ""
 
 
-def _fitted(main: View, settings: RatingSettings) -> Matrix:
-    """Shares of wins between 0 and 100, by the ratings of models that compare."""
-    ranked = _in_matrix(main)
+def _fitted(main: View, settings: RatingSettings) -> tuple[tuple[str, tuple[MatrixCell, ...]], ...]:
+    """Shares of wins by the ratings of models that compare."""
+    ranked = [each for each in main.ratings if each.rank is not None]
+    if not 1 < len(ranked) <= _MOST_IN_MATRIX:
+        return ()
     return tuple(
-        (row.model, tuple(_cell(_fitted_share(row, column, settings)) for column in ranked))
-        for row in ranked
+        (row.model, tuple(_cell(row, column, settings) for column in ranked)) for row in ranked
     )
 
 
-def _in_matrix(main: View) -> list[Rating]:
-    """The models of a win matrix, the best first: those with a rank, unless there are too many."""
-    ranked = [rating for rating in main.ratings if rating.rank is not None]
-    return ranked if 1 < len(ranked) <= _MOST_IN_MATRIX else []
-
-
-def _fitted_share(row: Rating, column: Rating, settings: RatingSettings) -> float | None:
+def _cell(row: Rating, column: Rating, settings: RatingSettings) -> MatrixCell:
     compare = row.model != column.model and row.component == column.component
     if not compare or row.score is None or column.score is None:
-        return None
-    return _win_share(row.score - column.score, settings)
+        return MatrixCell("", "")
+    share = float(expit((row.score - column.score) / settings.points))
+    return MatrixCell(f"{100.0 * share:.0f}", f"w{round(8 * share)}")
 
 
-def _outcomes(board: Board, main: View) -> Matrix:
-    """Mean outcomes of the battles, with rows and columns in the order of the ratings."""
-    place = {model: number for number, model in enumerate(board.models)}
-    order = [rating.model for rating in _in_matrix(main)]
-    return tuple(
-        (row, tuple(_cell(_outcome(main, place[row], place[column])) for column in order))
-        for row in order
+class _Axis(NamedTuple):
+    low: float
+    high: float
+
+    def place(self, score: float) -> float:
+        """Percent of the width, at least 0 and at most 100."""
+        share = (score - self.low) / (self.high - self.low)
+        return round(100.0 * min(1.0, max(0.0, share)), 2)
+
+
+def _axis(ratings: Sequence[Rating]) -> _Axis:
+    """The range of the scores and intervals that are bounded, or else of all scores."""
+    bounded = [rating for rating in ratings if rating.unbounded is None]
+    values = [rating.score for rating in bounded or ratings]
+    values += [end for rating in bounded for end in (rating.low, rating.high)]
+    known = [value for value in values if value is not None]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    margin = max(1.0, _MARGIN * (high - low))
+    return _Axis(low - margin, high + margin)
+
+
+def _bar(rating: Rating, axis: _Axis) -> Bar:
+    assert rating.score is not None, "a shown rating has a score"
+    low = -math.inf if rating.low is None else rating.low
+    high = math.inf if rating.high is None else rating.high
+    return Bar(
+        x=axis.place(rating.score),
+        low=axis.place(max(low, axis.low)),
+        high=axis.place(min(high, axis.high)),
+        opens_left=low < axis.low,
+        opens_right=high > axis.high,
+        outside=not axis.low <= rating.score <= axis.high,
     )
 
 
-def _outcome(main: View, row: int, column: int) -> float | None:
-    value = None if row == column else main.win_rates[row][column]
-    return None if value is None else 100.0 * value
-
-
-def _cell(percent: float | None) -> MatrixCell:
-    if percent is None:
-        return MatrixCell("", "")
-    # A sum, because -0.0 would be shown with its sign.
-    shade = round(8 * min(100.0, max(0.0, percent)) / 100.0)
-    return MatrixCell(f"{round(percent) + 0.0:.0f}", f"w{shade}")
+def _ticks(axis: _Axis) -> Iterator[float]:
+    """Round numbers on the axis."""
+    rough = (axis.high - axis.low) / _MOST_TICKS
+    size = 10.0 ** math.floor(math.log10(rough))
+    step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)
+    number = math.ceil(axis.low / step)
+    while number * step <= axis.high:
+        # A sum, because -0.0 would be shown with its sign.
+        yield number * step + 0.0
+        number += 1

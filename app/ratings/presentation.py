@@ -1,16 +1,18 @@
 """A publisher's additions to a leaderboard's page: a title, a text, facts about the models."""
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from markupsafe import Markup
+
 from app.core.errors import InvalidRequestError
+from app.core.printable import printable
 from app.files.labels import is_empty
 from app.files.reading import FileRow, read_rows
-from app.ratings.results import Rating
 
 _LONGEST_ABOUT = 100_000
 # Both spellings of the columns.
@@ -41,14 +43,11 @@ class Presentation:
         title: Title of the page; None to name the judge.
         about: A text in Markdown, shown below the title.
         models: Facts by model.
-        known: True ratings by model, if they are known, in points of the Elo scale. Their zero is
-            free, because only differences count.
     """
 
     title: str | None = None
     about: str | None = None
     models: Mapping[str, ModelFacts] = field(default_factory=dict)
-    known: Mapping[str, float] = field(default_factory=dict)
 
 
 def read_about(path: Path) -> str:
@@ -92,35 +91,6 @@ def read_models(path: Path, encoding: str | None = None) -> dict[str, ModelFacts
     return found
 
 
-def read_known(path: Path, encoding: str | None = None) -> dict[str, float]:
-    """Known ratings by model, from rows with `model` and `rating`.
-
-    Raises:
-        InvalidRequestError: The file cannot be read, or a row cannot be used.
-    """
-    return {model: _rating(row) for row, model in _models_of(path, encoding)}
-
-
-def on_the_scale(known: Mapping[str, float], ratings: tuple[Rating, ...]) -> dict[str, float]:
-    """Known ratings with the zero of a view: the mean that has the score `centre` is theirs, too.
-
-    Args:
-        known: Known ratings by model.
-        ratings: The ratings of a view, of one component.
-    """
-    rated = [each for each in ratings if each.model in known]
-    gaps = [
-        (each.score - known[each.model], 1.0 if each.centre_share is None else each.centre_share)
-        for each in rated
-        if each.score is not None
-    ]
-    whole = sum(share for _, share in gaps)
-    if not whole:
-        return {}
-    shift = sum(gap * share for gap, share in gaps) / whole
-    return {each.model: known[each.model] + shift for each in rated}
-
-
 def _models_of(path: Path, encoding: str | None) -> Iterator[tuple[FileRow, str]]:
     seen = set()
     for row in read_rows(path, encoding):
@@ -160,12 +130,26 @@ def is_web_address(link: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.netloc)
 
 
-def _rating(row: FileRow) -> float:
-    value: Any = row.fields.get("rating")
-    try:
-        rating = float(value)
-    except (TypeError, ValueError):
-        rating = math.nan
-    if isinstance(value, bool) or not math.isfinite(rating):
-        raise InvalidRequestError(f"{row.place}: rating is not a finite number")
-    return rating
+def about_html(text: str) -> Markup:
+    """A text in Markdown as HTML that holds no markup of its own, image or script.
+
+    HTML in it is text, links lead to http and https only, and an image is a link. Its headings
+    begin at the second level: the page has the first.
+    """
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+    tokens = markdown.parse(printable(text))
+    for token in tokens:
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(6, int(token.tag[1]) + 1)}"
+        for inner in token.children or ():
+            if inner.type == "link_open":
+                _keep_to_the_web(inner)
+    return Markup(markdown.renderer.render(tokens, markdown.options, {}))
+
+
+def _keep_to_the_web(link: Token) -> None:
+    """Takes its address from a link that leads elsewhere, such as into a folder or a mail."""
+    if is_web_address(str(link.attrGet("href"))):
+        link.attrSet("rel", "nofollow noopener")
+    else:
+        link.attrs.clear()

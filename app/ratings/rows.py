@@ -1,4 +1,4 @@
-"""Reads rows of battles, and refuses those that would make a wrong rating in silence."""
+"""Reads rows of battles, and refuses those that would silently make a wrong rating."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,11 +13,13 @@ from app.files.labels import is_empty, label_of
 from app.ratings.battles import UNNAMED, Battles
 from app.ratings.bootstrap import Keys
 from app.ratings.bradley_terry import Bools, Floats, Ints
-from app.ratings.columns import FEATURES, Columns
+from app.ratings.columns import Columns
 
 _ABSTAIN = "abstain"
 _OUTCOMES = {"A": 1.0, "B": 0.0, "tie": 0.5}
 _NO_REASON = "no reason given"
+# Parts of a signature on which no judgment depends, or only by chance.
+_OF_RUN = ("scope-judge ", "order seed ")
 
 
 def read_battles(
@@ -26,10 +28,8 @@ def read_battles(
     human_probability: float | None = None,
     label_noise: float = 0.0,
     encoding: str | None = None,
-) -> list[Battles]:
-    """Reads the battles of each judge, the judge with the most judgments first.
-
-    Rows of one judge with several signatures are several judges, the newest first.
+) -> Battles:
+    """Reads the battles of one judge.
 
     Args:
         inputs: Files, folders or patterns.
@@ -38,83 +38,76 @@ def read_battles(
         encoding: Encoding of text without a byte order mark; None for UTF-8.
 
     Raises:
-        InvalidRequestError: A file cannot be read, or a row cannot be believed. The message names
-            the file, the first such row, and the reason.
+        InvalidRequestError: A file cannot be read, the rows are of several judges or sets, or a row
+            cannot be believed. The message names the file, the first such row, and the reason.
     """
     columns = Columns(inputs, encoding)
-    judge, names = _judges(columns)
-    battles = replace(_battles(columns, human_probability), label_noise=label_noise)
-    copy = _copies(columns, battles, judge)
-    placeless = battles.first == battles.second
-    if len(names) > 1:
-        battles = _with_shared_labels(columns, battles)
-    by_judge = []
-    for number, name in enumerate(names):
-        inside = judge == number
-        own = replace(
-            battles.where(inside & ~copy & ~placeless),
-            repeated=int((inside & copy).sum()),
-            placeless=int((inside & placeless & ~copy).sum()),
+    judge, signature = _judge(columns)
+    battles = _battles(columns, human_probability)
+    copy = _copies(columns, battles)
+    placeless = (battles.first == battles.second) & ~copy
+    battles = replace(
+        battles.where(~copy & ~placeless),
+        judge=judge,
+        signature=signature,
+        label_noise=label_noise,
+        repeated=int(copy.sum()),
+        placeless=int(placeless.sum()),
+    )
+    if not battles.judged.any():
+        raise InvalidRequestError("no row has a judgment: every battle failed")
+    return battles
+
+
+def _judge(columns: Columns) -> tuple[str, str | None]:
+    """Name and signature of the one judge."""
+    codes, signatures = columns.codes("signature")
+    same = {tuple(p for p in text.split("; ") if not p.startswith(_OF_RUN)) for text in signatures}
+    if len(same) > 1:
+        one, other = sorted(same)[:2]
+        raise InvalidRequestError(
+            f"the rows have {len(same)} signatures, and a board is of one judge, calibration and "
+            f"criterion. Some have {_differing(one, other)}, others have {_differing(other, one)}: "
+            "give the rows of one, or judge all battles again with one version of the set "
+            "(nothing is scored twice with SCOPE_SCORE_CACHE)"
         )
-        by_judge.append(_described(columns, own, inside, name))
-    for of_judge in by_judge:
-        if not of_judge.judged.any():
-            raise InvalidRequestError(
-                f"no row of {of_judge.judge} has a judgment: every battle failed"
-            )
-    return _in_order(columns, judge, by_judge)
+    _, judges = columns.codes("judge")
+    if len(judges) > 1:
+        raise InvalidRequestError(
+            f"the rows are of {len(judges)} judges, {judges[0]!r} and {judges[1]!r}, and a board "
+            "is of one: give the rows of one"
+        )
+    usual = Counter(codes[codes >= 0].tolist()).most_common(1)
+    return judges[0] if judges else "judge", signatures[usual[0][0]] if usual else None
 
 
-def _in_order(columns: Columns, judge: Ints, by_judge: list[Battles]) -> list[Battles]:
-    """The judge with the most judgments first; of one judge the newest rows first."""
-    codes, words = columns.codes("judge")
-    times, stamps = columns.codes("timestamp")
-    judged = [int(of_judge.judged.sum()) for of_judge in by_judge]
-    name = [words[code] if code >= 0 else "" for code in _first_codes(codes, judge)]
-    newest = [
-        max((stamps[time] for time in set(times[judge == place].tolist()) if time >= 0), default="")
-        for place in range(len(by_judge))
-    ]
-    total = Counter[str]()
-    for word, count in zip(name, judged, strict=True):
-        total[word] += count
-    order = sorted(range(len(by_judge)), key=lambda place: judged[place], reverse=True)
-    order.sort(key=lambda place: newest[place], reverse=True)
-    order.sort(key=lambda place: (-total[name[place]], name[place]))
-    return [by_judge[place] for place in order]
-
-
-def _first_codes(codes: Ints, judge: Ints) -> list[int]:
-    """The code of the first row of each judge."""
-    return [int(codes[judge == place][0]) for place in range(int(judge.max()) + 1)]
+def _differing(parts: tuple[str, ...], others: tuple[str, ...]) -> str:
+    return "; ".join(part for part in parts if part not in others) or "nothing of it"
 
 
 def _battles(columns: Columns, human_probability: float | None) -> Battles:
-    """All rows as the battles of one judge without a name."""
+    """All rows as battles of a judge without a name."""
     failed = ~columns.is_null("error")
     first, second, models = _sides(columns, failed)
     unit, units, key = _units(columns)
-    battle, names = _identifiers(columns)
     judged, verdict = _verdicts(columns, failed)
     reason, reasons = columns.codes("reason")
     reason = np.where(reason < 0, len(reasons), reason)
-    human, probability = _labels(columns, human_probability, failed)
-    category, categories = columns.codes("category")
+    human, probability = _labels(columns, human_probability, first == second)
+    alphas = np.unique(columns.numbers("alpha"))
+    alphas = alphas[~np.isnan(alphas)]
+    _, guarantees = columns.codes("guarantee")
     return Battles(
         judge="",
         signature=None,
-        alpha=None,
-        guarantee=None,
+        alpha=float(alphas[0]) if len(alphas) == 1 else None,
+        guarantee=guarantees[0] if len(guarantees) == 1 else None,
         models=models,
-        names=names,
-        battle=battle,
         first=first,
         second=second,
         unit=unit,
         units=units,
         key=key,
-        category=category,
-        categories=tuple(categories),
         judged=judged,
         verdict=verdict,
         has_verdicts="winner" in columns,
@@ -125,7 +118,6 @@ def _battles(columns: Columns, human_probability: float | None) -> Battles:
         p_rev=_probability(columns, "p_rev"),
         human=human,
         human_probability=probability,
-        style=_style(columns, judged),
     )
 
 
@@ -159,15 +151,6 @@ def _digest(kind: str, name: str) -> int:
     """A number below UNNAMED; another kind of unit of the same name has another one."""
     text = f"{kind} {name}".encode(errors="surrogatepass")
     return int.from_bytes(blake2b(text, digest_size=8).digest()) >> 1
-
-
-def _identifiers(columns: Columns) -> tuple[Ints, tuple[str, ...]]:
-    battle, words = columns.codes("id")
-    names = [
-        words[code] if code >= 0 else f"row {row}"
-        for row, code in enumerate(battle.tolist(), start=1)
-    ]
-    return battle, tuple(names)
 
 
 def _verdicts(columns: Columns, failed: Bools) -> tuple[Bools, Floats]:
@@ -230,99 +213,37 @@ def _probability(columns: Columns, name: str) -> Floats:
     return values
 
 
-def _labels(columns: Columns, default: float | None, failed: Bools) -> tuple[Floats, Floats]:
+def _labels(columns: Columns, default: float | None, placeless: Bools) -> tuple[Floats, Floats]:
     label, words = columns.codes("human")
-    human = _outcomes_of(columns, "human", words, "model_a, model_b or tie", failed)[label]
+    human = _outcomes_of(columns, "human", words, "model_a, model_b or tie", placeless)[label]
     probability = columns.numbers("human_probability")
     columns.check(
         np.isnan(probability) | ((probability > 0) & (probability <= 1)),
         "human_probability is not above 0 and at most 1: it is the probability with which the "
-        "row was drawn for labelling",
+        "row was drawn for labeling",
     )
     if default is not None:
         probability = np.where(np.isnan(probability), default, probability)
     columns.check(
-        failed | np.isnan(human) | ~np.isnan(probability),
+        placeless | np.isnan(human) | ~np.isnan(probability),
         "there is a human label without human_probability, the probability with which the row was "
-        "drawn for labelling: add the column, or give --human-probability if it was the same for "
+        "drawn for labeling: add the column, or give --human-probability if it was the same for "
         "all rows",
     )
     return human, probability
 
 
-def _style(columns: Columns, judged: Bools) -> Floats | None:
-    differences = []
-    for name in FEATURES:
-        a, b = columns.numbers(f"{name}_a"), columns.numbers(f"{name}_b")
-        columns.check(~((a < 0) | (b < 0)), f"{name}_a or {name}_b is negative")
-        if np.isnan((a + b)[judged]).any():
-            return None
-        differences.append((a - b) / np.maximum(a + b, 1.0))
-    return np.stack(differences, axis=1)
-
-
-def _judges(columns: Columns) -> tuple[Ints, list[str]]:
-    """Number of each row's judge, and a name for each: rows of one signature are one judge."""
-    signature, _ = columns.codes("signature")
-    judge, judges = columns.codes("judge")
-    key = np.where(signature >= 0, len(judges) + 1 + signature, judge + 1)
-    keys, number = np.unique(key, return_inverse=True)
-    names = []
-    for place in range(len(keys)):
-        row = int(np.argmax(number == place))
-        names.append(judges[judge[row]] if judge[row] >= 0 else "judge")
-    versions = [_version(columns, number == place) for place in range(len(keys))]
-    return number, _unique(_unique(names, versions), [f"#{n + 1}" for n in range(len(names))])
-
-
-def _version(columns: Columns, inside: Bools) -> str:
-    parts = []
-    for name in ("calibration", "version"):
-        codes, words = columns.codes(name)
-        code = int(codes[inside][0])
-        parts.append(words[code] if code >= 0 else "?")
-    return f"({parts[0]} v{parts[1]})"
-
-
-def _unique(names: list[str], more: list[str]) -> list[str]:
-    """The names; those that are there twice get an addition."""
-    return [
-        f"{name} {addition}" if names.count(name) > 1 else name
-        for name, addition in zip(names, more, strict=True)
-    ]
-
-
-def _described(columns: Columns, battles: Battles, inside: Bools, name: str) -> Battles:
-    """The battles of one judge with its name, signature and criterion."""
-    signature, signatures = columns.codes("signature")
-    alpha = np.unique(columns.numbers("alpha")[inside])
-    alpha = alpha[~np.isnan(alpha)]
-    guarantee, guarantees = columns.codes("guarantee")
-    kinds = np.unique(guarantee[inside & (guarantee >= 0)])
-    code = int(signature[inside][0])
-    return replace(
-        battles,
-        judge=name,
-        signature=signatures[code] if code >= 0 else None,
-        alpha=float(alpha[0]) if len(alpha) == 1 else None,
-        guarantee=guarantees[kinds[0]] if len(kinds) == 1 else None,
-    )
-
-
-def _copies(columns: Columns, battles: Battles, judge: Ints) -> Bools:
-    """The rows that are copies of an earlier row of the same judge."""
-    key = np.where(
-        battles.battle >= 0, battles.battle, battles.battle.max() + 1 + np.arange(columns.n)
-    )
-    _, original, inverse = np.unique(
-        judge * (key.max() + 1) + key, return_index=True, return_inverse=True
-    )
+def _copies(columns: Columns, battles: Battles) -> Bools:
+    """The rows that are copies of an earlier row."""
+    battle, words = columns.codes("id")
+    key = np.where(battle >= 0, battle, len(words) + np.arange(columns.n))
+    _, original, inverse = np.unique(key, return_index=True, return_inverse=True)
     earlier = original[inverse]
     for content in vars(battles).values():
         if isinstance(content, np.ndarray):
             same = (content == content[earlier]) | _both_nan(content, content[earlier])
             columns.check(
-                same.reshape(columns.n, -1).all(axis=1),
+                same,
                 "the id occurs twice with other content: give each battle its own id, or remove "
                 "the older row",
             )
@@ -333,27 +254,3 @@ def _both_nan(content: Floats, other: Floats) -> Bools:
     if content.dtype.kind != "f":
         return np.zeros(content.shape, dtype=bool)
     return np.asarray(np.isnan(content) & np.isnan(other))
-
-
-def _with_shared_labels(columns: Columns, battles: Battles) -> Battles:
-    """Gives each label to the rows of other judges about the same battle."""
-    named = battles.battle >= 0
-    if not named.any():
-        return battles
-    count = int(battles.battle.max()) + 1
-    row = np.zeros(count, dtype=np.int64)
-    row[battles.battle[named]] = np.flatnonzero(named)
-    of_label = np.full(count, -1)
-    labelled = named & ~np.isnan(battles.human)
-    of_label[battles.battle[labelled]] = np.flatnonzero(labelled)
-    source = np.where(named, of_label[battles.battle], -1)
-    other = np.where(named, row[battles.battle], np.arange(columns.n))
-    same = (battles.first == battles.first[other]) & (battles.second == battles.second[other])
-    columns.check(same, "another judge's row with this id has other models")
-    source = np.where(source < 0, np.arange(columns.n), source)
-    human, probability = battles.human[source], battles.human_probability[source]
-    agree = np.isnan(battles.human) | (
-        (battles.human == human) & (battles.human_probability == probability)
-    )
-    columns.check(agree, "another judge's row with this id has another human label")
-    return replace(battles, human=human, human_probability=probability)

@@ -30,7 +30,7 @@ from app.demo.arena import FAVOURED, MODELS, as_item, battles, true_ratings
 from app.demo.pairs import demo_sets
 from app.ratings.battles import Battles
 from app.ratings.board import board_of
-from app.ratings.outcomes import views_of
+from app.ratings.outcomes import preferred
 from app.ratings.results import RatingSettings, View
 from app.ratings.rows import read_battles
 
@@ -42,7 +42,7 @@ BEGIN, END = "<!-- table -->\n", "<!-- end of table -->"
 ARENAS, BATTLES, CALIBRATION, ALPHA = 4, 5000, 1000, 0.10
 RATES, DRAWS, ROUNDS, PROBES = (0.05, 0.10), 10, 200, 400
 # Views that no label changes.
-UNLABELLED = ("accepted", "abstain_as_tie", "soft", "always")
+UNLABELLED = ("accepted", "abstain_as_tie", "soft")
 # The view "accepted" again, at a smaller alpha.
 STRICT, STRICT_ALPHA = "strict", 0.05
 # Seeds of the battles to calibrate with, and of the first arena.
@@ -192,17 +192,15 @@ def judge(work: Path, number: int, url: str) -> None:
 
 def with_truth(rows: Path, number: int) -> tuple[Battles, Floats]:
     """The judged battles, and 1 for each of which the first model is right."""
-    (found,) = read_battles([rows])
     stream = islice(battles(FIRST_SEED + number), BATTLES)
-    right = {str(each.id): float(each.winner == "model_a") for each in stream}
-    return found, np.array([right[name] for name in found.names])
+    return read_battles([rows]), np.array([float(each.winner == "model_a") for each in stream])
 
 
 def stricter(whole: Battles, rows: Path) -> Battles:
     """The battles with the verdicts of STRICT_ALPHA; the others are abstentions."""
     read = map(json.loads, rows.read_text(encoding="utf-8").splitlines())
-    level = {row["id"]: row["risk_level"] for row in read}
-    kept = [level[name] is not None and level[name] <= STRICT_ALPHA for name in whole.names]
+    levels = [row["risk_level"] for row in read]
+    kept = [level is not None and level <= STRICT_ALPHA for level in levels]
     return replace(whole, verdict=np.where(kept, whole.verdict, np.nan))
 
 
@@ -298,7 +296,7 @@ def measure(work: Path, count: int) -> Found:
     liked, wrong_wins = json.loads((work / _LIKING).read_text(encoding="utf-8"))
     files = [rows_of(work, number) for number in range(count)]
     arenas = [with_truth(file, number) for number, file in enumerate(files)]
-    answered = [views_of(whole)["always"].outcome for whole, _ in arenas]
+    answered = [preferred(whole.p_bar) for whole, _ in arenas]
     always = np.concatenate(answered)
     truth = np.concatenate([truth for _, truth in arenas])
     verdict = np.concatenate([whole.verdict for whole, _ in arenas])

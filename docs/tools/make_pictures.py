@@ -73,9 +73,7 @@ def _take_leaderboard(folder: Path) -> None:
             [SCOPE_JUDGE, "battles", battles, "--calibration", "arena", "--out", rows],
         ):
             subprocess.run(command, env={**os.environ, "SCOPE_URL": url}, check=True)
-    known = folder / "battles-true-ratings.csv"
-    command = [SCOPE_JUDGE, "leaderboard", rows, "--out", board]
-    subprocess.run([*command, "--known-ratings", str(known)], check=True)
+    subprocess.run([SCOPE_JUDGE, "leaderboard", rows, "--out", board], check=True)
     with open_browser() as browser:
         page = browser.new_page(viewport={"width": WIDTH, "height": 10})
         page.goto((folder / "board" / "leaderboard.html").as_uri())

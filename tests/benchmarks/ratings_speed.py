@@ -101,7 +101,7 @@ def by_scope_judge(path: Path, rounds: int) -> Measured:
     from app.ratings.rows import read_battles
 
     begun = time.perf_counter()
-    (found,) = read_battles([path])
+    found = read_battles([path])
     read, cpu = time.perf_counter(), time.process_time()
     cells = cells_of(games_of(found, views_of(found)["accepted"]))
     structure = structure_of(cells.whole)

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from app.ratings.board import rated
+from app.ratings.board import RatedBoard, rated
 from app.ratings.changes import changes_of
-from app.ratings.results import Changes, LeaderboardResults, RatingSettings
-from app.ratings.rounds import RatedBoard
+from app.ratings.results import Changes, RatingSettings
 from app.ratings.rows import read_battles
 from tests.unit.ratings.arena import Arena, simulated, write
 
@@ -26,7 +25,7 @@ class Weeks(NamedTuple):
 
     Args:
         held: Whether the intervals of all models contain their true changes.
-        held_unpaired: The same without the bootstrap of the first week.
+        held_unpaired: The same with the rounds of the first week in another order.
         named: Whether a model that did not improve is said to have improved.
         found: Whether the one that did improve is.
         width, width_unpaired: Mean width of the intervals.
@@ -62,13 +61,18 @@ def board(arena: Arena, seed: int, folder: Path) -> RatedBoard:
     for row in rows:
         # Without verdicts there are two views less.
         del row["winner"]
-    return rated(read_battles([write(folder / "rows.jsonl", rows)])[0], SETTINGS)
+    return rated(read_battles([write(folder / "rows.jsonl", rows)]), SETTINGS)
 
 
 def compared(before: RatedBoard, now: RatedBoard, *, paired: bool) -> Changes:
-    earlier = LeaderboardResults(version="", made="", settings=SETTINGS, board=before.board)
-    rounds = (before.rounds,) if paired else ()
-    return changes_of(now, SETTINGS, earlier, rounds, Path("earlier"))
+    """The changes; unpaired if the questions of the first board are drawn by themselves."""
+    if not paired:
+        shuffled = {
+            view: np.random.default_rng(0).permutation(theta)
+            for view, theta in before.rounds.theta.items()
+        }
+        before = replace(before, rounds=replace(before.rounds, theta=shuffled))
+    return changes_of(now, SETTINGS, before, SETTINGS, Path("earlier"))
 
 
 def holds(changes: Changes, truth: dict[str, float]) -> bool:

@@ -52,7 +52,6 @@ def views(arena: Arena, seed: int) -> dict[str, Games]:
         "accepted": (arena.accepted, whole),
         "soft": (np.ones(n, dtype=bool), p),
         "abstain_as_tie": (np.ones(n, dtype=bool), np.where(arena.accepted, whole, 0.5)),
-        "always": (np.ones(n, dtype=bool), whole),
         "debiased": (np.ones(n, dtype=bool), p + drawn / LABELLED * (y - p)),
         "people": (drawn, y),
     }
@@ -113,7 +112,6 @@ def test_a_favoured_model_is_misplaced_however_small_the_accepted_error_is(
 ) -> None:
     assert runs["accepted"].misplaced > 0.9
     assert runs["soft"].misplaced > 0.4
-    assert runs["always"].misplaced > 0.4
     assert runs["abstain_as_tie"].misplaced > 0.3
 
 

@@ -1,6 +1,7 @@
 """`scope-judge battles`: judges battles of models, for a leaderboard."""
 
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -191,8 +192,16 @@ def _read(files: Sequence[Path], options: _Options) -> list[_Entry]:
         for row in read_rows(path, options.form.encoding):
             shape = shape or _shape_of(row, options)
             entries.append(_entry(row, shape, options.seed))
-    check_first([entry.item for entry in entries])
+        if shape is not None and shape.leaves_out_winner(entries[-1].item.row.fields):
+            say(
+                ("warning:", "yellow"),
+                f" {path} has a column `winner`, which is not read. If it has labels of people, "
+                "add --map human=winner",
+            )
+    if entries[0].battle is None:
+        check_first([entry.item for entry in entries])
     _check_ids(entries)
+    _note_repeated(entries)
     check_output(options.out, paths, overwrite=options.overwrite)
     return entries
 
@@ -209,7 +218,8 @@ def _entry(row: FileRow, shape: BattleShape, seed: int) -> _Entry:
         battle = shape.battle(row.fields)
     except InvalidComparisonError as exc:
         return _Entry(item=Item.of(row, shape.comparison, exc), battle=None)
-    return _Entry(item=Item.of(row, shape.comparison, battle.shown(seed)), battle=battle)
+    shown = battle.fault or battle.shown(seed)
+    return _Entry(item=Item.of(row, shape.comparison, shown), battle=battle)
 
 
 def _check_ids(entries: Sequence[_Entry]) -> None:
@@ -225,6 +235,22 @@ def _check_ids(entries: Sequence[_Entry]) -> None:
                 f"{entry.item.row.place} has the id of {other.item.row.place} and other content: "
                 "give each battle its own id, or ignore the column with --map id=NONE"
             )
+
+
+def _note_repeated(entries: Sequence[_Entry]) -> None:
+    """Warns of battles that are there under several ids: a leaderboard counts each."""
+    ids = defaultdict[str, dict[str, None]](dict)
+    for entry in entries:
+        if entry.battle is not None:
+            ids[entry.battle.content][entry.battle.id] = None
+    repeated = [list(names) for names in ids.values() if len(names) > 1]
+    if repeated:
+        more = sum(len(names) - 1 for names in repeated)
+        say(
+            ("warning:", "yellow"),
+            f" {more} battles have the models and texts of another under a new id, such as "
+            f"{repeated[0][0]} and {repeated[0][1]}. A leaderboard counts every id.",
+        )
 
 
 def _judged(entries: Sequence[_Entry], results: Results, seed: int) -> list[JudgedBattle]:
@@ -294,8 +320,8 @@ def _print(
         say(
             ("warning:", "yellow"),
             f" the rows have {len(signatures)} signatures, because the calibration or the "
-            "criterion changed within the run. A leaderboard treats them as that many judges; "
-            "--overwrite judges all battles again.",
+            "criterion changed within the run. A leaderboard refuses such rows; --overwrite judges "
+            "all battles again.",
         )
 
 

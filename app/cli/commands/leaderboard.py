@@ -3,7 +3,6 @@
 import time
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,25 +20,17 @@ from app.cli.running.options import (
     check_label_noise,
     check_share,
 )
-from app.files.replacing import replace_text
 
 # The help needs none of these: functions import them.
 if TYPE_CHECKING:
-    from app.ratings.battles import Battles
     from app.ratings.leaderboard import Leaderboard
     from app.ratings.presentation import Presentation
-    from app.ratings.results import Board, Changes, LeaderboardResults, Rating, RatingSettings
+    from app.ratings.results import Board, Changes, Rating, RatingSettings
 
 PAGE_NAME = "leaderboard.html"
 _FEWEST_ROUNDS = 100
 # Models that a message names.
 _NAMED = 5
-
-
-class Control(StrEnum):
-    """Features of the responses that can be held equal."""
-
-    length = "length"
 
 
 def leaderboard(
@@ -51,10 +42,6 @@ def leaderboard(
     against: Annotated[
         Path | None,
         typer.Option(help="Folder of an earlier run, to show the changes."),
-    ] = None,
-    control: Annotated[
-        Control | None,
-        typer.Option(help="length: control for length and Markdown of the responses."),
     ] = None,
     reference: Annotated[
         str | None,
@@ -83,17 +70,12 @@ def leaderboard(
         Path | None,
         typer.Option(help="CSV, JSON or JSONL with model, organization, license and link."),
     ] = None,
-    known_ratings: Annotated[
-        Path | None,
-        typer.Option(help="File with model and rating: true ratings to mark on the page."),
-    ] = None,
     excel: Excel = False,
     encoding: Encoding = None,
 ) -> None:
     """Rate models from the rows that `scope-judge battles` writes.
 
-    The columns human and human_probability hold labels of a random sample. With a column category,
-    the page also rates each category.
+    The columns human and human_probability hold labels of a random sample.
     """
     _check(rounds, level, human_probability, label_noise)
     check_encoding(encoding)
@@ -106,22 +88,19 @@ def leaderboard(
         seed=seed,
         level=level,
         reference=reference,
-        control=None if control is None else "length",
         min_battles=min_battles,
     )
-    presentation = _presentation(title, about, models, known_ratings, encoding)
+    presentation = _presentation(title, about, models, encoding)
     begun = time.monotonic()
     made = datetime.now(UTC).isoformat(timespec="seconds")
     battles = read_battles(
         rows, human_probability=human_probability, label_noise=label_noise, encoding=encoding
     )
-    on_board = {model for each in battles for model in each.models}
-    _check_names(models, presentation.models, on_board)
-    _check_names(known_ratings, presentation.known, on_board)
+    _check_names(models, presentation.models, battles.models)
     with console.status("rating"):
         found = leaderboard_from(battles, settings, made=made, against=against)
-    _write(found, battles[0], presentation, out, excel=excel)
-    _print(found.results, settings)
+    _write(found, presentation, out, excel=excel)
+    _print(found, settings)
     say((f"{time.monotonic() - begun:.1f} s", "dim"), f"  {out / PAGE_NAME}")
 
 
@@ -138,10 +117,9 @@ def _presentation(
     title: str | None,
     about: Path | None,
     models: Path | None,
-    known_ratings: Path | None,
     encoding: str | None,
 ) -> "Presentation":
-    from app.ratings.presentation import Presentation, read_about, read_known, read_models
+    from app.ratings.presentation import Presentation, read_about, read_models
 
     if title is not None and not title.strip():
         raise CommandError("--title is empty")
@@ -149,7 +127,6 @@ def _presentation(
         title=title,
         about=None if about is None else read_about(about),
         models={} if models is None else read_models(models, encoding),
-        known={} if known_ratings is None else read_known(known_ratings, encoding),
     )
 
 
@@ -165,55 +142,40 @@ def _check_names(file: Path | None, named: Iterable[str], on_board: Collection[s
     say(f"{file} also names models that the board does not have: {shown}")
 
 
-def _write(
-    found: "Leaderboard",
-    battles: "Battles",
-    presentation: "Presentation",
-    out: Path,
-    *,
-    excel: bool,
-) -> None:
-    from app.ratings.codec import results_text
-    from app.ratings.export import write_csv, write_rows
-    from app.ratings.leaderboard import RESULTS_NAME
+def _write(found: "Leaderboard", presentation: "Presentation", out: Path, *, excel: bool) -> None:
+    from app.ratings.export import write_csv
+    from app.ratings.leaderboard import write_leaderboard
     from app.ratings.page import write_page
-    from app.ratings.rounds import ROUNDS_NAME, write_rounds
 
-    results = found.results
     try:
-        (out / "rows").mkdir(parents=True, exist_ok=True)
-        replace_text(out / RESULTS_NAME, results_text(results))
-        write_rounds(out / ROUNDS_NAME, found.rounds, made=results.made)
-        write_csv(results, out / "leaderboard.csv", excel=excel)
-        write_rows(battles, results.board, out / "rows")
-        write_page(results, out / PAGE_NAME, presentation)
+        out.mkdir(parents=True, exist_ok=True)
+        write_leaderboard(found, out)
+        write_csv(found.results, out / "leaderboard.csv", excel=excel)
+        write_page(found.results, out / PAGE_NAME, presentation)
     except OSError as exc:
         raise CommandError(f"{exc.filename or out} cannot be written: {exc.strerror}") from None
 
 
-def _print(results: "LeaderboardResults", settings: "RatingSettings") -> None:
-    for board in (results.board, *results.other_boards):
-        _print_main(board, settings)
-        _print_views(board)
-    for pair in results.judges:
-        correlation = pair.rank_correlation
-        shown = "no rank correlation" if correlation is None else f"tau {correlation:.2f}"
-        disagree = "" if pair.disagree is None else f", disagree on {pair.disagree:.1%} of battles"
-        say(f"{pair.judge_a} and {pair.judge_b}: {shown}{disagree}", output=stdout)
-    if results.changes is not None:
-        _print_changes(results.changes)
-    for note in results.board.notes:
+def _print(found: "Leaderboard", settings: "RatingSettings") -> None:
+    board = found.results.board
+    _print_main(board, settings)
+    _print_views(board)
+    if found.results.changes is not None:
+        _print_changes(found.results.changes)
+    for note in board.notes:
         say(f"- {note}", output=stdout)
 
 
 def _print_main(board: "Board", settings: "RatingSettings") -> None:
     """Prints the main view of a board."""
     main = board.views[board.main]
-    grouped = main.components > 1
+    grouped, failures = main.components > 1, board.errors > 0
     headings = (*(("group",) if grouped else ()), "rank", "rank set", "model")
     table = Table(*headings)
     for heading in ("score", f"{settings.level:.0%} interval", "battles"):
         table.add_column(heading, justify="right")
+    if failures:
+        table.add_column("failed", justify="right")
     for provisional in (False, True):
         for rating in main.ratings:
             if rating.provisional is provisional:
@@ -222,9 +184,10 @@ def _print_main(board: "Board", settings: "RatingSettings") -> None:
                     str(rating.rank or ""),
                     "provisional" if provisional else _rank_set(rating),
                     rating.model,
-                    _points(rating.score),
+                    _points(rating),
                     _interval(rating),
                     str(rating.battles),
+                    *((str(rating.failed),) if failures else ()),
                 )
         table.add_section()
     title = f"{board.judge}: {board.judged} judged battles, view {board.main}"
@@ -236,11 +199,9 @@ def _print_views(board: "Board") -> None:
     table = Table("model")
     for name in board.views:
         table.add_column(name, justify="right")
-    scores = [
-        {rating.model: rating.score for rating in view.ratings} for view in board.views.values()
-    ]
+    views = [{each.model: each for each in view.ratings} for view in board.views.values()]
     for rating in board.views[board.main].ratings:
-        cells = (_points(by_model[rating.model]) for by_model in scores)
+        cells = (_points(by_model[rating.model]) for by_model in views)
         table.add_row(rating.model, *cells)
     print_table(table, title=f"{board.judge}: scores by view")
 
@@ -252,19 +213,24 @@ def _rank_set(rating: "Rating") -> str:
 
 
 def _interval(rating: "Rating") -> str:
-    if rating.score is None:
+    if rating.score is None or rating.provisional:
         return ""
     low = "below" if rating.low is None else f"{rating.low:.0f}"
     high = "above" if rating.high is None else f"{rating.high:.0f}"
     return f"{low} to {high}"
 
 
-def _points(score: float | None) -> str:
-    return "" if score is None else f"{score:.0f}"
+def _points(rating: "Rating") -> str:
+    """The score; that of a provisional model would mislead."""
+    return "-" if rating.score is None or rating.provisional else f"{rating.score:.0f}"
+
+
+def _score(score: float | None) -> str:
+    return "-" if score is None else f"{score:.0f}"
 
 
 def _print_changes(changes: "Changes") -> None:
-    from app.ratings.page_words import change_sentences, change_words
+    from app.ratings.page import change_sentences, change_words
 
     same = "the same signature" if changes.same_signature else "another signature"
     table = Table("model", "rank", "score")
@@ -275,7 +241,7 @@ def _print_changes(changes: "Changes") -> None:
         table.add_row(
             each.model,
             f"{each.rank_before or '-'} -> {each.rank or '-'}",
-            f"{_points(each.score_before) or '-'} -> {_points(each.score) or '-'}",
+            f"{_score(each.score_before)} -> {_score(each.score)}",
             "" if each.change is None else f"{round(each.change):+d}",
             ""
             if each.low is None or each.high is None

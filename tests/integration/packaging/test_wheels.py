@@ -46,7 +46,7 @@ def files_of(wheel: Path) -> set[str]:
 def check_service(environment: Environment) -> None:
     """Runs the commands of the service, those of the extra `ratings` too, and its client."""
     assert environment.run("scope-judge", "--version").split()[0] == __version__
-    assert "--known-ratings" in environment.run("scope-judge", "leaderboard", "--help")
+    assert "--min-battles" in environment.run("scope-judge", "leaderboard", "--help")
     program = (
         "import app.main, app.ratings.leaderboard, scope_judge; print(scope_judge.__version__)"
     )

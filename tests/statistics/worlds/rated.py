@@ -1,6 +1,6 @@
 """Ratings of simulated arenas with their intervals, against the truth."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,18 +9,12 @@ from app.ratings.battles import Battles
 from app.ratings.bootstrap import cells_of, replicates
 from app.ratings.bradley_terry import Bools, Floats, centred, ratings, structure_of
 from app.ratings.intervals import intervals_of
-from app.ratings.outcomes import Outcomes, debiased, games_of
-from app.ratings.results import RatingSettings
-from app.ratings.tuning import judge_weights
+from app.ratings.outcomes import games_of, views_of
+from app.ratings.results import RatingSettings, ViewName
 from tests.unit.ratings.arena import Arena
 
 POINTS = RatingSettings().points
 PRIOR_SD = RatingSettings().prior_sd / POINTS
-
-
-def tuned(battles: Battles) -> Outcomes:
-    """The view "debiased" of a board."""
-    return debiased(battles, judge_weights(battles))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,13 +54,11 @@ class Runs:
         )
 
 
-def runs(
-    arenas: Iterable[tuple[Arena, Battles]], view: Callable[[Battles], Outcomes] = tuned
-) -> Runs:
+def runs(arenas: Iterable[tuple[Arena, Battles]], view: ViewName = "debiased") -> Runs:
     """Rates arenas with 95% intervals."""
     errors, widths, inside = [], [], []
     for seed, (arena, battles) in enumerate(arenas):
-        cells = cells_of(games_of(battles, view(battles)))
+        cells = cells_of(games_of(battles, views_of(battles)[view]))
         structure = structure_of(cells.whole)
         theta = ratings(cells.whole, structure, prior_sd=PRIOR_SD)
         (drawn,) = replicates([cells], [theta], rounds=200, seed=seed, prior_sd=PRIOR_SD)

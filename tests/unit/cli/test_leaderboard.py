@@ -2,19 +2,16 @@
 
 import csv
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import evalica
 import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
 from app.cli import app
-from app.ratings.codec import results_of
+from app.ratings.leaderboard import results_of
 from tests.unit.cli.commands import one_line
 from tests.unit.ratings.arena import simulated, write
 
@@ -71,57 +68,23 @@ def test_the_page_shows_every_model(made: tuple[Path, Result]) -> None:
     assert all(model in page for model in results(made[0] / "out")["models"])
 
 
-def test_the_publisher_names_models_and_known_ratings(made: tuple[Path, Result]) -> None:
+def test_the_publisher_describes_the_board_and_its_models(made: tuple[Path, Result]) -> None:
     folder, _ = made
     facts = folder / "models.csv"
     facts.write_text("model,license\nmodel-00,Apache-2.0\n[red]other,MIT\n")
     about = folder / "about.md"
     about.write_text("Battles of *six* models.")
-    known = folder / "known.csv"
-    strengths = simulated(battles=1).strength
-    lines = [f"model-{i:02d},{400 / np.log(10) * s}" for i, s in enumerate(strengths)]
-    known.write_text("\n".join(["model,rating", *lines]))
-    files = ("--models", facts, "--about", about, "--known-ratings", known, "--title", "Six")
+    files = ("--models", facts, "--about", about, "--title", "Six")
     result = run(folder / "rows.jsonl", "--out", folder / "public", *files)
     assert result.exit_code == 0, result.output
     assert "models that the board does not have: [red]other" in one_line(result.stderr)
     page = (folder / "public" / "leaderboard.html").read_text(encoding="utf-8")
-    for text in ("<title>Six</title>", "Apache-2.0", "<em>six</em>", "of 6 models"):
+    for text in ("<title>Six</title>", "Apache-2.0", "<em>six</em>"):
         assert text in page
     facts.write_text("model,license\nother,MIT\n")
     refused = run(folder / "rows.jsonl", "--out", folder / "none", "--models", facts)
     assert refused.exit_code == 1
     assert "names no model of the board" in one_line(refused.stderr)
-
-
-def test_evalica_reads_its_rows_and_finds_the_same_ratings(made: tuple[Path, Result]) -> None:
-    path = made[0] / "out" / "rows" / "evalica-accepted.csv"
-    scores = subprocess.run(
-        [sys.executable, "-m", "evalica", "-i", path, "pairwise", "bradley-terry"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    theirs = {row["item"]: float(row["score"]) for row in csv.DictReader(scores.splitlines())}
-    ratings = results(made[0] / "out")["views"]["accepted"]["ratings"]
-    points = 400 / np.log(10)
-    logits = {each["model"]: (each["score"] - 1000) / points for each in ratings}
-    gaps = [np.log(theirs[model]) - logit for model, logit in logits.items()]
-    np.testing.assert_allclose(gaps, gaps[0], atol=1e-4)
-
-
-def test_a_real_outcome_is_a_number_in_the_rows_for_arena_rank(made: tuple[Path, Result]) -> None:
-    folder = made[0] / "out" / "rows"
-    with (folder / "arena-rank-debiased.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert list(rows[0]) == ["model_a", "model_b", "winner"]
-    assert len(rows) == 1200
-    outcomes = [float(row["winner"]) for row in rows]
-    assert min(outcomes) < 0
-    assert not (folder / "evalica-debiased.csv").exists()
-    with (folder / "arena-rank-accepted.csv").open(newline="") as file:
-        words = {row["winner"] for row in csv.DictReader(file)}
-    assert words == {"model_a", "model_b"}
 
 
 def test_another_run_shows_the_changes(made: tuple[Path, Result]) -> None:
@@ -173,12 +136,10 @@ def test_known_label_noise_widens_the_ratings_that_rest_on_labels(
         (("--human-probability", "0"), "--human-probability must be above 0"),
         (("--label-noise", "0.5"), "--label-noise must be at least 0 and below 0.5"),
         (("--reference", "nobody"), "the reference 'nobody' is not a model"),
-        (("--against", "nowhere"), "nowhere cannot be read"),
-        (("--control", "length"), "the rows lack length_a"),
+        (("--against", "nowhere"), "nowhere/results.json cannot be read"),
         (("--title", " "), "--title is empty"),
         (("--about", "nowhere.md"), "nowhere.md cannot be read"),
         (("--models", "nowhere.csv"), "nowhere.csv cannot be read"),
-        (("--known-ratings", "nowhere.csv"), "nowhere.csv cannot be read"),
     ],
 )
 def test_an_option_that_does_not_fit_is_refused(
@@ -208,7 +169,3 @@ def test_a_model_name_is_no_markup(tmp_path: Path) -> None:
     result = run(write(tmp_path / "rows.jsonl", rows), "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
     assert "[red]/x[/red]" in result.stdout
-
-
-def test_evalica_is_the_version_that_the_extra_names() -> None:
-    assert evalica.__version__.startswith("0.4.")

@@ -1,4 +1,4 @@
-"""Battles in files: models, ids, labels, style, and the order in which the judge sees them."""
+"""Battles in files: models, ids, labels, and the order in which the judge sees them."""
 
 import math
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.files.battle_rows import JudgedBattle, Provenance, battle_rows, of_models
-from app.files.battles import Battle, Style, battle_shape
+from app.files.battles import Battle, battle_shape
 
 ROW = {
     "question": "What is 2 + 2?",
@@ -266,24 +266,6 @@ def test_an_error_has_no_winner_and_the_signature_of_its_run() -> None:
         assert [row[n] for n in ("accepted", "p_bar", "p_fwd", "uncertainty")] == [None] * 4
         assert row["signature"] == rows[1]["signature"]
     assert rows[2]["id"] == "line 3"
-
-
-@pytest.mark.parametrize(
-    ("text", "headers_lists_bold"),
-    [
-        ("", (0, 0, 0)),
-        ("plain", (0, 0, 0)),
-        ("# One\n### Three\n#no\n####### seven\n", (2, 0, 0)),
-        ("- a\n* b\n + c\n1. d\n2) e\n-no\n3.no", (0, 5, 0)),
-        ("**bold** and __more__, 2 ** 3 ** 4, snake__case", (0, 0, 2)),
-        ("```\n# comment\n- x\n**y**\n```\n# h", (1, 0, 0)),
-        (["# a", "# b"], (2, 0, 0)),
-    ],
-)
-def test_style_is_counted_outside_of_code(text: Any, headers_lists_bold: Any) -> None:
-    style = Style.of(text)
-    assert (style.headers, style.lists, style.bold) == headers_lists_bold
-    assert style.length == len(text if isinstance(text, str) else "\n".join(text))
 
 
 def test_the_category_of_a_battle_is_kept() -> None:

@@ -9,19 +9,13 @@ from app.ratings.results import (
     Agreement,
     Board,
     Changes,
-    Disagreement,
-    Favour,
-    FirstPlace,
-    JudgePair,
     LeaderboardResults,
     ModelPair,
     Rating,
     RatingChange,
     RatingSettings,
-    StyleEffect,
     View,
     ViewName,
-    WinRate,
 )
 
 # Names are texts of users: markup, a long one, letters from right to left, and a bare surrogate.
@@ -41,7 +35,6 @@ _SHIFT = {
     "soft": 15,
     "accepted": 60,
     "abstain_as_tie": -12,
-    "always": 25,
     "people": 4,
 }
 
@@ -55,6 +48,7 @@ def rating(view: str, place: int) -> Rating:
     return Rating(
         model=MODELS[place],
         battles=180 + 7 * place,
+        failed=5 + place % 3,
         score=score,
         low=score - width,
         high=None if unbounded else score + width,
@@ -63,38 +57,21 @@ def rating(view: str, place: int) -> Rating:
         rank_high=min(8, place + 2),
         component=1,
         unbounded=unbounded,
+        provisional=False,
+        centre_share=0.125,
     )
 
 
 def view(name: ViewName) -> View:
     """A view of eight models that all met."""
     found = tuple(rating(name, place) for place in range(8))
-    order = sorted(MODELS)
-    place = {model: MODELS.index(model) for model in order}
-    rates = tuple(
-        tuple(None if a == b else 0.5 + 0.065 * (place[b] - place[a]) for b in order) for a in order
-    )
-    first = FirstPlace(
-        model=MODELS[0],
-        challenger=MODELS[1],
-        dropped=7,
-        share=0.007,
-        rows=("b1", HOSTILE),
-        least=False,
-    )
-    style = (
-        StyleEffect(feature="length", effect=31.0, low=12.0, high=50.0),
-        StyleEffect(feature="lists", effect=-4.0, low=-20.0, high=11.0),
-    )
     return View(
         name=name,
         battles=1000,
         questions=250,
         components=1,
         ratings=found,
-        win_rates=rates,
-        first_place=first,
-        style=style,
+        unsolved=0.0,
     )
 
 
@@ -119,7 +96,6 @@ def board(judge: str = "demo", *, labelled: bool = True) -> Board:
         main="debiased" if labelled else "soft",
         views={name: view(name) for name in names},
         pairs=_pairs(),
-        win_rates=_win_rates(),
         agreement=_agreement() if labelled else None,
         notes=("A note in plain words about `soft`.", f"A note about {HOSTILE}."),
     )
@@ -143,48 +119,24 @@ def _pairs() -> tuple[ModelPair, ...]:
     )
 
 
-def _win_rates() -> tuple[WinRate, ...]:
-    return tuple(
-        WinRate(
-            model=model,
-            judged=250,
-            won=100.0,
-            lost=60.0,
-            abstained=90,
-            low=0.3,
-            high=0.8,
-            even_low=0.38,
-            even_high=0.77,
-        )
-        for model in sorted(MODELS)
-    )
-
-
 def _agreement() -> Agreement:
-    favours = tuple(
-        Favour(
-            model=model,
-            labelled=40,
-            favour=0.12 - 0.035 * i,
-            low=0.05 - 0.035 * i,
-            high=0.19 - 0.035 * i,
-        )
-        for i, model in enumerate(MODELS)
-    )
     return Agreement(
         labelled=160,
         ties=12,
         accepted=90,
+        accepted_ties=9,
+        tie_share=0.11,
+        tie_low=0.06,
+        tie_high=0.19,
         error=0.06,
         error_low=0.03,
         error_high=0.11,
         error_always=0.19,
-        favours=favours,
     )
 
 
 def everything() -> LeaderboardResults:
-    """Results with two judges and a previous run."""
+    """Results with a previous run."""
     changes = Changes(
         folder=f"last-week/{HOSTILE}",
         view="debiased",
@@ -229,29 +181,11 @@ def everything() -> LeaderboardResults:
         common_questions=400,
         note="400 questions are in both boards.",
     )
-    judges = (
-        JudgePair(
-            judge_a="demo",
-            judge_b=f"other {HOSTILE}",
-            models=8,
-            rank_correlation=0.93,
-            shared=900,
-            disagree=0.13,
-            worst=(
-                Disagreement(
-                    model_a=MODELS[0], model_b=MODELS[2], battles=31, p_bar_a=0.81, p_bar_b=0.42
-                ),
-            ),
-        ),
-    )
-    other = board(f"other {HOSTILE}", labelled=False)
     return LeaderboardResults(
         version="0.1.0",
         made="2026-11-22T10:00:00+00:00",
         settings=RatingSettings(),
         board=board(),
-        other_boards=(other,),
-        judges=judges,
         changes=changes,
     )
 
@@ -259,8 +193,8 @@ def everything() -> LeaderboardResults:
 def without_labels() -> LeaderboardResults:
     """Results of one judge, without labels or a previous run."""
     whole = everything()
-    bare = replace(board(labelled=False), win_rates=(), alpha=None, guarantee=None, notes=())
-    return replace(whole, board=bare, other_boards=(), judges=(), changes=None)
+    bare = replace(board(labelled=False), alpha=None, guarantee=None, notes=(), errors=0)
+    return replace(whole, board=bare, changes=None)
 
 
 def two_groups() -> LeaderboardResults:
@@ -272,7 +206,7 @@ def two_groups() -> LeaderboardResults:
             replace(r, component=1 if i < 5 else 2, rank=i % 5 + 1) if i < 7 else _unrated(r.model)
             for i, r in enumerate(each.ratings)
         )
-        views[name] = replace(each, ratings=ratings, components=2, style=())
+        views[name] = replace(each, ratings=ratings, components=2)
     return replace(whole, board=replace(whole.board, views=views))
 
 
@@ -280,6 +214,7 @@ def _unrated(model: str) -> Rating:
     return Rating(
         model=model,
         battles=0,
+        failed=0,
         score=None,
         low=None,
         high=None,
@@ -288,6 +223,8 @@ def _unrated(model: str) -> Rating:
         rank_high=None,
         component=None,
         unbounded=None,
+        provisional=False,
+        centre_share=None,
     )
 
 
@@ -301,8 +238,7 @@ def one_model() -> LeaderboardResults:
         questions=0,
         components=0,
         ratings=(lonely,),
-        win_rates=((None,),),
-        first_place=None,
+        unsolved=0.0,
     )
     return replace(
         bare,

@@ -9,10 +9,13 @@ import pytest
 from scipy.special import expit
 
 from app.core.errors import InvalidRequestError
-from app.ratings.codec import results_text
-from app.ratings.leaderboard import Leaderboard, leaderboard_from
+from app.ratings.leaderboard import (
+    Leaderboard,
+    leaderboard_from,
+    read_leaderboard,
+    write_leaderboard,
+)
 from app.ratings.results import Changes, RatingChange, RatingSettings
-from app.ratings.rounds import read_rounds, write_rounds
 from app.ratings.rows import read_battles
 from tests.unit.ratings.arena import simulated, write
 
@@ -27,13 +30,10 @@ def found(
     return leaderboard_from(battles, settings, made="2026-11-23", **more)
 
 
-def kept(leaderboard: Leaderboard, folder: Path, *, rounds: bool = True) -> Path:
+def kept(leaderboard: Leaderboard, folder: Path) -> Path:
     """The folder with the files of a leaderboard that the next one reads."""
     folder.mkdir(exist_ok=True)
-    results = leaderboard.results
-    (folder / "results.json").write_text(results_text(results))
-    if rounds:
-        write_rounds(folder / "rounds.npz", leaderboard.rounds, made=results.made)
+    write_leaderboard(leaderboard, folder)
     return folder
 
 
@@ -77,36 +77,6 @@ def test_common_questions_narrow_the_interval(tmp_path: Path) -> None:
     assert none.note == "The boards share no question, so they count as independent."
     for model, width in widths(some).items():
         assert widths(shared)[model] < 0.9 * width < 0.9 * 0.9 * widths(none)[model]
-
-
-def test_results_without_a_bootstrap_count_as_independent_and_say_so(tmp_path: Path) -> None:
-    other = [{**row, "question_id": f"new {row['id']}"} for row in ARENA.rows()]
-    independent = changes(ARENA.rows(), other, tmp_path)
-    old = tmp_path / "old"
-    old.mkdir()
-    result = changes(ARENA.rows(), ARENA.rows(), old, rounds=False)
-    assert result.common_questions is None
-    assert "has no stored bootstrap" in result.note
-    for model, width in widths(result).items():
-        assert width == pytest.approx(widths(independent)[model], rel=0.15)
-
-
-def test_rounds_of_another_run_are_not_used(tmp_path: Path) -> None:
-    earlier = kept(found(ARENA.rows(), tmp_path), tmp_path / "earlier")
-    path = earlier / "results.json"
-    path.write_text(path.read_text().replace("2026-11-23", "2026-11-24"))
-    result = found(ARENA.rows(), tmp_path, against=earlier).results.changes
-    assert result is not None
-    assert result.common_questions is None
-
-
-def test_damaged_rounds_are_refused(tmp_path: Path) -> None:
-    earlier = kept(found(ARENA.rows(), tmp_path), tmp_path / "earlier")
-    path = earlier / "rounds.npz"
-    for content in (path.read_bytes()[:500], b"", b"no archive"):
-        path.write_bytes(content)
-        with pytest.raises(InvalidRequestError, match=r"rounds\.npz cannot be read"):
-            found(ARENA.rows(), tmp_path, against=earlier)
 
 
 def test_another_seed_is_named(tmp_path: Path) -> None:
@@ -188,21 +158,37 @@ def test_another_reference_is_another_zero_of_the_same_changes(tmp_path: Path) -
         assert not each.moved
 
 
-def test_the_file_has_no_texts_and_reads_back(tmp_path: Path) -> None:
-    leaderboard = found(ARENA.rows(labelled=0.2), tmp_path)
-    path = kept(leaderboard, tmp_path / "earlier") / "rounds.npz"
-    (read,) = read_rounds(path, [leaderboard.results.board], made=leaderboard.results.made)
-    (written,) = leaderboard.rounds
-    np.testing.assert_array_equal(read.keys, written.keys)
-    assert read.theta.keys() == leaderboard.results.board.views.keys()
-    for view, theta in written.theta.items():
-        np.testing.assert_allclose(read.theta[view], theta, rtol=1e-6)
-    assert b"question" not in path.read_bytes()
-
-
 def test_rows_without_names_have_no_question_in_common(tmp_path: Path) -> None:
     rows = [
         {name: value for name, value in row.items() if name not in ("id", "question_id")}
         for row in ARENA.rows()
     ]
     assert changes(rows, rows, tmp_path).common_questions == 0
+
+
+def test_the_rounds_read_back_and_have_no_texts(tmp_path: Path) -> None:
+    leaderboard = found(ARENA.rows(labelled=0.2), tmp_path)
+    folder = kept(leaderboard, tmp_path / "earlier")
+    read = read_leaderboard(folder)
+    assert read.results == leaderboard.results
+    np.testing.assert_array_equal(read.rounds.keys, leaderboard.rounds.keys)
+    assert read.rounds.theta.keys() == leaderboard.results.board.views.keys()
+    for view, theta in leaderboard.rounds.theta.items():
+        np.testing.assert_allclose(read.rounds.theta[view], theta, rtol=1e-6)
+    assert b"question" not in (folder / "rounds.npz").read_bytes()
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", b"half", None, b"another run"])
+def test_rounds_that_are_missing_damaged_or_of_another_run_are_refused(
+    content: bytes | None, tmp_path: Path
+) -> None:
+    earlier = kept(found(ARENA.rows(), tmp_path), tmp_path / "earlier")
+    path, results = earlier / "rounds.npz", earlier / "results.json"
+    if content is None:
+        path.unlink()
+    elif content == b"another run":
+        results.write_text(results.read_text().replace("2026-11-23", "2026-11-24"))
+    else:
+        path.write_bytes(path.read_bytes()[:500] if content == b"half" else content)
+    with pytest.raises(InvalidRequestError, match=r"rounds\.npz cannot be read"):
+        found(ARENA.rows(), tmp_path, against=earlier)

@@ -1,21 +1,12 @@
 """Files of a leaderboard's publisher are read whole, or refused with their place."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from app.core.errors import InvalidRequestError
-from app.ratings.about import about_html
-from app.ratings.presentation import (
-    ModelFacts,
-    on_the_scale,
-    read_about,
-    read_known,
-    read_models,
-)
-from tests.unit.ratings.made_results import MODELS, view
+from app.ratings.presentation import ModelFacts, about_html, read_about, read_models
 
 
 def written(folder: Path, text: str, name: str = "file") -> Path:
@@ -57,28 +48,6 @@ def test_facts_of_models_come_from_a_table_or_json(text: str, tmp_path: Path) ->
 def test_facts_that_cannot_be_used_are_refused(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match=re.escape(message)):
         read_models(written(tmp_path, text))
-
-
-@pytest.mark.parametrize("rating", ["", "high", "nan", "inf"])
-def test_a_known_rating_is_a_number(rating: str, tmp_path: Path) -> None:
-    assert read_known(written(tmp_path, "model,rating\na,1000.5\n", "good")) == {"a": 1000.5}
-    with pytest.raises(InvalidRequestError, match="rating is not a finite number"):
-        read_known(written(tmp_path, f"model,rating\na,{rating}\n"))
-
-
-def test_known_ratings_get_the_zero_of_the_board() -> None:
-    ratings = view("soft").ratings
-    scores = {each.model: each.score or 0.0 for each in ratings}
-    off = {model: score + 300 for model, score in scores.items()} | {"elsewhere": 0.0}
-    assert on_the_scale(off, ratings) == pytest.approx(scores)
-    # The centre is one model, as with a reference: the others keep their distance to it.
-    off[MODELS[0]] += 80
-    first, *others = ratings
-    centre = (replace(first, centre_share=1.0), *(replace(x, centre_share=0.0) for x in others))
-    seen = on_the_scale(off, centre)
-    assert seen[MODELS[0]] == pytest.approx(scores[MODELS[0]])
-    assert seen[MODELS[1]] == pytest.approx(scores[MODELS[1]] - 80)
-    assert on_the_scale({"elsewhere": 0.0}, ratings) == {}
 
 
 def test_an_about_text_is_utf_8_of_a_readable_length(tmp_path: Path) -> None:
