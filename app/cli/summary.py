@@ -64,19 +64,19 @@ def promises(judgments: Sequence[Mapping[str, Any]]) -> list[str]:
     )
     lines = []
     for alpha, delta, name, n in criteria:
-        how = (
-            "on average over calibrations"
-            # Only "pac" has a delta.
-            if delta is None
-            else f"except with probability {delta:g} of an unlucky calibration"
-        )
-        lines.append(
-            f"At most {alpha:.0%} of these verdicts are wrong, {how}, if the pairs are like the "
-            f"{n} pairs of {name!r}."
-            if alpha >= 0.01
-            else f"At most a share {alpha:g} of these verdicts is wrong, {how}, if the pairs are "
-            f"like the {n} pairs of {name!r}."
-        )
+        like = f"if the pairs are like the {n} pairs of {name!r}"
+        # Only "pac" has a delta.
+        if delta is None:
+            lines.append(
+                f"Near {100 * alpha:.3g}% of these verdicts are wrong with a good judge and many "
+                f"labels, {like}. marginal has no bound: about half of all calibrations exceed "
+                "alpha, by how much depends on judge and labels."
+            )
+        else:
+            lines.append(
+                f"At most {100 * alpha:.3g}% of these verdicts are wrong, except with probability "
+                f"{delta:g} of an unlucky calibration, {like}."
+            )
     if any(j["alpha"] is None for j in judgments):
         lines.append("Verdicts without an alpha have no guarantee.")
     return lines

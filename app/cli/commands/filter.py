@@ -268,9 +268,11 @@ def _print_wrong_pairs(counts: Counter[str], judgments: Sequence[Mapping[str, An
         return
     # A wrong pair of the output has a wrong verdict, and so have some of the dropped pairs.
     most = min(written, int(alphas.pop() * len(accepted)))
+    # Only "pac" has a delta.
+    bounded = all(judgment["delta"] is not None for judgment in accepted)
     say(
-        f"So at most {most} of the {written} written pairs are the wrong way round "
-        f"({most / written:.0%}), in the same sense."
+        f"So {'at most' if bounded else 'near'} {most} of the {written} written pairs are the "
+        f"wrong way round ({most / written:.0%}), in the same sense."
     )
     if counts["flip"]:
         say("The flipped pairs alone may be wrong more often: label and judge disagree on them.")

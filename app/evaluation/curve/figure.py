@@ -38,8 +38,8 @@ _CONCLUSION_LINE, _FIGURES_LINE, _SPACE = 0.21, 0.18, 0.36
 _WORDS = (
     "The judge answers a pair only if it is certain enough, and abstains otherwise. Coverage is "
     "the share of pairs that it answers. Alpha is the largest share of wrong answers that is "
-    "allowed among these. The promise of marginal holds on average over many calibrations; that "
-    "of pac holds for this one, except with probability delta of an unlucky sample. Everything "
+    "allowed among these. marginal promises no bound; pac bounds the share of this calibration, "
+    "except with probability delta of an unlucky sample. Everything "
     "here is calibrated on all of these labels; dashed lines assume that further pairs are like "
     "these."
 )

@@ -31,7 +31,7 @@ def test_every_row_is_there_in_order_with_its_columns(tmp_path: Path) -> None:
     assert rows_of(out.read_text()) == expected(file)
     assert not partial_of(out).exists()
     assert "6 rows: A 6, B 0, abstained 0, errors 0" in result.stderr
-    assert "At most 10% of these verdicts are wrong" in result.stderr
+    assert "Near 10% of these verdicts are wrong" in result.stderr
     assert "400 pairs of 'default'" in result.stderr
 
 

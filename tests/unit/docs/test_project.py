@@ -11,7 +11,6 @@ from app import __version__
 from tests.unit.docs.markdown import ROOT
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-REPOSITORY = PROJECT["urls"]["Repository"]
 
 
 def test_every_file_names_the_same_version() -> None:
@@ -27,14 +26,9 @@ def test_the_changelog_keeps_a_place_for_what_is_unreleased() -> None:
 
 def test_the_citation_has_the_software_and_the_paper() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    assert citation["repository-code"] == REPOSITORY
     assert citation["license"] == PROJECT["license"]
     (paper,) = citation["references"]
     assert [each["family-names"] for each in paper["authors"]] == ["Badshah", "Emami", "Sajjad"]
-
-
-def test_vulnerabilities_are_reported_to_the_repository() -> None:
-    assert f"{REPOSITORY}/security/advisories/new" in (ROOT / "SECURITY.md").read_text()
 
 
 def test_the_package_says_that_it_is_typed() -> None:

@@ -224,8 +224,7 @@ export function Watch({ name, sets, report, onChanged }) {
     <section class="card" aria-labelledby="events-title">
       <h2 id="events-title">Events</h2>
       <${Events} events=${events} />
-      <p class="hint after">Requests, latencies and load are in Grafana's dashboard: ${" "}
-        <a href="https://github.com/scope-judge/scope-judge/blob/main/docs/guides/monitoring.md" rel="noreferrer">Monitoring</a>.</p>
+      <p class="hint after">Requests, latencies and load are in Grafana's dashboard (docs/guides/monitoring.md).</p>
     </section>
     <${Meanings} of=${["verdict", "abstention", "label", "set", "version", "alpha", "marginal", "pac", "audit", "expired", "evidence", "traffic", ...Object.values(DRIFT)]} />`;
 }

@@ -9,7 +9,7 @@ const MEANINGS = {
   set: "Labelled pairs, which decide how sure the judge must be to give a verdict.",
   version: "The state of a set after a change. You can restore an old version.",
   alpha: "The largest promised share of wrong verdicts: alpha 0.1 means at most 10%.",
-  marginal: "The usual promise: the share of wrong verdicts is at most alpha on average over samples of labelled pairs.",
+  marginal: "The usual rule: the share of wrong verdicts is near alpha with a good judge and many labels, without a bound.",
   pac: "A stricter promise: the share is at most alpha for this set, except for the chance delta of an unlucky sample.",
   threshold: "The uncertainty up to which a pair gets a verdict.",
   audit: "A judged pair, drawn at random, that a person labels to check the judge.",
