@@ -24,7 +24,11 @@ class Settings(BaseSettings):
     """The settings; each is an environment variable with the prefix SCOPE_."""
 
     model_config = SettingsConfigDict(
-        env_prefix="SCOPE_", frozen=True, hide_input_in_errors=True, extra="forbid"
+        env_prefix="SCOPE_",
+        env_ignore_empty=True,
+        frozen=True,
+        hide_input_in_errors=True,
+        extra="forbid",
     )
 
     engine: Literal["vllm", "openai", "decisions", "transformers", "scripted"] = Field(
@@ -259,19 +263,6 @@ class Settings(BaseSettings):
         "text",
         description="Log format on stderr: `text`, or `json` (an object per line).",
     )
-
-    @field_validator(
-        "revision",
-        "max_model_len",
-        "openai_api_key",
-        "prompt_file",
-        "api_keys_file",
-        "metrics_port",
-        mode="before",
-    )
-    @classmethod
-    def _empty_is_unset(cls, value: object) -> object:
-        return None if value == "" else value
 
     @field_validator("score_cache", mode="wrap")
     @classmethod

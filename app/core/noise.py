@@ -114,8 +114,8 @@ class Resolution:
         return (
             f"{self.prompts} different prompts have only {self.distinct} different scores: "
             "comparisons tie, and a threshold accepts or rejects many of them at once. The judge "
-            "probably computes its logits in 16 bits (`head_dtype` in /info), or its server rounds "
-            "them"
+            "probably computes its logits in 16 bits (`head_dtype` in /info): start a vLLM server "
+            'with --hf-overrides \'{"head_dtype": "float32"}\''
         )
 
 

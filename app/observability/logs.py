@@ -25,6 +25,7 @@ from app.core.printable import printable
 LogFormat = Literal["text", "json"]
 
 logger = logging.getLogger("app.observability.logs")
+_access = logging.getLogger("app.access")
 
 _MOST_LINES_WAITING = 10_000
 # A caller can send a path of any length.
@@ -159,9 +160,6 @@ _log: Log | None = None
 def start_log(level: str, kind: LogFormat) -> Log:
     """Sends the log of this process to stderr, on its own thread.
 
-    The access log has paths without their query, and without parts that are not names. Successful
-    probes are not logged, because a proxy sends two a second.
-
     Args:
         level: Level of the service's own lines, and of uvicorn's.
         kind: Format of the lines.
@@ -176,11 +174,12 @@ def start_log(level: str, kind: LogFormat) -> Log:
     logging.root.addHandler(_log)
     _log.setFormatter(JsonFormatter() if kind == "json" else TextFormatter())
     logging.getLogger("app").setLevel(level.upper())
-    for name in ("uvicorn", "uvicorn.access"):
-        # The command `uvicorn` gives them handlers that write by themselves.
-        logging.getLogger(name).handlers.clear()
-        logging.getLogger(name).propagate = True
-    logging.getLogger("uvicorn.access").addFilter(_worth_logging)
+    # The command `uvicorn` gives them handlers that write by themselves.
+    logging.getLogger("uvicorn").handlers.clear()
+    logging.getLogger("uvicorn").propagate = True
+    # `log_access` writes better lines.
+    logging.getLogger("uvicorn.access").handlers.clear()
+    logging.getLogger("uvicorn.access").propagate = False
     return _log
 
 
@@ -223,16 +222,28 @@ def _open_closed_descriptors() -> None:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
-def _worth_logging(record: logging.LogRecord) -> bool:
-    # Uvicorn's arguments: client, method, path with query, version, status. This interface uses no
-    # query except for the trail's paging, so a caller may put anything into it, even a text.
-    if isinstance(record.args, tuple) and len(record.args) == 5:
-        client, method, path, version, status = record.args
-        parts = str(path).partition("?")[0][:_LONGEST_PATH].split("/")
-        path = "/".join(part if _PLAIN_PART.fullmatch(part) else "..." for part in parts)
-        record.args = (client, method, path, version, status)
-        return path not in _PROBED or status != 200
-    return True
+def log_access(
+    method: str, path: str, status: int, *, client: str, key: str | None, request: str, ms: float
+) -> None:
+    """Logs a request, unless it is a successful probe, of which a proxy sends two a second.
+
+    A caller may put anything into the path, even a text: parts that are no names are left out.
+
+    Args:
+        method: Its method.
+        path: Its path without the query.
+        status: Status of the answer.
+        client: Address of the client.
+        key: Name of the caller's key; None without one.
+        request: Id of the request.
+        ms: Milliseconds until the answer was complete.
+    """
+    if path in _PROBED and status == 200:
+        return
+    parts = path[:_LONGEST_PATH].split("/")
+    shown = "/".join(part if _PLAIN_PART.fullmatch(part) else "..." for part in parts)
+    fields = {"key": key, "request": request, "status": status, "ms": round(ms, 1)}
+    _access.info('%s - "%s %s" %d', client, method, shown, status, extra={"fields": fields})
 
 
 class TextFormatter(logging.Formatter):
@@ -258,7 +269,8 @@ class TextFormatter(logging.Formatter):
 class JsonFormatter(logging.Formatter):
     """One JSON object in one line, with `time`, `level`, `logger` and `message`.
 
-    `exception` has the traceback, if the record has one.
+    `exception` has the traceback, if the record has one. The line of a request also has `key`,
+    `request`, `status` and `ms`.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -268,6 +280,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
+            **getattr(record, "fields", {}),
         }
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)

@@ -16,6 +16,7 @@ from app.core.score import Score
 from app.observability.telemetry import Telemetry
 from app.ports import CalibrationStore, ahead_of_queue
 from app.service.calibration.cache import Calibrations
+from app.service.fair_queue import Flow, flowing
 from app.service.scoring.scorer import Scorer
 
 logger = logging.getLogger("app.readiness")
@@ -68,7 +69,8 @@ class Readiness:
 
     async def probe(self) -> Score | ScopeJudgeError:
         """Scores the fixed comparison, ahead of the judge's queue."""
-        with ahead_of_queue():
+        # Not the work of the caller who asks for the check.
+        with ahead_of_queue(), flowing(Flow()):
             (score,) = await self._scorer.score([_PROBE])
         return score
 

@@ -40,6 +40,7 @@ the event loop.
 import asyncio
 import re
 import secrets
+import ssl
 from collections.abc import (
     AsyncGenerator,
     Callable,
@@ -480,6 +481,12 @@ class RedisStore:
                     f"A key of this service in Redis at {self._place} has another type. Another"
                     " program writes keys under scope:; stop it, and restore Redis from a backup."
                 ) from exc
+            if reason := _certificate_fault(exc):
+                raise StoreUnavailableError(
+                    f"The certificate of Redis at {self._place} is not accepted ({reason}). If a"
+                    " private authority made it, add ?ssl_ca_certs=/path/of/ca.pem to"
+                    " SCOPE_STORE_URL."
+                ) from exc
             if isinstance(exc, redis.exceptions.AuthenticationError):
                 raise StoreUnavailableError(
                     f"Redis at {self._place} refuses the user or the password in SCOPE_STORE_URL,"
@@ -512,6 +519,15 @@ class _Pool(redis.asyncio.ConnectionPool):
         if reader is not None and reader.exception() is not None:
             await connection.disconnect(nowait=True)
         await super().ensure_connection(connection)
+
+
+def _certificate_fault(exc: BaseException | None) -> str | None:
+    """Why TLS refuses the server's certificate; None if something else failed."""
+    while exc is not None:
+        if isinstance(exc, ssl.SSLCertVerificationError):
+            return exc.verify_message
+        exc = exc.__cause__ or exc.__context__
+    return None
 
 
 def _place(url: str) -> str:

@@ -111,7 +111,7 @@ async def open_services(
         if settings.max_hang_s and restarts_judge(settings):
             hung = partial(services.readiness.hung, settings.max_hang_s)
             background["the watch over a hang"] = _report(hung, on_lost)
-        if settings.engine == "vllm" and isinstance(scorer, LabelLogitScorer):
+        if settings.engine in ("vllm", "openai") and isinstance(scorer, LabelLogitScorer):
             background["the check of the judge"] = check_in_background(services, scorer)
         if isinstance(store, FailStop):
             background["the watch over the store"] = _report(store.lost, on_lost)

@@ -1,10 +1,14 @@
-"""The outermost middleware: measures every request, also refused ones."""
+"""The outermost middleware: measures and logs every request, also refused ones."""
 
+import re
+import secrets
 import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.api.auth.callers import CALLER_KEY
 from app.api.auth.needs import NEEDS
+from app.observability.logs import log_access
 from app.service.services import Services
 
 # Label of requests for unknown paths, and of requests that were refused before routing.
@@ -12,8 +16,13 @@ _NO_ROUTE = "none"
 _PATHS = frozenset(path for _, path in NEEDS)
 
 
+# The id of a request in the log: the caller's, or a new one, which the answer has, too.
+_REQUEST_ID = b"x-request-id"
+_PLAIN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+
+
 class Observation:
-    """Counts requests by route and status."""
+    """Counts and logs requests."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -26,11 +35,14 @@ class Observation:
         services: Services = scope["app"].state.services
         begun = time.perf_counter()
         status = 0
+        sent = next((value for name, value in scope["headers"] if name == _REQUEST_ID), b"")
+        request = sent if _PLAIN_ID.fullmatch(sent) else secrets.token_hex(8).encode()
 
         async def note(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                message["headers"] = [*message["headers"], (_REQUEST_ID, request)]
             await send(message)
 
         try:
@@ -39,6 +51,17 @@ class Observation:
             # Without a status nothing was sent, because the client has left.
             if status:
                 seconds = time.perf_counter() - begun
+                host, port = scope.get("client") or ("", 0)
+                caller = scope.get(CALLER_KEY)
+                log_access(
+                    scope["method"],
+                    scope["path"],
+                    status,
+                    client=f"{host}:{port}",
+                    key=None if caller is None else caller.name,
+                    request=request.decode(),
+                    ms=1000 * seconds,
+                )
                 services.telemetry.observe_request(route_of(scope), status, seconds)
 
 

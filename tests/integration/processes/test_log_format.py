@@ -22,7 +22,10 @@ def log_of_a_run(folder: Path, command: tuple[str, ...], settings: Mapping[str, 
     scripted = {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": "memory://", **settings}
     with Server(folder, scripted, command=command) as server:
         body = comparison(alpha=None, question=QUESTION)
-        assert server.client.post("/judge?x=secret", json=body).status_code == 200
+        answer = server.client.post(
+            "/judge?x=secret", json=body, headers={"X-Request-Id": "my-request"}
+        )
+        assert (answer.status_code, answer.headers["X-Request-Id"]) == (200, "my-request")
         for path in ("/a%20secret", "/calibrations/scope_secret", "/s\u00e4cret/versions"):
             assert server.client.get(path).status_code in (404, 422)
         assert server.stop() in (0, -15)
@@ -37,27 +40,33 @@ def test_json_logs_have_an_object_in_every_line(command: tuple[str, ...], tmp_pa
         # Uvicorn's own command logs before it loads the application.
         if command is SERVE or line.startswith("{")
     ]
-    assert {"app", "uvicorn.error", "uvicorn.access"} <= {line["logger"] for line in found}
+    assert {"app", "uvicorn.error", "app.access"} <= {line["logger"] for line in found}
     for line in found:
-        assert set(line) == {"time", "level", "logger", "message"}
+        of_requests = (
+            {"key", "request", "status", "ms"} if line["logger"] == "app.access" else set()
+        )
+        assert set(line) == {"time", "level", "logger", "message"} | of_requests
         assert datetime.fromisoformat(line["time"]).utcoffset() == timedelta(0)
         assert line["level"] in ("info", "warning")
         assert QUESTION not in line["message"]
         assert "secret" not in line["message"]
         assert "cret" not in line["message"]
-    access = [line["message"] for line in found if line["logger"] == "uvicorn.access"]
-    assert [line.partition('"')[2] for line in access] == [
-        'POST /judge HTTP/1.1" 200',
-        'GET /... HTTP/1.1" 404',
-        'GET /calibrations/... HTTP/1.1" 404',
-        'GET /.../versions HTTP/1.1" 404',
+    access = [line for line in found if line["logger"] == "app.access"]
+    assert [line["message"].partition('"')[2] for line in access] == [
+        'POST /judge" 200',
+        'GET /..." 404',
+        'GET /calibrations/..." 404',
+        'GET /.../versions" 404',
     ]
+    judged = access[0]
+    assert (judged["status"], judged["key"], judged["request"]) == (200, None, "my-request")
+    assert 0 < judged["ms"] < 60_000
 
 
 @COMMANDS
 def test_lines_of_text_begin_with_the_time(command: tuple[str, ...], tmp_path: Path) -> None:
     lines = log_of_a_run(tmp_path, command, {})
-    (access,) = [line for line in lines if "POST /judge HTTP" in line]
+    (access,) = [line for line in lines if "POST /judge" in line]
     begin = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO     127.0.0.1:\d+ - "
     assert re.match(begin, access)
 

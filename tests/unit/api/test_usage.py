@@ -63,6 +63,20 @@ async def test_without_keys_everything_is_counted_under_one_name() -> None:
         assert (await rows(client))["anonymous"] == {**NOTHING, "comparisons": 1, "verdicts": 1}
 
 
+async def test_health_checks_count_for_nobody() -> None:
+    app = application_of()
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://localhost"
+        ) as client,
+    ):
+        assert (await client.get("/readyz")).is_success
+        counted = await rows(client)
+        assert counted["service"]["comparisons"] == 1
+        assert counted.get("anonymous", NOTHING) == NOTHING
+
+
 async def test_a_key_over_its_limit_gets_429_before_its_body_is_read(tmp_path: Path) -> None:
     limited = entry("limited") | {"comparisons_per_minute": 3}
     app = application_of(keys=Keys(write_keys(tmp_path / "keys.json", limited, entry("other"))))

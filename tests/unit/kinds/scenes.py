@@ -18,7 +18,7 @@ from app.engines.rendering import load_tokenizer
 from app.main import build
 from app.settings import Settings
 from app.wiring.services import open_services
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, until
 from tests.unit.engines.decisions_fake import LABEL_MASS, FakeDecisions
 from tests.unit.engines.openai_fake import FakeServer, response
 from tests.unit.engines.openai_scene import FOLDER
@@ -166,8 +166,13 @@ class Scene:
             app.router.lifespan_context(app),
             httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
         ):
+            await until(lambda: "the check of the judge" not in _running())
             self.forget()
             yield client
+
+
+def _running() -> set[str]:
+    return {task.get_name() for task in asyncio.all_tasks()}
 
 
 class Quiet:
