@@ -3,6 +3,7 @@
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -43,9 +44,7 @@ def test_a_user_with_the_documented_rights_can_do_everything(tmp_path: Path) -> 
             assert "does not announce" not in server.log.read_text()
 
 
-def done(
-    client: httpx.Client, method: str, path: str, body: dict[str, object] | None = None
-) -> dict[str, object]:
+def done(client: httpx.Client, method: str, path: str, body: Any = None) -> dict[str, object]:
     answer = client.request(method, path, json=body)
     assert answer.is_success, answer.text
     found: dict[str, object] = answer.json()
