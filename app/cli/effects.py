@@ -9,7 +9,7 @@ from app.cli.console import confirm, print_cells, say, threshold_cell
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
     from app.cli.set_answers import AuditedCriterion, Deletion, RolledBack
-    from scope_judge.answers import (
+    from scope_judge.records import (
         AbsorbReport,
         AuditEvent,
         Calibration,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
-    from scope_judge.answers import CalibrationDetail, GroupPairs, GroupRow
+    from scope_judge.records import CalibrationDetail, GroupPairs, GroupRow
 
 
 def lines_of_groups(detail: "CalibrationDetail") -> Iterator[str]:

@@ -5,7 +5,7 @@ It imports the client, so the functions that need it import it.
 
 from dataclasses import dataclass
 
-from scope_judge.answers import (
+from scope_judge.records import (
     Calibration,
     CalibrationDetail,
     Clusters,

@@ -26,9 +26,9 @@ import aiohttp
 
 from docs.tools.running_service import running_service
 from scope_judge import AsyncScopeClient, ScopeClient
-from scope_judge.answers import GroupRewards
 from scope_judge.comparisons import Group
 from scope_judge.gathering import Gathering
+from scope_judge.records import GroupRewards
 from scope_judge.reward_source import shared_source
 from scope_judge.slime import custom_rm
 from scope_judge.trl import ScopeReward

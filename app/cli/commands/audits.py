@@ -27,7 +27,7 @@ from app.cli.stopping import resumable
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
     from app.cli.set_answers import AuditedCriterion, AuditedGroup
-    from scope_judge.answers import AuditEvent, AuditLabels
+    from scope_judge.records import AuditEvent, AuditLabels
 
 app = typer.Typer(
     help="Say what audits show, send labels from files, make labeled audits calibration examples, "
@@ -175,7 +175,7 @@ def close(
 
     A closed audit counts as right for the alarm, and as wrong for the certificate.
     """
-    from scope_judge.answers import AuditLabels
+    from scope_judge.records import AuditLabels
 
     rows = [{"id": each, "label": "none", "reason": reason} for each in audits]
     with connected(url) as service:
@@ -277,7 +277,7 @@ def resume(
     url: Url = DEFAULT_URL,
 ) -> None:
     """End the alarms of a set: its verdicts are accepted again, and its audits start over."""
-    from scope_judge.answers import Resumed
+    from scope_judge.records import Resumed
 
     with connected(url) as service:
         answer = service.change_once(set_path(name, "/resume"), {"reason": reason})
@@ -295,7 +295,7 @@ def trail(
     url: Url = DEFAULT_URL,
 ) -> None:
     """List alarms, their ends, changed labels and closed audits of a set, newest first."""
-    from scope_judge.answers import AuditTrail
+    from scope_judge.records import AuditTrail
 
     with connected(url) as service:
         answer = service.get(set_path(name, "/audit-trail"), limit=limit)

@@ -1,6 +1,21 @@
 """The Python client of scope-judge, which compares two responses and says "A", "B" or "abstain"."""
 
-from scope_judge.answers import (
+from scope_judge.async_client import AsyncScopeClient
+from scope_judge.client import ScopeClient
+from scope_judge.errors import (
+    AnswerError,
+    AuthenticationError,
+    ConflictError,
+    ForbiddenError,
+    NotFoundError,
+    RequestError,
+    ScopeError,
+    ServerError,
+    TooLargeError,
+    TooSlowError,
+    UnavailableError,
+)
+from scope_judge.records import (
     AbsorbReport,
     Audit,
     AuditEvent,
@@ -35,21 +50,6 @@ from scope_judge.answers import (
     Threshold,
     Traffic,
     Turn,
-)
-from scope_judge.async_client import AsyncScopeClient
-from scope_judge.client import ScopeClient
-from scope_judge.errors import (
-    AnswerError,
-    AuthenticationError,
-    ConflictError,
-    ForbiddenError,
-    NotFoundError,
-    RequestError,
-    ScopeError,
-    ServerError,
-    TooLargeError,
-    TooSlowError,
-    UnavailableError,
 )
 
 __version__ = "0.3.0"

@@ -15,27 +15,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scope_judge.address import Address
-from scope_judge.answers import (
-    AbsorbReport,
-    Audit,
-    AuditEvent,
-    AuditLabels,
-    AuditTexts,
-    CalibrationDetail,
-    CalibrationReport,
-    Check,
-    Clusters,
-    EndedAlarm,
-    GroupRewards,
-    Identifier,
-    Info,
-    ItemError,
-    Judgment,
-    Label,
-    NextLabels,
-    PoolReport,
-    Status,
-)
 from scope_judge.batches import Batch, Work
 from scope_judge.comparisons import (
     Absorption,
@@ -59,6 +38,27 @@ from scope_judge.comparisons import (
 from scope_judge.exchange import Session, Steps, Timing
 from scope_judge.gathering import Gathering
 from scope_judge.progress import Bar
+from scope_judge.records import (
+    AbsorbReport,
+    Audit,
+    AuditEvent,
+    AuditLabels,
+    AuditTexts,
+    CalibrationDetail,
+    CalibrationReport,
+    Check,
+    Clusters,
+    EndedAlarm,
+    GroupRewards,
+    Identifier,
+    Info,
+    ItemError,
+    Judgment,
+    Label,
+    NextLabels,
+    PoolReport,
+    Status,
+)
 from scope_judge.service import Service
 from scope_judge.transport import IN_FLIGHT, TIMEOUT_S, AsyncTransport, OnWait, log_wait
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypedDict, cast, get_type_hints
 
-from scope_judge.answers import Guarantee, Identifier
+from scope_judge.records import Guarantee, Identifier
 
 Message = Mapping[str, Any]
 Question = str | Sequence[Message]

@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from scope_judge.answers import GroupRewards, ItemError
 from scope_judge.comparisons import Group, Item, group_item, to_json
+from scope_judge.records import GroupRewards, ItemError
 
 # The calls that end a rollout come within it, and it is short beside a judgment.
 WINDOW_S = 0.005

@@ -83,18 +83,18 @@ def _fields_of(cls: Any) -> list[tuple[str, _Reader, Any]]:
 
 
 def _read_object(cls: Any, given: dict[str, Any]) -> Any:
-    values = []
+    values = {}
     for name, reader, default in _fields_of(cls):
         value = given.get(name, default)
         if value is MISSING:
             raise _MismatchError(name)
         try:
             # Most values are checked here, which takes half the time of calls of readers.
-            values.append(value if type(value) in reader.plain else reader.read(value))
+            values[name] = value if type(value) in reader.plain else reader.read(value)
         except _MismatchError as exc:
             raise _MismatchError(f"{name}.{exc}".rstrip(".")) from None
     try:
-        return cls(*values)
+        return cls(**values)
     except ValueError as exc:
         # A dataclass that checks its values names the wrong field.
         raise _MismatchError(str(exc)) from None

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from scope_judge.answers import Check, GroupRewards, ItemError
 from scope_judge.async_client import AsyncScopeClient
 from scope_judge.client import ScopeClient
 from scope_judge.comparisons import Group, group_fields, text_of, to_json
 from scope_judge.errors import ScopeError, ServerError, UnavailableError
+from scope_judge.records import Check, GroupRewards, ItemError
 from scope_judge.reward_settings import RewardSettings
 
 # Why a response has no reward. The first seven are the service's reasons. "unanswered": a request

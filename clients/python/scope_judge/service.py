@@ -5,27 +5,6 @@ from dataclasses import fields, replace
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
-from scope_judge.answers import (
-    AbsorbReport,
-    AuditLabels,
-    AuditPage,
-    AuditTextsPage,
-    AuditTrail,
-    CalibrationDetail,
-    CalibrationReport,
-    Check,
-    ExampleError,
-    GroupRewards,
-    Identifier,
-    Info,
-    ItemError,
-    Judgment,
-    Label,
-    NextLabels,
-    PoolReport,
-    Problem,
-    Resumed,
-)
 from scope_judge.batches import FIRST_SIZE, Asked, BatchSize, Work
 from scope_judge.comparisons import (
     Absorption,
@@ -51,6 +30,27 @@ from scope_judge.comparisons import (
 from scope_judge.errors import AnswerError, ScopeError
 from scope_judge.exchange import Call, Session, Steps, Waits
 from scope_judge.parsing import parse
+from scope_judge.records import (
+    AbsorbReport,
+    AuditLabels,
+    AuditPage,
+    AuditTextsPage,
+    AuditTrail,
+    CalibrationDetail,
+    CalibrationReport,
+    Check,
+    ExampleError,
+    GroupRewards,
+    Identifier,
+    Info,
+    ItemError,
+    Judgment,
+    Label,
+    NextLabels,
+    PoolReport,
+    Problem,
+    Resumed,
+)
 
 R = TypeVar("R")
 
@@ -124,7 +124,8 @@ class Service:
             raise found.errors[0].error.exception()
         if not found.comparisons:
             raise _unfitting("has no comparison of two different responses")
-        return Check(info, found.comparisons[0].judgment, clock() - begun)
+        judgment = found.comparisons[0].judgment
+        return Check(info=info, judgment=judgment, latency_s=clock() - begun)
 
     def judge(
         self,
@@ -384,7 +385,7 @@ def _result(value: Any) -> _Result:
 
 def _group(value: Any) -> GroupRewards | ItemError:
     if isinstance(value, dict) and "error" in value:
-        return ItemError(None, parse(Problem, value["error"]))
+        return ItemError(id=None, error=parse(Problem, value["error"]))
     return parse(GroupRewards, value)
 
 
@@ -411,11 +412,11 @@ def _passing(outcome: Judgment | ItemError) -> ScopeError | None:
 
 
 def _item_error(item: Item, error: ScopeError) -> ItemError:
-    return ItemError(item.id, _problem(error))
+    return ItemError(id=item.id, error=_problem(error))
 
 
 def _problem(error: ScopeError) -> Problem:
-    return Problem(error.code, error.detail, error.status or 504)
+    return Problem(code=error.code, detail=error.detail, status=error.status or 504)
 
 
 def _merged(items: Sequence[Item], parts: Sequence[_Part]) -> CalibrationReport:
@@ -461,7 +462,8 @@ def _errors(items: Sequence[Item], parts: Sequence[_Part]) -> tuple[ExampleError
     place = 0
     for part in parts:
         if isinstance(part.outcome, ScopeError):
-            errors.append(ExampleError(place, items[place].id, _problem(part.outcome)))
+            error = _problem(part.outcome)
+            errors.append(ExampleError(index=place, id=items[place].id, error=error))
             if all(isinstance(part.outcome, ScopeError) for part in parts):
                 raise part.outcome
         else:

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.cli import app, set_answers
-from scope_judge import answers as records
+from scope_judge import records
 from tests.unit.cli.commands import one_line, write_rows
 from tests.unit.clients.planned import INFO, Handler, PlannedService, page, serving
 from tests.unit.clients.test_answers import JUDGMENT, example

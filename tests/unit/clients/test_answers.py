@@ -13,8 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import httpx
 import pytest
 
-from scope_judge import AnswerError, ScopeError, ServerError, TooSlowError
-from scope_judge import answers as records
+from scope_judge import AnswerError, ScopeError, ServerError, TooSlowError, records
 from scope_judge.address import Address
 from scope_judge.comparisons import group_item, pair_item
 from scope_judge.exchange import Call, Session, Steps, Timing

@@ -16,7 +16,7 @@ from scope_judge import (
     RequestError,
     Turn,
 )
-from scope_judge.answers import Label
+from scope_judge.records import Label
 from tests.unit.api.problems import examples
 from tests.unit.clients.conftest import running
 from tests.unit.clients.doors import KINDS, Kind, call
@@ -38,12 +38,18 @@ def test_a_judgment_has_its_audit(kind: Kind, audited_url: str, service_url: str
     assert call(kind, audited_url, "info").audit_rate == 1.0
 
 
+def label_counts(**counted: Any) -> AuditLabels:
+    """The effect of labels with some counts; all others are 0."""
+    counts = dict.fromkeys(("labelled", "updated", "unchanged", "unknown", "expired"), 0)
+    return AuditLabels(**{**counts, "unknown_ids": (), "expired_ids": (), **counted})
+
+
 def test_more_labels_than_a_request_may_have_are_taken(kind: Kind, audited_url: str) -> None:
     ids = drawn(kind, audited_url, 1100)
     unknown = ["0" * 32, "1" * 32]
     labels: dict[str, Label] = dict.fromkeys((unknown[0], *ids, unknown[1]), "A")
     counted = call(kind, audited_url, "label_audits", labels)
-    assert counted == AuditLabels(1100, 0, 0, 2, 0, tuple(unknown), ())
+    assert counted == label_counts(labelled=1100, unknown=2, unknown_ids=tuple(unknown))
     again = call(kind, audited_url, "label_audits", {ids[0]: "B", ids[1]: "A"})
     assert (again.labelled, again.updated, again.unchanged) == (0, 1, 1)
     listed = call(kind, audited_url, "audits", status="labelled")
@@ -56,7 +62,7 @@ def test_more_labels_than_a_request_may_have_are_taken(kind: Kind, audited_url: 
 
 
 def test_no_labels_are_sent_at_no_cost(kind: Kind, audited_url: str) -> None:
-    assert call(kind, audited_url, "label_audits", {}) == AuditLabels(0, 0, 0, 0, 0, (), ())
+    assert call(kind, audited_url, "label_audits", {}) == label_counts()
 
 
 def test_an_audit_is_closed_with_a_reason(kind: Kind, audited_url: str) -> None:
@@ -85,9 +91,15 @@ def test_open_audits_are_read_with_the_texts_that_the_service_keeps(kind: Kind) 
         assert {each.id for each in found} == {*ids, one.audit.id}
         assert all(isinstance(each, AuditTexts) for each in found)
         shown = {each.id: each.texts for each in found}
-        assert shown[ids[3]] == PairTexts("Traffic 3?", "quality=3.5", "quality=0")
-        conversation = tuple(Turn(turn["role"], turn["content"]) for turn in turns)
-        asked = PairTexts(conversation, ("quality=3", "x"), ("quality=0", "y"))
+        assert shown[ids[3]] == PairTexts(
+            question="Traffic 3?", response_a="quality=3.5", response_b="quality=0"
+        )
+        conversation = tuple(Turn(**turn) for turn in turns)
+        asked = PairTexts(
+            question=conversation,
+            response_a=("quality=3", "x"),
+            response_b=("quality=0", "y"),
+        )
         assert shown[one.audit.id] == asked
         call(kind, url, "label_audits", dict.fromkeys(ids, "A"))
         assert [each.id for each in call(kind, url, "audit_texts", "default")] == [one.audit.id]

@@ -15,7 +15,7 @@ import pytest
 import app
 import scope_judge
 from app.wire.problems import STATUS
-from scope_judge import AsyncScopeClient, ScopeClient, ScopeError, answers, comparisons
+from scope_judge import AsyncScopeClient, ScopeClient, ScopeError, comparisons, records
 from scope_judge.errors import class_of
 from tests.integration.processes.server import free_port
 from tests.unit.api.test_openapi import COMMITTED
@@ -30,38 +30,38 @@ KEY = "sj_0123456789abcdef"
 TEXT = "a secret question"
 # The schema of each dataclass.
 SCHEMA_OF: dict[Any, str] = {
-    answers.Judgment: "JudgmentOut",
-    answers.RequestUsage: "RequestUsageOut",
-    answers.AuditReference: "AuditReferenceOut",
-    answers.Audit: "AuditOut",
-    answers.AuditPage: "AuditsOut",
-    answers.AuditLabels: "AuditLabelsOut",
-    answers.AbsorbReport: "AbsorbOut",
-    answers.Effect: "EffectOut",
-    answers.EndedAlarm: "ResumedOut",
-    answers.CalibrationReference: "CalibrationReferenceOut",
-    answers.Fault: "Fault",
-    answers.Problem: "Problem",
-    answers.ItemError: "ItemErrorOut",
-    answers.Threshold: "ThresholdOut",
-    answers.CalibrationReport: "CalibrateOut",
-    answers.ExampleError: "ExampleErrorOut",
-    answers.CurvePoint: "CurvePointOut",
-    answers.PoolReport: "PoolOut",
-    answers.NextLabels: "NextOut",
-    answers.Looks: "LooksOut",
-    answers.TakenLook: "TakenLookOut",
-    answers.Infeasible: "InfeasibleOut",
-    answers.Traffic: "TrafficOut",
-    answers.CalibrationDetail: "CalibrationDetailOut",
-    answers.QuestionSizes: "QuestionSizesOut",
-    answers.GroupPairs: "GroupOut",
-    answers.GroupRow: "GroupRowOut",
-    answers.Limits: "LimitsOut",
-    answers.Info: "InfoOut",
-    answers.GroupRewards: "RewardsOut",
-    answers.Comparison: "ComparisonOut",
-    answers.ComparisonError: "ComparisonErrorOut",
+    records.Judgment: "JudgmentOut",
+    records.RequestUsage: "RequestUsageOut",
+    records.AuditReference: "AuditReferenceOut",
+    records.Audit: "AuditOut",
+    records.AuditPage: "AuditsOut",
+    records.AuditLabels: "AuditLabelsOut",
+    records.AbsorbReport: "AbsorbOut",
+    records.Effect: "EffectOut",
+    records.EndedAlarm: "ResumedOut",
+    records.CalibrationReference: "CalibrationReferenceOut",
+    records.Fault: "Fault",
+    records.Problem: "Problem",
+    records.ItemError: "ItemErrorOut",
+    records.Threshold: "ThresholdOut",
+    records.CalibrationReport: "CalibrateOut",
+    records.ExampleError: "ExampleErrorOut",
+    records.CurvePoint: "CurvePointOut",
+    records.PoolReport: "PoolOut",
+    records.NextLabels: "NextOut",
+    records.Looks: "LooksOut",
+    records.TakenLook: "TakenLookOut",
+    records.Infeasible: "InfeasibleOut",
+    records.Traffic: "TrafficOut",
+    records.CalibrationDetail: "CalibrationDetailOut",
+    records.QuestionSizes: "QuestionSizesOut",
+    records.GroupPairs: "GroupOut",
+    records.GroupRow: "GroupRowOut",
+    records.Limits: "LimitsOut",
+    records.Info: "InfoOut",
+    records.GroupRewards: "RewardsOut",
+    records.Comparison: "ComparisonOut",
+    records.ComparisonError: "ComparisonErrorOut",
 }
 
 
@@ -95,7 +95,7 @@ def shape_of_schema(schema: dict[str, Any]) -> set[str]:
 @pytest.mark.parametrize("cls", SCHEMA_OF, ids=lambda cls: cls.__name__)
 def test_the_type_of_each_field_is_that_of_the_interface(cls: type) -> None:
     # A judgment that is the whole answer has a field more.
-    schema = SCHEMAS["JudgeOut" if cls is answers.Judgment else SCHEMA_OF[cls]]
+    schema = SCHEMAS["JudgeOut" if cls is records.Judgment else SCHEMA_OF[cls]]
     for name, hint in get_type_hints(cls).items():
         # None may also be for a service of an earlier release.
         told = shape_of_schema(schema["properties"][name])
@@ -105,8 +105,8 @@ def test_the_type_of_each_field_is_that_of_the_interface(cls: type) -> None:
 
 def test_a_verdict_is_one_of_the_interface() -> None:
     properties = SCHEMAS["JudgmentOut"]["properties"]
-    assert set(get_args(answers.Verdict)) == set(properties["verdict"]["enum"])
-    assert set(get_args(answers.Side)) == set(properties["preferred"]["anyOf"][0]["enum"])
+    assert set(get_args(records.Verdict)) == set(properties["verdict"]["enum"])
+    assert set(get_args(records.Side)) == set(properties["preferred"]["anyOf"][0]["enum"])
 
 
 @pytest.mark.parametrize(
@@ -265,5 +265,5 @@ def test_exceptions_and_results_cross_processes() -> None:
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
     assert vars(again) == vars(error)
-    item = answers.ItemError(1, answers.Problem("internal", "d", 500))
+    item = records.ItemError(1, records.Problem("internal", "d", 500))
     assert pickle.loads(pickle.dumps(item)) == item

@@ -17,7 +17,7 @@ Status = Literal["open", "labelled", "closed", "expired"]
 Identifier = str | int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationReference:
     """The version of the calibration set that a judgment was made with."""
 
@@ -26,7 +26,7 @@ class CalibrationReference:
     n: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RequestUsage:
     """The work of the judge for one request.
 
@@ -39,7 +39,7 @@ class RequestUsage:
     prompt_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AuditReference:
     """The audit of a judgment, drawn at random.
 
@@ -52,7 +52,7 @@ class AuditReference:
     rate: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Judgment:
     """A verdict or an abstention; all probabilities are of response A being preferred.
 
@@ -125,7 +125,7 @@ class Judgment:
         return self.verdict != "abstain"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
     """One invalid field of a request."""
 
@@ -133,7 +133,7 @@ class Fault:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Problem:
     """An error of the service: `code` is for programs, `detail` for people."""
 
@@ -147,7 +147,7 @@ class Problem:
         return class_of(self.status, self.code)(self.detail, code=self.code, status=self.status)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ItemError:
     """The error of one item of a batch, in place of its judgment; it is never a verdict."""
 
@@ -155,7 +155,7 @@ class ItemError:
     error: Problem
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Threshold:
     """The threshold of one alpha and guarantee, with coverage and risk on the set's examples.
 
@@ -172,7 +172,7 @@ class Threshold:
     labels_missing: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Calibration:
     """One version of a calibration set."""
 
@@ -186,7 +186,7 @@ class Calibration:
     thresholds: tuple[Threshold, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ExampleError:
     """The error of an example that was not added, with its index among the examples and its id."""
 
@@ -195,7 +195,7 @@ class ExampleError:
     error: Problem
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Effect:
     """The effect of a change of a set on one criterion in use.
 
@@ -222,7 +222,7 @@ class Effect:
     group: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class EndedAlarm:
     """An alarm of the audits that was ended.
 
@@ -241,7 +241,7 @@ class EndedAlarm:
     group: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationReport(Calibration):
     """The calibration set after examples were added, with their counts and errors.
 
@@ -270,7 +270,7 @@ class CalibrationReport(Calibration):
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AbsorbReport(Calibration):
     """The calibration set after labelled audits became its examples, with their counts.
 
@@ -302,7 +302,7 @@ class AbsorbReport(Calibration):
     ends_alarms: tuple[EndedAlarm, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Audit:
     """One comparison that was drawn for an audit; times are in ISO 8601, UTC.
 
@@ -334,7 +334,7 @@ class Audit:
     group: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AuditPage:
     """Some audits, and the `after` of the next page; None for the last page."""
 
@@ -342,7 +342,7 @@ class AuditPage:
     next_after: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Turn:
     """One message of a conversation, by its author ("user", "assistant" or "system")."""
 
@@ -350,7 +350,7 @@ class Turn:
     content: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PairTexts:
     """The texts of a pair: a response is a text, or one text for each turn of the user."""
 
@@ -359,7 +359,7 @@ class PairTexts:
     response_b: str | tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AuditTexts:
     """One open audit with the texts that the service keeps.
 
@@ -376,7 +376,7 @@ class AuditTexts:
     texts: PairTexts | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AuditTextsPage:
     """Some open audits with their texts, and the `after` of the next page; None for the last page.
 
@@ -388,7 +388,7 @@ class AuditTextsPage:
     next_after: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AuditEvent:
     """One entry of the trail of a set's audits.
 
@@ -436,7 +436,7 @@ class AuditEvent:
     group: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AuditTrail:
     """Entries of a trail, newest first, and the `before` of the next page; None for the last."""
 
@@ -445,7 +445,7 @@ class AuditTrail:
     next_before: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Resumed:
     """The alarms of a set that were ended; none if there was none."""
 
@@ -453,7 +453,7 @@ class Resumed:
     resumed: tuple[EndedAlarm, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AuditLabels:
     """The effect of labels.
 
@@ -478,7 +478,7 @@ class AuditLabels:
     closed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CurvePoint:
     """One point of the risk-coverage curve."""
 
@@ -488,7 +488,7 @@ class CurvePoint:
     risk_level: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Infeasible:
     """An alpha at which nothing is accepted, and what would make it feasible.
 
@@ -503,7 +503,7 @@ class Infeasible:
     after_looking: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Traffic:
     """Recent judgments of the process that answers, compared with the labelled pairs."""
 
@@ -515,7 +515,7 @@ class Traffic:
     drifted: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class QuestionSizes:
     """The sizes of questions with several pairs, and the rule of `clusters` that fits them.
 
@@ -534,7 +534,7 @@ class QuestionSizes:
     note: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class GroupPairs:
     """The pairs of one group in a set.
 
@@ -553,7 +553,7 @@ class GroupPairs:
     more_pairs: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class GroupRow:
     """The effect of one criterion in use on the labelled pairs of one group.
 
@@ -584,7 +584,7 @@ class GroupRow:
     error_interval: tuple[float, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TakenLook:
     """The result of one look at the labels; the threshold is None if it accepts nothing."""
 
@@ -593,7 +593,7 @@ class TakenLook:
     threshold: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Looks:
     """The planned looks of a set, and the results of those that labels have decided.
 
@@ -616,7 +616,7 @@ class Looks:
     suffices: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationDetail(Calibration):
     """A calibration set with its quality and its risk-coverage curve.
 
@@ -666,7 +666,7 @@ class CalibrationDetail(Calibration):
     group_rows: tuple[GroupRow, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
     """The limits of one request.
 
@@ -684,7 +684,7 @@ class Limits:
                 raise ValueError(name)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Info:
     """The judge, the defaults and the limits of the service.
 
@@ -708,7 +708,7 @@ class Info:
     kind: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
     """One judged comparison of a group, by the indices of its responses.
 
@@ -723,7 +723,7 @@ class Comparison:
     judgment: Judgment
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ComparisonError:
     """One comparison of a group that could not be judged; `b` is None for the reference."""
 
@@ -732,7 +732,7 @@ class ComparisonError:
     error: Problem
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class GroupRewards:
     """The rewards of the responses to one question, in their order.
 
@@ -758,7 +758,7 @@ class GroupRewards:
     comparisons: tuple[Comparison, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
     """A service that can be used with a key and a rule, because it has judged one group.
 
@@ -789,7 +789,7 @@ class Check:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PoolReport:
     """A calibration set after pairs without labels were added, with their counts and errors.
 
@@ -809,7 +809,7 @@ class PoolReport:
     errors: tuple[ExampleError, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NextLabels:
     """The pairs to label next for one alpha and delta under "pac", by their digests."""
 
