@@ -265,5 +265,5 @@ def test_exceptions_and_results_cross_processes() -> None:
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
     assert vars(again) == vars(error)
-    item = records.ItemError(1, records.Problem("internal", "d", 500))
+    item = records.ItemError(id=1, error=records.Problem(code="internal", detail="d", status=500))
     assert pickle.loads(pickle.dumps(item)) == item
