@@ -110,12 +110,17 @@ def _about_fallback(board: Board) -> Iterator[str]:
     debiased = board.views.get("debiased")
     if debiased is None or board.main == "debiased" or board.agreement is None:
         return
+    questions = board.views["people"].questions
+    reason = (
+        f"They cover {questions} questions, and {FEW_UNITS} are needed"
+        if questions < FEW_UNITS
+        else f"Its equations have no finite solution in {debiased.unsolved:.0%} of the rounds of "
+        f"the bootstrap"
+    )
     yield (
-        f"{board.agreement.labelled} labels are not enough for the view `debiased`. They cover "
-        f"fewer than {FEW_UNITS} questions, or its equations have no finite solution in most "
-        f"rounds of the bootstrap ({debiased.unsolved:.0%}). So the table shows the view "
-        f"`{board.main}`, which the judge can bias toward a model. Label more battles, drawn at "
-        f"random."
+        f"{board.agreement.labelled} labels are not enough for the view `debiased`. {reason}. So "
+        f"the table shows the view `{board.main}`, which the judge can bias toward a model. Label "
+        f"more battles, drawn at random."
     )
 
 

@@ -1,0 +1,354 @@
+"""Promises of boards, by their commands alone: no number misleads, and nothing is left unsaid."""
+
+import json
+import math
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from typer.testing import CliRunner, Result
+
+from app.cli import app
+from tests.unit.cli.commands import one_line, write_rows
+from tests.unit.cli.test_filter import calibrated
+
+Rows = list[dict[str, Any]]
+MODELS = [f"model-{letter}" for letter in "abcdefghi"]
+
+
+def arena(
+    battles: int, *, labelled: float, signal: float = 2.0, seed: int = 0, guarantee: str = "pac"
+) -> tuple[Rows, list[float]]:
+    """Battles of nine models, `model-a` the weakest; and the truth of each."""
+    rng = np.random.default_rng(seed)
+    strength = np.linspace(-1.0, 1.0, len(MODELS))
+    rows, truth = [], []
+    for number in range(battles):
+        first, second = rng.choice(len(MODELS), size=2, replace=False)
+        gap = strength[first] - strength[second]
+        won = float(rng.random() < expit(gap))
+        shown = (2.0 * won - 1.0) * signal**2 / 2.0 + signal * rng.normal()
+        p_bar = float(expit(gap + shown)) if signal else float(rng.random())
+        accepted = max(p_bar, 1.0 - p_bar) > 0.8
+        drawn = rng.random() < labelled
+        rows.append(
+            {
+                "id": f"battle {number}",
+                "question_id": f"question {number}",
+                "model_a": MODELS[first],
+                "model_b": MODELS[second],
+                "winner": ("model_a" if p_bar > 0.5 else "model_b") if accepted else "abstain",
+                "reason": None if accepted else "uncertain",
+                "p_bar": p_bar,
+                "alpha": 0.1,
+                "guarantee": guarantee,
+                "judge": "sim",
+                "error": None,
+                "human": ("model_a" if won else "model_b") if drawn else None,
+                "human_probability": labelled or None,
+            }
+        )
+        truth.append(won)
+    return rows, truth
+
+
+def rated(rows: Rows, folder: Path, *options: str) -> Result:
+    file = write_rows(folder / "rows.jsonl", rows)
+    given = ["leaderboard", str(file), "--out", str(folder / "board"), "--rounds", "200", *options]
+    result = CliRunner().invoke(app, given, env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def results_in(folder: Path) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((folder / "board" / "results.json").read_text())
+    return read
+
+
+def page_in(folder: Path) -> str:
+    """The texts of the page, without its markup."""
+    page = (folder / "board" / "leaderboard.html").read_text(encoding="utf-8")
+    body = re.sub(r"<style>.*?</style>|<script>.*?</script>|data:[^\"]*", "", page, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", body)))
+
+
+def scores(folder: Path, view: str) -> dict[str, float]:
+    ratings = results_in(folder)["views"][view]["ratings"]
+    return {each["model"]: each["score"] for each in ratings}
+
+
+def line_of(output: str, model: str) -> list[str]:
+    """The cells of a model in the first table that has it."""
+    line = next(line for line in output.splitlines() if f" {model} " in line)
+    return [cell.strip() for cell in line.strip("│").split("│")]
+
+
+def test_six_battles_of_a_newcomer_change_no_other_rating(tmp_path: Path) -> None:
+    rows, _ = arena(1500, labelled=0.1)
+    new = [
+        {**rows[n], "id": f"new {n}", "question_id": f"new {n}", "model_a": "newcomer"}
+        | {"winner": "model_a", "reason": None, "p_bar": 0.99}
+        | {"human": "model_b", "human_probability": 0.1}
+        for n in range(6)
+    ]
+    folders = [tmp_path / name for name in ("alone", "joined")]
+    for folder, more in zip(folders, ([], new), strict=True):
+        folder.mkdir()
+        rated([*rows, *more], folder)
+    for view in ("debiased", "soft", "people", "accepted"):
+        alone, joined = (scores(folder, view) for folder in folders)
+        for model, score in alone.items():
+            assert joined[model] == pytest.approx(score, abs=1e-6), (view, model)
+
+
+def test_a_provisional_model_gets_a_dash_instead_of_a_number(tmp_path: Path) -> None:
+    rows, _ = arena(600, labelled=0.0)
+    new = {**rows[0], "id": "new", "model_a": "newcomer", "winner": "model_a", "reason": None}
+    result = rated([*rows, {**new, "p_bar": 0.97}], tmp_path)
+    assert line_of(result.stdout, "newcomer") == ["", "provisional", "newcomer", "-", "", "1"]
+    assert "newcomer – – 1" in page_in(tmp_path)
+
+
+def failing(rows: Rows, truth: list[float]) -> Rows:
+    """The rows without a judgment where the weakest model loses, three times of four."""
+    failed, lost = [], 0
+    for row, won in zip(rows, truth, strict=True):
+        loser = row["model_b"] if won else row["model_a"]
+        lost += loser == MODELS[0]
+        is_failed = loser == MODELS[0] and lost % 4 > 0
+        gone = {"winner": None, "p_bar": None, "reason": None, "error": "prompt_too_long"}
+        failed.append({**row, **gone} if is_failed else row)
+    return failed
+
+
+def test_failures_are_counted_by_model_and_uneven_ones_warn(tmp_path: Path) -> None:
+    rows, truth = arena(1500, labelled=0.0)
+    rows = failing(rows, truth)
+    failed = {
+        model: sum(bool(r["error"]) for r in rows if model in (r["model_a"], r["model_b"]))
+        for model in MODELS
+    }
+    result = rated(rows, tmp_path)
+    page = page_in(tmp_path)
+    for model, number in failed.items():
+        assert line_of(result.stdout, model)[-1] == str(number)
+        assert re.search(rf"{model} [^a-z]* to [\d ]*[\d,]+ {number} ", page), model
+    assert f"By model: {MODELS[0]} {failed[MODELS[0]]}," in one_line(result.stdout)
+    for said in (one_line(result.stdout), page):
+        assert f"Failures are uneven: battles of {MODELS[0]} fail more often" in said
+        assert not re.search(r"uneven: battles of model-a,", said)
+
+
+def test_even_failures_do_not_warn(tmp_path: Path) -> None:
+    rows, _ = arena(900, labelled=0.0)
+    gone = {"winner": None, "p_bar": None, "reason": None, "error": "engine_unavailable"}
+    rows = [{**row, **gone} if number % 10 == 0 else row for number, row in enumerate(rows)]
+    result = rated(rows, tmp_path)
+    assert "90 battles have no judgment" in one_line(result.stdout)
+    assert "uneven" not in one_line(result.stdout)
+
+
+def test_labels_of_failed_battles_keep_the_ratings_right(tmp_path: Path) -> None:
+    rows, truth = arena(4000, labelled=0.3)
+    rated(failing(rows, truth), tmp_path)
+    found = {view: scores(tmp_path, view) for view in ("debiased", "people", "soft")}
+    true = {
+        model: 1000 + 400 / math.log(10) * strength
+        for model, strength in zip(MODELS, np.linspace(-1.0, 1.0, len(MODELS)), strict=True)
+    }
+    off = {
+        view: found[view]["model-a"] - found[view]["model-e"] - true["model-a"] + true["model-e"]
+        for view in found
+    }
+    assert off["soft"] > 100
+    assert abs(off["debiased"]) < 60
+    assert abs(off["people"]) < 80
+    assert min(found["debiased"], key=lambda model: found["debiased"][model]) == "model-a"
+
+
+def test_the_column_battles_counts_every_judged_battle(tmp_path: Path) -> None:
+    """Also where the judge only guesses."""
+    rows, _ = arena(1500, labelled=0.3, signal=0.0)
+    played = {
+        model: sum(model in (row["model_a"], row["model_b"]) for row in rows) for model in MODELS
+    }
+    result = rated(rows, tmp_path)
+    assert results_in(tmp_path)["main"] == "debiased"
+    for model, number in played.items():
+        assert line_of(result.stdout, model)[-1] == str(number)
+
+
+@pytest.mark.parametrize("guarantee", ["marginal", "pac"])
+def test_a_board_claims_no_more_than_its_guarantee(guarantee: str, tmp_path: Path) -> None:
+    rows, _ = arena(600, labelled=0.0, guarantee=guarantee)
+    result = rated(rows, tmp_path)
+    bound = re.search(r"[Aa]t most (a share alpha|\d+%)", page_in(tmp_path))
+    assert bool(bound) == (guarantee == "pac")
+    assert "Alpha limits the share" not in one_line(result.stdout)
+    if guarantee == "marginal":
+        assert "about half of all calibrations exceed alpha" in page_in(tmp_path)
+
+
+def test_an_error_rate_of_labels_that_may_have_calibrated_the_set_is_not_shown(
+    tmp_path: Path,
+) -> None:
+    rows, _ = arena(900, labelled=0.5)
+    rated(rows, tmp_path)
+    assert "wrong by these labels" not in page_in(tmp_path)
+    assert "labels that calibrated the set chose its limit" in page_in(tmp_path)
+
+
+def test_ties_among_accepted_verdicts_are_shown(tmp_path: Path) -> None:
+    rows, _ = arena(900, labelled=1.0)
+    accepted = [row for row in rows if row["winner"] != "abstain"]
+    for row in accepted[: len(accepted) // 4]:
+        row["human"] = "tie"
+    rated(rows, tmp_path)
+    ties, verdicts = len(accepted) // 4, len(accepted)
+    share = f"{ties / verdicts:.1%}"
+    found = re.search(
+        rf"Of the {verdicts} verdicts among them, {ties} have the label tie: {share} "
+        r"\((\d+\.\d)% to (\d+\.\d)%\)",
+        page_in(tmp_path),
+    )
+    assert found is not None
+    # A Wilson interval of so many labels.
+    reach = 1.96 * math.sqrt(0.25 * 0.75 / verdicts)
+    low, high = (float(end) / 100 for end in found.groups())
+    assert (low, high) == pytest.approx((0.25 - reach, 0.25 + reach), abs=0.005)
+
+
+def by_hand() -> Rows:
+    """Sixty judged battles of two models, five failed ones and two copies.
+
+    x has 0.75 of forty battles and 0.5 of twenty: two thirds, which are odds of 2 to 1.
+    """
+    rows = []
+    for number in range(65):
+        base = {"id": str(number), "question_id": f"q{number}", "judge": "hand"}
+        sides = {"model_a": "x", "model_b": "y"} if number % 2 else {"model_a": "y", "model_b": "x"}
+        if number >= 60:
+            rows.append({**base, **sides, "error": "engine_unavailable"})
+            continue
+        p_x = 0.75 if number < 40 else 0.5
+        p = p_x if number % 2 else 1 - p_x
+        verdict = {0.75: "model_a", 0.25: "model_b", 0.5: "abstain"}[p]
+        more = {"reason": "uncertain"} if verdict == "abstain" else {}
+        if number < 10:
+            # Seven labels for x and three ties.
+            label = "tie" if number < 3 else ("model_a" if number % 2 else "model_b")
+            more |= {"human": label, "human_probability": 0.5}
+        rows.append({**base, **sides, "winner": verdict, "p_bar": p, **more, "alpha": 0.1})
+        # In twelve battles the orders disagree; the first response shown is ahead by 0.5.
+        ahead = 0.5 if 40 <= number < 52 else 0.0
+        rows[-1] |= {"p_fwd": p + ahead / 2, "p_rev": p - ahead / 2}
+    return [*rows, rows[0], rows[1]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # 400 log10(2) = 120.4 points, half of them to each side of 1000.
+        "1 x 1060",
+        "2 y 940",
+        "65 battles, 65 questions, 5 without a judgment, 2 copies left out",
+        # 40 of 60 have a verdict.
+        "Accepted verdicts 66.7%",
+        "40 verdicts accepted of 60 judged battles",
+        "Labeled by people 10",
+        "People labeled 10 battles, 3 of them a tie",
+        "Of the 10 verdicts among them, 3 have the label tie: 30.0% (",
+        "If the judge had to answer always, 0.0% of its answers would be wrong",
+        # Two thirds against one third.
+        "1. x · 67 2. y 33 ·",
+        # Battles, coverage, reasons, flips, 12 x 0.25 / 60 = 5.0 points for the first, labels.
+        "x – y 65 66.7% 20 12 +5.0 10 5",
+        # The main table: battles that it counts, and failed ones.
+        " 60 5 2 y 940",
+    ],
+)
+def test_each_printed_number_is_the_one_by_hand(text: str, tmp_path: Path) -> None:
+    rated(by_hand(), tmp_path)
+    assert text in page_in(tmp_path)
+
+
+def test_rows_without_p_bar_name_the_view_and_the_reason(tmp_path: Path) -> None:
+    rows, _ = arena(600, labelled=0.0)
+    for row in rows:
+        del row["p_bar"]
+    result = rated(rows, tmp_path)
+    expected = "The rows have no p_bar, so the table shows the view"
+    assert expected in one_line(result.stdout)
+    assert expected in page_in(tmp_path)
+    assert "abstain_as_tie" in one_line(result.stdout)
+
+
+def test_nearly_equal_names_of_models_warn(tmp_path: Path) -> None:
+    rows, _ = arena(900, labelled=0.0)
+    other = {"model-a": ("atlas-72B", "altas-72b", "atlas-72B "), "model-b": ("bolt", "volt")}
+    for number, row in enumerate(rows):
+        for side in ("model_a", "model_b"):
+            names = other.get(row[side])
+            row[side] = row[side] if names is None else names[number % len(names)]
+    result = rated(rows, tmp_path)
+    said = "'altas-72b' and 'atlas-72B' and 'atlas-72B ' look like one model under several names"
+    assert said in one_line(result.stdout)
+    assert "'bolt'" not in one_line(result.stdout)
+
+
+@pytest.fixture
+def service(clean_url: str) -> str:
+    return calibrated(clean_url)
+
+
+def battle(number: int, **more: Any) -> dict[str, Any]:
+    return {
+        "question": f"q{number}",
+        "model_a": "first",
+        "model_b": "second",
+        "response_a": "quality=4",
+        "response_b": "quality=0",
+        **more,
+    }
+
+
+def judged(service: str, folder: Path, rows: Rows, *options: str) -> Result:
+    file, out = write_rows(folder / "in.jsonl", rows), str(folder / "rows.jsonl")
+    given = ["battles", str(file), "--out", out, "--url", service, "--alpha", "0.1", *options]
+    return CliRunner().invoke(app, given, env={"COLUMNS": "200"})
+
+
+def test_a_winner_column_with_labels_is_named_and_not_dropped_unsaid(
+    service: str, tmp_path: Path
+) -> None:
+    rows = [battle(n, winner="model_a", human_probability=0.5) for n in range(4)]
+    result = judged(service, tmp_path, rows)
+    assert result.exit_code == 0, result.stderr
+    assert "has a column `winner`, which is not read" in one_line(result.stderr)
+    again = judged(service, tmp_path, rows, "--map", "human=winner", "--overwrite")
+    assert "which is not read" not in one_line(again.stderr)
+    lines = (tmp_path / "rows.jsonl").read_text().splitlines()
+    assert [json.loads(line)["human"] for line in lines] == ["model_a"] * 4
+
+
+def test_a_blank_response_is_blamed_by_its_own_column(service: str, tmp_path: Path) -> None:
+    rows = [battle(0), *(battle(n, response_a=" ") for n in range(1, 9))]
+    judged(service, tmp_path, rows)
+    lines = (tmp_path / "rows.jsonl").read_text().splitlines()
+    details = [json.loads(line)["error_detail"] for line in lines[1:]]
+    assert len(details) == 8
+    assert all("response_a" in detail and "response_b" not in detail for detail in details)
+
+
+def test_equal_battles_under_new_ids_warn(service: str, tmp_path: Path) -> None:
+    rows = [battle(0, id="one"), battle(0, id="two"), battle(1, id="three")]
+    result = judged(service, tmp_path, rows)
+    assert result.exit_code == 0, result.stderr
+    assert "1 battles have the models and texts of another under a new id" in one_line(
+        result.stderr
+    )
+    assert "one and two" in one_line(result.stderr)
