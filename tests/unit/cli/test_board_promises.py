@@ -227,9 +227,9 @@ def by_hand() -> Rows:
 
     x has 0.75 of forty battles and 0.5 of twenty: two thirds, which are odds of 2 to 1.
     """
-    rows = []
+    rows: Rows = []
     for number in range(65):
-        base = {"id": str(number), "question_id": f"q{number}", "judge": "hand"}
+        base: dict[str, Any] = {"id": str(number), "question_id": f"q{number}", "judge": "hand"}
         sides = {"model_a": "x", "model_b": "y"} if number % 2 else {"model_a": "y", "model_b": "x"}
         if number >= 60:
             rows.append({**base, **sides, "error": "engine_unavailable"})
@@ -237,7 +237,7 @@ def by_hand() -> Rows:
         p_x = 0.75 if number < 40 else 0.5
         p = p_x if number % 2 else 1 - p_x
         verdict = {0.75: "model_a", 0.25: "model_b", 0.5: "abstain"}[p]
-        more = {"reason": "uncertain"} if verdict == "abstain" else {}
+        more: dict[str, Any] = {"reason": "uncertain"} if verdict == "abstain" else {}
         if number < 10:
             # Seven labels for x and three ties.
             label = "tie" if number < 3 else ("model_a" if number % 2 else "model_b")
