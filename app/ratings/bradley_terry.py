@@ -27,6 +27,8 @@ _TOLERANCE = 1e-9
 _MOST_CUTS = 20
 # A Newton step beyond this may overshoot where the sigmoid is flat.
 _LONGEST_STEP = 2.0
+# It moves no rating by as much as 1e-8, and makes the equations of several components solvable.
+_NO_PRIOR_SD = 1e4
 # Precision that makes the equations of models that did not meet solvable.
 _HARDLY_ANY_PRIOR = 1e-6
 
@@ -298,10 +300,7 @@ def _curvature(tally: Tally, theta: Floats) -> Floats:
 
 
 def ratings(tally: Tally, structure: Structure, *, prior_sd: float) -> Floats:
-    """Ratings in logits, by evalica where it serves.
-
-    evalica solves the equation without a prior and with outcomes in [0, 1]. It has no finite
-    solution where a model won or lost everything, so these problems get the prior.
+    """Ratings in logits; the prior counts only where some are infinite without it.
 
     Args:
         tally: One problem.
@@ -311,11 +310,8 @@ def ratings(tally: Tally, structure: Structure, *, prior_sd: float) -> Floats:
     Returns:
         Shape (models,). Less the mean of the component; NaN for a model without battles.
     """
-    if tally.is_whole and structure.is_bounded:
-        theta = _by_evalica(tally, structure.component)
-    else:
-        theta = solve(tally, prior_sd=prior_sd)
-    return centred(theta, structure)
+    is_finite = tally.is_whole and structure.is_bounded
+    return centred(solve(tally, prior_sd=_NO_PRIOR_SD if is_finite else prior_sd), structure)
 
 
 def centred(theta: Floats, structure: Structure, shares: Floats | None = None) -> Floats:
@@ -364,23 +360,3 @@ def centre_shares(structure: Structure, weight: Floats, reference: int | None = 
             counted = (np.arange(len(component)) == reference).astype(np.float64)
         shares += counted / counted.sum()
     return shares
-
-
-def _by_evalica(tally: Tally, component: Ints) -> Floats:
-    from evalica import Winner, bradley_terry
-
-    theta = np.full(tally.models, np.nan)
-    for number in range(component.max(initial=-1) + 1):
-        pairs = (component[tally.first] == number) & (tally.weight > 0)
-        first, second = tally.first[pairs].tolist(), tally.second[pairs].tolist()
-        points, weight = tally.points[pairs], tally.weight[pairs]
-        fitted = bradley_terry(
-            first + second,
-            second + first,
-            [Winner.X] * (2 * len(first)),
-            weights=[*points.tolist(), *(weight - points).tolist()],
-            tolerance=1e-12,
-            limit=10_000,
-        )
-        theta[fitted.scores.index.to_numpy()] = np.log(fitted.scores.to_numpy())
-    return theta

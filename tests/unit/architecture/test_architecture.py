@@ -141,14 +141,13 @@ ALLOWED: dict[str, set[str]] = {
         "datasets",
         "demo.pairs",
     },
-    # Ratings of models from judged battles; evalica is imported when ratings are computed.
+    # Ratings of models from judged battles.
     "ratings": {
         "core",
         "files",
         "numpy",
         "scipy",
         "pyarrow",
-        "evalica",
         "jinja2",
         "markdown_it",
         "markupsafe",

@@ -1,5 +1,8 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from evalica import Winner, bradley_terry
 from scipy.special import expit
 
 from app.ratings.bootstrap import Games, cells_of, draws, replicates
@@ -58,13 +61,45 @@ def sides(structure: Structure) -> str:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_solver_agrees_with_evalica_on_whole_outcomes(seed: int) -> None:
+def test_ratings_agree_with_evalica_on_whole_outcomes(seed: int) -> None:
     tally = cells_of(games(np.random.default_rng(seed))).whole
     structure = structure_of(tally)
     assert structure.is_bounded
-    by_evalica = ratings(tally, structure, prior_sd=NO_PRIOR)
-    ours = centred(solve(tally, prior_sd=NO_PRIOR), structure)
-    np.testing.assert_allclose(ours, by_evalica, atol=1e-8)
+    fitted = bradley_terry(
+        [*tally.first.tolist(), *tally.second.tolist()],
+        [*tally.second.tolist(), *tally.first.tolist()],
+        [Winner.X] * (2 * len(tally.first)),
+        weights=[*tally.points.tolist(), *(tally.weight - tally.points).tolist()],
+        tolerance=1e-12,
+        limit=10_000,
+    ).scores
+    by_evalica = np.log(fitted.sort_index().to_numpy())
+    ours = ratings(tally, structure, prior_sd=5.76)
+    np.testing.assert_allclose(ours, by_evalica - by_evalica.mean(), atol=1e-7)
+
+
+def test_a_prior_moves_no_finite_rating_of_several_groups() -> None:
+    rng = np.random.default_rng(6)
+    one, other = games(rng, models=4, battles=300), games(rng, models=5, battles=200)
+    sides = {
+        name: np.concatenate([getattr(one, name), getattr(other, name) + 4])
+        for name in ("first", "second")
+    }
+    joined = replace(
+        one,
+        models=9,
+        **sides,
+        unit=np.arange(500),
+        keys=np.arange(500, dtype=np.uint64),
+        weight=np.concatenate([one.weight, other.weight]),
+        outcome=np.concatenate([one.outcome, other.outcome]),
+    )
+    tally = cells_of(joined).whole
+    found = ratings(tally, structure_of(tally), prior_sd=0.1)
+    for part, inside in ((one, slice(0, 4)), (other, slice(4, 9))):
+        alone = cells_of(part).whole
+        expected = ratings(alone, structure_of(alone), prior_sd=5.76)
+        np.testing.assert_allclose(found[inside], expected, atol=1e-7)
 
 
 def test_the_solution_of_real_outcomes_satisfies_the_score_equation() -> None:
