@@ -1,7 +1,7 @@
 """Sentences that belong to a leaderboard: where its numbers do not say what they seem to say."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
@@ -90,13 +90,18 @@ def uneven_failures(board: Board) -> Iterator[str]:
     If failures hit all battles alike, the failures among a model's battles are binomial, with the
     model's share of all battles. The test is one-sided, at 1% for all models together.
     """
-    failures = sum(pair.errors for pair in board.pairs)
-    battles = sum(pair.battles for pair in board.pairs)
-    for model in board.models if failures else ():
-        own = [pair for pair in board.pairs if model in (pair.model_a, pair.model_b)]
-        failed, played = sum(pair.errors for pair in own), sum(pair.battles for pair in own)
-        test = binomtest(failed, failures, played / battles, alternative="greater")
-        if failed and test.pvalue < _FALSE_ALARM / len(board.models):
+    failed, played = Counter[str](), Counter[str]()
+    for pair in board.pairs:
+        for model in (pair.model_a, pair.model_b):
+            failed[model] += pair.errors
+            played[model] += pair.battles
+    # Each battle is one of two models.
+    failures, battles = failed.total() // 2, played.total() // 2
+    for model, count in failed.items():
+        share = played[model] / battles
+        if count and binomtest(count, failures, share, alternative="greater").pvalue < (
+            _FALSE_ALARM / len(board.models)
+        ):
             yield model
 
 
