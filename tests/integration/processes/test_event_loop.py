@@ -25,7 +25,7 @@ from app.wire.labelling import MOST_ANSWERS
 from tests.integration.processes.server import free_port
 from tests.integration.processes.ticking_service import AUDITS, TEXTS, audit_id
 from tests.serving import scripted_fingerprint
-from tests.unit.api.rewards.doors import DOORS
+from tests.unit.api.rewards.reward_routes import ROUTES
 
 LONGEST_S = 0.05
 # Seconds of the yardstick on a quiet core of the machine for which the limit was chosen.
@@ -146,10 +146,10 @@ def reward(**fields: Any) -> Callable[[], bytes]:
     return body
 
 
-def largest_door(name: str) -> Callable[[], bytes]:
+def largest_body(name: str) -> Callable[[], bytes]:
     """A trainer's request for one comparison of two long texts."""
     texts = ("quality=1 " + "a word, " * 100_000, "quality=2 " + "Ж" * 150_000)
-    return lambda: json.dumps(DOORS[name].body(*texts)).encode()
+    return lambda: json.dumps(ROUTES[name].body(*texts)).encode()
 
 
 REWARDS = "/rewards/"
@@ -334,10 +334,10 @@ CASES: dict[str, Case] = {
     ),
     **{
         name: Case(
-            ("POST", DOORS[name].path),
+            ("POST", ROUTES[name].path),
             200,
-            largest_door(name),
-            f"{DOORS[name].path}?calibration=large",
+            largest_body(name),
+            f"{ROUTES[name].path}?calibration=large",
         )
         for name in ("OpenRLHF",)
     },

@@ -10,7 +10,7 @@ import pytest
 from tests.integration.processes.server import Server
 from tests.patience import PATIENCE_S
 from tests.unit.api.keyring import entry, key_of, write_keys
-from tests.unit.api.rewards.doors import FLAGS, PROMPT
+from tests.unit.api.rewards.reward_routes import FLAGS, PROMPT
 
 aiohttp = pytest.importorskip("aiohttp")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.serving import client_of
 from tests.unit.api.problems import calibrated, comparison, examples, problem
-from tests.unit.api.rewards.doors import PATHS
+from tests.unit.api.rewards.reward_routes import PATHS
 
 JSON = {"Content-Type": "application/json"}
 HALF = "\ud800"

@@ -8,7 +8,7 @@ from app.api.auth.keys import Keys
 from tests.serving import application_of
 from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import comparison, examples, problem
-from tests.unit.api.rewards.doors import PATHS as REWARD_PATHS
+from tests.unit.api.rewards.reward_routes import PATHS as REWARD_PATHS
 
 PLAIN = comparison(alpha=None)
 NOTHING = {"comparisons": 0, "prompt_tokens": 0, "verdicts": 0, "abstentions": 0, "errors": 0}

@@ -18,7 +18,7 @@ from scope_judge.address import Address
 from scope_judge.comparisons import group_item, pair_item
 from scope_judge.exchange import Call, Session, Steps, Timing
 from scope_judge.service import Service
-from tests.unit.clients.doors import KINDS, Kind, call
+from tests.unit.clients.client_kinds import KINDS, Kind, call
 from tests.unit.clients.planned import INFO, Clock, Handler, PlannedService, page, serving
 
 PAIR = ("question", "a", "b")

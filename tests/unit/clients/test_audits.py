@@ -18,8 +18,8 @@ from scope_judge import (
 )
 from scope_judge.records import Label
 from tests.unit.api.problems import examples
+from tests.unit.clients.client_kinds import KINDS, Kind, call
 from tests.unit.clients.conftest import running
-from tests.unit.clients.doors import KINDS, Kind, call
 
 pytestmark = pytest.mark.parametrize("kind", KINDS)
 

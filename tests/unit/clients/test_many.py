@@ -19,7 +19,7 @@ from scope_judge import (
     UnavailableError,
 )
 from tests.patience import PATIENCE_S
-from tests.unit.clients.doors import KINDS, Kind, call
+from tests.unit.clients.client_kinds import KINDS, Kind, call
 from tests.unit.clients.planned import (
     Clock,
     Handler,

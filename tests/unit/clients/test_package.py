@@ -19,7 +19,7 @@ from scope_judge import AsyncScopeClient, ScopeClient, ScopeError, comparisons, 
 from scope_judge.errors import class_of
 from tests.integration.processes.server import free_port
 from tests.unit.api.test_openapi import COMMITTED
-from tests.unit.clients.doors import KINDS, Kind, call
+from tests.unit.clients.client_kinds import KINDS, Kind, call
 from tests.unit.clients.planned import PlannedService, hang_up, page, problem, serving
 from tests.unit.docs.markdown import ROOT
 

@@ -24,7 +24,7 @@ from scope_judge import (
 from scope_judge.exchange import Pause
 from tests.integration.processes.server import free_port
 from tests.patience import PATIENCE_S
-from tests.unit.clients.doors import KINDS, Kind, call
+from tests.unit.clients.client_kinds import KINDS, Kind, call
 from tests.unit.clients.planned import (
     Act,
     Clock,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from scope_judge import GroupRewards, ItemError, RequestError, TooLargeError
-from tests.unit.clients.doors import KINDS, Kind, call
+from tests.unit.clients.client_kinds import KINDS, Kind, call
 from tests.unit.clients.planned import Clock, Handler, PlannedService, problem, serving
 
 pytestmark = pytest.mark.parametrize("kind", KINDS)

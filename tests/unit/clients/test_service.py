@@ -14,7 +14,7 @@ from scope_judge import (
     RequestError,
     RequestUsage,
 )
-from tests.unit.clients.doors import KINDS, Kind, call
+from tests.unit.clients.client_kinds import KINDS, Kind, call
 
 pytestmark = pytest.mark.parametrize("kind", KINDS)
 

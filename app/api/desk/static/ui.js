@@ -1,4 +1,4 @@
-// Preact with htm: the page's only door to its libraries.
+// Preact with htm: the only file that imports the page's libraries.
 import { h } from "./vendor/preact.js";
 import htm from "./vendor/htm.js";
 

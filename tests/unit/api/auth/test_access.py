@@ -14,7 +14,7 @@ from app.api.auth.needs import NEEDS, PROBES, Need
 from tests.serving import application_of, client_of
 from tests.unit.api.keyring import entry, header_of, key_of, response_to, write_keys
 from tests.unit.api.problems import comparison, examples, problem
-from tests.unit.api.rewards.doors import PATHS
+from tests.unit.api.rewards.reward_routes import PATHS
 
 HOLDERS = {
     "-".join(roles) or "none": roles

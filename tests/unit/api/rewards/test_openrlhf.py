@@ -9,7 +9,7 @@ import pytest
 from app.engines.scripted import ScriptedEngine
 from tests.serving import client_of
 from tests.unit.api.problems import problem
-from tests.unit.api.rewards.doors import FLAGS, PROMPT, script
+from tests.unit.api.rewards.reward_routes import FLAGS, PROMPT, script
 
 OPENRLHF = "/rewards/openrlhf"
 ALWAYS = {"alpha": "null"}

@@ -14,7 +14,7 @@ from app.ports import CallTimes, LabelLogits, Prompt, PromptError
 from tests.serving import client_of
 from tests.unit.api.middleware.test_overload import Clock, FailingStore
 from tests.unit.api.problems import calibrated, problem
-from tests.unit.api.rewards.doors import PROMPT, script
+from tests.unit.api.rewards.reward_routes import PROMPT, script
 from tests.unit.api.test_api import JUDGMENT, check
 
 ROWS = ("rewards", "reasons", "accepted", "compared", "ties")

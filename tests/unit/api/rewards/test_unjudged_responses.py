@@ -8,7 +8,7 @@ import pytest
 from app.engines.scripted import ScriptedEngine
 from tests.serving import client_of
 from tests.unit.api.problems import calibrated, comparison
-from tests.unit.api.rewards.doors import script
+from tests.unit.api.rewards.reward_routes import script
 
 # The scripted judge prefers the higher quality; at alpha 0.001 it accepts nothing.
 TEXTS = ["quality=3", "quality=2", "quality=1"]

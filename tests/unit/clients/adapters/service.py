@@ -10,7 +10,7 @@ from app.engines.scripted import ScriptedEngine
 from app.ports import Store
 from tests.serving import application_of
 from tests.unit.api.problems import examples
-from tests.unit.api.rewards.doors import script
+from tests.unit.api.rewards.reward_routes import script
 from tests.unit.cli.listening import listening
 
 

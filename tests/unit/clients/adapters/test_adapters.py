@@ -20,12 +20,12 @@ from scope_judge import (
     UnavailableError,
 )
 from tests.unit.api.keyring import entry, write_keys
-from tests.unit.api.rewards.test_doors import GoneStore, raises
-from tests.unit.clients.adapters.doors import DOORS
+from tests.unit.api.rewards.test_reward_routes import GoneStore, raises
+from tests.unit.clients.adapters.adapters import ADAPTERS
 from tests.unit.clients.adapters.scenes import SCENES, Found
 from tests.unit.clients.adapters.service import served
 
-through_every_door = pytest.mark.parametrize("door", DOORS)
+through_every_adapter = pytest.mark.parametrize("adapter", ADAPTERS)
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +35,10 @@ def url() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", SCENES)
-@through_every_door
-def test_an_outcome_is_the_same_through_every_adapter(url: str, door: str, name: str) -> None:
+@through_every_adapter
+def test_an_outcome_is_the_same_through_every_adapter(url: str, adapter: str, name: str) -> None:
     response, opponent, options, expected = SCENES[name]
-    found = DOORS[door](response, opponent, {"url": url, **options})
+    found = ADAPTERS[adapter](response, opponent, {"url": url, **options})
     assert found.reason == expected.reason
     assert found.number == (None if expected.number is None else pytest.approx(expected.number))
 
@@ -77,43 +77,43 @@ def failing(
         yield url, error, options
 
 
-@through_every_door
-def test_a_failure_is_raised(failing: Failing, door: str) -> None:
+@through_every_adapter
+def test_a_failure_is_raised(failing: Failing, adapter: str) -> None:
     url, error, options = failing
     with pytest.raises(error):
-        DOORS[door]("quality=1", "quality=0", {"url": url, "patience_s": 0.0, **options})
+        ADAPTERS[adapter]("quality=1", "quality=0", {"url": url, "patience_s": 0.0, **options})
 
 
-@through_every_door
-def test_a_failure_that_is_not_to_be_raised_is_no_reward(failing: Failing, door: str) -> None:
+@through_every_adapter
+def test_a_failure_that_is_not_to_be_raised_is_no_reward(failing: Failing, adapter: str) -> None:
     url, _, options = failing
     asked = {"url": url, "patience_s": 0.0, "failures": "none", **options}
-    assert DOORS[door]("quality=1", "quality=0", asked) == Found(None, "unanswered")
+    assert ADAPTERS[adapter]("quality=1", "quality=0", asked) == Found(None, "unanswered")
 
 
-@through_every_door
-def test_a_timeout_of_the_client_is_no_reward(door: str) -> None:
+@through_every_adapter
+def test_a_timeout_of_the_client_is_no_reward(adapter: str) -> None:
     with served(ScriptedEngine(latency_s=3600.0), calibrated=False, timeout_s=60.0) as url:
         asked = {"url": url, "timeout_s": 0.2, "patience_s": 0.0, "alpha": None}
         with pytest.raises(TooSlowError):
-            DOORS[door]("quality=1", "quality=0", asked)
-        found = DOORS[door]("quality=1", "quality=0", {**asked, "failures": "none"})
+            ADAPTERS[adapter]("quality=1", "quality=0", asked)
+        found = ADAPTERS[adapter]("quality=1", "quality=0", {**asked, "failures": "none"})
     assert found == Found(None, "unanswered")
 
 
 @pytest.mark.parametrize("failures", ["raise", "none"])
-@through_every_door
-def test_a_wrong_configuration_is_always_an_error(url: str, door: str, failures: str) -> None:
+@through_every_adapter
+def test_a_wrong_configuration_is_always_an_error(url: str, adapter: str, failures: str) -> None:
     options = {"url": url, "failures": failures}
     with pytest.raises(NotFoundError, match="absent"):
-        DOORS[door]("quality=1", "quality=0", {**options, "calibration": "absent"})
+        ADAPTERS[adapter]("quality=1", "quality=0", {**options, "calibration": "absent"})
 
 
 @pytest.mark.parametrize("failures", ["raise", "none"])
-@through_every_door
-def test_a_wrong_key_is_always_an_error(door: str, failures: str, tmp_path: Path) -> None:
+@through_every_adapter
+def test_a_wrong_key_is_always_an_error(adapter: str, failures: str, tmp_path: Path) -> None:
     keys = Keys(write_keys(tmp_path / "keys.json", entry("judge")))
     with served(calibrated=False, keys=keys) as url:
         options = {"url": url, "api_key": "wrong", "failures": failures}
         with pytest.raises(AuthenticationError, match="does not know the key"):
-            DOORS[door]("quality=1", "quality=0", options)
+            ADAPTERS[adapter]("quality=1", "quality=0", options)

@@ -18,7 +18,7 @@ from scope_judge.reward_source import REASONS, Reward, flags_of, shared_source
 from scope_judge.slime import custom_rm, normalized_rewards
 from scope_judge.trl import ScopeReward, _of_environment, scope_reward
 from scope_judge.verl import compute_score
-from tests.unit.clients.adapters.doors import Logs, called_by_slime, sample, slime_arguments
+from tests.unit.clients.adapters.adapters import Logs, called_by_slime, sample, slime_arguments
 from tests.unit.clients.adapters.service import served
 
 # Option -> text of the variable, and value.

@@ -11,7 +11,7 @@ import pytest
 from scope_judge import NotFoundError, RequestError, ScopeClient, UnavailableError
 from scope_judge.reward_source import REASONS
 from scope_judge.trl import ScopeReward
-from tests.unit.clients.adapters.doors import Logs
+from tests.unit.clients.adapters.adapters import Logs
 from tests.unit.clients.adapters.service import served
 
 PROMPTS = ["One?"] * 3 + ["Two?"] * 2

@@ -1,4 +1,4 @@
-"""Each outcome through every door: no verdict stays no verdict, and an error stays an error."""
+"""Each outcome through every route: no verdict stays no verdict, and an error stays an error."""
 
 import asyncio
 import base64
@@ -22,7 +22,7 @@ from tests.serving import client_of
 from tests.unit.api.keyring import entry, key_of, write_keys
 from tests.unit.api.middleware.test_client_leaving import WaitingEngine
 from tests.unit.api.problems import calibrated, comparison, examples, problem
-from tests.unit.api.rewards.doors import DOORS, PATHS, Reward, request, script
+from tests.unit.api.rewards.reward_routes import PATHS, ROUTES, Reward, request, script
 
 # Outcome -> response, opponent, options and the reward of the response. The default set accepts
 # gaps down to its smallest, and the set "hard" has one that is wrong on half of its pairs.
@@ -85,14 +85,14 @@ async def client() -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.mark.parametrize("name", OUTCOMES)
-@pytest.mark.parametrize("door", DOORS)
-async def test_an_outcome_is_the_same_through_every_door(
-    client: httpx.AsyncClient, door: str, name: str
+@pytest.mark.parametrize("route", ROUTES)
+async def test_an_outcome_is_the_same_through_every_route(
+    client: httpx.AsyncClient, route: str, name: str
 ) -> None:
     a, b, options, expected = OUTCOMES[name]
-    response = await client.post(**request(DOORS[door], a, b, **options))
+    response = await client.post(**request(ROUTES[route], a, b, **options))
     assert response.status_code == 200, response.text
-    found = DOORS[door].read(response.json())
+    found = ROUTES[route].read(response.json())
     assert found.reason == expected.reason
     assert found.number == (None if expected.number is None else pytest.approx(expected.number))
 
@@ -135,11 +135,11 @@ FAILURES: dict[str, tuple[ScriptedEngine, MemoryStore | None, dict[str, Any], di
 
 
 @pytest.mark.parametrize("code", FAILURES)
-@pytest.mark.parametrize("door", DOORS)
-async def test_a_failure_of_the_service_is_a_status_and_no_reward(door: str, code: str) -> None:
+@pytest.mark.parametrize("route", ROUTES)
+async def test_a_failure_of_the_service_is_a_status_and_no_reward(route: str, code: str) -> None:
     engine, store, options, settings = FAILURES[code]
     async with client_of(engine, store, **settings) as client:
-        answer = await client.post(**request(DOORS[door], "quality=1", "quality=0", **options))
+        answer = await client.post(**request(ROUTES[route], "quality=1", "quality=0", **options))
         problem(answer, code)
 
 
@@ -156,34 +156,34 @@ BAD_OPTIONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("field", BAD_OPTIONS)
-@pytest.mark.parametrize("door", DOORS)
-async def test_a_wrong_option_is_named(client: httpx.AsyncClient, door: str, field: str) -> None:
-    answer = await client.post(**request(DOORS[door], "a", "b", **BAD_OPTIONS[field]))
+@pytest.mark.parametrize("route", ROUTES)
+async def test_a_wrong_option_is_named(client: httpx.AsyncClient, route: str, field: str) -> None:
+    answer = await client.post(**request(ROUTES[route], "a", "b", **BAD_OPTIONS[field]))
     body = problem(answer, "invalid_request")
     assert [fault["field"] for fault in body["errors"]] == [field]
 
 
-@pytest.mark.parametrize("door", DOORS)
-async def test_half_of_a_surrogate_pair_is_refused(client: httpx.AsyncClient, door: str) -> None:
-    sent = request(DOORS[door], "a\ud800", "b", **PLAIN)
+@pytest.mark.parametrize("route", ROUTES)
+async def test_half_of_a_surrogate_pair_is_refused(client: httpx.AsyncClient, route: str) -> None:
+    sent = request(ROUTES[route], "a\ud800", "b", **PLAIN)
     # Escaped, because httpx cannot encode it.
     sent["content"] = json.dumps(sent.pop("json"))
     answer = await client.post(**sent, headers={"Content-Type": "application/json"})
-    if door == "groups":
+    if route == "groups":
         (found,) = answer.json()["groups"]
         assert found["error"]["code"] == "invalid_request"
     else:
         problem(answer, "invalid_request")
 
 
-@pytest.mark.parametrize("door", DOORS)
-async def test_a_key_may_use_its_own_sets_only(door: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("route", ROUTES)
+async def test_a_key_may_use_its_own_sets_only(route: str, tmp_path: Path) -> None:
     keys = Keys(write_keys(tmp_path / "keys.json", entry("one", ["judge"], ["one"])))
     async with client_of(keys=keys) as client:
         headers = {"Authorization": f"Bearer {key_of('one')}"}
-        sent = request(DOORS[door], "quality=1", "quality=0", calibration="two")
+        sent = request(ROUTES[route], "quality=1", "quality=0", calibration="two")
         problem(await client.post(**sent, headers=headers), "forbidden")
-        sent = request(DOORS[door], "quality=1", "quality=0", **PLAIN)
+        sent = request(ROUTES[route], "quality=1", "quality=0", **PLAIN)
         assert (await client.post(**sent, headers=headers)).status_code == 200
 
 
@@ -191,11 +191,11 @@ def basic(credentials: str) -> dict[str, str]:
     return {"Authorization": f"Basic {base64.b64encode(credentials.encode()).decode()}"}
 
 
-@pytest.mark.parametrize("door", DOORS)
-async def test_a_key_is_accepted_as_the_password_of_a_url(door: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("route", ROUTES)
+async def test_a_key_is_accepted_as_the_password_of_a_url(route: str, tmp_path: Path) -> None:
     keys = Keys(write_keys(tmp_path / "keys.json", entry("judge"), entry("reader", [])))
     async with client_of(keys=keys) as client:
-        sent = request(DOORS[door], "quality=1", "quality=0", **PLAIN)
+        sent = request(ROUTES[route], "quality=1", "quality=0", **PLAIN)
         for user in ("x", "", "any name"):
             answer = await client.post(**sent, headers=basic(f"{user}:{key_of('judge')}"))
             assert answer.status_code == 200
@@ -242,13 +242,13 @@ async def test_basic_is_refused_at_every_other_route(
         assert "http://x:KEY@host" not in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("door", DOORS)
-async def test_a_reward_waits_for_its_place_and_a_judgment_is_refused(door: str) -> None:
+@pytest.mark.parametrize("route", ROUTES)
+async def test_a_reward_waits_for_its_place_and_a_judgment_is_refused(route: str) -> None:
     engine = WaitingEngine()
     async with client_of(engine, max_pending=1) as client:
         first = asyncio.create_task(client.post("/judge", json=comparison(alpha=None)))
         await engine.begun.wait()
-        sent = request(DOORS[door], "quality=1", "quality=0", **PLAIN)
+        sent = request(ROUTES[route], "quality=1", "quality=0", **PLAIN)
         waiting = asyncio.create_task(client.post(**sent))
         problem(await client.post("/judge", json=comparison(alpha=None)), "overloaded")
         assert not waiting.done()
@@ -256,17 +256,17 @@ async def test_a_reward_waits_for_its_place_and_a_judgment_is_refused(door: str)
         assert (await first).status_code == 200
         answer = await waiting
         assert answer.status_code == 200
-        assert DOORS[door].read(answer.json()) == (1.0, None)
+        assert ROUTES[route].read(answer.json()) == (1.0, None)
         assert b"scope_pending_comparisons 0.0" in (await client.get("/metrics")).content
 
 
-@pytest.mark.parametrize("door", DOORS)
-async def test_a_wait_ends_at_the_deadline(door: str) -> None:
+@pytest.mark.parametrize("route", ROUTES)
+async def test_a_wait_ends_at_the_deadline(route: str) -> None:
     engine = WaitingEngine()
     async with client_of(engine, max_pending=1, timeout_s=0.5) as client:
         first = asyncio.create_task(client.post("/judge", json=comparison(alpha=None)))
         await engine.begun.wait()
-        sent = request(DOORS[door], "quality=1", "quality=0", **PLAIN)
+        sent = request(ROUTES[route], "quality=1", "quality=0", **PLAIN)
         problem(await client.post(**sent), "deadline_exceeded")
         problem(await first, "deadline_exceeded")
         engine.go_on.set()
@@ -277,20 +277,20 @@ async def test_a_wait_ends_at_the_deadline(door: str) -> None:
         assert answer.status_code == 200
 
 
-@pytest.mark.parametrize("door", DOORS)
-async def test_a_comparison_counts_as_a_judgment_and_a_rule_does_not(door: str) -> None:
+@pytest.mark.parametrize("route", ROUTES)
+async def test_a_comparison_counts_as_a_judgment_and_a_rule_does_not(route: str) -> None:
     async with client_of(ScriptedEngine(script)) as client:
         for a in ("quality=1", "", "quality=0", "ENDLESS"):
-            sent = request(DOORS[door], a, "quality=0", **PLAIN)
+            sent = request(ROUTES[route], a, "quality=0", **PLAIN)
             assert (await client.post(**sent)).status_code == 200
         metrics = (await client.get("/metrics")).text
         assert 'scope_judgments_total{reason="",verdict="A"} 1.0' in metrics
         assert 'scope_judgment_errors_total{code="prompt_too_long"} 1.0' in metrics
         assert "scope_engine_prompts_total 4.0" in metrics
-        assert f'route="{DOORS[door].path}",status="2xx"' in metrics.replace("le=", "")
+        assert f'route="{ROUTES[route].path}",status="2xx"' in metrics.replace("le=", "")
 
 
-def test_every_reward_route_is_a_door() -> None:
+def test_every_reward_route_is_tested() -> None:
     from app.api.auth.needs import NEEDS, TAKES_BASIC
 
     assert set(PATHS) == TAKES_BASIC == {path for _, path in NEEDS if "rewards" in path}
@@ -312,18 +312,18 @@ class SmallContext(ScriptedEngine):
         return replace(identity, max_prompt_tokens=100)
 
 
-@pytest.mark.parametrize("door", DOORS)
-async def test_a_response_far_longer_than_the_judges_context_fails_unread(door: str) -> None:
+@pytest.mark.parametrize("route", ROUTES)
+async def test_a_response_far_longer_than_the_judges_context_fails_unread(route: str) -> None:
     engine = SmallContext()
     async with client_of(engine) as client:
         # 32 characters a token are possible, but more are not.
         fits, longer = ("quality=3" + " y" * number for number in (1_500, 1_600))
         for response, reward in ((fits, Reward(1.0, None)), (longer, Reward(None, "failed"))):
             engine.seen.clear()
-            asked = request(DOORS[door], response, "quality=0", alpha=None)
+            asked = request(ROUTES[route], response, "quality=0", alpha=None)
             answer = await client.post(**asked)
             assert answer.status_code == 200, answer.text
-            assert DOORS[door].read(answer.json()) == reward
+            assert ROUTES[route].read(answer.json()) == reward
             assert bool(engine.seen) == (reward.reason is None)
         metrics = (await client.get("/metrics")).text
         assert 'scope_judgment_errors_total{code="prompt_too_long"} 1.0' in metrics

@@ -50,7 +50,7 @@ class Run(NamedTuple):
 def train(python: str, url: str, plan: Plan, folder: Path) -> Run:
     """Trains in the environment of a Python; raises AssertionError if it fails."""
     out = folder / "logs.json"
-    module = ["-m", "tests.integration.doors.in_trl"]
+    module = ["-m", "tests.integration.trainers.in_trl"]
     if plan.processes > 1:
         spread = ["-m", "torch.distributed.run", "--standalone"]
         module = [*spread, f"--nproc-per-node={plan.processes}", *module]

@@ -30,7 +30,7 @@ class Reward(NamedTuple):
     reason: str | None
 
 
-class Door(NamedTuple):
+class RewardRoute(NamedTuple):
     """One route.
 
     Args:
@@ -77,34 +77,34 @@ def _read_openrlhf(answer: dict[str, Any]) -> Reward:
     return _read_flags(number, {name: value for name, (value,) in answer["extra_logs"].items()})
 
 
-DOORS: dict[str, Door] = {
-    "group": Door("/rewards/group", _group, _read_row, in_query=False),
-    "groups": Door(
+ROUTES: dict[str, RewardRoute] = {
+    "group": RewardRoute("/rewards/group", _group, _read_row, in_query=False),
+    "groups": RewardRoute(
         "/rewards/groups",
         lambda a, b: {"groups": [_group(a, b)]},
         lambda answer: _read_row(answer["groups"][0]),
         in_query=False,
     ),
-    "reference": Door(
+    "reference": RewardRoute(
         "/rewards/reference",
         lambda a, b: {"question": QUESTION, "responses": [a], "reference": b},
         _read_row,
         in_query=False,
     ),
-    "OpenRLHF": Door(
+    "OpenRLHF": RewardRoute(
         "/rewards/openrlhf",
         lambda a, b: {"query": [f"{PROMPT}{a}<|im_end|>"], "prompts": [PROMPT], "labels": [b]},
         _read_openrlhf,
         in_query=True,
     ),
 }
-PATHS = tuple(door.path for door in DOORS.values())
+PATHS = tuple(route.path for route in ROUTES.values())
 
 
-def request(door: Door, a: str, b: str, **options: Any) -> dict[str, Any]:
+def request(route: RewardRoute, a: str, b: str, **options: Any) -> dict[str, Any]:
     """Arguments of `client.post` for a response, its opponent and options such as alpha."""
-    body = door.body(a, b)
-    if not door.in_query:
-        return {"url": door.path, "json": {**body, **options}}
+    body = route.body(a, b)
+    if not route.in_query:
+        return {"url": route.path, "json": {**body, **options}}
     written = {key: "null" if value is None else value for key, value in options.items()}
-    return {"url": door.path, "json": body, "params": written}
+    return {"url": route.path, "json": body, "params": written}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.doors.training import (
+from tests.integration.trainers.training import (
     Plan,
     Run,
     check_advantages,

@@ -15,7 +15,7 @@ from scope_judge.slime import custom_rm
 from scope_judge.verl import compute_score
 from tests.unit.clients.adapters.scenes import QUESTION, Found
 
-Door = Callable[[str, str, dict[str, Any]], Found]
+Adapter = Callable[[str, str, dict[str, Any]], Found]
 
 PROMPT = f"<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
 
@@ -129,7 +129,7 @@ def _of_slime(one: SimpleNamespace, found: dict[str, float]) -> Found:
     return reward
 
 
-DOORS: dict[str, Door] = {
+ADAPTERS: dict[str, Adapter] = {
     "TRL": of_trl,
     "verl": of_verl,
     "slime": of_slime,
