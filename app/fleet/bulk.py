@@ -1,150 +1,186 @@
-"""Judges the parts of a bulk run on the machines of a Ray cluster, with Ray Data."""
+"""Judges comparisons with the judges of a Ray cluster; `scope-judge judge --ray` is the driver.
+
+The driver reads the input and writes the results, so the machines share no files. A lost judge is
+replaced where there is room, and its batches go to the others.
+"""
 
 import logging
 import os
-import queue
 import socket
-import threading
-import warnings
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import ray
-import ray.data
 import ray.exceptions
-from ray.util.annotations import RayDeprecationWarning
+from pydantic import ValidationError
 
 from app.core.errors import StartupError
-from app.fleet.job import Job, judges_on
-from app.fleet.parts import Part
-from app.fleet.worker import PartOutcome, PartWorker
-from app.observability.logs import log_defect
+from app.fleet.worker import BatchOutcome, BulkJudge, Readiness
 from app.settings import Settings
+from app.wire.problems import invalid_request
+from app.wire.requests import JudgeBatchIn
+from app.wiring.stores import is_shared
 
 logger = logging.getLogger("app.fleet")
 
-# Longest time between two finished parts. It starts with the first part: loading a judge has no
-# limit.
+# Longest time between two finished batches.
 _PATIENCE_S = 1800.0
 # Timeout of the first connection to a cluster whose address is given.
 _REACHED_IN_S = 10.0
-# Parts of one judge at a time: the next ones are read and tokenised while one is judged.
+# Batches of one judge at a time: the next one is tokenized while one is judged.
 _AT_ONCE = 2
-_WAITING = 4
+# A batch that has ended that many judges would end the next one, too.
+_MOST_LOSSES = 3
 _ON_A_GPU = ("vllm", "transformers")
-# CPUs that one judge reserves on a cluster without GPUs.
-_CPUS_OF_A_JUDGE = 1
+
+Results = dict[str, dict[str, Any]]
 
 
-class Cluster:
-    """A Ray cluster that this process has joined."""
+class RayJudges:
+    """The judges of one run.
 
-    def __init__(self, settings: Settings) -> None:
-        self._gpus = settings.tensor_parallel if settings.engine in _ON_A_GPU else 0
+    Args:
+        settings: Settings of the judge and its store.
+        criterion: Fields of the criterion that the command line sets.
+        replicas: Number of judges; None for as many as fit.
+        batch_size: Number of comparisons in a batch.
+    """
 
-    @property
-    def machines(self) -> int:
-        """Number of live machines."""
-        return sum(node["Alive"] for node in ray.nodes())
-
-    def judges(self) -> int:
-        """Number of judges that fit: one for each group of GPUs, or without GPUs one a machine.
-
-        Raises:
-            StartupError: There are GPUs, but no machine has enough for one judge.
-        """
+    def __init__(
+        self,
+        settings: Settings,
+        criterion: Mapping[str, Any],
+        *,
+        replicas: int | None,
+        batch_size: int,
+    ) -> None:
         alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         gpus = [int(resources.get("GPU", 0)) for resources in alive]
-        return judges_on(gpus, of_each=self._gpus) if self._gpus and any(gpus) else len(alive)
+        of_each = settings.tensor_parallel if settings.engine in _ON_A_GPU and any(gpus) else 0
+        fitting = judges_on(gpus, of_each=of_each) if of_each else len(alive)
+        self._arguments = (everywhere(settings), dict(criterion))
+        self._resources = {
+            "num_gpus": of_each,
+            "num_cpus": 0 if of_each else 1,
+            "scheduling_strategy": "SPREAD",
+        }
+        self._batch_size = batch_size
+        check_store(settings, criterion, machines=len(alive))
+        self._loading: dict[ray.ObjectRef, Any] = {}
+        self._judges: list[Any] = []
+        for _ in range(replicas or fitting):
+            self._load()
+        self.fingerprint = ""
+        while not self._judges:
+            self._take_loaded()
 
-    def judge(self, job: Job, parts: Mapping[int, Part], *, judges: int) -> Iterator[PartOutcome]:
-        """Judges each part once; the parts of a lost machine have no outcome.
-
-        A lost judge is started again if there is room. Its parts are not kept for it, because
-        without room they would wait forever.
-
-        Args:
-            job: Settings, criterion and folder of the run.
-            parts: Number -> part.
-            judges: Largest number of judges.
+    def ask(self, comparisons: Mapping[str, Any]) -> Iterator[Results]:
+        """Yields the results of batches as they are judged.
 
         Raises:
-            StartupError: No part was finished for half an hour.
+            StartupError: A batch failed three times, or no batch was finished for half an hour.
         """
-        outcomes = self._mapped(job, parts, judges=min(judges, len(parts)))
-        finished: queue.Queue[PartOutcome | None] = queue.Queue()
-
-        def read() -> None:
+        keys = list(comparisons)
+        starts = range(0, len(keys), self._batch_size)
+        waiting = deque((keys[start : start + self._batch_size], 0) for start in starts)
+        asked: dict[ray.ObjectRef, tuple[Any, tuple[list[str], int]]] = {}
+        while waiting or asked:
+            for judge in self._judges:
+                busy = sum(other is judge for other, _ in asked.values())
+                for _ in range(min(_AT_ONCE - busy, len(waiting))):
+                    batch = waiting.popleft()
+                    fields = [comparisons[key] for key in batch[0]]
+                    asked[judge.judge.remote(fields)] = (judge, batch)
+            ended, _ = ray.wait([*asked, *self._loading], timeout=_PATIENCE_S)
+            if not ended:
+                raise StartupError(
+                    f"no batch was finished for {_PATIENCE_S:g} s: rerun the command to resume"
+                )
+            if ended[0] in self._loading:
+                self._take_loaded()
+                continue
+            judge, (batch_keys, losses) = asked.pop(ended[0])
             try:
-                for row in outcomes.iter_rows():
-                    finished.put(row["outcome"])
+                outcome: BatchOutcome = ray.get(ended[0])
             except ray.exceptions.RayError as exc:
-                logger.warning("this pass was cut short: %s", type(exc).__name__)
-            except Exception as exc:  # noqa: BLE001
-                # Logged here, because nothing waits for the result of this thread.
-                log_defect(exc)
-                logger.warning("this pass was cut short: unforeseen %s", type(exc).__name__)
-            finally:
-                finished.put(None)
+                logger.warning("a judge was lost: %s", type(exc).__name__)
+                self._replace(judge)
+                if losses + 1 == _MOST_LOSSES:
+                    raise StartupError(
+                        f"{_MOST_LOSSES} judges were lost while they judged the same batch"
+                    ) from None
+                waiting.append((batch_keys, losses + 1))
+                continue
+            if outcome.failure:
+                raise StartupError(outcome.failure)
+            yield dict(zip(batch_keys, outcome.results, strict=True))
 
-        # A thread, because Ray may wait forever for lost judges and has no timeout.
-        threading.Thread(target=read, daemon=True).start()
-        patience_s = None
+    def _load(self) -> None:
+        actor = ray.remote(BulkJudge).options(max_concurrency=_AT_ONCE + 1, **self._resources)
+        judge = actor.remote(*self._arguments)
+        self._loading[judge.ready.remote()] = judge
+
+    def _replace(self, judge: Any) -> None:
+        """Starts another judge, which gets batches once it is loaded: there may be no room."""
+        if judge in self._judges:
+            self._judges.remove(judge)
+            self._load()
+
+    def _take_loaded(self) -> None:
+        """Waits for one of the judges that are loading.
+
+        Raises:
+            StartupError: It was refused, it is not the judge of the others, or it was the last one
+                and was lost.
+        """
+        (first,), _ = ray.wait([*self._loading])
+        judge = self._loading.pop(first)
         try:
-            while (outcome := finished.get(timeout=patience_s)) is not None:
-                yield outcome
-                patience_s = _PATIENCE_S
-        except queue.Empty:
-            raise StartupError(
-                f"no part was finished for {_PATIENCE_S:g} s: run the same command again to "
-                "continue"
-            ) from None
-
-    def _mapped(self, job: Job, parts: Mapping[int, Part], *, judges: int) -> ray.data.Dataset:
-        rows = [{"number": number, "part": part} for number, part in parts.items()]
-        with_gpu = ray.cluster_resources().get("GPU", 0) > 0
-        with warnings.catch_warnings():
-            # Until Ray 2.64 the only way to keep parts from waiting for a lost judge.
-            warnings.simplefilter("ignore", RayDeprecationWarning)
-            return ray.data.from_items(rows, override_num_blocks=len(rows)).map(
-                PartWorker,
-                fn_constructor_args=(job,),
-                compute=ray.data.ActorPoolStrategy(
-                    size=judges,
-                    max_tasks_in_flight_per_actor=_WAITING,
-                    max_concurrent_calls_per_actor=_AT_ONCE,
-                    enable_true_multi_threading=True,
-                ),
-                num_gpus=self._gpus if with_gpu else 0,
-                num_cpus=0 if self._gpus and with_gpu else _CPUS_OF_A_JUDGE,
-                ray_remote_args_fn=lambda: {"max_restarts": -1, "max_task_retries": 0},
-            )
-
-
-def _check_reachable(address: str | None) -> None:
-    """Refuses an address at which nothing listens; Ray itself would retry forever."""
-    place = urlsplit(f"//{(address or '').removeprefix('ray://')}")
-    try:
-        if place.hostname and place.port:
-            socket.create_connection((place.hostname, place.port), timeout=_REACHED_IN_S).close()
-    except (OSError, ValueError) as exc:
-        raise StartupError(f"no Ray cluster at {address}: {exc}") from exc
+            readiness: Readiness = ray.get(first)
+        except ray.exceptions.RayError as exc:
+            logger.warning("a judge was lost while it loaded: %s", type(exc).__name__)
+            if not self._judges and not self._loading:
+                raise StartupError("all judges were lost: rerun the command to resume") from None
+            return
+        if readiness.refusal:
+            raise StartupError(readiness.refusal)
+        self.fingerprint = self.fingerprint or readiness.fingerprint
+        if readiness.fingerprint != self.fingerprint:
+            raise StartupError("the machines of the cluster have different judges")
+        self._judges.append(judge)
 
 
 @contextmanager
-def joined(address: str | None, settings: Settings) -> Iterator[Cluster]:
-    """Joins a Ray cluster and leaves it at the end of the block.
+def joined(
+    address: str | None,
+    settings: Settings,
+    criterion: Mapping[str, Any],
+    *,
+    replicas: int | None,
+    batch_size: int,
+) -> Iterator[RayJudges]:
+    """Joins a Ray cluster, loads judges, and leaves it at the end of the block.
 
     Args:
         address: Address of the cluster; None joins the cluster on this machine, or starts one.
-        settings: Settings of the judge.
+        settings: Settings of the judge and its store.
+        criterion: Fields of the criterion that the command line sets.
+        replicas: Number of judges; None for as many as fit.
+        batch_size: Number of comparisons in a batch.
 
     Raises:
-        StartupError: No cluster can be joined.
+        InvalidRequestError: The criterion is not valid.
+        StartupError: No cluster can be joined, or no judge can be loaded.
     """
+    try:
+        JudgeBatchIn.model_validate({**criterion, "comparisons": []})
+    except ValidationError as exc:
+        raise invalid_request(exc.errors()) from None
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
     _check_reachable(address)
     try:
         ray.init(
@@ -155,12 +191,60 @@ def joined(address: str | None, settings: Settings) -> Iterator[Cluster]:
         )
     except (ConnectionError, ValueError, RuntimeError) as exc:
         raise StartupError(f"no Ray cluster at {address or 'this machine'}: {exc}") from exc
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = False
-    context.print_on_execution_start = False
-    # The run continues without the parts of a lost machine.
-    context.max_errored_blocks = -1
     try:
-        yield Cluster(settings)
+        yield RayJudges(settings, criterion, replicas=replicas, batch_size=batch_size)
     finally:
         ray.shutdown()
+
+
+def judges_on(gpus: Sequence[int], *, of_each: int) -> int:
+    """Number of judges that fit; the GPUs of one judge are all on one machine.
+
+    Raises:
+        StartupError: Not even one judge fits.
+    """
+    judges = sum(on_machine // of_each for on_machine in gpus)
+    if judges == 0:
+        raise StartupError(
+            f"no machine of the cluster has {of_each} GPUs, which SCOPE_TENSOR_PARALLEL asks for; "
+            f"the largest has {max(gpus, default=0)}"
+        )
+    return judges
+
+
+def check_store(settings: Settings, criterion: Mapping[str, Any], *, machines: int) -> None:
+    """Checks that all machines can read the same calibration.
+
+    Raises:
+        StartupError: The store is local to one machine.
+    """
+    calibrated = criterion.get("alpha", settings.default_alpha) is not None
+    if machines > 1 and calibrated and not is_shared(settings.store_url):
+        raise StartupError(
+            "several machines need a store that all of them can reach: set "
+            "SCOPE_STORE_URL=redis://host:port/db, or judge with --no-alpha"
+        )
+
+
+def everywhere(settings: Settings) -> Settings:
+    """The settings with absolute paths, which mean the same in every process of a cluster."""
+    changed: dict[str, Any] = {}
+    for name in ("model", "tokenizer", "prompt_file"):
+        value = getattr(settings, name)
+        # A model may be a hub id or a folder. "demo" always means the bundled judge.
+        if value and str(value) != "demo" and Path(value).exists():
+            changed[name] = type(value)(Path(value).absolute())
+    path = settings.store_url.removeprefix("sqlite:///")
+    if path != settings.store_url:
+        changed["store_url"] = f"sqlite:///{Path(path).absolute()}"
+    return settings.model_copy(update=changed)
+
+
+def _check_reachable(address: str | None) -> None:
+    """Refuses an address at which nothing listens; Ray itself would retry forever."""
+    place = urlsplit(f"//{(address or '').removeprefix('ray://')}")
+    try:
+        if place.hostname and place.port:
+            socket.create_connection((place.hostname, place.port), timeout=_REACHED_IN_S).close()
+    except (OSError, ValueError) as exc:
+        raise StartupError(f"no Ray cluster at {address}: {exc}") from exc

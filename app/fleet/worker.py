@@ -1,13 +1,11 @@
-"""The worker of a bulk run: one loaded judge on one machine, called from Ray Data's threads."""
+"""One judge of a bulk run, loaded in a Ray actor on one machine."""
 
 import asyncio
 import logging
-import threading
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 from app.core.comparison import Judgment
 from app.core.errors import (
@@ -21,9 +19,6 @@ from app.core.errors import (
     StoreUnavailableError,
     UnavailableError,
 )
-from app.fleet.job import Job
-from app.fleet.output import Output
-from app.fleet.parts import Part, PartRow
 from app.main import LoggingObserver
 from app.observability.logs import log_defect
 from app.ports import Engine
@@ -37,202 +32,144 @@ from app.wiring.services import open_services
 
 logger = logging.getLogger("app.fleet")
 
-# Tries of a part on which judge or store fail, with pauses of 1 and 4 s between them.
+# Tries of a batch on which judge or store fail, with pauses of 1 and 4 s between them.
 _TRIES = 3
 _PAUSE_S = 1.0
-# Timeout to free the judge; vLLM takes 3 s to stop.
-_CLOSE_S = 20.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PartOutcome:
-    """The outcome of one part.
+class BatchOutcome:
+    """The outcome of one batch. It crosses machines, which our exceptions cannot.
 
     Args:
-        part: Number of the part.
-        kind: "done"; "failed", where a later try may succeed; or "refused", which holds for all
-            parts.
-        results: Number of results of a part that is done.
-        detail: Reason why a part is not done.
+        results: JSON of each judgment, or of a comparison's own error; empty if the batch failed.
+        failure: Reason why nothing of the batch was judged; "" if it was.
     """
 
-    part: int
-    kind: Literal["done", "failed", "refused"]
-    results: int = 0
-    detail: str = ""
+    results: Sequence[dict[str, Any]] = ()
+    failure: str = ""
 
 
-class PartWorker:
-    """Judges parts; loads the judge with the first part, and again if the judge has died.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Readiness:
+    """Whether a judge could be loaded.
 
     Args:
-        job: Settings, criterion and folder of the run.
-        pause_s: Pause before the second try in seconds; the pause before the third is four times
-            as long.
+        fingerprint: Its fingerprint; "" if it was refused.
+        refusal: Reason why it was refused.
+    """
+
+    fingerprint: str = ""
+    refusal: str = ""
+
+
+class BulkJudge:
+    """Judges batches, and loads the judge again if it has died. All methods run on one event loop.
+
+    Args:
+        settings: Settings of the judge and its store.
+        criterion: Fields of the criterion that the command line sets.
+        pause_s: Pause before the second try; the pause before the third is four times as long.
         new_engine: Makes the engine of the judge.
     """
 
     def __init__(
         self,
-        job: Job,
+        settings: Settings,
+        criterion: Mapping[str, Any],
         *,
         pause_s: float = _PAUSE_S,
         new_engine: Callable[[Settings], Engine] = make_engine,
     ) -> None:
-        self._job = job
-        self._new_engine = new_engine
+        self._settings = settings
+        self._criterion = criterion
         self._pause_s = pause_s
-        self._output = Output(job.out)
-        # Mutated only on the event loop.
+        self._new_engine = new_engine
         self._services: Services | None = None
         self._opened = AsyncExitStack()
         self._opening = asyncio.Lock()
-        self._refusal: StartupError | None = None
-        self._has_run = False
-        # vLLM needs an event loop that always runs, and Ray calls from threads.
-        self._loop = asyncio.new_event_loop()
-        thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        thread.start()
-        # Frees the judge at the latest when Python exits, while its threads still run.
-        self.close = weakref.finalize(self, _close, self._loop, thread, self._opened)
 
-    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Judges {"number", "part"} and returns {"outcome"}; thread-safe."""
-        return {"outcome": self.judge(row["number"], row["part"])}
-
-    def judge(self, number: int, part: Part) -> PartOutcome:
-        """Judges a part and writes its file, unless the part is done; thread-safe."""
-        receipt = self._output.receipt(number)
-        if receipt is not None:
-            return PartOutcome(part=number, kind="done", results=receipt.results)
-        judged = asyncio.run_coroutine_threadsafe(self._judged(part), self._loop)
-        error = judged.exception()
-        if isinstance(error, StartupError):
-            return PartOutcome(part=number, kind="refused", detail=error.detail)
-        if isinstance(error, ScopeJudgeError):
-            return PartOutcome(part=number, kind="failed", detail=error.detail)
-        if error is not None:
-            # The message is dropped, because it may contain a text of the user.
-            log_defect(error)
-            return PartOutcome(
-                part=number, kind="failed", detail=f"unforeseen {type(error).__qualname__}"
-            )
+    async def ready(self) -> Readiness:
+        """Loads the judge."""
         try:
-            receipt = self._output.write_part(number, judged.result())
-        except OSError as exc:
-            return PartOutcome(part=number, kind="failed", detail=_unwritten(exc))
-        return PartOutcome(part=number, kind="done", results=receipt.results)
+            services = await self._running()
+        except ScopeJudgeError as exc:
+            return Readiness(refusal=exc.detail)
+        return Readiness(fingerprint=services.identity.fingerprint)
 
-    async def _judged(self, part: Part) -> list[dict[str, Any]]:
-        rows = await asyncio.to_thread(part.read)
+    async def judge(self, comparisons: Sequence[Any]) -> BatchOutcome:
+        """Judges comparisons as POST /judge/batch does."""
+        try:
+            return BatchOutcome(results=await self._judged(comparisons))
+        except ScopeJudgeError as exc:
+            return BatchOutcome(failure=exc.detail)
+        except Exception as exc:  # noqa: BLE001 - the message may contain a text of the user
+            log_defect(exc)
+            return BatchOutcome(failure=f"unforeseen {type(exc).__qualname__}")
+
+    async def close(self) -> None:
+        """Frees the judge."""
+        await self._opened.aclose()
+
+    async def _judged(self, comparisons: Sequence[Any]) -> list[dict[str, Any]]:
         for attempt in range(1, _TRIES + 1):
             try:
-                services = await self._running()
-                results = await judge_rows(services, rows, self._job.criterion)
-                break
+                return await judge_rows(await self._running(), comparisons, self._criterion)
             except (UnavailableError, JudgmentFailedError, StoreCorruptError) as exc:
-                logger.warning("try %d of %d on a part failed: %s", attempt, _TRIES, exc.detail)
+                logger.warning("try %d of %d on a batch failed: %s", attempt, _TRIES, exc.detail)
                 if attempt == _TRIES:
                     raise
                 await asyncio.sleep(self._pause_s * 4 ** (attempt - 1))
-        return [
-            {"input": {"shard": part.shard, "row": row.place}, **result}
-            for row, result in zip(rows, results, strict=True)
-        ]
+        raise AssertionError("the last try returns or raises")
 
     async def _running(self) -> Services:
         """The services; opens them if needed."""
         async with self._opening:
-            if self._refusal is not None:
-                raise self._refusal
             if self._services is None:
+                await self._opened.aclose()
+                opened = open_services(
+                    self._settings,
+                    LoggingObserver(),
+                    on_lost=self._lost,
+                    new_engine=self._new_engine,
+                )
                 try:
-                    services = await self._open()
-                    self._claim(services)
+                    self._services = await self._opened.enter_async_context(opened)
                 except StartupError as exc:
-                    # Kept for all parts, so that a judge that takes minutes is loaded only once.
-                    self._refusal = exc
-                    raise
-                self._services, self._has_run = services, True
+                    raise EngineUnavailableError(exc.detail) from exc
             return self._services
-
-    async def _open(self) -> Services:
-        await self._opened.aclose()
-        opened = open_services(
-            self._job.settings,
-            LoggingObserver(),
-            on_lost=self._lost,
-            new_engine=self._new_engine,
-        )
-        try:
-            return await self._opened.enter_async_context(opened)
-        except StartupError as exc:
-            if not self._has_run:
-                raise
-            # These settings have worked on this machine, so the cause may be transient.
-            raise EngineUnavailableError(exc.detail) from exc
-
-    def _claim(self, services: Services) -> None:
-        judge = services.identity
-        try:
-            self._output.claim(judge=judge.name, fingerprint=judge.fingerprint)
-        except OSError as exc:
-            raise UnavailableError(_unwritten(exc)) from exc
 
     def _lost(self, reason: str) -> None:
         logger.warning("%s; it is loaded again for the next try", reason)
         self._services = None
 
 
-def _unwritten(exc: OSError) -> str:
-    return f"results cannot be written: {exc.strerror}"
-
-
-def _close(
-    loop: asyncio.AbstractEventLoop, thread: threading.Thread, opened: AsyncExitStack
-) -> None:
-    asyncio.run_coroutine_threadsafe(opened.aclose(), loop).result(_CLOSE_S)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(_CLOSE_S)
-    loop.close()
-
-
 async def judge_rows(
-    services: Services, rows: Sequence[PartRow], criterion: Mapping[str, Any]
+    services: Services, comparisons: Sequence[Any], criterion: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Judges rows as POST /judge/batch does.
-
-    Args:
-        services: Running services.
-        rows: Rows of a part.
-        criterion: All fields of the criterion, as in the body of /judge/batch.
+    """Judges comparisons as POST /judge/batch does.
 
     Returns:
-        For each row, in order, the JSON of its judgment or of its own error.
+        For each comparison, in order, the JSON of its judgment or of its own error.
 
     Raises:
-        UnavailableError: Judge or store did not answer; no row has a result.
-        JudgmentFailedError: The judge's answer does not match the rows.
+        UnavailableError: Judge or store did not answer; no comparison has a result.
+        JudgmentFailedError: The judge's answer does not match the comparisons.
         StoreCorruptError: A calibration cannot be read.
         StartupError: The criterion's calibration is missing or belongs to another judge.
     """
-    values = [row.value for row in rows]
-    batch = JudgeBatchIn.model_validate({**criterion, "comparisons": values})
-    items = [
-        item if row.error is None else replace(item, asked=row.error)
-        for row, item in zip(rows, batch.items(services.defaults), strict=True)
-    ]
+    batch = JudgeBatchIn.model_validate({**criterion, "comparisons": list(comparisons)})
+    items = batch.items(services.defaults)
     outcomes = await services.judge.judge_batch([item.asked for item in items])
-    for item, outcome in zip(items, outcomes, strict=True):
+    for item, fields, outcome in zip(items, comparisons, outcomes, strict=True):
         if isinstance(item.asked, JudgeRequest):
-            _refuse_passing(outcome, item.asked, criterion)
+            own = "calibration" in fields
+            _refuse_passing(outcome, has_own_calibration=own)
     return [result.model_dump(mode="json") for result in JudgeBatchOut.of(items, outcomes).results]
 
 
-def _refuse_passing(
-    outcome: Judgment | ScopeJudgeError, request: JudgeRequest, criterion: Mapping[str, Any]
-) -> None:
-    """Raises errors that are not the row's own: as results they would be permanent."""
+def _refuse_passing(outcome: Judgment | ScopeJudgeError, *, has_own_calibration: bool) -> None:
+    """Raises errors that are not the comparison's own: as results they would be permanent."""
     if isinstance(outcome, Judgment):
         if outcome.calibration is not None and outcome.calibration.age_s > 0:
             # A file is read later, when nobody looks at the age of its thresholds.
@@ -240,8 +177,7 @@ def _refuse_passing(
         return
     if isinstance(outcome, UnavailableError | StoreCorruptError):
         raise outcome
-    by_job = (
-        criterion["alpha"] is not None and request.criterion.calibration == criterion["calibration"]
-    )
-    if by_job and isinstance(outcome, CalibrationNotFoundError | JudgeMismatchError):
+    if not has_own_calibration and isinstance(
+        outcome, CalibrationNotFoundError | JudgeMismatchError
+    ):
         raise StartupError(outcome.detail) from outcome

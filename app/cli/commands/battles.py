@@ -161,10 +161,10 @@ def _judge(files: Sequence[Path], options: _Options, *, url: str, patience_s: fl
         )
         run = run_into(
             options.out,
-            service,
+            service.fingerprint,
             options.criterion,
             overwrite=options.overwrite,
-            batch_size=options.batch_size,
+            batch_size=min(options.batch_size, service.max_batch),
             seed=options.seed,
         )
         with finished(items, judging(service, options.criterion, dated=True), run) as done:

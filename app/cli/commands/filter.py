@@ -127,7 +127,13 @@ def filter(
     # A link stays, and its target is replaced.
     out = out.resolve()
     with connected(url, patience_s=patience) as service:
-        run = run_into(out, service, criterion, overwrite=overwrite, batch_size=batch_size)
+        run = run_into(
+            out,
+            service.fingerprint,
+            criterion,
+            overwrite=overwrite,
+            batch_size=min(batch_size, service.max_batch),
+        )
         with finished(items, judging(service, criterion), run) as done:
             results = [done.results[item.key] for item in items]
             decisions = [decided(i, r, flip=flip) for i, r in zip(items, results, strict=True)]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.console import CommandError
-from app.cli.running.judging import FileOptions, judge_files
+from app.cli.running.judging import FileOptions, judge_files, judge_files_on_ray
 from app.cli.running.options import (
     INPUTS_HELP,
     Alpha,
@@ -28,7 +28,6 @@ from app.cli.running.options import (
     ShapeName,
     given_criterion,
     given_format,
-    given_shape,
 )
 from app.cli.running.rows import check_excel
 from app.cli.running.run import ROWS_PER_REQUEST
@@ -36,6 +35,8 @@ from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, conne
 from app.files.writing import json_line
 
 _STDOUT = ("-", "/dev/stdout")
+# A judge of Ray gets a batch at a time.
+ROWS_PER_BATCH = 1000
 
 
 def judge(
@@ -55,8 +56,7 @@ def judge(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Output file (with --ray: folder); its extension sets the format.  "
-            "[default: JSONL on stdout]"
+            help="Output file; its extension sets the format.  [default: JSONL on stdout]"
         ),
     ] = None,
     batch_size: BatchSize = None,
@@ -83,31 +83,9 @@ def judge(
     """
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "delta_for": delta_for}
     criterion = given_criterion({**given, "calibration": calibration}, no_alpha=no_alpha)
-    if ray:
-        if not files or (question, a, b) != (None, None, None) or is_given(url):
-            raise CommandError("--ray takes files or folders, and no --question, --a, --b or --url")
-        if flat is not None or excel or overwrite or not keep_texts:
-            raise CommandError("--ray has no --flat, --excel, --no-keep-texts or --overwrite")
-        if encoding is not None:
-            raise CommandError(
-                "--ray reads UTF-8 only: convert the files first, for example with `iconv -f "
-                f"{encoding} -t utf-8 FILE > CONVERTED`, or judge without --ray"
-            )
-        given_shape(shape, columns)
-        # Imported late: the other ways to judge need neither settings nor fleet.
-        from app.cli.running.bulk import judge_in_bulk
-
-        judge_in_bulk(
-            inputs=files,
-            given=criterion,
-            out=out,
-            rows_per_part=batch_size,
-            shape=shape or columns,
-            address=address,
-            replicas=replicas,
-        )
-        return
-    if address is not None or replicas is not None:
+    if ray and (not files or (question, a, b) != (None, None, None) or is_given(url)):
+        raise CommandError("--ray takes files or folders, and no --question, --a, --b or --url")
+    if not ray and (address is not None or replicas is not None):
         raise CommandError("--address and --replicas need --ray")
     if files:
         if (question, a, b) != (None, None, None):
@@ -120,8 +98,11 @@ def judge(
             flat=flat,
             excel=excel,
             keep_texts=keep_texts,
-            batch_size=batch_size or ROWS_PER_REQUEST,
+            batch_size=batch_size or (ROWS_PER_BATCH if ray else ROWS_PER_REQUEST),
         )
+        if ray:
+            judge_files_on_ray(files, criterion, options, address=address, replicas=replicas)
+            return
         judge_files(files, criterion, options, url=url, patience_s=patience)
         return
     if question is None or a is None or b is None:

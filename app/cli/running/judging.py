@@ -4,11 +4,12 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.cli.console import CommandError
 from app.cli.running.coverage import (
@@ -35,11 +36,14 @@ from app.cli.running.run import (
 )
 from app.cli.service_client import ServiceClient, connected
 from app.cli.summary import print_summary
-from app.core.errors import UnavailableError
+from app.core.errors import StartupError, UnavailableError
 from app.files.reading import InputFormat, files_of
 from app.files.results import OutputColumns
 from app.files.shapes import OPTIONAL
 from app.files.writing import json_line
+
+if TYPE_CHECKING:
+    from app.fleet.bulk import RayJudges
 
 # Errors of the run and not of a row: the service or its calibration must be repaired first.
 _OF_RUN = frozenset(
@@ -99,6 +103,53 @@ def judge_files(
         CommandError: A file cannot be written, the service cannot be used, or a row got no
             judgment.
     """
+    judges = connected(url, patience_s=patience_s, otherwise=options.otherwise)
+    _judge_files(inputs, criterion, options, judges)
+
+
+def judge_files_on_ray(
+    inputs: Sequence[Path],
+    criterion: Mapping[str, Any],
+    options: FileOptions,
+    *,
+    address: str | None,
+    replicas: int | None,
+) -> None:
+    """Judges all rows of files with the judge of the settings, loaded on a Ray cluster.
+
+    Args:
+        inputs: Files, folders and patterns.
+        criterion: Fields of the criterion that the command line sets.
+        options: How the run reads and writes.
+        address: Address of the cluster; None joins this machine's, or starts one.
+        replicas: Number of judges; None for as many as fit.
+
+    Raises:
+        StartupError: Ray is missing, no cluster can be joined, or the judge fails.
+        ScopeJudgeError: As for `judge_files`.
+        CommandError: As for `judge_files`.
+    """
+    # Imported late: Ray takes seconds.
+    from app.settings import read_settings
+
+    try:
+        from app.fleet.bulk import joined
+    except ImportError:
+        raise StartupError("Ray is not installed: install scope-judge[ray]") from None
+    try:
+        settings = read_settings()
+    except ValueError as exc:
+        raise CommandError(str(exc)) from None
+    judges = joined(address, settings, criterion, replicas=replicas, batch_size=options.batch_size)
+    _judge_files(inputs, criterion, options, judges)
+
+
+def _judge_files(
+    inputs: Sequence[Path],
+    criterion: Mapping[str, Any],
+    options: FileOptions,
+    judges: "AbstractContextManager[ServiceClient | RayJudges]",
+) -> None:
     begun = time.monotonic()
     items = read_items(inputs, options.form)
     check_output(options.out, files_of(inputs), overwrite=options.overwrite)
@@ -106,22 +157,29 @@ def judge_files(
     columns = OutputColumns({name for item in items for name in item.row.fields}, flat=flat)
     row = partial(_row, columns=columns, texts=options.keep_texts)
     # Connected last, so that a wrong file is reported first.
-    with connected(url, patience_s=patience_s, otherwise=options.otherwise) as service:
-        size = min(options.batch_size, service.max_batch)
-        ask = judging(service, criterion)
+    with judges as service:
+        if isinstance(service, ServiceClient):
+            size, ask = options.batch_size, judging(service, criterion)
+            size = min(size, service.max_batch)
+        else:
+            # Ray's judges cut the rows into batches themselves.
+            size, ask = len(items), service.ask
         if options.out is None:
             done = _printed(items, ask, size, row)
         else:
             # A link stays, and its target is replaced.
             out = options.out.resolve()
-            run = run_into(out, service, criterion, overwrite=options.overwrite, batch_size=size)
+            run = run_into(
+                out, service.fingerprint, criterion, overwrite=options.overwrite, batch_size=size
+            )
             with finished(items, ask, run) as done:
                 rows = [row(item, done.results[item.key]) for item in items]
                 keep_drawn(out, items, done.results, kept=NOTHING_LOST)
                 delimiter = delimiter_of(item.row for item in items)
                 write_all(out, rows, kept=NOTHING_LOST, excel=options.excel, delimiter=delimiter)
         pairs = judged_pairs(items, done.results)
-        unlike = unlike_sets(service, pairs)
+        # Nothing tells the score distribution of a set without a service.
+        unlike = unlike_sets(service, pairs) if isinstance(service, ServiceClient) else []
     results = [done.results[item.key] for item in items]
     places = [item.row.place for item in items]
     print_contradictions(pairs)
@@ -135,7 +193,7 @@ def judge_files(
 
 def run_into(
     out: Path,
-    service: ServiceClient,
+    fingerprint: str,
     criterion: Mapping[str, Any],
     *,
     overwrite: bool,
@@ -146,7 +204,7 @@ def run_into(
 
     Args:
         out: The file, which is not a link.
-        service: The service.
+        fingerprint: Fingerprint of the judge.
         criterion: Fields of the criterion that the command line sets.
         overwrite: Drop an unfinished run with other settings.
         batch_size: Largest number of comparisons in one request.
@@ -154,9 +212,9 @@ def run_into(
     """
     return Run(
         journal=beside(out),
-        settings={"judge": service.fingerprint, "criterion": dict(criterion), **settings},
+        settings={"judge": fingerprint, "criterion": dict(criterion), **settings},
         overwrite=overwrite,
-        batch_size=min(batch_size, service.max_batch),
+        batch_size=batch_size,
         kept=f"rerun the command to resume {out}",
     )
 

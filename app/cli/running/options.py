@@ -50,7 +50,7 @@ BatchSize = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Comparisons per request.  [default: 100; with --ray 1000 per part]",
+        help="Comparisons per request.  [default: 100; with --ray 1000 per judge]",
     ),
 ]
 HumanProbability = Annotated[

@@ -10,7 +10,7 @@ import pytest
 
 from app.cli import app
 from tests.unit.api.problems import comparison
-from tests.unit.cli.commands import one_line, rows_of, write_rows
+from tests.unit.cli.commands import rows_of, write_rows
 from tests.unit.cli.judging_service import (
     Service,
     expected,
@@ -212,20 +212,6 @@ def test_a_row_with_a_criterion_of_its_own_has_its_own_error(
     *others, last = rows_of(out.read_text())
     assert [row["judgment"]["verdict"] for row in others] == ["A", "A"]
     assert last["judgment"]["error"] == error
-
-
-@pytest.mark.parametrize("option", ["--flat", "--overwrite", "--no-keep-texts"])
-def test_ray_refuses_options_that_it_does_not_have(option: str, tmp_path: Path) -> None:
-    result = runner.invoke(app, ["judge", str(pairs_in(tmp_path)), "--ray", option])
-    assert result.exit_code == 1
-    assert "--ray has no --flat" in result.stderr
-
-
-def test_ray_says_how_to_convert_files_that_are_not_utf_8(tmp_path: Path) -> None:
-    arguments = ["judge", str(pairs_in(tmp_path)), "--ray", "--encoding", "cp1252"]
-    result = runner.invoke(app, arguments)
-    assert result.exit_code == 1
-    assert "`iconv -f cp1252 -t utf-8 FILE > CONVERTED`" in one_line(result.stderr)
 
 
 def test_the_address_may_be_in_the_environment(

@@ -11,11 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.cli import app
-from app.fleet.job import Job
-from app.fleet.output import Output
-from app.fleet.parts import cut
-from app.fleet.sources import sources_of
-from app.fleet.worker import PartWorker
+from app.fleet.worker import BulkJudge
 from app.settings import Settings
 from tests.unit.kinds.scenes import KINDS, UNREADABLE, Scene, pair, scene_of
 
@@ -153,21 +149,14 @@ async def test_audits(scene: Scene) -> None:
         assert absorbed.json()["n"] == 51, absorbed.text
 
 
-def test_bulk_on_ray(scene: Scene, tmp_path: Path) -> None:
-    file = tmp_path / "pairs.jsonl"
-    rows = [pair(0), pair(1, bad=True), pair(2)]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (part,) = cut(sources_of([file], tmp_path / "input"), rows_per_part=4).parts
-    job = Job.of(Settings(**scene.settings), FREE, tmp_path / "out")
-    output = Output(job.out)
-    output.begin({})
-    worker = PartWorker(job, pause_s=0)
+async def test_bulk_on_ray(scene: Scene) -> None:
+    judge = BulkJudge(Settings(**scene.settings), FREE, pause_s=0)
     try:
-        outcome = worker.judge(0, part)
+        outcome = await judge.judge([pair(0), pair(1, bad=True), pair(2)])
     finally:
-        worker.close()
-    assert (outcome.kind, outcome.results) == ("done", 3), outcome
-    first, failed, third = map(json.loads, output.results_of(0).read_text().splitlines())
+        await judge.close()
+    assert not outcome.failure
+    first, failed, third = outcome.results
     for judged in (first, third):
         check_judgment(scene, judged, temperature=unscaled(scene))
     assert failed["error"]["code"] == "judgment_failed"

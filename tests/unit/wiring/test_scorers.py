@@ -8,7 +8,6 @@ import pytest
 
 from app.core.errors import StartupError
 from app.engines.vllm_reward import check_outputs
-from app.fleet.parts import PartRow
 from app.fleet.worker import judge_rows
 from app.observability.telemetry import Telemetry
 from app.settings import Settings
@@ -140,7 +139,7 @@ async def test_a_service_of_a_reward_model_says_its_kind_and_judges(
     # As the commands for bulk judging open it, which give the maker of engines.
     opening = open_services(settings, notes, on_lost=print, new_engine=make_engine)
     async with opening as services:
-        rows = [PartRow(place=0, value={"question": "q", "response_a": "2", "response_b": "1"})]
+        rows = [{"question": "q", "response_a": "2", "response_b": "1"}]
         criterion = {
             "alpha": None,
             "guarantee": "marginal",
