@@ -15,9 +15,6 @@ from app.files.labels import is_empty
 from app.files.reading import FileRow, read_rows
 
 _LONGEST_ABOUT = 100_000
-# Both spellings of the columns.
-_ORGANIZATION = ("organization", "organisation")
-_LICENSE = ("license", "licence")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +74,8 @@ def read_models(path: Path, encoding: str | None = None) -> dict[str, ModelFacts
     """
     found = {
         model: ModelFacts(
-            organization=_text(row, *_ORGANIZATION),
-            license=_text(row, *_LICENSE),
+            organization=_text(row, "organization"),
+            license=_text(row, "license"),
             link=_link(row),
         )
         for row, model in _models_of(path, encoding)
@@ -103,12 +100,12 @@ def _models_of(path: Path, encoding: str | None) -> Iterator[tuple[FileRow, str]
         yield row, model
 
 
-def _text(row: FileRow, *names: str) -> str | None:
-    value = next((row.fields[name] for name in names if name in row.fields), None)
+def _text(row: FileRow, name: str) -> str | None:
+    value = row.fields.get(name)
     if is_empty(value):
         return None
     if not isinstance(value, str):
-        raise InvalidRequestError(f"{row.place}: {names[0]} is not a text")
+        raise InvalidRequestError(f"{row.place}: {name} is not a text")
     return value
 
 

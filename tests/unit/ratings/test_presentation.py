@@ -19,7 +19,7 @@ def written(folder: Path, text: str, name: str = "file") -> Path:
     "text",
     [
         "model,organization,license,link\na,Lab,MIT,https://x.y/a\nb,,,\n",
-        "model,organisation,licence,link,notes\na,Lab,MIT,https://x.y/a,n\nb,,,,\n",
+        "model,organization,license,link,notes\na,Lab,MIT,https://x.y/a,n\nb,,,,\n",
         '[{"model": "a", "organization": "Lab", "license": "MIT", "link": "https://x.y/a"},'
         ' {"model": "b", "license": null}]',
     ],
