@@ -180,7 +180,10 @@ def _about_view(view: View, settings: RatingSettings) -> Iterator[str]:
         )
     missing = [each.model for each in view.ratings if each.score is None and not each.provisional]
     if missing:
-        yield f"{_listed(missing)}: no battle in the view `{view.name}`, so there is no rating."
+        yield (
+            f"{_listed(missing)}: no battle in the view `{view.name}` against an established "
+            f"model, so there is no rating."
+        )
     if view.questions < FEW_UNITS:
         yield (
             f"The intervals come from only {view.questions} questions. With fewer than "
