@@ -17,8 +17,6 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from app.core.groups import declared_groups
-
 
 class Settings(BaseSettings):
     """The settings; each is an environment variable with the prefix SCOPE_."""
@@ -110,10 +108,6 @@ class Settings(BaseSettings):
         ge=0,
         lt=1,
         description="Abstain (`off_task`) if the two labels together are less probable than this.",
-    )
-    groups: Annotated[tuple[str, ...], NoDecode] = Field(
-        (),
-        description="Traffic groups that comparisons can name, such as `math,code`; at most 16.",
     )
     audit_rate: float = Field(
         0.0,
@@ -279,13 +273,6 @@ class Settings(BaseSettings):
         if value is not None and value == info.data.get("port"):
             raise ValueError("must differ from SCOPE_PORT")
         return value
-
-    @field_validator("groups", mode="before")
-    @classmethod
-    def _from_commas(cls, value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        return declared_groups(name.strip() for name in value.split(",") if name.strip())
 
     @field_validator("vllm_args", mode="before")
     @classmethod

@@ -14,10 +14,9 @@ def labelled_example(
     label_mass: float | None,
     label: Label | None,
     question: str | None = None,
-    group: str | None = None,
 ) -> LabelledExample:
     score = Score(gap_fwd=gap_fwd, gap_rev=gap_rev, label_mass=label_mass)
-    return LabelledExample(score=score, label=label, question=question, group=group)
+    return LabelledExample(score=score, label=label, question=question)
 
 
 def calibration_of(examples: Mapping[str, LabelledExample], **fields: Any) -> Calibration:
@@ -28,6 +27,5 @@ def calibration_of(examples: Mapping[str, LabelledExample], **fields: Any) -> Ca
         "version": 1,
         "judge": "demo",
         "fingerprint": "f" * 64,
-        "label_noise": 0.0,
     }
     return Calibration(**{**made, **fields}, examples=examples)

@@ -40,13 +40,11 @@ _PRESENT = ("threshold", "coverage")
 
 
 def show_change(name: str, would: "AbsorbReport | CalibrationReport | RolledBack") -> None:
-    """Prints what a change would do: a sentence, and a row for each alpha in use, and group."""
+    """Prints what a change would do: a sentence, and a row for each alpha in use."""
     say(f"{name}, version {would.version}: {would.note}.")
     if would.effects:
-        by_group = any(effect.group is not None for effect in would.effects)
-        rows = (_effect_cells(effect, by_group=by_group) for effect in would.effects)
-        columns = (*_CRITERION, *(("group",) if by_group else ()), *_BEFORE_AND_AFTER)
-        print_cells(columns, rows, right={"alpha", *_BEFORE_AND_AFTER})
+        rows = map(_effect_cells, would.effects)
+        print_cells((*_CRITERION, *_BEFORE_AND_AFTER), rows, right={"alpha", *_BEFORE_AND_AFTER})
     for alarm in would.ends_alarms or ():
         say(f"It ends the alarm of {alarm.rang_at} under {criterion_in_words(alarm)}.")
 
@@ -105,12 +103,11 @@ def criterion_in_words(of: "AuditEvent | EndedAlarm | AuditedCriterion") -> str:
     return f"alpha {of.alpha:g} ({of.guarantee}{delta}){group}"
 
 
-def _effect_cells(effect: "Effect", *, by_group: bool) -> list[str]:
+def _effect_cells(effect: "Effect") -> list[str]:
     missing = "no number" if effect.more_labels is None else str(effect.more_labels or "")
     if effect.after.labels_missing:
         missing = ""
-    group = [effect.group or "all"] if by_group else []
-    return [*_criterion_cells(effect.after), *group, *_both(effect.before, effect.after), missing]
+    return [*_criterion_cells(effect.after), *_both(effect.before, effect.after), missing]
 
 
 def _both(before: "Threshold", after: "Threshold") -> list[str]:

@@ -69,9 +69,6 @@ class ServiceClient:
         self.fingerprint = info.fingerprint
         self.version = info.version
         self.min_label_mass = info.min_label_mass
-        # A service of 0.2.0 does not say the kind of its judge, and would not see `dry_run`.
-        self.shows_deletions = "kind" in answer
-        # Older services do not say these.
         self.template: str | None = answer.get("template")
         self.on_alarm: str | None = answer.get("on_alarm")
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from scope_judge.records import (
     Calibration,
     CalibrationDetail,
-    Clusters,
     Effect,
     EndedAlarm,
     ExampleError,
@@ -20,9 +19,9 @@ from scope_judge.records import (
 
 @dataclass(frozen=True, slots=True)
 class ListedSet(Calibration):
-    """One set of the list; services of 0.1.0 have no pairs without labels."""
+    """One set of the list."""
 
-    unlabelled: int = 0
+    unlabelled: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class Sets:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change of a set; `removed` is None in changes of older releases."""
+    """One change of a set; `removed` is None if the set could not be read."""
 
     version: int
     at: str
@@ -89,7 +88,7 @@ class MonitoredKey:
 
 @dataclass(frozen=True, slots=True)
 class MonitoredCriterion:
-    """The audits of one criterion; services of 0.3.0 have one line of evidence for all."""
+    """The audits of one criterion."""
 
     alpha: float
     guarantee: str
@@ -102,7 +101,7 @@ class MonitoredCriterion:
     certified: bool
     suspended: bool
     keys: tuple[MonitoredKey, ...]
-    alarm_evidence: float = 20.0
+    alarm_evidence: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +163,7 @@ class AuditedGroup(Ringing):
 
 @dataclass(frozen=True, slots=True)
 class AuditedCriterion(Ringing):
-    """The audits of one criterion with its alarm; services of 0.3.0 have one line for all."""
+    """The audits of one criterion with its alarm."""
 
     alpha: float
     guarantee: str
@@ -178,9 +177,9 @@ class AuditedCriterion(Ringing):
     alarm: bool
     certified: bool
     suspended: bool
-    alarm_evidence: float = 20.0
-    certified_without_expired: bool = False
-    groups: tuple[AuditedGroup, ...] = ()
+    alarm_evidence: float
+    certified_without_expired: bool
+    groups: tuple[AuditedGroup, ...]
 
     @property
     def group(self) -> None:
@@ -196,42 +195,40 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class AuditStatus:
-    """The audits, alarms and drift of a set, with a sentence that services of 0.2.0 do not have."""
+    """The audits, alarms and drift of a set, with a sentence that sums them up."""
 
     version: int
     criteria: tuple[AuditedCriterion, ...]
     drift: DriftOfSet
     summary: str
     note: str | None
-    recovery: Recovery | None = None
+    recovery: Recovery | None
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredExample:
-    """One example of a set; older releases have no digest of its question."""
+    """One example of a set; `question` is None where it is unknown."""
 
     digest: str
-    gap_fwd: float | None
+    gap_fwd: float
     gap_rev: float | None
     label_mass: float | None
     label: Label | None
-    question: str | None = None
+    question: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class ExamplePage:
-    """One page of the examples of a set; older releases do not say release and runtimes."""
+    """One page of the examples of a set."""
 
     name: str
     version: int
     judge: str
     fingerprint: str
-    label_noise: float
-    clusters: Clusters
     n: int
     examples: tuple[ScoredExample, ...]
-    release: str | None = None
-    runtimes: tuple[str, ...] = ()
+    release: str | None
+    runtimes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,5 +272,5 @@ class AssessedSet(CalibrationDetail):
 
     @property
     def sided(self) -> int:
-        """Number of pairs with a preferred side; services of 0.1.0 say their sum only."""
+        """Number of pairs with a preferred side."""
         return self.n - self.unlabelled - self.pool_ties

@@ -25,8 +25,16 @@ if TYPE_CHECKING:
 _RESERVED_BYTES = 1000
 # The first field of the first line, with the version of the format.
 MARK = "scope_judge_set"
-_FORMAT = 2
-_DESCRIBED = ("name", "version", "judge", "fingerprint", "label_noise", "n", "clusters")
+_FORMAT = 3
+_DESCRIBED = (
+    "name",
+    "version",
+    "judge",
+    "fingerprint",
+    "n",
+    "release",
+    "runtimes",
+)
 _PAGE = 10_000
 _ATTEMPTS = 10
 
@@ -55,11 +63,6 @@ def requests_of(
     *,
     judge: str,
     fingerprint: str,
-    label_noise: float | None,
-    clusters: str | None = None,
-    groups: Sequence[str] = (),
-    by_group: bool | None = None,
-    looks: Mapping[str, Any] | None = None,
     runtimes: Sequence[str] = (),
     replace: bool = False,
     even_if_infeasible: bool = False,
@@ -71,11 +74,6 @@ def requests_of(
         examples: Judged examples and ties, as POST /calibrations/{name}/examples takes them.
         judge: Name of the judge that scored them.
         fingerprint: Fingerprint of that judge.
-        label_noise: Label noise of the whole set; None keeps the current one.
-        clusters: How "pac" counts pairs of one question; None keeps the current rule.
-        groups: Groups that the set declares, besides those that it declares already.
-        by_group: Whether groups have separate thresholds; None keeps the current choice.
-        looks: Planned looks of the set; None without any.
         runtimes: The runtimes that computed the scores, as far as they are known.
         replace: Remove all other examples of the set.
         even_if_infeasible: Replace them even if an alpha in use gets no more verdicts.
@@ -84,16 +82,6 @@ def requests_of(
         CommandError: The examples of a replacement do not fit into one request.
     """
     common: dict[str, Any] = {"judge": judge, "fingerprint": fingerprint}
-    if label_noise is not None:
-        common["label_noise"] = label_noise
-    if clusters is not None:
-        common["clusters"] = clusters
-    if groups:
-        common["groups"] = list(groups)
-    if by_group is not None:
-        common["by_group"] = by_group
-    if looks is not None:
-        common["looks"] = looks
     if runtimes:
         common["runtimes"] = list(runtimes)
     if replace:
@@ -171,12 +159,7 @@ class ExportedSet:
         name: Name of the set.
         judge: Name of the judge that scored the examples.
         fingerprint: Fingerprint of that judge.
-        label_noise: Label noise of the set.
-        clusters: How "pac" counts pairs of one question.
-        groups: Groups that the set declares or has examples of.
-        by_group: Whether groups have separate thresholds; None in files of older releases.
-        looks: Planned looks; None without any.
-        release: Release of scope-judge that made the set; None if the file does not say.
+        release: Release of scope-judge that made the set.
         runtimes: The runtimes that computed the scores, as far as they are known.
         examples: The examples, as POST /calibrations/{name}/examples takes them.
     """
@@ -184,12 +167,7 @@ class ExportedSet:
     name: str
     judge: str
     fingerprint: str
-    label_noise: float
-    clusters: str
-    groups: Sequence[str]
-    by_group: bool | None
-    looks: Mapping[str, Any] | None
-    release: str | None
+    release: str
     runtimes: Sequence[str]
     examples: Sequence[dict[str, Any]]
 
@@ -217,26 +195,14 @@ def _rows_of_one_version(service: ServiceClient, name: str) -> list[dict[str, An
     page = service.get(path, limit=_PAGE)
     read(ExamplePage, page)
     described = {field: page[field] for field in _DESCRIBED}
-    # Older services do not name the release.
-    if page.get("release") is not None:
-        described["release"] = page["release"]
-    # Empty if there are none, and absent in services of older releases.
-    for field in ("runtimes", "groups", "by_group", "looks"):
-        if page.get(field):
-            described[field] = page[field]
-    rows = [{MARK: _FORMAT, **described}, *map(_example, page["examples"])]
+    rows = [{MARK: _FORMAT, **described}, *page["examples"]]
     while len(rows) <= described["n"] and page["examples"]:
         page = service.get(path, limit=_PAGE, after=page["examples"][-1]["digest"])
         read(ExamplePage, page)
         if page["version"] != described["version"]:
             return None
-        rows += map(_example, page["examples"])
+        rows += page["examples"]
     return rows
-
-
-def _example(row: dict[str, Any]) -> dict[str, Any]:
-    """An example without a null group, so that services up to 0.3.0 take it."""
-    return {name: value for name, value in row.items() if name != "group" or value is not None}
 
 
 def write_set(rows: Sequence[dict[str, Any]], out: Path | None, *, overwrite: bool) -> None:
@@ -269,13 +235,8 @@ def read_set(file: Path) -> ExportedSet:
         name=described["name"],
         judge=described["judge"],
         fingerprint=str(described["fingerprint"]),
-        label_noise=described["label_noise"],
-        clusters=described["clusters"],
-        groups=described.get("groups", []),
-        by_group=described.get("by_group"),
-        looks=described.get("looks"),
-        release=described.get("release"),
-        runtimes=described.get("runtimes", []),
+        release=described["release"],
+        runtimes=described["runtimes"],
         examples=[row.fields for row in rows],
     )
 

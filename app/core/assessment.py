@@ -32,15 +32,14 @@ AFTER_LOOKING: Mapping[Guarantee, str] = {
         "0.10, the true error exceeded alpha in up to 19% of the calibrations that were labelled "
         "until alpha was feasible, in up to 17% of those that followed more_examples, and in up to "
         "11% at the smallest feasible of five alphas: with a weak judge, in nearly all of those "
-        "that accepted anything. delta_for keeps the promise for several alphas"
+        "that accepted anything. For several alphas, divide delta by their number"
     ),
 }
 _LOOKING_NOTE = (
     "Choosing alpha from this table is a look at the labels, and the promise does not cover it: in "
     "simulations with delta 0.10, some alpha of 0.02 to 0.30 was exceeded in up to 29% of "
     "calibrations, and the smallest feasible of five in up to 11%. Decide on an alpha first, or "
-    "let all of them hold together at delta / {count}: --delta-for {count} in `scope-judge curve`, "
-    "and delta_for in requests."
+    "divide delta by {count}: then all of them hold together."
 )
 _LABELLING_NOTE = (
     "Labels that are added until an alpha is feasible break its promise: it was exceeded in up to "
@@ -91,7 +90,6 @@ class Assessment:
             unknown.
         rows: One for each guarantee and alpha, in this order.
         feasible: All feasible alphas of each guarantee.
-        delta_for: Number by which delta was divided for each "pac" row.
     """
 
     n: int
@@ -100,17 +98,11 @@ class Assessment:
     position_flips: float | None
     rows: Sequence[AlphaRow]
     feasible: Mapping[Guarantee, Sequence[AlphaInterval]]
-    delta_for: int = 1
 
     @property
     def pac_rows(self) -> Sequence[AlphaRow]:
         """The rows of "pac"."""
         return [row for row in self.rows if row.guarantee == "pac"]
-
-    @property
-    def holds_together(self) -> bool:
-        """Whether delta was divided among all alphas, so that choosing one keeps the promise."""
-        return self.delta_for >= len({row.alpha for row in self.pac_rows}) > 1
 
     @property
     def accuracy_interval(self) -> tuple[float, float] | None:
@@ -169,11 +161,6 @@ def note_on_looking(assessment: Assessment) -> str | None:
     feasible = [row for row in assessment.rows if row.threshold is not None]
     if not any(row.guarantee == "pac" for row in feasible):
         return _LABELLING_NOTE if any(row.more_labels for row in assessment.pac_rows) else None
-    if assessment.holds_together:
-        return (
-            f"The alphas of pac in this table hold together, except with probability "
-            f"{_together(assessment)}: you may choose one of them now. Those of marginal do not."
-        )
     count = len({row.alpha for row in assessment.pac_rows})
     return _LOOKING_NOTE.format(count=count) if count > 1 else None
 
@@ -211,21 +198,12 @@ def _use(row: AlphaRow, assessment: Assessment) -> str:
         f"these, and at most {100 * row.alpha:.3g}% of the answers are wrong, except with "
         "probability "
     )
-    if assessment.holds_together:
-        return f"{sentence}{_together(assessment)}."
     decided = (
         ""
         if len(assessment.pac_rows) == 1
         else ". This holds only if you chose this alpha before you saw these results"
     )
     return f"{sentence}{_alpha(row.delta or 0.0)}{decided}."
-
-
-def _together(assessment: Assessment) -> str:
-    """The probability that one of the alphas under "pac" does not hold."""
-    share = max(row.delta or 0.0 for row in assessment.pac_rows)
-    # Rounded, because 0.1 / 3 * 3 may differ from 0.1 in the last digit.
-    return _alpha(round(share * assessment.delta_for, 12))
 
 
 def _alpha(alpha: float) -> str:

@@ -2,22 +2,13 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.core.assessment import AlphaInterval
-from app.core.clusters import (
-    MOST_PAIRS,
-    ClusterRule,
-    QuestionSizes,
-    drawn_pairs,
-    lots_of,
-    question_numbers,
-    question_sizes,
-)
 from app.core.comparison import STANDARD_ALPHAS as STANDARD_ALPHAS
 from app.core.comparison import STANDARD_DELTA as STANDARD_DELTA
 from app.core.comparison import Guarantee
@@ -29,13 +20,12 @@ from app.core.diagnostics import (
     feasible_alphas,
 )
 from app.core.errors import LabelsMissingError
-from app.core.examples import EMPTY, Examples
+from app.core.examples import Examples
 from app.core.examples import LabelledExample as LabelledExample
-from app.core.groups import ALL, FEWEST_OF_GROUP
-from app.core.looks import Looks, TakenLook
 from app.core.pac import rounded_down
 from app.core.pac_pairs import PacPairs
 from app.core.preference import FloatArray, Preferences
+from app.core.questions import drawn_pairs, lots_of, question_numbers
 from app.core.score import Orders
 from app.core.temperature import fitted_temperature
 from app.core.threshold_rows import CurvePoint as CurvePoint
@@ -58,20 +48,14 @@ class Calibration:
         version: Number of the version; it grows by one with every write.
         judge: Name of the judge.
         fingerprint: Fingerprint of the judge that scored the examples.
-        label_noise: Probability in [0, 0.5) that a label is flipped.
         examples: Digest of the comparison -> labelled example.
         min_label_mass: In [0, 1). An example with less label mass is off task: never accepted.
-        changed_at: Time at which this version was made, in seconds since 1970; None in sets of
-            older releases.
-        clusters: How "pac" counts pairs of one question; "marginal" counts all pairs.
-        release: Release of scope-judge that made this version; None if it was 0.1.0, or if the
-            version is not stored yet.
+        changed_at: Time at which this version was made, in seconds since 1970; None if the version
+            is not stored yet.
+        release: Release of scope-judge that made this version; None if the version is not stored
+            yet.
         runtimes: Runtimes (`JudgeIdentity.runtime`) that computed scores of the set, as far as they
             are known, sorted. Their scores differ by rounding.
-        groups: Groups of the traffic that the set declares, sorted.
-        by_group: Whether groups with enough pairs have separate thresholds.
-        looks: Sizes at which "pac" takes a threshold, planned before the first label; None for one
-            look at all pairs.
         given_temperature: Temperature of the whole set, if these are the examples of one group.
 
     Pairs of a pool have no label until /calibrate gives them one. Until all have one, the set has a
@@ -91,16 +75,11 @@ class Calibration:
     version: int
     judge: str
     fingerprint: str
-    label_noise: float
     examples: Mapping[str, LabelledExample]
     min_label_mass: float = 0.0
     changed_at: float | None = None
-    clusters: ClusterRule = "one"
     release: str | None = None
     runtimes: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-    by_group: bool = False
-    looks: Looks | None = None
     given_temperature: float | None = None
 
     @property
@@ -126,123 +105,6 @@ class Calibration:
             return 1.0
         gap = self.table.numbers[self.sided, 0]
         return fitted_temperature(gap, self.table.label_a[self.sided])
-
-    @cached_property
-    def parts(self) -> Mapping[str, "Calibration"]:
-        """The calibration of the examples of each group alone, by the names of the groups.
-
-        Uncertainties stay those of the whole set, so that drift is about one scale.
-        """
-        present = self.table.present_groups
-        return {
-            group: replace(
-                self,
-                examples=self.table.of_group(group) if group in present else EMPTY,
-                groups=(),
-                by_group=False,
-                looks=None,
-                given_temperature=self.temperature,
-            )
-            for group in self.named_groups
-        }
-
-    @cached_property
-    def look_calibrations(self) -> tuple["Calibration", ...]:
-        """The calibration of the pairs of each planned look, all without a plan.
-
-        A look has the first pairs in an order of hashes, question by question, so that neither
-        labels nor the sizes of questions decide which pairs come first. Empty until the pool has
-        the pairs of the last look.
-        """
-        if self.looks is None or self.n < self.looks.last:
-            return ()
-        asked = (example.question or digest for digest, example in self.table.pairs())
-        order = np.lexsort((lots_of(self.table), lots_of(asked)))
-        place = np.empty(self.n, dtype=np.int64)
-        place[order] = np.arange(self.n)
-        return tuple(
-            replace(
-                self,
-                examples=self.table.at(place < size),
-                looks=None,
-                given_temperature=self.temperature,
-            )
-            for size in self.looks.sizes
-        )
-
-    def look_rows(self, alpha: float, delta: float) -> list[ThresholdRow]:
-        """The rows of the looks that labels decide, in order, up to the first that suffices.
-
-        Args:
-            alpha: In (0, 1).
-            delta: In (0, 1), for all looks together; a row has it, too.
-        """
-        rows = list[ThresholdRow]()
-        for look in self.look_calibrations:
-            assert self.looks is not None, "there are no looks without a plan"
-            row = look.row(alpha, "pac", self.looks.share_of(rounded_down(delta)))
-            if row.labels_missing:
-                break
-            rows.append(replace(row, delta=delta))
-            if self.looks.suffices(row.coverage):
-                break
-        return rows
-
-    def asked(self, alpha: float, delta: float) -> tuple["Calibration", float]:
-        """Returns the pairs that are labelled for "pac", and the delta of their tests.
-
-        They are those of the next look, or of the last one if no other follows.
-        """
-        looks = self.look_calibrations
-        if self.looks is None or not looks:
-            return self, delta
-        rows = self.look_rows(alpha, delta)
-        place = len(rows)
-        if rows and (place == len(looks) or self.looks.suffices(rows[-1].coverage)):
-            place -= 1
-        return looks[place], self.looks.share_of(rounded_down(delta))
-
-    @property
-    def planned_looks(self) -> tuple[TakenLook, ...]:
-        """The results of the looks so far, at the alpha and delta of the plan."""
-        return () if self.looks is None else self.taken_looks(self.looks.alpha, self.looks.delta)
-
-    def taken_looks(self, alpha: float, delta: float) -> tuple[TakenLook, ...]:
-        """The results of `look_rows`."""
-        sizes = () if self.looks is None else self.looks.sizes
-        return tuple(
-            TakenLook(
-                size=size,
-                coverage=row.coverage,
-                threshold=row.threshold if row.feasible else None,
-            )
-            for size, row in zip(sizes, self.look_rows(alpha, delta), strict=False)
-        )
-
-    @property
-    def named_groups(self) -> list[str]:
-        """The groups that the set declares, or has examples of, sorted."""
-        return sorted({*self.groups, *self.table.present_groups})
-
-    @cached_property
-    def own_calibrations(self) -> Mapping[str, "Calibration"]:
-        """Group -> the calibration of its examples, for groups with separate thresholds."""
-        if not self.by_group:
-            return {}
-        return {group: part for group, part in self.parts.items() if not part.lacks_for_own}
-
-    @property
-    def lacks_for_own(self) -> int:
-        """Number of pairs that a group with these lacks for separate thresholds."""
-        return max(0, FEWEST_OF_GROUP - (self.n - self.ties))
-
-    def threshold_of(self, group: str | None) -> str:
-        """Returns whose thresholds judge a comparison: its group's, or those of `groups.ALL`."""
-        return group if group is not None and group in self.own_calibrations else ALL
-
-    def judging(self, group: str | None) -> "Calibration":
-        """Returns the calibration with the thresholds for a group; None is for no group."""
-        return self if group is None else self.own_calibrations.get(group, self)
 
     @cached_property
     def preferences(self) -> Preferences:
@@ -295,25 +157,13 @@ class Calibration:
 
     @cached_property
     def counted(self) -> NDArray[np.bool_]:
-        """Shape (n,). True for the pairs that "pac" counts, among them ties and off-task pairs."""
-        return self._drawn(MOST_PAIRS.get(self.clusters))
+        """Shape (n,). True for the pairs that "pac" counts, among them ties and off-task pairs.
 
-    @cached_property
-    def one_a_question(self) -> NDArray[np.bool_]:
-        """Shape (n,). True for one pair of each question, drawn by a hash of its digest."""
-        return self._drawn(1)
-
-    def _drawn(self, most: int | None) -> NDArray[np.bool_]:
-        if most is None or self.questions == self.n:
+        It counts one pair of each question, drawn by a hash of its digest.
+        """
+        if self.questions == self.n:
             return np.ones(self.n, dtype=bool)
-        return drawn_pairs(self._question_numbers, lots_of(self.table), most=most)
-
-    @cached_property
-    def question_sizes(self) -> QuestionSizes | None:
-        """The sizes of questions; None unless all pairs have labels and a question has several."""
-        if self.unlabelled or self.questions == self.n:
-            return None
-        return question_sizes(self._question_numbers[self.sided], self.error[self.sided])
+        return drawn_pairs(self._question_numbers, lots_of(self.table))
 
     @cached_property
     def uncertainty(self) -> FloatArray:
@@ -340,11 +190,7 @@ class Calibration:
         if self.unlabelled:
             raise self.labels_missing(None, None)
         used = self.on_task & self.sided
-        return ThresholdCurve.fit(self.uncertainty[used], self.error[used], self.label_noise)
-
-    @property
-    def _is_adjusted(self) -> bool:
-        return self.clusters == "adjusted" and self.questions < self.n
+        return ThresholdCurve.fit(self.uncertainty[used], self.error[used])
 
     @cached_property
     def pac_pairs(self) -> PacPairs:
@@ -356,9 +202,7 @@ class Calibration:
             self.uncertainty[used],
             self.error[used],
             self.sided[used],
-            label_noise=self.label_noise,
             drawn=int(drawn.sum()),
-            numbers=self._question_numbers[used] if self._is_adjusted else None,
             curve=self.curve if whole else None,
         )
 
@@ -458,7 +302,7 @@ class Calibration:
             threshold = self.curve.threshold(alpha)
         else:
             assert delta is not None, "pac needs a delta"
-            computed = self._pac_threshold(alpha, delta)
+            computed = self.pac_pairs.tests(alpha, delta).threshold
             if computed is None:
                 raise self.labels_missing(alpha, delta)
             threshold = computed
@@ -466,13 +310,6 @@ class Calibration:
             self._thresholds.clear()
         self._thresholds[_cache_key(alpha, guarantee, delta)] = threshold
         return threshold
-
-    def _pac_threshold(self, alpha: float, delta: float) -> float | None:
-        """The threshold of the last look, or of all pairs without a plan; None before labels."""
-        if self.looks is None:
-            return self.pac_pairs.tests(alpha, delta).threshold
-        rows = self.look_rows(alpha, delta)
-        return rows[-1].threshold if rows else None
 
     def kept_threshold(
         self, alpha: float, guarantee: Guarantee, delta: float | None
@@ -498,8 +335,6 @@ class Calibration:
                 empirical_risk=None,
                 labels_missing=True,
             )
-        if self.looks is not None and guarantee == "pac" and delta is not None:
-            return self.look_rows(alpha, delta)[-1]
         used = self.counted if guarantee == "pac" else np.ones(self.n, dtype=bool)
         used = used & ~self.table.tied
         return ThresholdRow.of(
@@ -518,10 +353,9 @@ class Calibration:
     def feasibility(self, row: ThresholdRow) -> Feasibility:
         """Returns the ways to make an alpha feasible, given the error rates of these examples.
 
-        There are none while pairs have no label, nor with planned looks: the plan says how many
-        labels there are.
+        There are none while pairs have no label.
         """
-        if self.unlabelled or self.looks is not None:
+        if self.unlabelled:
             return Feasibility(smallest_alpha=None, more_examples=None)
         curve = self._curve_of(row.guarantee)
         return feasibility(
@@ -538,9 +372,9 @@ class Calibration:
     def feasible_alphas(self) -> Mapping[Guarantee, tuple[AlphaInterval, ...]]:
         """All feasible alphas of each guarantee, "pac" at the standard delta.
 
-        Empty unless all pairs have labels, and with planned looks.
+        Empty unless all pairs have labels.
         """
-        if self.unlabelled or self.looks is not None:
+        if self.unlabelled:
             return {}
         return {
             guarantee: feasible_alphas(self._curve_of(guarantee), guarantee, STANDARD_DELTA)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from app.core.errors import InvalidComparisonError, InvalidRequestError
+from app.core.errors import InvalidComparisonError
 from app.core.score import Orders as Orders
 from app.core.score import Preference
 from app.core.score import Side as Side
@@ -37,8 +37,6 @@ class Comparison:
         question: The conversation so far; a single question is one user turn.
         response_a: One text, or one text per user turn of `question`.
         response_b: The same number of texts as `response_a`.
-        group: Group of the traffic that the comparison belongs to; None for no group. No prompt and
-            no digest contains it.
 
     Raises:
         InvalidComparisonError: A text is missing or blank, or the numbers of texts and turns
@@ -48,7 +46,6 @@ class Comparison:
     question: tuple[Turn, ...]
     response_a: tuple[str, ...]
     response_b: tuple[str, ...]
-    group: str | None = None
 
     def __post_init__(self) -> None:
         user_turns = sum(turn.role == "user" for turn in self.question)
@@ -84,7 +81,7 @@ class Comparison:
     @property
     def swapped(self) -> "Comparison":
         """The same comparison with the responses in the other order."""
-        return Comparison(self.question, self.response_b, self.response_a, self.group)
+        return Comparison(self.question, self.response_b, self.response_a)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -165,7 +162,6 @@ class Judgment:
     "marginal". It is None if no alpha does, and under "pac", where a larger alpha may have a
     smaller threshold. The gaps of the score were divided by `temperature`. `bounded`
     says that a probability of the judge was 0 or 1, and half a step of its rounding stands for it.
-    `threshold_of` is the group whose threshold decided, or `groups.ALL`; None without an alpha.
 
     `reason` is the first of these that applies: `off_task`, `no_preference`, `suspended`,
     `infeasible`, `uncertain`. `off_task` means that the two labels have too little of the
@@ -188,17 +184,3 @@ class Judgment:
     bounded: bool = False
     orders: Orders = 2
     temperature: float = 1.0
-    threshold_of: str | None = None
-
-
-def shared_delta(delta: float, number: int) -> float:
-    """The delta of each of several thresholds that hold together with probability 1 - delta.
-
-    Raises:
-        InvalidRequestError: The share is too small for a number.
-    """
-    share = delta / number
-    if share == 0.0:
-        reason = f"{delta} cannot be divided by {number}"
-        raise InvalidRequestError(f"delta: {reason}", faults=(("delta", reason),))
-    return share

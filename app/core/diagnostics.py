@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from app.core.assessment import AlphaInterval
+from app.core.binomial import binomial_cdf
 from app.core.comparison import Guarantee
-from app.core.pac import p_values
 from app.core.start_rank import (
     allowable_errors,
     fair_start_rank,
@@ -205,11 +205,9 @@ def _examples_from(
     # More labels only lower the rank that the start rank has now.
     early = curve.accepted <= start
     expected = curve.errors * (start / curve.accepted)
-    if curve.design_effects is None:
-        passes = expected <= allowable_errors(np.array([start]), bound, delta)[0]
-    else:
-        passes = p_values(expected, np.array(start), bound, curve.design_effects) <= delta
-    passing = np.flatnonzero(early & passes)
+    passing = np.flatnonzero(
+        early & (expected <= allowable_errors(np.array([start]), bound, delta)[0])
+    )
     if not len(passing):
         return None
     needed = math.ceil(curve.n * start / int(curve.accepted[passing[-1]]))
@@ -231,7 +229,7 @@ def _is_feasible_pac(curve: ThresholdCurve, delta: float) -> NDArray[np.bool_]:
     if len(tested):
         blocks = np.searchsorted(curve.accepted, starts[tested], side="left")
         bounds = [observed_error(alpha, curve.label_noise) for alpha in ALPHA_GRID[tested].tolist()]
-        effects = None if curve.design_effects is None else curve.design_effects[blocks]
-        p = p_values(curve.errors[blocks], curve.accepted[blocks], bounds, effects)
-        feasible[tested] = p <= delta
+        feasible[tested] = (
+            binomial_cdf(curve.errors[blocks], curve.accepted[blocks], np.array(bounds)) <= delta
+        )
     return feasible

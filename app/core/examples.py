@@ -40,22 +40,18 @@ class LabelledExample:
         label: The side that people prefer; None for a pair of a pool that has no label yet, and
             "tie" for a pair that people found equal. Ties are kept, because the traffic has them,
             and because they must not change how many pairs were drawn.
-        question: Digest from `core.fingerprint.question_digest`, 64 hexadecimal digits; None in
-            examples of older releases.
-        group: Group of the traffic that the comparison belongs to; None for no group.
+        question: Digest from `core.fingerprint.question_digest`, 64 hexadecimal digits; None where
+            the question is unknown.
     """
 
     score: Score
     label: Label | None
     question: str | None = None
-    group: str | None = None
 
     @property
     def fields(self) -> tuple[float | str | None, ...]:
-        """The fields as stores keep them; the last two are left out where they are unknown."""
-        last: tuple[str | None, ...] = (self.question, self.group)
-        while last and last[-1] is None:
-            last = last[:-1]
+        """The fields as stores keep them; the last is left out where it is unknown."""
+        last = () if self.question is None else (self.question,)
         score = self.score
         return (score.gap_fwd, score.gap_rev, score.label_mass, self.label, *last)
 
@@ -68,12 +64,10 @@ class Examples(Mapping[str, LabelledExample]):
         numbers: Shape (n, 3). Columns `gap_fwd`, `gap_rev` and `label_mass`; see `Score.numbers`.
         labels: Shape (n,), uint8. 0 for B, 1 for A, 2 for no label, 3 for a tie.
         questions: Shape (n, 32), uint8. Digest of the question; zeros where it is unknown.
-        groups: Shape (n,), uint16. Index of the group in `group_names`.
-        group_names: Names of the groups, in any order; the first is None, for no group.
         checksum: See the property; None to compute it when it is asked for.
     """
 
-    __slots__ = ("_checksum", "_rows", "group_names", "groups", "labels", "numbers", "questions")
+    __slots__ = ("_checksum", "_rows", "labels", "numbers", "questions")
 
     def __init__(
         self,
@@ -81,16 +75,12 @@ class Examples(Mapping[str, LabelledExample]):
         numbers: NDArray[np.float64],
         labels: NDArray[np.uint8],
         questions: NDArray[np.uint8],
-        groups: NDArray[np.uint16],
-        group_names: tuple[str | None, ...],
         checksum: int | None,
     ) -> None:
         self._rows = rows
         self.numbers = numbers
         self.labels = labels
         self.questions = questions
-        self.groups = groups
-        self.group_names = group_names
         self._checksum = checksum
 
     @classmethod
@@ -124,8 +114,8 @@ class Examples(Mapping[str, LabelledExample]):
 
         The hash covers the digest in UTF-8, a zero byte, the three numbers as little-endian doubles
         with -0.0 written as 0.0 and one NaN for all, the letter of the label ("?" for none, "=" for
-        a tie), the 32 bytes of the question's digest, if it is known, and a zero byte with the name
-        of the group, if there is one. The order of the examples does not matter.
+        a tie), and the 32 bytes of the question's digest, if it is known. The order of the examples
+        does not matter.
         """
         if self._checksum is None:
             draft = Draft()
@@ -133,10 +123,6 @@ class Examples(Mapping[str, LabelledExample]):
                 draft.set(digest, example)
             self._checksum = draft.done().checksum
         return self._checksum
-
-    def of_group(self, group: str) -> "Examples":
-        """Returns the examples of a group, in the same order."""
-        return self.at(self.groups == self.group_names.index(group))
 
     def at(self, chosen: NDArray[np.bool_]) -> "Examples":
         """Returns the examples of a mask of shape (n,), in the same order."""
@@ -146,16 +132,8 @@ class Examples(Mapping[str, LabelledExample]):
             self.numbers[chosen],
             self.labels[chosen],
             self.questions[chosen],
-            self.groups[chosen],
-            self.group_names,
             None,
         )
-
-    @property
-    def present_groups(self) -> list[str]:
-        """The groups that have examples, sorted."""
-        names = (self.group_names[code] for code in np.unique(self.groups).tolist())
-        return sorted(name for name in names if name is not None)
 
     def preferences_at(self, temperature: float) -> Preferences:
         """Returns the preferences of the judge, of whose gaps each is divided by a temperature."""
@@ -208,9 +186,8 @@ class Examples(Mapping[str, LabelledExample]):
             columns = self.numbers[start : start + _SLICE].T.tolist()
             codes = self.labels[start : start + _SLICE].tolist()
             questions = _question_texts(self.questions[start : start + _SLICE])
-            groups = self.groups[start : start + _SLICE].tolist()
-            for digest, gap_fwd, gap_rev, label_mass, code, question, group in zip(
-                islice(digests, _SLICE), *columns, codes, questions, groups, strict=True
+            for digest, gap_fwd, gap_rev, label_mass, code, question in zip(
+                islice(digests, _SLICE), *columns, codes, questions, strict=True
             ):
                 yield (
                     digest,
@@ -218,7 +195,6 @@ class Examples(Mapping[str, LabelledExample]):
                         score=Score.of_numbers(gap_fwd, gap_rev, label_mass),
                         label=_LABELS[code],
                         question=question,
-                        group=self.group_names[group],
                     ),
                 )
 
@@ -250,9 +226,6 @@ class Examples(Mapping[str, LabelledExample]):
         differs = ((was != now) & ~(np.isnan(was) & np.isnan(now))).any(axis=1)
         differs |= (before.labels[place] != self.labels) | (place < 0)
         differs |= (before.questions[place] != self.questions).any(axis=1)
-        codes = {name: code for code, name in enumerate(self.group_names)}
-        as_now = np.array([codes.get(name, -1) for name in before.group_names])
-        differs |= as_now[before.groups[place]] != self.groups
         draft = Draft()
         for digest in compress(self._rows, differs):
             draft.set(digest, self[digest])
@@ -264,7 +237,6 @@ class Examples(Mapping[str, LabelledExample]):
             score=Score.of_numbers(*self.numbers[row].tolist()),
             label=_LABELS[int(self.labels[row])],
             question=question,
-            group=self.group_names[int(self.groups[row])],
         )
 
 
@@ -291,20 +263,17 @@ class Draft:
         row = self._rows.get(digest)
         code, numbers = _CODES[example.label], example.score.numbers
         question = _NO_QUESTION if example.question is None else bytes.fromhex(example.question)
-        group = self._group_codes.setdefault(example.group, len(self._group_codes))
         if row is None:
             self._rows[digest] = len(self._labels)
             self._numbers.extend(numbers)
             self._labels.append(code)
             self._questions += question
-            self._groups.append(group)
         else:
             self._checksum -= self._hash(digest, row)
             self._numbers[3 * row : 3 * row + 3] = array("d", numbers)
             self._labels[row] = code
             self._questions[_bytes_of(row)] = question
-            self._groups[row] = group
-        self._checksum += _hash(digest, *numbers, code, question, example.group)
+        self._checksum += _hash(digest, *numbers, code, question)
 
     def take(self, digest: str) -> None:
         """Takes one example out; raises KeyError for an unknown digest."""
@@ -320,31 +289,25 @@ class Draft:
         numbers = np.frombuffer(self._numbers, dtype=np.float64).reshape(-1, 3)
         labels = np.frombuffer(self._labels, dtype=np.uint8)
         questions = np.frombuffer(self._questions, dtype=np.uint8).reshape(-1, _QUESTION_BYTES)
-        groups = np.frombuffer(self._groups, dtype=np.uint16)
         rows = self._rows
         if len(rows) < len(labels):
             left = np.fromiter(rows.values(), dtype=np.int64, count=len(rows))
             numbers, labels, questions = numbers[left], labels[left], questions[left]
-            groups = groups[left]
             rows = {digest: row for row, digest in enumerate(rows)}
-        names = tuple(self._group_codes)
         checksum = self._checksum % _MODULUS
-        return Examples(rows, numbers, labels, questions, groups, names, checksum)
+        return Examples(rows, numbers, labels, questions, checksum)
 
     def _begin(self, base: Examples) -> None:
         self._rows = dict(base._rows)
         self._numbers = array("d", base.numbers.tobytes())
         self._labels = bytearray(base.labels.tobytes())
         self._questions = bytearray(base.questions.tobytes())
-        self._groups = array("H", base.groups.tobytes())
-        self._group_codes = {name: code for code, name in enumerate(base.group_names)}
         self._checksum = base.checksum
 
     def _hash(self, digest: str, row: int) -> int:
         gap_fwd, gap_rev, label_mass = self._numbers[3 * row : 3 * row + 3]
         question = bytes(self._questions[_bytes_of(row)])
-        group = list(self._group_codes)[self._groups[row]]
-        return _hash(digest, gap_fwd, gap_rev, label_mass, self._labels[row], question, group)
+        return _hash(digest, gap_fwd, gap_rev, label_mass, self._labels[row], question)
 
 
 def _bytes_of(row: int) -> slice:
@@ -370,15 +333,11 @@ def _hash(
     label_mass: float,
     code: int,
     question: bytes,
-    group: str | None,
 ) -> int:
     # Adding 0.0 turns -0.0 into 0.0. The two are equal, so a store may return either.
     packed = _PACKED.pack(gap_fwd + 0.0, gap_rev + 0.0, label_mass + 0.0, _LETTERS[code])
     asked = b"" if question == _NO_QUESTION else question
-    named = b"" if group is None else b"\0" + group.encode()
-    hashed = hashlib.sha256(
-        digest.encode("utf-8", "surrogatepass") + b"\0" + packed + asked + named
-    )
+    hashed = hashlib.sha256(digest.encode("utf-8", "surrogatepass") + b"\0" + packed + asked)
     return int.from_bytes(hashed.digest(), "big")
 
 
@@ -387,7 +346,5 @@ EMPTY = Examples(
     np.empty((0, 3)),
     np.empty(0, dtype=np.uint8),
     np.empty((0, _QUESTION_BYTES), dtype=np.uint8),
-    np.empty(0, dtype=np.uint16),
-    (None,),
     0,
 )

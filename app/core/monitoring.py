@@ -21,12 +21,10 @@ from app.core.betting import (
     restarted_log_wealth,
     share_of,
 )
-from app.core.clusters import question_numbers
 from app.core.comparison import Criterion
-from app.core.pac import observed_error
 from app.core.preference import FloatArray
+from app.core.questions import question_numbers
 from app.core.roots import root
-from app.core.thresholds import exact_noise
 
 # False alarms of a version of a set, over all time and all its criteria; false certificates of one
 # criterion.
@@ -222,9 +220,6 @@ class MonitoredCriterion(Monitored):
 
     Args:
         criterion: The criterion, which has an alpha.
-        label_noise: Label noise of the version.
-        bound: Largest share of labels that differ from the verdicts, if the error is alpha: the
-            label noise adds to alpha.
         abstentions: Number of drawn abstentions, which have no part in the error.
         keys: The same by the keys that asked; those with the most errors come first.
         further_keys: Number of keys that are not in `keys`.
@@ -232,8 +227,6 @@ class MonitoredCriterion(Monitored):
     """
 
     criterion: Criterion
-    label_noise: float
-    bound: float
     abstentions: int
     keys: tuple[MonitoredKey, ...]
     further_keys: int
@@ -312,7 +305,6 @@ def monitor(
     questions: ArrayLike | None = None,
     closed: ArrayLike | None = None,
     expired: ArrayLike | None = None,
-    label_noise: float = 0.0,
     false_alarms: float = MONITOR_DELTA,
 ) -> MonitorFigures:
     """Tests at all times whether the error of accepted verdicts is still at most alpha.
@@ -350,8 +342,6 @@ def monitor(
         closed: Shape (n,). True for a draw that was closed without a label, whose entry of `errors`
             is ignored; None without such draws.
         expired: Shape (n,). The same for draws that got no label in time.
-        label_noise: In [0, 0.5); labels flipped independently of the score. One version of a set
-            has one label noise.
         false_alarms: In (0, 1).
 
     Raises:
@@ -370,13 +360,13 @@ def monitor(
     missing, in_time = is_closed | is_expired, ~is_expired
     fewest, most = _means(wrong & ~missing, numbers), _means(wrong | missing, numbers)
     in_time_most = _means((wrong | is_closed)[in_time], numbers[in_time])
-    bound, count = observed_error(alpha, label_noise), len(fewest)
-    evidence = _log_evidence(fewest, bound)
-    certificate, weaker = _log_certificate(most, bound), _log_certificate(in_time_most, bound)
+    count = len(fewest)
+    evidence = _log_evidence(fewest, alpha)
+    certificate, weaker = _log_certificate(most, alpha), _log_certificate(in_time_most, alpha)
     alarm_at = first_at(evidence, 1 / false_alarms)
     certified_at = first_at(certificate, 1 / MONITOR_DELTA) if alarm_at is None else None
-    low, _ = error_interval(float(fewest.sum()), count, label_noise=label_noise)
-    _, high = error_interval(float(most.sum()), count, label_noise=label_noise)
+    low, _ = error_interval(float(fewest.sum()), count)
+    _, high = error_interval(float(most.sum()), count)
     return MonitorFigures(
         audited=len(wrong) - int(missing.sum()),
         errors=int((wrong & ~missing).sum()),
@@ -404,7 +394,7 @@ def _means(wrong: NDArray[np.bool_], numbers: NDArray[np.int64]) -> FloatArray:
 
 
 def error_interval(
-    errors: float, questions: int, *, label_noise: float = 0.0, delta: float = MONITOR_DELTA
+    errors: float, questions: int, *, delta: float = MONITOR_DELTA
 ) -> tuple[float, float]:
     """Returns a confidence interval of the true error that may be looked at after each label.
 
@@ -423,7 +413,6 @@ def error_interval(
     Args:
         errors: Sum of the mean errors of the questions that the labels show.
         questions: Number of questions; may be 0.
-        label_noise: In [0, 0.5).
         delta: In (0, 1).
 
     Returns:
@@ -442,9 +431,6 @@ def error_interval(
     seen = errors / questions if questions else 0.5
     low = root(surplus, 0.0, seen) if errors else 0.0
     high = root(surplus, seen, 1.0) if right else 1.0
-    noise = float(exact_noise(label_noise))
-    share = 1.0 - 2.0 * noise
-    low, high = (min(max((bound - noise) / share, 0.0), 1.0) for bound in (low, high))
     return low, high
 
 

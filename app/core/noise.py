@@ -120,19 +120,6 @@ class Resolution:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SecondLabels:
-    """How often the labels of two people differ.
-
-    Args:
-        pairs: Number of pairs that both labelled, fixed before.
-        disagreements: Number of those on which they differ, at most `pairs`.
-    """
-
-    pairs: int
-    disagreements: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class LabelNoiseBounds:
     """Confidence bounds on the share of labels that are flipped, each for itself.
 

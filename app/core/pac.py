@@ -115,7 +115,6 @@ def pac_tests(
     label_noise: float = 0.0,
     labelled: int | None = None,
     drawn: int | None = None,
-    effects: FloatArray | None = None,
 ) -> PacTests:
     """Tests the ranks in ascending order, as far as labels reach.
 
@@ -135,7 +134,6 @@ def pac_tests(
         drawn: Number of pairs that were drawn before labels were seen, which fixes the ranks; None
             if no pair was left out since then. It is larger than `accepted[-1]` if people found
             pairs equal.
-        effects: Shape (m,). Design effect up to each score; None for independent pairs.
 
     Raises:
         ValueError: An argument is out of range.
@@ -150,9 +148,7 @@ def pac_tests(
         ranks = (*(rank for rank in ranks if rank < n), n) if ranks[0] <= n else ()
     blocks = np.unique(np.searchsorted(accepted, ranks, side="left"))
     ready = blocks[blocks < (len(scores) if labelled is None else labelled)]
-    # An estimate can be too small by chance, so the effect never falls from test to test.
-    effect = None if effects is None else np.maximum.accumulate(effects[ready])
-    failed = np.flatnonzero(p_values(errors[ready], accepted[ready], bound, effect) > delta)
+    failed = np.flatnonzero(binomial_cdf(errors[ready], accepted[ready], bound) > delta)
     if not len(failed) and len(ready) < len(blocks):
         return PacTests(None, float(scores[blocks[len(ready)]]))
     passed = int(failed[0]) if len(failed) else len(ready)
@@ -160,26 +156,6 @@ def pac_tests(
         return PacTests(-math.inf, None)
     last = ready[passed - 1]
     return PacTests(LN2 if last == len(scores) - 1 else float(scores[last]), None)
-
-
-def p_values(
-    errors: NDArray[np.int64] | FloatArray,
-    accepted: NDArray[np.int64],
-    bound: ArrayLike,
-    effects: FloatArray | None = None,
-) -> FloatArray:
-    """Returns P[Bin(k, bound) <= e] for e errors among k pairs, broadcast to one shape.
-
-    With a design effect d it is that of e / d errors among k / d pairs.
-
-    Args:
-        errors: Numbers of errors.
-        accepted: Numbers of pairs.
-        bound: Largest error rate, in (0, 1).
-        effects: Design effects, at least 1; None for independent pairs.
-    """
-    shrunk = 1.0 if effects is None else effects
-    return binomial_cdf(errors / shrunk, accepted / shrunk, bound)
 
 
 @lru_cache(maxsize=4096)

@@ -1,12 +1,11 @@
 """The pairs that "pac" counts, sorted by uncertainty, and which of them to label next."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from app.core.clusters import design_effects
 from app.core.pac import PacTests, pac_tests, rounded_down
 from app.core.preference import FloatArray
 from app.core.thresholds import ThresholdCurve
@@ -51,9 +50,7 @@ class PacPairs:
         error: ArrayLike,
         labelled: ArrayLike,
         *,
-        label_noise: float = 0.0,
         drawn: int | None = None,
-        numbers: NDArray[np.int64] | None = None,
         curve: ThresholdCurve | None = None,
     ) -> "PacPairs":
         """Sorts the pairs.
@@ -62,20 +59,15 @@ class PacPairs:
             uncertainty: Shape (n,). s(x) of each pair, in nats.
             error: Shape (n,). True where the judge disagrees with the label; False without a label.
             labelled: Shape (n,). False for pairs without a label.
-            label_noise: In [0, 0.5).
             drawn: Number of pairs that were drawn before labels were seen; None for n.
-            numbers: Shape (n,). Number of each pair's question, to divide the counts by the design
-                effect; None to count every pair as one.
             curve: The curve of these pairs, if it is known.
 
         Raises:
-            ValueError: Shapes differ, a score is NaN, or label_noise is outside [0, 0.5).
+            ValueError: Shapes differ or a score is NaN.
         """
         score = np.asarray(uncertainty, dtype=np.float64)
         if curve is None:
-            curve = ThresholdCurve.fit(score, error, label_noise)
-        if numbers is not None:
-            curve = replace(curve, design_effects=design_effects(score, error, numbers))
+            curve = ThresholdCurve.fit(score, error)
         missing = np.flatnonzero(~np.asarray(labelled, dtype=bool))
         missing = missing[np.argsort(score[missing], kind="stable")]
         scores = score[missing]
@@ -90,10 +82,8 @@ class PacPairs:
             self.curve.errors,
             alpha=rounded_down(alpha),
             delta=rounded_down(delta),
-            label_noise=self.curve.label_noise,
             labelled=self.labelled,
             drawn=self.drawn,
-            effects=self.curve.design_effects,
         )
 
     def needed(self, alpha: float, delta: float) -> LabelsNeeded:

@@ -5,7 +5,7 @@ from app.core.diagnostics import MOST_EXAMPLES
 from app.core.start_rank import good_marginal_rank, good_start_rank, points_for_good_start
 
 
-def labels_for_verdicts(criterion: Criterion, label_noise: float) -> int | None:
+def labels_for_verdicts(criterion: Criterion) -> int | None:
     """Returns the number of labels with which a criterion accepts something with probability 0.8.
 
     That holds if the judge is wrong in at most 0.6 alpha of its most certain pairs: of the share
@@ -14,7 +14,6 @@ def labels_for_verdicts(criterion: Criterion, label_noise: float) -> int | None:
 
     Args:
         criterion: It has an alpha.
-        label_noise: In [0, 0.5).
 
     Returns:
         The number; None if it is above 100,000.
@@ -23,8 +22,8 @@ def labels_for_verdicts(criterion: Criterion, label_noise: float) -> int | None:
     assert alpha is not None, "a criterion without alpha needs no labels"
     if criterion.guarantee == "pac":
         assert criterion.delta is not None, "pac needs a delta"
-        rank = good_start_rank(alpha, criterion.delta, label_noise, at_most=MOST_EXAMPLES)
+        rank = good_start_rank(alpha, criterion.delta, 0.0, at_most=MOST_EXAMPLES)
     else:
-        rank = good_marginal_rank(alpha, label_noise, at_most=MOST_EXAMPLES)
+        rank = good_marginal_rank(alpha, 0.0, at_most=MOST_EXAMPLES)
     labels = None if rank is None else points_for_good_start(alpha, rank)
     return labels if labels is not None and labels <= MOST_EXAMPLES else None

@@ -40,8 +40,6 @@ class ThresholdCurve:
         errors: Shape (m,). Number of observed errors among the accepted points.
         risk_levels: Shape (m,). Smallest alpha that accepts the score; non-decreasing.
         label_noise: Share of flipped labels that the curve corrects for, in [0, 0.5).
-        design_effects: Shape (m,). By how much fewer pairs "pac" counts up to each score, from
-            `core.clusters.design_effects`; None if every pair counts as one.
     """
 
     scores: FloatArray
@@ -49,7 +47,6 @@ class ThresholdCurve:
     errors: NDArray[np.int64]
     risk_levels: FloatArray
     label_noise: float
-    design_effects: FloatArray | None = None
 
     @classmethod
     def fit(

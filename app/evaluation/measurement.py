@@ -187,7 +187,7 @@ def _measure_dataset(
 
 def _on_all_labels(points: Points, design: Design) -> tuple[AlphaRow, ...]:
     scores = LabelledScores(uncertainty=points.uncertainty, error=points.error)
-    assessment = assessment_of(scores, design.alphas, delta=design.delta, label_noise=0.0)
+    assessment = assessment_of(scores, design.alphas, delta=design.delta)
     return tuple(assessment.rows)
 
 

@@ -12,7 +12,6 @@ from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.core.messages import Fields
 from app.files.labels import KNOWN_WORDS, NamedColumns, is_empty, label_of, named_columns
 from app.files.shapes import (
-    GROUP,
     LABEL,
     OPTIONAL,
     REQUIRED,
@@ -31,7 +30,6 @@ _MORE = (
     "question_id",
     "group",
     "category",
-    "traffic_group",
     "human",
     "human_probability",
 )
@@ -74,7 +72,7 @@ class Battle:
         category: Kind of the question, if the row has one.
         model_a: Name of the first model.
         model_b: Name of the second model.
-        fields: The comparison, with the response of model_a first, and its group of the traffic.
+        fields: The comparison, with the response of model_a first.
         human: The label of a person, if there is one.
         human_probability: Probability with which the row was drawn for labelling, if it is known.
     """
@@ -146,11 +144,6 @@ class BattleShape:
         if model_a == model_b:
             raise InvalidComparisonError("model_a and model_b are the same model")
         fields = self.comparison.fields(row)
-        # The group of a battle is a unit of the bootstrap, which nobody has declared.
-        fields.pop(GROUP, None)
-        traffic_group = self._text(row, "traffic_group")
-        if traffic_group is not None:
-            fields[GROUP] = traffic_group
         content = _digest([model_a, model_b, *(fields[name] for name in REQUIRED)])
         return Battle(
             id=self._text(row, "id") or content[:_SHORT],

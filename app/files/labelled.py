@@ -11,7 +11,6 @@ from app.core.messages import Fields
 from app.files.checking import LabelledRow
 from app.files.reading import FileRow, InputFormat, files_of, read_rows
 from app.files.shapes import (
-    GROUP,
     LABEL,
     PAIRS,
     REQUIRED,
@@ -139,7 +138,7 @@ def _pair(path: Path, row: FileRow, shape: ComparisonShape, *, labelled: bool) -
     try:
         whole = shape.fields(row.fields)
         # An example has no criterion.
-        fields = {name: whole[name] for name in (*REQUIRED, GROUP) if name in whole}
+        fields = {name: whole[name] for name in REQUIRED}
         comparison = comparison_of(fields)
         label = shape.label_in(row.fields) if labelled else None
     except RequestError as exc:

@@ -17,9 +17,7 @@ from app.files.labels import KNOWN_WORDS, NamedColumns, is_empty, label_of, name
 
 REQUIRED = ("question", "response_a", "response_b")
 # A row may override the criterion of the command line. Its id stays with the row.
-OPTIONAL = ("alpha", "guarantee", "delta", "delta_for", "calibration", "group")
-# Group of the traffic, which rows without a criterion have, too.
-GROUP = "group"
+OPTIONAL = ("alpha", "guarantee", "delta", "calibration")
 LABEL = "label"
 # Name of the shape of our own columns.
 PAIRS = "pairs"
@@ -27,7 +25,6 @@ PAIRS = "pairs"
 BATTLES = "battles"
 _OF_BATTLE = ("model_a", "model_b", "human")
 _NUMBERS = ("alpha", "delta")
-DELTA_FOR = "delta_for"
 _MOST_TURNS = 10**6
 _CONVERSATIONS = ("conversation_a", "conversation_b")
 _TRANSCRIPT_TURN = re.compile(r"(?:\A|\n\n)(Human|Assistant): ?")
@@ -85,11 +82,6 @@ class ComparisonShape:
         for name in _NUMBERS:
             if isinstance(fields.get(name), str):
                 fields[name] = _number(fields[name], name)
-        if is_empty(fields.get(GROUP)):
-            # A table has this cell in rows without a group, too.
-            fields.pop(GROUP, None)
-        if DELTA_FOR in fields:
-            fields[DELTA_FOR] = _whole(fields[DELTA_FOR], DELTA_FOR)
         return fields
 
 
@@ -328,12 +320,6 @@ def _number(text: str, field: str) -> float:
         return float(text)
     except ValueError:
         raise InvalidComparisonError(f"{field} is not a number: {text[:40]!r}") from None
-
-
-def _whole(value: Any, field: str) -> Any:
-    """An integer: a table has texts, and pandas makes floats of integers if one is missing."""
-    number = _number(value, field) if isinstance(value, str) else value
-    return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
 def listed(row: Mapping[str, Any]) -> str:

@@ -32,7 +32,7 @@ _MODE = 0o600
 # "ScJd" in the header of the file. It distinguishes the file from databases of other programs that
 # have the same schema version.
 APPLICATION_ID = 0x53634A64
-# 0.1.0 wrote version 3. Each version since then needs its step in `_STEPS`.
+# The format of the store. A file with another number is refused.
 SCHEMA_VERSION = 5
 # Texts of drawn pairs; with row ids, so that keys are counted without reading the texts.
 _AUDIT_TEXT = "CREATE TABLE audit_text (pair TEXT PRIMARY KEY, texts TEXT NOT NULL)"
@@ -43,11 +43,6 @@ _LEASE = (
     "CREATE TABLE lease (room TEXT NOT NULL, item TEXT NOT NULL, holder TEXT NOT NULL,"
     " until REAL NOT NULL, PRIMARY KEY (room, item)) WITHOUT ROWID"
 )
-# Version of a file -> what makes it the next version.
-_STEPS = {
-    3: (_AUDIT_TEXT, _SCORE, "PRAGMA user_version = 4"),
-    4: (_LEASE, "PRAGMA user_version = 5"),
-}
 
 
 # Triggers protect the trail and the log of audits from other programs: to shorten them, somebody
@@ -236,7 +231,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
-    """Makes all tables in an empty file, and those that a file of an earlier release lacks.
+    """Makes all tables in an empty file.
 
     Raises:
         StoreCorruptError: The file holds other tables.
@@ -246,23 +241,17 @@ def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        while application == APPLICATION_ID and version in _STEPS:
-            for statement in _STEPS[version]:
-                connection.execute(statement)
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
         if (application, version) == (APPLICATION_ID, SCHEMA_VERSION):
             return
-        if application == APPLICATION_ID and version > SCHEMA_VERSION:
+        if application == APPLICATION_ID:
             raise StoreCorruptError(
-                f"a newer release of scope-judge has written {path}: its schema has version"
-                f" {version}, and this release knows {SCHEMA_VERSION}. Run the newer release, or"
-                " set SCOPE_STORE_URL to another file."
+                f"{path} has the store format {version}, and this release of scope-judge reads the"
+                f" format {SCHEMA_VERSION} only. Run the release that wrote the file, or set"
+                " SCOPE_STORE_URL to another file."
             )
         if (application, version, objects) != (0, 0, 0):
             raise StoreCorruptError(
-                f"{path} does not have the tables of this version of scope-judge: its schema has"
-                f" version {version}, this program needs {SCHEMA_VERSION}. Set SCOPE_STORE_URL to"
-                " another file, or run the program that made the file."
+                f"{path} is a database of another program. Set SCOPE_STORE_URL to another file."
             )
         for statement in SCHEMA:
             connection.execute(statement)

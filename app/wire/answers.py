@@ -68,7 +68,6 @@ class JudgmentOut(Out):
     uncertainty: float
     confidence: float
     threshold: float | None
-    threshold_of: str | None
     alpha: float | None
     guarantee: Guarantee | None
     delta: float | None
@@ -100,7 +99,6 @@ class JudgmentOut(Out):
             uncertainty=preference.uncertainty,
             confidence=preference.confidence,
             threshold=judgment.threshold,
-            threshold_of=judgment.threshold_of,
             alpha=criterion.alpha,
             guarantee=criterion.guarantee if promised else None,
             delta=criterion.delta if promised else None,

@@ -1,30 +1,26 @@
 """JSON about calibration sets: the answers, and the trail of versions."""
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field
 
 from app.core.assessment import AFTER_LOOKING, AlphaInterval, share_interval
 from app.core.calibration import STANDARD_DELTA, Calibration, ThresholdRow
-from app.core.clusters import PROMISED_FOR, ClusterRule, PromisedFor, QuestionSizes
-from app.core.comparison import Criterion, Guarantee, shared_delta
+from app.core.comparison import Guarantee
 from app.core.diagnostics import Feasibility
-from app.core.group_rows import group_rows
-from app.core.looks import Looks, TakenLook
 from app.observability.gauges import TrafficFigures
 from app.service.calibration.trail import Change
 from app.wire.answers import RISK_LEVEL, Out
 from app.wire.problems import Problem
-from app.wire.requests import DeltaFor, Probability, Strict, invalid_field
+from app.wire.requests import Probability, Strict, invalid_field
 
 
 class ThresholdOut(Out):
     """The threshold of one alpha and guarantee, with coverage and risk on the set's examples.
 
     `coverage` and `empirical_risk` are over the pairs that the guarantee counts: all of them under
-    "marginal", and those that `clusters` says under "pac". `labels_missing` is true if the
+    "marginal", and one pair of each question under "pac". `labels_missing` is true if the
     threshold depends on labels that the set does not have yet. Nothing is accepted then.
     """
 
@@ -52,95 +48,13 @@ class ThresholdOut(Out):
         )
 
 
-class GroupOut(Out):
-    """The pairs of one group in a set, `labelled` of them with a preferred side.
-
-    `threshold_of` says whose thresholds judge the group: its own, or those of `all`. `more_pairs`
-    is the number of pairs that it lacks for separate thresholds (`by_group`).
-    """
-
-    group: str
-    n: int
-    labelled: int
-    threshold_of: str
-    more_pairs: int
-
-
-class GroupRowOut(Out):
-    """The effect of one criterion in use on the labelled pairs of one group.
-
-    `error` is the share of errors among the accepted pairs, and `error_interval` its 95% interval.
-    """
-
-    group: str
-    alpha: float
-    guarantee: Guarantee
-    delta: float | None
-    threshold: float | None
-    threshold_of: str
-    accepted: int
-    coverage: float
-    errors: int | None
-    error: float | None
-    error_interval: tuple[float, float] | None
-
-    @field_validator("threshold", mode="before")
-    @classmethod
-    def _null_if_infeasible(cls, value: float | None) -> float | None:
-        return None if value == -math.inf else value
-
-
-class TakenLookOut(Out):
-    """The result of one look; the threshold is null if it accepts nothing."""
-
-    size: int
-    coverage: float
-    threshold: float | None
-
-
-class LooksOut(Out):
-    """The planned looks of a set, and the results of those that labels have decided.
-
-    Each look has its share of `delta`, so all their thresholds hold together. The set judges by the
-    last one that was taken. `next` is the size of the next look; null after the last one, and after
-    the first that accepts `until_coverage` of its pairs, which `suffices` says.
-    """
-
-    sizes: list[int]
-    until_coverage: float
-    alpha: float
-    delta: float
-    taken: list[TakenLookOut]
-    next: int | None
-    suffices: bool
-
-    @classmethod
-    def of(cls, looks: Looks | None, taken: Sequence[TakenLook]) -> "LooksOut | None":
-        """Converts a plan with its results; None without a plan."""
-        if looks is None:
-            return None
-        suffices = bool(taken) and looks.suffices(taken[-1].coverage)
-        waiting = () if suffices else looks.sizes[len(taken) :]
-        return cls(
-            sizes=list(looks.sizes),
-            until_coverage=looks.until_coverage,
-            alpha=looks.alpha,
-            delta=looks.delta,
-            taken=[TakenLookOut.model_validate(look) for look in taken],
-            next=waiting[0] if waiting else None,
-            suffices=suffices,
-        )
-
-
 class CalibrationOut(Out):
     """One version of a calibration set.
 
     `n` counts its pairs: `labelled` ones with a preferred side, `unlabelled` ones of a pool, and
     `pool_ties`, which people found equal, in a pool or not. `questions` counts their different
-    questions, and `counted` the pairs of these that `pac` counts by the rule of `clusters`, which
-    promises for a random `question` of the traffic or a random `judgment` of it (`promised_for`).
-    `accuracy` is null while pairs have no label. `groups` are those that the set declares or has
-    pairs of.
+    questions, and `counted` the pairs that `pac` counts: one of each question, without ties and
+    pairs off task. `accuracy` is null while pairs have no label.
     """
 
     name: str
@@ -149,15 +63,9 @@ class CalibrationOut(Out):
     judge: str
     fingerprint: str
     accuracy: float | None
-    label_noise: float
     labelled: int
     unlabelled: int
     pool_ties: int
-    clusters: ClusterRule
-    promised_for: PromisedFor
-    by_group: bool
-    looks: LooksOut | None
-    groups: list[GroupOut]
     runtimes: list[str]
     questions: int
     counted: int
@@ -178,24 +86,9 @@ def calibration_fields(calibration: Calibration) -> dict[str, Any]:
         "judge": calibration.judge,
         "fingerprint": calibration.fingerprint,
         "accuracy": calibration.accuracy,
-        "label_noise": calibration.label_noise,
         "labelled": calibration.labelled,
         "unlabelled": calibration.unlabelled,
         "pool_ties": calibration.ties,
-        "clusters": calibration.clusters,
-        "promised_for": PROMISED_FOR[calibration.clusters],
-        "by_group": calibration.by_group,
-        "looks": LooksOut.of(calibration.looks, calibration.planned_looks),
-        "groups": [
-            GroupOut(
-                group=group,
-                n=part.n,
-                labelled=part.labelled,
-                threshold_of=calibration.threshold_of(group),
-                more_pairs=part.lacks_for_own,
-            )
-            for group, part in calibration.parts.items()
-        ],
         "runtimes": list(calibration.runtimes),
         "questions": calibration.questions,
         "counted": calibration.pac_pairs.curve.n,
@@ -302,64 +195,15 @@ class FeasibleAlphasOut(Out):
         )
 
 
-class QuestionSizesOut(Out):
-    """The sizes of questions with several pairs, and the rule of `clusters` that fits them.
-
-    `error_goes_with_size` is true if questions with more pairs have other error rates, by a score
-    test at 5%. `rule` is null if none fits. `note` says why.
-    """
-
-    largest: int
-    error_goes_with_size: bool
-    p_value: float | None
-    rule: ClusterRule | None
-    note: str
-
-    @classmethod
-    def of(cls, sizes: QuestionSizes) -> "QuestionSizesOut":
-        """Converts the sizes."""
-        return cls(
-            largest=sizes.largest,
-            error_goes_with_size=sizes.goes_with_error,
-            p_value=sizes.p_value,
-            rule=sizes.rule,
-            note=_fits(sizes),
-        )
-
-
-def _fits(sizes: QuestionSizes) -> str:
-    """Says in a sentence which rule for pairs of one question fits."""
-    if sizes.goes_with_error:
-        other = "questions with more pairs have other error rates, so `one` promises nothing about"
-        if sizes.rule is None:
-            return (
-                f"{other} a random judgment, and neither does `adjusted`, which leaves out "
-                f"{sizes.beyond:.0%} of the pairs: draw pairs as the traffic comes, so few that "
-                "hardly any question has more than five"
-            )
-        return f"{other} a random judgment: use `adjusted`, with pairs drawn as the traffic comes"
-    if sizes.rule == "adjusted":
-        return (
-            "the error rate does not go with the number of pairs, and the questions are many: "
-            "`adjusted` accepts more than `one` and promises the same"
-        )
-    return (
-        "the error rate does not go with the number of pairs, and the questions are few: use `one`,"
-        " which is exact"
-    )
-
-
 class CalibrationDetailOut(CalibrationOut):
     """A calibration set with its quality and its risk-coverage curve of at most 200 points.
 
     `off_task` counts the examples with less label mass than SCOPE_MIN_LABEL_MASS; thresholds are
     computed without them. `tie_rate` is the share of the pairs that people found equal: each
-    promise is about the others. `question_sizes` is null if each question has one pair or pairs
-    have no label. `group_rows` has a row for each group and each criterion in use. `traffic` covers
-    only the process that answers. It is null if that process made fewer than 200 judgments with
-    this version, or if the set has fewer than 50 examples. `requested` has the `pac` thresholds of
-    the alphas in the URL, each at its share of delta, so that you may choose one of them after a
-    look.
+    promise is about the others.
+    `traffic` covers only the process that answers. It is null if that process made fewer than 200
+    judgments with this version, or if the set has fewer than 50 examples. `requested` has the `pac`
+    thresholds of the alphas in the URL, each at the whole of delta.
     """
 
     accuracy_interval: tuple[float, float] | None
@@ -370,11 +214,9 @@ class CalibrationDetailOut(CalibrationOut):
     temperature: float | None
     off_task: int
     tie_rate: float | None
-    question_sizes: QuestionSizesOut | None
     infeasible: list[InfeasibleOut]
     feasible_alphas: list[FeasibleAlphasOut]
     requested: list[ThresholdOut]
-    group_rows: list[GroupRowOut]
     curve: list[CurvePointOut]
     traffic: TrafficOut | None
 
@@ -385,7 +227,6 @@ class CalibrationDetailOut(CalibrationOut):
         traffic: TrafficFigures | None,
         requested: Iterable[ThresholdRow] = (),
         *,
-        in_use: Iterable[Criterion] = (),
         drifted: bool,
     ) -> "CalibrationDetailOut":
         """Converts a calibration set.
@@ -394,10 +235,8 @@ class CalibrationDetailOut(CalibrationOut):
             calibration: The set.
             traffic: Recent judgments with it.
             requested: Further rows of "pac".
-            in_use: Criteria in use, to show for each group.
             drifted: Whether the traffic has drifted.
         """
-        sizes = calibration.question_sizes
         return cls(
             **calibration_fields(calibration),
             accuracy_interval=None
@@ -410,14 +249,12 @@ class CalibrationDetailOut(CalibrationOut):
             temperature=calibration.temperature if calibration.orders == 1 else None,
             off_task=calibration.off_task,
             tie_rate=calibration.tie_rate,
-            question_sizes=None if sizes is None else QuestionSizesOut.of(sizes),
             infeasible=[InfeasibleOut.of(row, advice) for row, advice in calibration.infeasible],
             feasible_alphas=[
                 FeasibleAlphasOut.of(guarantee, intervals)
                 for guarantee, intervals in calibration.feasible_alphas.items()
             ],
             requested=[ThresholdOut.of(row) for row in requested],
-            group_rows=[GroupRowOut.model_validate(row) for row in group_rows(calibration, in_use)],
             curve=[CurvePointOut.model_validate(point) for point in calibration.risk_coverage],
             traffic=None if traffic is None else TrafficOut.of(traffic, drifted=drifted),
         )
@@ -439,14 +276,12 @@ class CalibrationListOut(Out):
 class VersionOut(Out):
     """One change in the trail of a calibration set.
 
-    `action` is "calibrate", "pool", "import", "absorb", "noise", "rollback" or "delete"; a later
-    release may add others. `by` is the name of the key that sent the request. `batch_digest` is the
-    SHA-256 of the labelled batch; a pool, an import or an absorption has none. With "noise",
-    `second_labels` pairs have set the label noise, and on `disagreements` of them people differ. A
-    deletion also takes a version number; its `write_id`, `label_noise` and `thresholds_after` are
-    null. Thresholds are "guarantee:alpha" -> nats ("guarantee:alpha:group" of groups), null if
-    infeasible, without those that depend on missing labels. They were computed with
-    `min_label_mass`, the setting of the service that made the change.
+    `action` is "calibrate", "pool", "import", "absorb", "rollback" or "delete". `by` is the name of
+    the key that sent the request. `batch_digest` is the SHA-256 of the labelled batch; a pool, an
+    import or an absorption has none. A deletion also takes a version number; its `write_id` and
+    `thresholds_after` are null. Thresholds are "guarantee:alpha" -> nats, null if infeasible,
+    without those that depend on missing labels. They were computed with `min_label_mass`, the
+    setting of the service that made the change.
     """
 
     version: int
@@ -461,7 +296,6 @@ class VersionOut(Out):
     removed: int | None
     failed: int
     n: int
-    label_noise: float | None
     min_label_mass: float | None
     judge: str | None
     fingerprint: str | None
@@ -469,17 +303,11 @@ class VersionOut(Out):
     thresholds_before: dict[str, float | None] | None
     thresholds_after: dict[str, float | None] | None
     unlabelled: int
-    clusters: ClusterRule
-    second_labels: int
-    disagreements: int
-    by_group: bool
-    looks: LooksOut | None
 
     @classmethod
     def of(cls, change: Change) -> "VersionOut":
         """Converts one entry of the trail."""
-        fields = {field: getattr(change, field) for field in cls.model_fields if field != "looks"}
-        return cls(**fields, looks=LooksOut.of(change.looks, change.taken_looks))
+        return cls(**{field: getattr(change, field) for field in cls.model_fields})
 
 
 class VersionsOut(Out):
@@ -513,27 +341,19 @@ class AlphasQuery(Strict):
     ]
     delta: Annotated[
         Probability | None,
-        Field(description="Probability that any of them fails."),
-    ] = None
-    delta_for: Annotated[
-        DeltaFor,
-        Field(description="Divides `delta` (default: the number of alphas)."),
+        Field(description="Probability that the guarantee of one of them fails."),
     ] = None
 
     def levels(self, default_delta: float) -> list[tuple[float, float]]:
-        """Each alpha once, in order, with its share of delta.
+        """Each alpha once, in order, with delta.
 
         Raises:
-            InvalidRequestError: There is a delta without an alpha, or it cannot be divided.
+            InvalidRequestError: There is a delta without an alpha.
         """
         alphas = list(dict.fromkeys(self.alpha))
         if not alphas:
-            for field in ("delta", "delta_for"):
-                if getattr(self, field) is not None:
-                    raise invalid_field(
-                        field, "only allowed with alpha, e.g. ?alpha=0.1&alpha=0.15"
-                    )
+            if self.delta is not None:
+                raise invalid_field("delta", "only allowed with alpha, e.g. ?alpha=0.1&alpha=0.15")
             return []
         delta = default_delta if self.delta is None else self.delta
-        share = shared_delta(delta, self.delta_for or len(alphas))
-        return [(alpha, share) for alpha in alphas]
+        return [(alpha, delta) for alpha in alphas]

@@ -26,7 +26,6 @@ class EffectOut(Out):
     alpha: float
     guarantee: Guarantee
     delta: float | None
-    group: str | None
     before: ThresholdOut
     after: ThresholdOut
     becomes_infeasible: bool
@@ -39,7 +38,6 @@ class EffectOut(Out):
             alpha=effect.after.alpha,
             guarantee=effect.after.guarantee,
             delta=effect.after.delta,
-            group=effect.group,
             before=ThresholdOut.of(effect.before),
             after=ThresholdOut.of(effect.after),
             becomes_infeasible=effect.becomes_infeasible,

@@ -25,7 +25,7 @@ from app.core.comparison import Comparison, Criterion, Judgment, Turn
 from app.core.errors import BatchTooLargeError, InvalidComparisonError
 from app.service.judging.judge import JudgeRequest
 from app.wire.answers import JudgmentOut, Out, RequestUsageOut
-from app.wire.requests import AlphaInUrl, CriterionIn, OfGroup, Strict, Text, encodable
+from app.wire.requests import AlphaInUrl, CriterionIn, Strict, Text, encodable
 from app.wire.rewards import question_turns
 
 # An option of OpenAI's dialect may be a boolean.
@@ -164,7 +164,6 @@ class DecisionOptions(CriterionIn):
         None,
         description="The `choice` for an abstention; can be the third of three options.",
     )
-    group: OfGroup = None
 
 
 class DecisionQuery(DecisionOptions):
@@ -201,7 +200,6 @@ class _DecisionsIn(DecisionOptions):
             InvalidComparisonError: A question does not choose between two texts.
         """
         abstain_as = query.abstain_as if self.abstain_as is None else self.abstain_as
-        group = query.group if self.group is None else self.group
         decisions, characters = list[Decision](), 0
         for asked in self._asked():
             characters += sum(len(turn.content) for turn in asked.question)
@@ -211,7 +209,7 @@ class _DecisionsIn(DecisionOptions):
                     f"more than {most_characters} characters (SCOPE_MAX_BODY_BYTES): ask fewer "
                     "questions at once"
                 )
-            decisions.append(_decision(asked, criterion, abstain_as, group))
+            decisions.append(_decision(asked, criterion, abstain_as))
         return decisions
 
 
@@ -298,9 +296,7 @@ class OpenAiDecisionsIn(_DecisionsIn):
             )
 
 
-def _decision(
-    asked: _Asked, criterion: Criterion, abstain_as: str | None, group: str | None
-) -> Decision:
+def _decision(asked: _Asked, criterion: Criterion, abstain_as: str | None) -> Decision:
     values = [option.value for option in asked.options]
     if len(set(values)) < len(values):
         raise InvalidComparisonError(f"{asked.place}: two of its options have the same value")
@@ -315,7 +311,7 @@ def _decision(
         raise InvalidComparisonError(f"{asked.place}: {_options_wanted(len(values))}")
     first, second = compared
     try:
-        comparison = Comparison(asked.question, (first.text,), (second.text,), group)
+        comparison = Comparison(asked.question, (first.text,), (second.text,))
     except InvalidComparisonError as exc:
         raise InvalidComparisonError(f"{asked.place}: {exc.detail}") from None
     return Decision(

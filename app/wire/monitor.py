@@ -122,8 +122,7 @@ class MonitoredOut(RingingOut):
     claim that the error is at most alpha, at 20. They count closed and expired draws as errors.
     `certified_without_expired` leaves expired draws out: it is the weaker statement, and true only
     if no draw has expired because of its verdict. `error_interval` holds a constant true error at
-    all times with probability 0.95. Labels may be wrong with probability `label_noise`, so they are
-    compared with `bound` instead of alpha. `keys` has the same labels by the keys that asked, at
+    all times with probability 0.95. `keys` has the same labels by the keys that asked, at
     most 20, those with the most errors first.
     """
 
@@ -135,8 +134,6 @@ class MonitoredOut(RingingOut):
     closed: int
     questions: int
     error_interval: tuple[float, float]
-    label_noise: float
-    bound: float
     evidence: float
     alarm_evidence: float
     alarm: bool
@@ -169,8 +166,6 @@ class MonitoredOut(RingingOut):
             **asdict(monitored.criterion),
             **{**asdict(monitored.figures), **_counts(monitored)},
             **ringing_fields(monitored.rang),
-            label_noise=monitored.label_noise,
-            bound=monitored.bound,
             abstentions=monitored.abstentions,
             suspended=suspends and monitored.alarm,
             keys=[MonitoredKeyOut(**asdict(each)) for each in monitored.keys],

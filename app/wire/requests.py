@@ -1,6 +1,6 @@
 """JSON requests, parsed strictly: unknown fields, NaN and wrong types are errors."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -18,7 +18,6 @@ from pydantic import (
     model_validator,
 )
 
-from app.core.clusters import ClusterRule
 from app.core.comparison import (
     Comparison,
     Criterion,
@@ -28,11 +27,8 @@ from app.core.comparison import (
     LabelledComparison,
     Role,
     Turn,
-    shared_delta,
 )
 from app.core.errors import InvalidRequestError, RequestError
-from app.core.groups import GROUP_PATTERN, MOST_GROUPS, declared_groups
-from app.core.looks import MOST_LOOKS, Looks
 from app.service.judging.judge import JudgeRequest
 from app.wire.problems import invalid_request
 
@@ -85,21 +81,9 @@ _NOT_EMPTY = Field(fail_fast=True, json_schema_extra={"minItems": 1})
 # 2^53 - 1 is the largest integer that every JSON reader keeps exactly.
 VersionNumber = Annotated[int, Field(ge=1, le=2**53 - 1)]
 CalibrationName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-GroupName = Annotated[str, Field(pattern=GROUP_PATTERN)]
-OfGroup = Annotated[
-    GroupName | None,
-    Field(description="Traffic group, declared by `SCOPE_GROUPS` or the set."),
-]
 DIGEST = r"^[0-9a-f]{64}$"
 Digest = Annotated[str, Field(pattern=DIGEST)]
 Probability = Annotated[FiniteFloat, Field(gt=0, lt=1)]
-LabelNoise = Annotated[
-    Annotated[FiniteFloat, Field(ge=0, lt=0.5)] | None,
-    Field(
-        description="Probability that a label of the set is flipped (default: unchanged). A value "
-        "above the noise of accepted pairs breaks the promise."
-    ),
-]
 Replace = Annotated[bool, Field(description="Remove all other examples of the set.")]
 EvenIfInfeasible = Annotated[
     bool,
@@ -108,33 +92,6 @@ EvenIfInfeasible = Annotated[
 DryRun = Annotated[bool, Field(description="Change nothing and show the effect.")]
 
 
-def _declared(names: list[str]) -> list[str]:
-    return list(declared_groups(names))
-
-
-Groups = Annotated[
-    list[GroupName],
-    Field(max_length=MOST_GROUPS, fail_fast=True),
-    AfterValidator(_declared),
-    Field(
-        default_factory=list,
-        description=f"Groups to declare for the set; at most {MOST_GROUPS} with `SCOPE_GROUPS`.",
-    ),
-]
-ByGroup = Annotated[
-    bool | None,
-    Field(
-        description="Whether groups with enough pairs have separate thresholds (default: "
-        "unchanged)."
-    ),
-]
-Clusters = Annotated[
-    ClusterRule | None,
-    Field(
-        description="How `pac` counts pairs of one question: `one`, `adjusted` or `ignore` "
-        "(default: unchanged)."
-    ),
-]
 _ALPHA = Field(
     description="Largest share of wrong verdicts among accepted ones; `null` accepts all, without "
     "a guarantee."
@@ -144,13 +101,6 @@ AlphaInUrl = Annotated[
     Probability | None,
     BeforeValidator(lambda value: None if value == "null" else value),
     _ALPHA,
-]
-DeltaFor = Annotated[
-    Annotated[int, Field(ge=1, le=1000)] | None,
-    Field(
-        description="Number of alphas to choose from after seeing results; `pac` divides "
-        "`delta` by it."
-    ),
 ]
 Identifier = Annotated[
     Annotated[Text, Field(max_length=256), Tag("text")] | Annotated[int, Tag("number")],
@@ -181,7 +131,6 @@ class _ComparisonIn(Strict):
     question: Question
     response_a: Response
     response_b: Response
-    group: OfGroup = None
 
     def comparison(self) -> Comparison:
         """The comparison; raises InvalidComparisonError if it cannot be judged as written."""
@@ -190,7 +139,7 @@ class _ComparisonIn(Strict):
             if isinstance(self.question, str)
             else tuple(Turn(turn.role, turn.content) for turn in self.question)
         )
-        return Comparison(question, _texts(self.response_a), _texts(self.response_b), self.group)
+        return Comparison(question, _texts(self.response_a), _texts(self.response_b))
 
 
 def _texts(response: str | list[str]) -> tuple[str, ...]:
@@ -203,7 +152,6 @@ class CriterionIn(Strict):
     alpha: Alpha = None
     guarantee: Guarantee | None = None
     delta: Probability | None = None
-    delta_for: DeltaFor = None
     calibration: CalibrationName | None = None
 
     def criterion(
@@ -216,31 +164,20 @@ class CriterionIn(Strict):
             batch: Values of the batch that this item belongs to.
 
         Raises:
-            InvalidRequestError: `delta`, or a `delta_for` above 1, was given with the guarantee
-                "marginal".
+            InvalidRequestError: `delta` was given with the guarantee "marginal".
         """
         levels = (self,) if batch is None else (self, batch)
         alpha = next((c.alpha for c in levels if "alpha" in c.model_fields_set), defaults.alpha)
         guarantee = next((c.guarantee for c in levels if c.guarantee), defaults.guarantee)
         delta = next((c.delta for c in levels if c.delta is not None), defaults.delta)
-        delta_for = next((c.delta_for for c in levels if c.delta_for is not None), 1)
-        if guarantee == "marginal":
-            self._refuse_fields_of_pac()
+        if guarantee == "marginal" and self.delta is not None:
+            raise invalid_field("delta", 'only allowed with "guarantee": "pac"')
         return Criterion(
             alpha=alpha,
             guarantee=guarantee,
-            delta=shared_delta(delta, delta_for) if guarantee == "pac" else None,
+            delta=delta if guarantee == "pac" else None,
             calibration=next((c.calibration for c in levels if c.calibration), "default"),
         )
-
-    def _refuse_fields_of_pac(self) -> None:
-        only_pac = 'only allowed with "guarantee": "pac"'
-        if self.delta is not None:
-            raise invalid_field("delta", only_pac)
-        if self.delta_for is not None and self.delta_for > 1:
-            raise invalid_field(
-                "delta_for", f'{only_pac}, because "marginal" has no delta to divide'
-            )
 
 
 def invalid_field(field: str, reason: str) -> InvalidRequestError:
@@ -257,10 +194,7 @@ class JudgeIn(_ComparisonIn, CriterionIn):
         self, defaults: CriterionDefaults, batch: "JudgeBatchIn | None" = None
     ) -> JudgeRequest:
         """The request to the judge; raises RequestError if the item cannot be judged as written."""
-        comparison = self.comparison()
-        if comparison.group is None and batch is not None:
-            comparison = replace(comparison, group=batch.group)
-        return JudgeRequest(comparison=comparison, criterion=self.criterion(defaults, batch))
+        return JudgeRequest(comparison=self.comparison(), criterion=self.criterion(defaults, batch))
 
 
 ItemModel = TypeVar("ItemModel", bound=BaseModel)
@@ -305,9 +239,8 @@ class BatchItem:
 
 
 class JudgeBatchIn(CriterionIn):
-    """Comparisons to judge in one engine call; its criterion and group are the items' default."""
+    """Comparisons to judge in one engine call; its criterion is the items' default."""
 
-    group: OfGroup = None
     # `items` validates them, after the route has checked how many there are.
     comparisons: list[SkipValidation[JudgeIn]]
 
@@ -339,7 +272,6 @@ class LabelledBatchIn(Strict):
     """Labeled examples to judge for one calibration set."""
 
     calibration: CalibrationName = "default"
-    groups: Groups
     # `items` validates them, after the route has checked how many there are.
     examples: list[SkipValidation[ExampleIn]]
 
@@ -351,34 +283,9 @@ class LabelledBatchIn(Strict):
 class CalibrateIn(LabelledBatchIn):
     """A labelled batch for one calibration set."""
 
-    label_noise: LabelNoise = None
-    clusters: Clusters = None
-    by_group: ByGroup = None
     replace: Replace = False
     even_if_infeasible: EvenIfInfeasible = False
     dry_run: DryRun = False
-
-
-# A set has at most as many pairs.
-LookSize = Annotated[int, Field(ge=1, le=1_000_000)]
-LookSizes = Annotated[
-    Annotated[list[LookSize], Field(min_length=1, max_length=MOST_LOOKS, fail_fast=True)] | None,
-    Field(
-        description="Planned looks: rising numbers of pairs, fixed with the first label. A "
-        "threshold exists only at a look."
-    ),
-]
-UntilCoverage = Annotated[
-    Probability | None,
-    Field(description="Share of accepted pairs that ends the looks."),
-]
-LookAlpha = Annotated[
-    Probability | None, Field(description="Alpha of the looks (default: the service's).")
-]
-LookDelta = Annotated[
-    Probability | None,
-    Field(description="Delta of all looks together, likewise."),
-]
 
 
 class PoolPairIn(_ComparisonIn):
@@ -392,41 +299,14 @@ class PoolPairIn(_ComparisonIn):
 
 
 class PoolIn(Strict):
-    """Comparisons of the traffic, to be judged now and labelled later; with `looks`, planned."""
+    """Comparisons of the traffic, to be judged now and labelled later."""
 
     # `items` validates them, after the route has checked how many there are.
     comparisons: list[SkipValidation[PoolPairIn]]
-    looks: LookSizes = None
-    until_coverage: UntilCoverage = None
-    alpha: LookAlpha = None
-    delta: LookDelta = None
 
     def items(self) -> list[PoolPairIn | InvalidItem]:
         """Validates each comparison on its own."""
         return [read_item(PoolPairIn, value) for value in self.comparisons]
-
-    def plan(self, defaults: CriterionDefaults) -> Looks | None:
-        """The planned looks; None without any.
-
-        Raises:
-            InvalidRequestError: Only a part of a plan is given, or the sizes do not rise.
-        """
-        if self.looks is None:
-            for field in ("until_coverage", "alpha", "delta"):
-                if getattr(self, field) is not None:
-                    raise invalid_field(field, "only allowed with looks, e.g. [250, 500, 1000]")
-            return None
-        if self.until_coverage is None:
-            raise invalid_field("until_coverage", "required with looks")
-        try:
-            return Looks(
-                sizes=tuple(self.looks),
-                until_coverage=self.until_coverage,
-                alpha=defaults.alpha if self.alpha is None else self.alpha,
-                delta=defaults.delta if self.delta is None else self.delta,
-            )
-        except ValueError as exc:
-            raise invalid_field("looks", str(exc)) from None
 
 
 class RollbackIn(Strict):

@@ -25,7 +25,6 @@ from app.wire.problems import Problem, problem_of
 from app.wire.requests import (
     CriterionIn,
     InvalidItem,
-    OfGroup,
     Strict,
     encodable,
     read_item,
@@ -130,7 +129,6 @@ class RewardOptions(CriterionIn):
         description="A thought at the beginning of a response, `<think>...</think>`: `remove` "
         "judges the text after it, and a response without any is empty.",
     )
-    group: OfGroup = None
 
     def rule(self, defaults: CriterionDefaults) -> RewardRule:
         """The rule; raises InvalidRequestError if `delta` comes with the guarantee "marginal"."""
@@ -139,7 +137,6 @@ class RewardOptions(CriterionIn):
             kind=self.reward,
             empty=self.empty,
             thoughts=self.thoughts,
-            group=self.group,
         )
 
 
@@ -158,11 +155,10 @@ class GroupIn(Strict):
 
     question: MessagesQuestion
     responses: _Responses
-    group: OfGroup = None
 
     def asked(self) -> Group:
         """The group of responses."""
-        return Group(question=self.question, responses=tuple(self.responses), group=self.group)
+        return Group(question=self.question, responses=tuple(self.responses))
 
 
 class RewardGroupIn(GroupIn, GroupOptions):

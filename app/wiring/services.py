@@ -226,7 +226,6 @@ def _calibrations_of(
         telemetry,
         max_staleness_s=settings.max_staleness_s,
         min_label_mass=settings.min_label_mass,
-        groups=settings.groups,
         judge=identity,
     )
 

@@ -67,7 +67,7 @@ def examples() -> dict[str, Example]:
 
 
 async def _examples() -> dict[str, Example]:
-    given = {"audit_rate": 1.0, "audit_texts": True, "groups": "arithmetic,code"}
+    given = {"audit_rate": 1.0, "audit_texts": True}
     with TemporaryDirectory() as folder:
         roles = ["judge", "calibrate", "label", "admin"]
         keys = Keys(write_keys(Path(folder) / "keys.json", entry("analyst", roles)))

@@ -141,9 +141,9 @@ def main() -> None:
         "over at some one of 0.02, 0.03, ... 0.30",
         "over at the smallest feasible of five",
         "the same, among those that accept anything",
-        "over at any of five with `delta_for` 5",
+        "over at any of five with delta / 5",
         "coverage at 0.10",
-        "coverage at 0.10 with `delta_for` 5",
+        "coverage at 0.10 with delta / 5",
     )
     print(f"| {' | '.join(headings)} |\n{'|---' * len(headings)}|")
     for name, judge in JUDGES.items():

@@ -49,7 +49,6 @@ def _take_desk(folder: Path) -> None:
     settings = {
         "SCOPE_AUDIT_RATE": "1",
         "SCOPE_AUDIT_TEXTS": "on",
-        "SCOPE_GROUPS": "lists,plain",
     }
     with (
         running_service(folder, settings) as url,
@@ -102,7 +101,7 @@ class _DeskPictures:
         self._better: dict[str, str] = {}
 
     def take(self) -> None:
-        right = self._judge(islice(self._pairs, _RIGHT), "plain")
+        right = self._judge(islice(self._pairs, _RIGHT))
         question = self._page.get_by_role("region", name="Question")
         self._picture("label", "label/default", until=question)
         self._try()
@@ -114,21 +113,18 @@ class _DeskPictures:
         self._picture("disagreement", "label/default?reviewers=2", until=disagreement, of=agreement)
         self._pool()
         self._label({id: label for id, label in right.items() if id in self._open()})
-        wrong = self._judge(map(_as_wrong_list, islice(self._pairs, _WRONG)), "lists")
+        wrong = self._judge(map(_as_wrong_list, islice(self._pairs, _WRONG)))
         self._label(wrong)
         alarm = self._page.get_by_text("Three steps end the alarm")
         self._picture("watch", "watch/default", until=alarm)
-        self._picture(
-            "groups", "watch/default", until=alarm, of="section:has(> h3:text('By group'))"
-        )
         self._recover()
 
-    def _judge(self, pairs: Iterable[Pair], group: str) -> dict[str, str]:
+    def _judge(self, pairs: Iterable[Pair]) -> dict[str, str]:
         """Judges pairs; returns the right label of each audit by its id."""
         given = list(pairs)
         for pair in given:
             self._better[pair.question] = pair.response_a if pair.label == "A" else pair.response_b
-        body = {"comparisons": [_comparison(pair) for pair in given], "group": group}
+        body = {"comparisons": [_comparison(pair) for pair in given]}
         answer = self._client.post("/judge/batch", json=body).raise_for_status()
         return {
             judgment["audit"]["id"]: pair.label

@@ -43,16 +43,13 @@ _UNLISTED = {
     "SystemOneQuestionIn",
     "OpenAiQuestionIn",
     "ScoredExampleIn",
-    "TieIn",
-    "PlanIn",
     "AuditClosingIn",
     "PairCannotIn",
-    "SecondLabelsIn",
 }
 # A larger maximum says nothing.
 _LARGEST_SHOWN = 10**9
 # The fields of a criterion, which routes take together.
-_CRITERION = ["`alpha`", "`guarantee`", "`delta`", "`delta_for`", "`calibration`"]
+_CRITERION = ["`alpha`", "`guarantee`", "`delta`", "`calibration`"]
 # Name and meaning of a field or an option.
 Row = tuple[str, str]
 

@@ -12,12 +12,9 @@ from tests.statistics.worlds.audits import (
     ALPHA,
     Asked,
     Expiring,
-    TwoGroups,
-    alarm_rate,
     asked_delays,
     asked_runs,
     expiring_runs,
-    group_alarms,
     share_with_any_alarm,
 )
 from tests.statistics.worlds.revisions import Returning, revised_alarms
@@ -80,26 +77,6 @@ def test_a_small_error_is_certified_although_a_few_draws_expire() -> None:
     world = Expiring(0.05, 0.02, only_errors=False)
     found = expiring_runs(world, labels=3000, count=40, seed=6)
     assert sum(run.certified for run in found) >= 39
-
-
-@pytest.mark.parametrize("count", SMALL_OR_LARGE)
-def test_a_bad_group_that_the_whole_hides_rings_its_own_alarm(count: int) -> None:
-    # The error of the whole is 0.12 * 0.244 + 0.88 * 0.06 = 0.082.
-    world = TwoGroups(share=0.12, error=0.244, rest=0.06)
-    found = group_alarms(world, labels=6000, count=count, seed=7)
-    whole, bad, good = zip(*found, strict=True)
-    assert alarm_rate(whole) <= at_most(count)
-    assert alarm_rate(good) <= at_most(count)
-    assert alarm_rate(bad) > 0.97
-
-
-@pytest.mark.parametrize("count", SMALL_OR_LARGE)
-def test_groups_at_alpha_share_their_false_alarms(count: int) -> None:
-    world = TwoGroups(share=0.3, error=ALPHA, rest=ALPHA)
-    found = group_alarms(world, labels=3000, count=count, seed=8)
-    assert sum(small is not None or large is not None for _, small, large in found) <= (
-        count * at_most(count)
-    )
 
 
 DAY = 86400.0

@@ -6,9 +6,7 @@ The expected numbers are those of docs/measured/promises.md.
 import numpy as np
 import pytest
 
-from app.core.looks import Looks
 from app.core.pac import pac_threshold
-from app.evaluation.normal_world import NormalJudge
 from tests.statistics.worlds.calibrations import (
     DELTA,
     MIDDLING,
@@ -16,7 +14,6 @@ from tests.statistics.worlds.calibrations import (
     STRONG,
     WEAK,
     Calibrations,
-    planned_looks,
     with_more_labels,
 )
 
@@ -70,16 +67,3 @@ def test_lazy_labels_ask_as_many_as_documented(n: int, coverage: float, asked: f
     # A later start rank looks at more labels, and gives more coverage.
     assert coverage - 0.015 < found.coverage.mean() < coverage + 0.035
     assert asked * 0.95 < found.asked.mean() < asked * 1.15
-
-
-LOOKS = Looks(sizes=(250, 500, 1000, 2000), until_coverage=0.3, alpha=0.1, delta=DELTA)
-
-
-@pytest.mark.parametrize("judge", [WEAK, MIDDLING, OTHER, STRONG])
-@pytest.mark.parametrize("count", [100, pytest.param(2000, marks=pytest.mark.long)])
-def test_planned_looks_keep_the_promise(judge: NormalJudge, count: int) -> None:
-    found = planned_looks(judge, LOOKS, count, np.random.default_rng(5))
-    assert (found.error > 0.1).mean() <= DELTA
-    if judge is not WEAK:
-        assert found.coverage.mean() > 0.3
-        assert found.labels.mean() < 1500

@@ -28,7 +28,7 @@ OF_POWER, OF_DELTA = (3 * math.sqrt(p * (1 - p) / RUNS) for p in (0.8, 0.1))
 def needed(alpha: float, guarantee: Guarantee) -> int:
     delta = DELTA if guarantee == "pac" else None
     asked = Criterion(alpha=alpha, guarantee=guarantee, delta=delta, calibration="default")
-    labels = labels_for_verdicts(asked, 0.0)
+    labels = labels_for_verdicts(asked)
     assert labels is not None
     return labels
 

@@ -67,10 +67,8 @@ NAMES = (
     "calibration",
     "group",
     "groups",
-    "by_group",
     "id",
     "label",
-    "label_noise",
     "comparisons",
     "examples",
     "version",
@@ -112,28 +110,21 @@ turns = st.lists(
 # Most fields of a valid comparison, with any values for the rest.
 comparisons = st.fixed_dictionaries(
     {"question": texts | turns, "response_a": texts | values, "response_b": texts},
-    optional=dict.fromkeys(("alpha", "guarantee", "delta", "calibration", "group", "id"), scalars),
+    optional=dict.fromkeys(("alpha", "guarantee", "delta", "calibration", "id"), scalars),
 )
 examples = st.fixed_dictionaries(
     {"question": texts, "response_a": texts, "response_b": texts, "label": texts},
-    optional={"id": scalars, "alpha": values, "group": scalars},
+    optional={"id": scalars, "alpha": values},
 )
 bodies = st.one_of(
     values,
     comparisons,
     st.fixed_dictionaries(
         {"comparisons": st.lists(comparisons | values, max_size=3)},
-        optional={"looks": st.lists(numbers, max_size=3) | values, "until_coverage": scalars},
     ),
     st.fixed_dictionaries(
         {"examples": st.lists(examples | values, max_size=3)},
-        optional={
-            "calibration": texts,
-            "label_noise": scalars,
-            "clusters": scalars,
-            "groups": st.lists(texts, max_size=3) | values,
-            "by_group": scalars,
-        },
+        optional={"calibration": texts, "replace": scalars},
     ),
     st.fixed_dictionaries({"version": scalars}),
 )
@@ -187,7 +178,7 @@ stored = st.builds(
     version=st.builds(Version, st.text(max_size=4), st.integers(0, 9)),
     meta=st.dictionaries(
         st.sampled_from(
-            ["judge", "fingerprint", "label_noise", "n", "clusters", "groups", "by_group", "looks"]
+            ["judge", "fingerprint", "n", "digest", "changed_at", "release", "runtimes"]
         ),
         stored_texts,
         max_size=5,
@@ -207,7 +198,6 @@ def test_a_stored_set_is_a_calibration_with_finite_scores_or_corrupt(
     calibration = outcome(lambda: decode("x", found), StoreCorruptError)
     if isinstance(calibration, StoreCorruptError):
         return
-    assert 0.0 <= calibration.label_noise < 0.5
     for labelled in calibration.examples.values():
         score = labelled.score
         numbers = (score.gap_fwd, score.gap_rev, score.label_mass)
@@ -226,19 +216,16 @@ def test_a_stored_set_is_a_calibration_with_finite_scores_or_corrupt(
             st.floats(0, 1),
             st.sampled_from(["A", "B", None, "tie"]),
             st.sampled_from([None, "0" * 63 + "1", "c" * 64]),
-            st.sampled_from([None, "math", "code"]),
         ),
         max_size=6,
     ),
-    st.floats(0, 0.49),
 )
 def test_a_set_that_was_encoded_reads_back_bit_for_bit(
-    scores: Mapping[str, LabelledExample], label_noise: float
+    scores: Mapping[str, LabelledExample],
 ) -> None:
-    calibration = calibration_of(dict(scores), name="x", label_noise=label_noise)
+    calibration = calibration_of(dict(scores), name="x")
     read = decode("x", encode(calibration, changed=scores))
     assert read.examples == calibration.examples
-    assert read.label_noise == label_noise
 
 
 @fuzzed

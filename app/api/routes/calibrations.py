@@ -35,7 +35,6 @@ from app.wire.monitor import MonitorOut
 from app.wire.requests import (
     CalibrateIn,
     CalibrationName,
-    CriterionIn,
     DeletionQuery,
     Digest,
     ExampleIn,
@@ -80,10 +79,6 @@ async def calibrate(
         batch = await services.calibrator.judged(
             body.calibration,
             list(examples.read.values()),
-            label_noise=body.label_noise,
-            clusters=body.clusters,
-            groups=tuple(body.groups),
-            by_group=body.by_group,
             unread=len(examples.unread),
             replaces=body.replace,
         )
@@ -116,9 +111,7 @@ async def score(
     check_batch_size(len(body.examples), services)
     examples = await request.run(_read_all, body)
     async with services.admission.admit(len(examples.read)):
-        batch = await services.calibrator.judged(
-            body.calibration, list(examples.read.values()), groups=tuple(body.groups)
-        )
+        batch = await services.calibrator.judged(body.calibration, list(examples.read.values()))
     return await request.run(
         as_json, lambda: ScoresOut.of(services.identity.name, batch, examples.errors(batch.errors))
     )
@@ -160,11 +153,7 @@ async def get_calibration(
     drifted = any(stream.alarm for stream in drift.values())
     # Each is its own turn in the threads, so that others get theirs in between.
     rows = [await off_loop(calibration.row, alpha, "pac", delta) for alpha, delta in levels]
-    usual = CriterionIn(calibration=name).criterion(services.defaults)
-    in_use = services.changes.in_use(calibration) | {usual}
-    answer = partial(
-        CalibrationDetailOut.of, calibration, traffic, rows, in_use=in_use, drifted=drifted
-    )
+    answer = partial(CalibrationDetailOut.of, calibration, traffic, rows, drifted=drifted)
     return await off_loop(as_json, answer)
 
 
@@ -247,10 +236,7 @@ async def import_examples(
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
-    """Adds examples with scores of the same judge, as one new version.
-
-    With `second_labels` and no examples, it sets the label noise.
-    """
+    """Adds examples with scores of the same judge, as one new version."""
     caller.check_calibration(name)
     batch = await request.run(body.batch)
     report = await services.changes.take(

@@ -42,13 +42,11 @@ async def add_pairs(
     """Judges pairs and adds them to a set without labels."""
     caller.check_calibration(name)
     check_batch_size(len(body.comparisons), services)
-    plan = body.plan(services.defaults)
     pairs = await request.run(_read_all, body)
     async with services.admission.admit(len(pairs.read)):
         report = await services.calibrator.pool(
             name,
             list(pairs.read.values()),
-            looks=plan,
             by=caller.name,
             unread=len(pairs.unread),
         )
@@ -77,7 +75,7 @@ async def list_next(
     caller: CurrentCaller,
     alpha: Annotated[
         Probability | None,
-        Query(description="Alpha to label for (default: that of the looks or the service)."),
+        Query(description="Alpha to label for (default: that of the service)."),
     ] = None,
     delta: Annotated[
         Probability | None,
@@ -91,7 +89,7 @@ async def list_next(
     """
     caller.check_calibration(name)
     calibration = await services.calibrations.get(name)
-    usual = calibration.looks or services.defaults
+    usual = services.defaults
     return await off_loop(
         as_json,
         partial(

@@ -23,7 +23,6 @@ from app.cli.running.options import (
     BatchSize,
     CalibrationSet,
     Delta,
-    DeltaFor,
     Encoding,
     Guarantee,
     Inputs,
@@ -60,7 +59,6 @@ def battles(
     no_alpha: NoAlpha = False,
     guarantee: Guarantee = None,
     delta: Delta = None,
-    delta_for: DeltaFor = None,
     calibration: CalibrationSet = None,
     seed: Annotated[int, typer.Option(help="Seed for the order of the two responses.")] = 0,
     shape: ShapeName = None,
@@ -70,7 +68,7 @@ def battles(
             "--map",
             help="Names of columns and labels, such as question=prompt,model_a=left,A=1; also "
             "response_a, response_b, model_b, id, question_id, group, category, human, "
-            "human_probability, traffic_group, B, tie.",
+            "human_probability, B, tie.",
         ),
     ] = None,
     encoding: Encoding = None,
@@ -88,7 +86,7 @@ def battles(
     of model_a and a signature to cite, or an error; any error makes the exit status 1. An
     unfinished run is kept in OUT.partial.
     """
-    given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "delta_for": delta_for}
+    given = {"alpha": alpha, "guarantee": guarantee, "delta": delta}
     options = _Options(
         criterion=given_criterion({**given, "calibration": calibration}, no_alpha=no_alpha),
         form=given_format(shape, None, encoding),

@@ -4,6 +4,7 @@ All pairs are judged first, and their scores are kept in a file beside the input
 become one version of the set. So an interrupted run leaves the set unchanged, and can be resumed.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ import typer
 from app.cli.assessment import assessment_of_answer, print_assessment
 from app.cli.console import CommandError, print_thresholds, say
 from app.cli.effects import EvenIfInfeasible, Yes, ask, note_other_change, show_change
-from app.cli.group_lines import lines_of_groups
 from app.cli.labelled_rows import checked_pairs
 from app.cli.running.options import (
     ColumnMap,
@@ -22,7 +22,6 @@ from app.cli.running.options import (
     Inputs,
     OnContradictions,
     ShapeName,
-    check_label_noise,
     given_contradictions,
     given_format,
 )
@@ -42,9 +41,12 @@ from app.cli.service_client import (
 )
 from app.cli.set_transfer import Upload, preview_scores, requests_of, set_path, upload_scores
 from app.cli.stopping import resumable
-from app.core.groups import declared_groups
+from app.files.labelled import FilePair
 
 _SHOWN_FAILURES = 3
+_SET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+# A set of its own needs hundreds of pairs.
+_MOST_SETS = 32
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,24 +60,9 @@ class _Failure:
 def calibrate(
     files: Inputs,
     name: Annotated[str, typer.Option(help="Name of the calibration set.")] = "default",
-    label_noise: Annotated[
-        float | None,
-        typer.Option(help="Probability that a label of the set is wrong."),
-    ] = None,
-    clusters: Annotated[
+    by: Annotated[
         str | None,
-        typer.Option(help="How pac counts pairs of one question: one, adjusted or ignore."),
-    ] = None,
-    groups: Annotated[
-        str | None,
-        typer.Option(help="Groups to declare, such as math,code."),
-    ] = None,
-    by_group: Annotated[
-        bool | None,
-        typer.Option(
-            "--by-group/--not-by-group",
-            help="Calibrate groups with enough pairs separately.  [default: as the set does]",
-        ),
+        typer.Option(help="Column whose values each get a set of their own, NAME-VALUE."),
     ] = None,
     shape: ShapeName = None,
     columns: ColumnMap = None,
@@ -100,55 +87,105 @@ def calibrate(
     """Add labeled pairs to a calibration set of a running service.
 
     A label is A, B or tie (also model_a, model_b, both_bad, or a word of --map). A repeated pair
-    counts once. All pairs become one new version.
+    counts once. All pairs of a set become one new version.
     """
-    # Checked here, because the service sees it after everything has been judged.
-    check_label_noise(label_noise)
-    if clusters not in (None, "one", "adjusted", "ignore"):
-        raise CommandError(f"--clusters must be one, adjusted or ignore, got {clusters!r}")
-    declared = _declared(groups)
     form = given_format(shape, columns, encoding)
     rows = checked_pairs(files, form, given_contradictions(contradictions))
-    items = [
-        Item.of(row.row, row.shape, {**row.fields, "label": row.label}) for row in rows.labelled
-    ]
+    sets = {name: rows.labelled} if by is None else _sets_by(by, name, rows.labelled)
+    failed = len(rows.report.unusable)
     with connected(url, patience_s=patience) as service:
-        run = Run(
-            journal=journal_path(files, f"calibrate-{name}.partial"),
-            settings={"judge": service.fingerprint, "calibration": name},
-            overwrite=overwrite,
-            batch_size=min(batch_size, service.max_batch),
-            kept=f"{name} is unchanged; rerun the command to resume",
-            title="calibrating",
-            keep_errors=False,
+        for of_set, pairs in sets.items():
+            run = Run(
+                journal=journal_path(files, f"calibrate-{of_set}.partial"),
+                settings={"judge": service.fingerprint, "calibration": of_set},
+                overwrite=overwrite,
+                batch_size=min(batch_size, service.max_batch),
+                kept=f"{of_set} is unchanged; rerun the command to resume",
+                title="calibrating",
+                keep_errors=False,
+            )
+            failed += _calibrated(
+                service,
+                of_set,
+                [Item.of(row.row, row.shape, {**row.fields, "label": row.label}) for row in pairs],
+                run,
+                _Replacement(replace=replace, even_if_infeasible=even_if_infeasible, yes=yes),
+                unusable=len(rows.report.unusable),
+            )
+    if failed:
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Replacement:
+    """Whether the other examples of a set are removed, and without which questions."""
+
+    replace: bool
+    even_if_infeasible: bool
+    yes: bool
+
+
+def _calibrated(
+    service: ServiceClient,
+    name: str,
+    items: Sequence[Item],
+    run: Run,
+    replacement: _Replacement,
+    *,
+    unusable: int,
+) -> int:
+    """Judges the pairs of one set, adds them, and prints the outcome.
+
+    Returns:
+        The number of pairs that were not judged.
+    """
+    with finished(items, _scoring(service, name), run) as done:
+        results = [done.results[item.key] for item in items]
+        failures = _failures(items, results)
+        scores = [result for result in results if is_judged(result)]
+        if not scores:
+            _print_failures(failures)
+            raise CommandError(f"no pair was judged, and {name} is unchanged")
+        with resumable(run.kept):
+            bodies = requests_of(
+                service,
+                scores,
+                judge=service.judge_name,
+                fingerprint=service.fingerprint,
+                replace=replacement.replace,
+                even_if_infeasible=replacement.even_if_infeasible,
+            )
+        upload = _upload(
+            service, name, bodies, failed=len(failures), kept=run.kept, yes=replacement.yes
         )
-        with finished(items, _scoring(service, name, declared), run) as done:
-            results = [done.results[item.key] for item in items]
-            failures = _failures(items, results)
-            scores = [result for result in results if is_judged(result)]
-            if not scores:
-                _print_failures(failures)
-                raise CommandError(f"no pair was judged, and {name} is unchanged")
-            with resumable(run.kept):
-                bodies = requests_of(
-                    service,
-                    scores,
-                    judge=service.judge_name,
-                    fingerprint=service.fingerprint,
-                    label_noise=label_noise,
-                    clusters=clusters,
-                    groups=declared,
-                    by_group=by_group,
-                    replace=replace,
-                    even_if_infeasible=even_if_infeasible,
-                )
-            upload = _upload(service, name, bodies, failed=len(failures), kept=run.kept, yes=yes)
-        shown = service.get(set_path(name))
-    unusable = len(rows.report.unusable)
+    shown = service.get(set_path(name))
     _print_outcome(name, upload, shown, failed=len(failures) + unusable)
     _print_failures(failures)
-    if failures or unusable:
-        raise typer.Exit(1)
+    return len(failures)
+
+
+def _sets_by(column: str, name: str, pairs: Sequence[FilePair]) -> dict[str, list[FilePair]]:
+    """The pairs of each set NAME-VALUE, by the values of a column.
+
+    Raises:
+        CommandError: A row has no value that can end the name of a set, or there are too many.
+    """
+    sets = dict[str, list[FilePair]]()
+    for pair in pairs:
+        value = pair.row.fields.get(column)
+        of_set = f"{name}-{value}"
+        if value is None or not _SET_NAME.fullmatch(of_set):
+            raise CommandError(
+                f"{pair.row.place}: --by {column} needs a value there that can end the name of a "
+                f"set (letters, digits, dots, hyphens, underscores), and there is {value!r}"
+            )
+        sets.setdefault(of_set, []).append(pair)
+    if len(sets) > _MOST_SETS:
+        raise CommandError(
+            f"--by {column} would make {len(sets)} sets, and at most {_MOST_SETS} are made: name a "
+            "column with few values"
+        )
+    return sets
 
 
 def _failures(items: Sequence[Item], results: Sequence[Mapping[str, Any]]) -> list[_Failure]:
@@ -194,21 +231,12 @@ def _upload(
     return upload
 
 
-def _declared(groups: str | None) -> list[str]:
-    names = (name.strip() for name in (groups or "").split(","))
-    try:
-        return list(declared_groups(name for name in names if name))
-    except ValueError as exc:
-        raise CommandError(f"--groups: {exc}") from None
-
-
-def _scoring(service: ServiceClient, name: str, groups: Sequence[str]) -> Ask:
-    """Asks a service for the scores of labeled pairs, some of groups that the set will declare."""
+def _scoring(service: ServiceClient, name: str) -> Ask:
+    """Asks a service for the scores of labeled pairs."""
 
     def ask(examples: Mapping[str, Any]) -> Iterator[Results]:
         def body(keys: list[str]) -> dict[str, Any]:
-            body = {"calibration": name, "examples": [examples[key] for key in keys]}
-            return {**body, "groups": list(groups)} if groups else body
+            return {"calibration": name, "examples": [examples[key] for key in keys]}
 
         for part in service.post_judged("/calibrate/scores", list(examples), body):
             yield _scores(part, service)
@@ -255,13 +283,8 @@ def _print_outcome(name: str, upload: Upload, shown: dict[str, Any], *, failed: 
         )
     else:
         print_assessment(assessment_of_answer(detail), stderr=True)
-    if detail.promised_for:
-        say(f"pac ({detail.clusters}) promises for a random {detail.promised_for} of the traffic.")
-    if detail.question_sizes is not None:
-        sizes = detail.question_sizes
-        say(("pairs of one question:", "bold"), f" up to {sizes.largest}; {sizes.note}.")
-    for line in lines_of_groups(detail):
-        say(line)
+    if detail.counted < detail.labelled:
+        say(f"pac counts one pair of each question: {detail.counted} of {detail.labelled}.")
     names = ("added", "updated", "ties", "removed", "failed")
     say(", ".join(f"{count} {counts[count]}" for count in names))
 

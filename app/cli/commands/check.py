@@ -5,7 +5,6 @@ from app.cli.running.options import (
     Alpha,
     CalibrationSet,
     Delta,
-    DeltaFor,
     Guarantee,
     given_criterion,
 )
@@ -16,7 +15,6 @@ def check(
     alpha: Alpha = None,
     guarantee: Guarantee = None,
     delta: Delta = None,
-    delta_for: DeltaFor = None,
     calibration: CalibrationSet = None,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -25,7 +23,7 @@ def check(
     Judges one pair, which counts as traffic of the set. Exits with status 1 if the service fails,
     or accepts no comparison.
     """
-    given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "delta_for": delta_for}
+    given = {"alpha": alpha, "guarantee": guarantee, "delta": delta}
     found = checked_service(url, given_criterion({**given, "calibration": calibration}))
     judgment = found.judgment
     say(f"service: {url}, version {found.info.version}")

@@ -1,7 +1,6 @@
 """`scope-judge curve`: says whether a judge is good enough, from labeled pairs in files."""
 
 from collections.abc import Sequence
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,12 +13,10 @@ from app.cli.labelled_rows import print_label_report
 from app.cli.running.judged_first import Judging, checked_before, judged_by_service, judged_here
 from app.cli.running.options import (
     ColumnMap,
-    DeltaFor,
     Encoding,
     Inputs,
     OnContradictions,
     ShapeName,
-    check_label_noise,
     check_share,
     given_contradictions,
     given_format,
@@ -46,10 +43,6 @@ def curve(
         typer.Option(help="Alpha in (0, 1); repeat for more.  [default: 0.05 to 0.25]"),
     ] = None,
     delta: Annotated[float, typer.Option(help="Delta of pac, in (0, 1).")] = STANDARD_DELTA,
-    delta_for: DeltaFor = None,
-    label_noise: Annotated[
-        float, typer.Option(help="Probability in [0, 0.5) that a label is flipped.")
-    ] = 0.0,
     split: Annotated[
         bool,
         typer.Option(
@@ -82,8 +75,7 @@ def curve(
     score_b. Pairs without judgments are judged first.
     """
     alphas = tuple(alpha or STANDARD_ALPHAS)
-    _check(alphas, delta, label_noise, plot)
-    shared = delta_for or 1
+    _check(alphas, delta, plot)
     from app.evaluation.curve.labelled_scores import labelled_scores_of
     from app.evaluation.curve.labels import coverage_with_more_labels
     from app.evaluation.curve.rows import assessment_of
@@ -107,14 +99,14 @@ def curve(
     # A judgment that failed makes another report.
     if scores.report.sentence != told:
         print_label_report(scores.report)
-    found = assessment_of(scores, alphas, delta=delta, label_noise=label_noise, delta_for=shared)
+    found = assessment_of(scores, alphas, delta=delta)
     print_assessment(found)
-    more = coverage_with_more_labels(scores, alphas, delta=delta / shared, label_noise=label_noise)
+    more = coverage_with_more_labels(scores, alphas, delta=delta)
     print_more_labels(found, more)
     if split:
-        _print_splits(scores, alphas, delta / shared, label_noise)
+        _print_splits(scores, alphas, delta)
     if plot is not None:
-        _write_figure(scores, found, more, plot, label_noise)
+        _write_figure(scores, found, more, plot)
 
 
 def _judged(files: list[Path], judging: Judging, rows: "CheckedRows[FilePair]") -> "Judged":
@@ -123,11 +115,10 @@ def _judged(files: list[Path], judging: Judging, rows: "CheckedRows[FilePair]") 
     return judged_by_service(files, judging, rows)
 
 
-def _check(alphas: tuple[float, ...], delta: float, label_noise: float, plot: Path | None) -> None:
+def _check(alphas: tuple[float, ...], delta: float, plot: Path | None) -> None:
     for level in alphas:
         check_share("alpha", level)
     check_share("delta", delta)
-    check_label_noise(label_noise)
     if plot is None:
         return
     if plot.suffix.lower() not in _PLOT_ENDINGS:
@@ -136,9 +127,7 @@ def _check(alphas: tuple[float, ...], delta: float, label_noise: float, plot: Pa
         raise CommandError("--plot needs matplotlib: pip install scope-judge[evaluation]")
 
 
-def _print_splits(
-    scores: "LabelledScores", alphas: tuple[float, ...], delta: float, label_noise: float
-) -> None:
+def _print_splits(scores: "LabelledScores", alphas: tuple[float, ...], delta: float) -> None:
     # Imported late: these need libraries of the extra "evaluation".
     from app.cli.evaluation_results import print_splits
     from app.evaluation.protocol import Design, run_protocol
@@ -146,10 +135,7 @@ def _print_splits(
 
     if scores.n < 4:
         raise CommandError("--split needs at least 4 labelled pairs")
-    rules = {
-        "scope": partial(scope, label_noise=label_noise),
-        "pac": partial(pac, label_noise=label_noise),
-    }
+    rules = {"scope": scope, "pac": pac}
     points = Points.of(scores.uncertainty, scores.error)
     design = Design(alphas=alphas, delta=delta)
     with console.status("splitting"):
@@ -162,12 +148,11 @@ def _write_figure(
     found: Assessment,
     more: "Sequence[LabelsRow]",
     plot: Path,
-    label_noise: float,
 ) -> None:
     # Imported late, because the other commands work without matplotlib.
     from app.evaluation.curve.figure import Findings, write_curve_figure
 
-    findings = Findings(scores=scores, assessment=found, more=more, label_noise=label_noise)
+    findings = Findings(scores=scores, assessment=found, more=more)
     try:
         write_curve_figure(findings, plot)
     except OSError as exc:

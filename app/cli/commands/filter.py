@@ -25,7 +25,6 @@ from app.cli.running.options import (
     CalibrationSet,
     ColumnMap,
     Delta,
-    DeltaFor,
     Encoding,
     Excel,
     Guarantee,
@@ -93,7 +92,6 @@ def filter(
     alpha: Alpha = None,
     guarantee: Guarantee = None,
     delta: Delta = None,
-    delta_for: DeltaFor = None,
     calibration: CalibrationSet = None,
     shape: ShapeName = None,
     columns: ColumnMap = None,
@@ -118,7 +116,7 @@ def filter(
     Pairs are dropped if the judge abstains or prefers the other response. Kept rows get the
     columns decision, p_bar and risk_level.
     """
-    given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "delta_for": delta_for}
+    given = {"alpha": alpha, "guarantee": guarantee, "delta": delta}
     criterion = given_criterion({**given, "calibration": calibration})
     items = _labelled(read_items(files, given_format(shape, columns, encoding)))
     _check_outputs(files, out, review, overwrite=overwrite)

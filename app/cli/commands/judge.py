@@ -15,7 +15,6 @@ from app.cli.running.options import (
     CalibrationSet,
     ColumnMap,
     Delta,
-    DeltaFor,
     Encoding,
     Excel,
     Flat,
@@ -51,7 +50,6 @@ def judge(
     no_alpha: NoAlpha = False,
     guarantee: Guarantee = None,
     delta: Delta = None,
-    delta_for: DeltaFor = None,
     calibration: CalibrationSet = None,
     out: Annotated[
         Path | None,
@@ -78,10 +76,10 @@ def judge(
     """Judge one pair, or files of pairs.
 
     Output rows have the input's columns and a `judgment` or an `error`; any error makes the exit
-    status 1. A row's own alpha, guarantee, delta, delta_for or calibration overrides the options.
+    status 1. A row's own alpha, guarantee, delta or calibration overrides the options.
     An unfinished run is kept in OUT.partial.
     """
-    given = {"alpha": alpha, "guarantee": guarantee, "delta": delta, "delta_for": delta_for}
+    given = {"alpha": alpha, "guarantee": guarantee, "delta": delta}
     criterion = given_criterion({**given, "calibration": calibration}, no_alpha=no_alpha)
     if ray and (not files or (question, a, b) != (None, None, None) or is_given(url)):
         raise CommandError("--ray takes files or folders, and no --question, --a, --b or --url")

@@ -9,7 +9,6 @@ import typer
 
 from app.cli.console import CommandError, evidence, print_cells, print_thresholds, say, stdout
 from app.cli.effects import Yes, ask, note_other_change, show_change, show_deletion
-from app.cli.group_lines import lines_of_groups
 from app.cli.service_client import DEFAULT_URL, Url, connected, read
 from app.cli.set_transfer import (
     preview_scores,
@@ -92,16 +91,13 @@ def _quality(detail: "CalibrationDetail") -> Iterable[str]:
     )
     yield (
         f"position flips {_share(detail.position_flips)}, label mass "
-        f"{_share(detail.mean_label_mass)}, off task {detail.off_task}, label noise "
-        f"{detail.label_noise:g}"
+        f"{_share(detail.mean_label_mass)}, off task {detail.off_task}"
     )
-    if detail.clusters:
-        yield (
-            f"labelled {detail.labelled}, without a label {detail.unlabelled}, "
-            f"ties {detail.pool_ties}; pairs of one question: {detail.clusters}, "
-            f"pac counts {detail.counted} pairs of {detail.questions} questions"
-        )
-    yield from lines_of_groups(detail)
+    yield (
+        f"labelled {detail.labelled}, without a label {detail.unlabelled}, "
+        f"ties {detail.pool_ties}; pac counts {detail.counted} pairs of {detail.questions} "
+        "questions"
+    )
     if detail.traffic is not None:
         yield from _traffic(detail.traffic)
 
@@ -220,11 +216,6 @@ def delete(name: Name, yes: Yes = False, url: Url = DEFAULT_URL) -> None:
     from app.cli.set_answers import Changes, Deletion
 
     with connected(url) as service:
-        if not service.shows_deletions:
-            raise CommandError(
-                f"the service (release {service.version}) is older than this command, and would "
-                f"delete {name} at once: update the service, or use the command of its release"
-            )
         would = read(Deletion, service.delete_once(set_path(name), dry_run="true"))
         show_deletion(name, would)
         shown = "" if would.version is None else f", version {would.version}"
@@ -276,7 +267,7 @@ def import_set(
     into = name or exported.name
     with connected(url) as service:
         if service.fingerprint != exported.fingerprint:
-            made = f" of scope-judge {exported.release}" if exported.release else ""
+            made = f" of scope-judge {exported.release}"
             here = f" of scope-judge {service.version}" if service.version else ""
             raise CommandError(
                 f"the judge {exported.judge!r} ({exported.fingerprint[:12]}){made} scored {file}, "
@@ -289,12 +280,7 @@ def import_set(
             exported.examples,
             judge=exported.judge,
             fingerprint=exported.fingerprint,
-            label_noise=exported.label_noise,
             runtimes=exported.runtimes,
-            clusters=exported.clusters,
-            groups=exported.groups,
-            by_group=exported.by_group,
-            looks=exported.looks,
         )
         would = preview_scores(service, into, bodies)
         if would is None:

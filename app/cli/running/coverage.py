@@ -13,7 +13,6 @@ from app.cli.service_client import ServiceClient, read
 from app.cli.set_transfer import set_path
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError
-from app.core.groups import ALL
 
 # numpy takes a while to import: functions import what needs it.
 if TYPE_CHECKING:
@@ -140,15 +139,14 @@ def unlike_sets(service: ServiceClient, pairs: Iterable[JudgedPair]) -> list[Unl
 
     A set that cannot be read is reported, and does not fail a run that is done.
     """
-    by_set = defaultdict[tuple[str, str], list[JudgedPair]](list)
+    by_set = defaultdict[str, list[JudgedPair]](list)
     for pair in pairs:
         if pair.result["calibration"] is not None:
-            judged_by = pair.result.get("threshold_of") or ALL
-            by_set[pair.result["calibration"]["name"], judged_by].append(pair)
+            by_set[pair.result["calibration"]["name"]].append(pair)
     found = list[Unlike]()
-    for (name, group), judged in by_set.items():
+    for name, judged in by_set.items():
         try:
-            unlike = _unlike(service, name, group, judged, tests=len(by_set))
+            unlike = _unlike(service, name, judged, tests=len(by_set))
         except CommandError as exc:
             say(f"These pairs were not compared with those of {name!r}: {exc.detail}")
         else:
@@ -157,7 +155,7 @@ def unlike_sets(service: ServiceClient, pairs: Iterable[JudgedPair]) -> list[Unl
 
 
 def _unlike(
-    service: ServiceClient, name: str, group: str, judged: Sequence[JudgedPair], *, tests: int
+    service: ServiceClient, name: str, judged: Sequence[JudgedPair], *, tests: int
 ) -> Unlike | None:
     # Imported late: numpy takes a while.
     from app.cli.set_answers import ExamplePage
@@ -166,8 +164,7 @@ def _unlike(
     n = read(ExamplePage, page).n
     temperature = judged[0].result.get("temperature")
     calibration = _calibration_of(page, page["examples"], temperature=temperature)
-    judging = calibration.judging(None if group == ALL else group)
-    return unlike_set(judging, judged, n=n, tests=tests)
+    return unlike_set(calibration, judged, n=n, tests=tests)
 
 
 def _calibration_of(
@@ -180,7 +177,7 @@ def _calibration_of(
 
     Args:
         described: The fields of the set, as in GET /calibrations/{name}/examples.
-        examples: Its examples; ties of older releases have no score and are left out.
+        examples: Its examples.
         temperature: Temperature of the set, if these are not all of its examples.
 
     Raises:
@@ -196,7 +193,6 @@ def _calibration_of(
         version=described["version"],
         judge=described["judge"],
         fingerprint=described["fingerprint"],
-        label_noise=described["label_noise"],
         examples={
             example["digest"]: LabelledExample(
                 score=Score(
@@ -205,14 +201,10 @@ def _calibration_of(
                     label_mass=example["label_mass"],
                 ),
                 label=example["label"],
-                question=example.get("question"),
-                group=example.get("group"),
+                question=example["question"],
             )
             for example in examples
-            if example["gap_fwd"] is not None
         },
-        clusters=described.get("clusters", "one"),
-        by_group=bool(described.get("by_group")),
         given_temperature=temperature,
     )
 

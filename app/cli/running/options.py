@@ -101,15 +101,6 @@ Flat = Annotated[
         help="Write columns such as verdict, not one `judgment`.  [default: CSV, TSV only]"
     ),
 ]
-DeltaFor = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=1000,
-        help="Number of alphas to choose from after seeing results; pac divides delta by it.  "
-        "[default: 1]",
-    ),
-]
 
 
 def given_criterion(options: Mapping[str, Any], *, no_alpha: bool = False) -> dict[str, Any]:

@@ -53,13 +53,11 @@ class Findings:
         scores: Scores of a judge on labelled pairs.
         assessment: Their assessment, with the alphas to mark.
         more: Estimates for more labels at these alphas.
-        label_noise: Probability in [0, 0.5) that a label is flipped.
     """
 
     scores: LabelledScores
     assessment: Assessment
     more: Sequence[LabelsRow]
-    label_noise: float
 
     @property
     def delta(self) -> float:
@@ -144,7 +142,7 @@ def _conclusion(findings: Findings) -> tuple[list[str], list[str]]:
 
 
 def _draw_risk(axes: Axes, findings: Findings) -> None:
-    scores, noise = findings.scores, " (noisy labels)" if findings.label_noise else ""
+    scores = findings.scores
     curve = ThresholdCurve.fit(scores.uncertainty, scores.error)
     tallies = [curve.accepted_at(score, undecided=scores.undecided) for score in curve.scores]
     counts = np.array([tally for tally in tallies if tally[0]], dtype=np.int64).reshape(-1, 2)
@@ -169,7 +167,7 @@ def _draw_risk(axes: Axes, findings: Findings) -> None:
             _draw_points(axes, guarantee, accepted, ends.tolist())
     axes.set(
         xlabel="coverage (share of pairs accepted)",
-        ylabel="share of errors among the accepted" + noise,
+        ylabel="share of errors among the accepted",
         title=f"Risk at each alpha, n = {scores.n}",
         xlim=(0, 1.04),
         ylim=(0, top),
@@ -235,9 +233,7 @@ def _draw_coverage(axes: Axes, findings: Findings) -> None:
     largest = max(_LARGEST_ALPHA, findings.alphas[-1])
     # From 0.01, 116 of them.
     fine = np.linspace(0.01, largest, 117).tolist()
-    rows = threshold_rows(
-        findings.scores, fine, delta=findings.delta, label_noise=findings.label_noise
-    )
+    rows = threshold_rows(findings.scores, fine, delta=findings.delta)
     for guarantee in GUARANTEES:
         line = [row for row in rows if row.guarantee == guarantee]
         marked = findings.of(guarantee)
@@ -269,9 +265,7 @@ def _draw_coverage(axes: Axes, findings: Findings) -> None:
 def _draw_labels(axes: Axes, findings: Findings) -> None:
     alphas = findings.alphas
     alpha = _USUAL_ALPHA if _USUAL_ALPHA in alphas else alphas[0]
-    rows = coverage_by_labels(
-        findings.scores, alpha=alpha, delta=findings.delta, label_noise=findings.label_noise
-    )
+    rows = coverage_by_labels(findings.scores, alpha=alpha, delta=findings.delta)
     n = findings.scores.n
     for guarantee in GUARANTEES:
         line = [row for row in rows if row.guarantee == guarantee]

@@ -38,27 +38,24 @@ class LabelsRow:
     coverage: float
 
 
-def coverage_by_labels(
-    scores: LabelledScores, *, alpha: float, delta: float, label_noise: float
-) -> list[LabelsRow]:
+def coverage_by_labels(scores: LabelledScores, *, alpha: float, delta: float) -> list[LabelsRow]:
     """Calibrates on random subsets of several sizes, the last of which is all labels.
 
     Args:
         scores: Scores of a judge on labelled pairs.
         alpha: In (0, 1).
         delta: Level of "pac", in (0, 1).
-        label_noise: Probability in [0, 0.5) that a label is flipped.
     """
     sizes = np.unique(np.geomspace(min(_FEWEST, scores.n), scores.n, _SIZES).round().astype(int))
     rng = np.random.default_rng(_SEED)
     # A larger subset holds the smaller ones.
     orders = [rng.permutation(scores.n) for _ in range(_DRAWS)]
     draws = (order[:size] for order in orders for size in sizes)
-    return _coverages(scores, draws, (alpha,), delta=delta, label_noise=label_noise)
+    return _coverages(scores, draws, (alpha,), delta=delta)
 
 
 def coverage_with_more_labels(
-    scores: LabelledScores, alphas: Sequence[float], *, delta: float, label_noise: float
+    scores: LabelledScores, alphas: Sequence[float], *, delta: float
 ) -> list[LabelsRow]:
     """Calibrates on draws with replacement of more pairs than there are: all and `MORE_LABELS`.
 
@@ -70,7 +67,6 @@ def coverage_with_more_labels(
         scores: Scores of a judge on labelled pairs.
         alphas: Each in (0, 1).
         delta: Level of "pac", in (0, 1).
-        label_noise: Probability in [0, 0.5) that a label is flipped.
     """
     rng = np.random.default_rng(_SEED)
     # The estimate does not depend on the order of the rows.
@@ -80,7 +76,7 @@ def coverage_with_more_labels(
         for _ in range(_DRAWS)
         for more in MORE_LABELS
     )
-    return _coverages(scores, draws, alphas, delta=delta, label_noise=label_noise)
+    return _coverages(scores, draws, alphas, delta=delta)
 
 
 def _coverages(
@@ -89,13 +85,12 @@ def _coverages(
     alphas: Sequence[float],
     *,
     delta: float,
-    label_noise: float,
 ) -> list[LabelsRow]:
     """The mean coverage of all pairs for each number of pairs in a draw."""
-    everything = ThresholdCurve.fit(scores.uncertainty, scores.error, label_noise)
+    everything = ThresholdCurve.fit(scores.uncertainty, scores.error)
     found: dict[tuple[Guarantee, float, int], list[int]] = defaultdict(list)
     for drawn in draws:
-        curve = ThresholdCurve.fit(scores.uncertainty[drawn], scores.error[drawn], label_noise)
+        curve = ThresholdCurve.fit(scores.uncertainty[drawn], scores.error[drawn])
         for guarantee in GUARANTEES:
             for alpha in alphas:
                 threshold = threshold_on(curve, alpha, guarantee, delta)

@@ -16,8 +16,6 @@ def assessment_of(
     alphas: Sequence[float],
     *,
     delta: float,
-    label_noise: float,
-    delta_for: int = 1,
 ) -> Assessment:
     """The figures of a judge, with a row for each guarantee and alpha.
 
@@ -25,18 +23,15 @@ def assessment_of(
         scores: Scores of a judge on labelled pairs.
         alphas: Levels, each in (0, 1).
         delta: Level of "pac", in (0, 1).
-        label_noise: Probability in [0, 0.5) that a label is flipped.
-        delta_for: Number of alphas among which delta is divided.
     """
-    delta /= delta_for
-    curve = ThresholdCurve.fit(scores.uncertainty, scores.error, label_noise)
+    curve = ThresholdCurve.fit(scores.uncertainty, scores.error)
 
     def more_labels(row: ThresholdRow) -> int | None:
         if row.feasible:
             return None
         return feasibility(curve, row.alpha, row.guarantee, row.delta).more_examples
 
-    rows = threshold_rows(scores, alphas, delta=delta, label_noise=label_noise)
+    rows = threshold_rows(scores, alphas, delta=delta)
     return Assessment(
         n=scores.n,
         accuracy=scores.accuracy,
@@ -55,15 +50,14 @@ def assessment_of(
             for row in rows
         ],
         feasible={each: feasible_alphas(curve, each, delta) for each in GUARANTEES},
-        delta_for=delta_for,
     )
 
 
 def threshold_rows(
-    scores: LabelledScores, alphas: Sequence[float], *, delta: float, label_noise: float
+    scores: LabelledScores, alphas: Sequence[float], *, delta: float
 ) -> list[ThresholdRow]:
     """A row for each guarantee and alpha, in that order; arguments as for `assessment_of`."""
-    curve = ThresholdCurve.fit(scores.uncertainty, scores.error, label_noise)
+    curve = ThresholdCurve.fit(scores.uncertainty, scores.error)
 
     def row(alpha: float, guarantee: Guarantee) -> ThresholdRow:
         return ThresholdRow.of(

@@ -347,7 +347,6 @@ class Absorber:
         return JudgedBatch(
             examples=[example_of(audit) for audit in audits.labelled],
             fingerprint=self._fingerprint,
-            label_noise=None,
             action="absorb",
             replaces=asked.replace,
         )
@@ -416,7 +415,5 @@ def example_of(audit: Audit) -> JudgedExample:
     draw, label = audit.draw, audit.label
     assert label is not None, "open audits are not absorbed"
     assert label != "none", "closed audits are not absorbed"
-    example = LabelledExample(
-        score=draw.score, label=label, question=draw.question, group=draw.group
-    )
+    example = LabelledExample(score=draw.score, label=label, question=draw.question)
     return JudgedExample(digest=draw.digest, example=example)

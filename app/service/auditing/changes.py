@@ -117,11 +117,9 @@ class Changes:
         ):
             reason = "replacing the examples of the set by none with a preferred side leaves none"
             raise InvalidRequestError(f"examples: {reason}", faults=(("examples", reason),))
-        if batch.second_labels is not None:
-            await self._calibrations.get(name)
         if dry_run:
             return await self.preview(name, batch, by=by)
-        if batch.replaces or batch.second_labels is not None:
+        if batch.replaces:
             return await self.put(name, batch, by=by, even_if_infeasible=even_if_infeasible)
         report = await self._calibrator.put(name, batch, by=by)
         return ChangeReport(batch=report, consequences=None)

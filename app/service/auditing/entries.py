@@ -3,12 +3,12 @@
 The store keeps each entry as one flat JSON object:
 
     {"kind": "draw", "id", "fingerprint", "digest", "question", "gap_fwd", "gap_rev", "label_mass",
-     "calibration", "alpha", "guarantee", "delta", "write_id", "version", "label_noise", "accepted",
+     "calibration", "alpha", "guarantee", "delta", "write_id", "version", "accepted",
      "rate", "at", "by", "group"}
     {"kind": "label", "id", "label", "by", "at", "reason", "yields"}
     {"kind": "opinion", "id", "label", "by", "at", "reason"}
     {"kind": "alarm", "calibration", "alpha", "guarantee", "delta", "write_id", "version",
-     "label_noise", "errors", "audited", "suspends", "after", "by", "at", "first_judged_at",
+     "errors", "audited", "suspends", "after", "by", "at", "first_judged_at",
      "last_judged_at"}
     {"kind": "alarm_end", "calibration", "alpha", "guarantee", "delta", "alarm", "because",
      "version", "reason", "by", "at"}
@@ -59,7 +59,6 @@ class Decider:
         criterion: The criterion, which has an alpha.
         write_id: Write id of the version.
         version: Number of the version.
-        label_noise: Label noise of the version, in [0, 0.5).
     """
 
     __pydantic_config__ = _STRICT
@@ -67,7 +66,6 @@ class Decider:
     criterion: Annotated[Criterion, AfterValidator(_with_alpha)]
     write_id: str
     version: Annotated[int, Field(ge=0, lt=2**63)]
-    label_noise: Annotated[float, Field(ge=0.0, lt=0.5)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -25,7 +25,6 @@ from app.core.monitoring import (
     bets_of,
     monitor,
 )
-from app.core.pac import observed_error
 from app.core.preference import gaps_in_reverse, preference_from_gaps
 from app.service.auditing.alarms import AlarmState
 from app.service.auditing.entries import Decider
@@ -74,8 +73,6 @@ def monitored(
         criteria.append(
             MonitoredCriterion(
                 criterion=decider.criterion,
-                label_noise=decider.label_noise,
-                bound=observed_error(_alpha(decider), decider.label_noise),
                 abstentions=int((~watch.since_alarm(rows)["accepted"]).sum()),
                 keys=tuple(
                     _of_key(key, sided, waiting, decider=decider, names=uses.keys)
@@ -204,7 +201,6 @@ class _Sided:
             closed=(self.rows["label"] == CLOSED) & ~self.is_expired,
             expired=self.is_expired,
             alpha=_alpha(decider),
-            label_noise=decider.label_noise,
             false_alarms=false_alarms,
         )
 

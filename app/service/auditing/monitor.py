@@ -160,7 +160,6 @@ class Monitor:
             monitored,
             uses,
             states=states,
-            groups={*self._calibrations.groups, *calibration.groups},
             now=now,
             expires_s=self._auditor.expires_s,
         )
@@ -206,7 +205,6 @@ class Monitor:
                     criterion=each.criterion,
                     write_id=calibration.write_id,
                     version=calibration.version,
-                    label_noise=each.label_noise,
                 ),
                 group=watched.group,
                 errors=part.figures.errors,

@@ -62,7 +62,7 @@ def recovery_of(
     share = sides / len(before) if sides else 1.0
     alarmed = [each for each in criteria if each.alarm]
     asked = alarmed or [max(criteria, key=lambda each: each.figures.audited)]
-    needs = [labels_for_verdicts(each.criterion, each.label_noise) or math.inf for each in asked]
+    needs = [labels_for_verdicts(each.criterion) or math.inf for each in asked]
     most = max(needs)
     number = fixed or (None if math.isinf(most) else math.ceil(most / share))
     return Recovery(

@@ -89,13 +89,11 @@ class Sampler:
                 criterion=criterion,
                 write_id=calibration.write_id,
                 version=calibration.version,
-                label_noise=calibration.label_noise,
             ),
             accepted=candidate.judgment.verdict != "abstain",
             rate=self._rate,
             at=at,
             by=candidate.by,
-            group=candidate.comparison.group,
         )
         pair = written_texts(draw.id, candidate.comparison) if self._keeps_texts else None
         return Drawn(draw=draw, text=draw.text, pair=pair)

@@ -1,21 +1,15 @@
 """A judged labelled batch, ready to be applied to a calibration set."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from operator import attrgetter
 
 from app.core.calibration import Calibration, LabelledExample
-from app.core.clusters import ClusterRule
 from app.core.comparison import Comparison, Label, LabelledComparison
-from app.core.errors import InvalidRequestError, ScopeJudgeError
+from app.core.errors import ScopeJudgeError
 from app.core.fingerprint import batch_digest, example_digest, question_digest
-from app.core.groups import undeclared_group
-from app.core.looks import Looks
-from app.core.noise import LabelNoiseBounds, SecondLabels
 from app.core.score import Score
-from app.service.calibration.planned import refuse_unplanned
 from app.service.calibration.trail import Action, Edit
 from app.service.scoring.scorer import ScoreError
 
@@ -26,17 +20,16 @@ class JudgedExample:
 
     Args:
         digest: Digest of the comparison.
-        example: The example, without a label for a pair of a pool; None for a tie without a score,
-            as releases up to 0.3.0 write it.
+        example: The example, without a label for a pair of a pool.
     """
 
     digest: str
-    example: LabelledExample | None
+    example: LabelledExample
 
     @property
     def is_tie(self) -> bool:
         """Whether people found the two responses equal."""
-        return self.example is None or self.example.label == "tie"
+        return self.example.label == "tie"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,54 +47,20 @@ class JudgedBatch:
     Args:
         examples: The examples in order; an example that could not be judged has its error.
         fingerprint: Fingerprint of the judge that scored them.
-        label_noise: New label noise of the set; None keeps the current one.
         action: The action that the trail records.
         unread: Number of posted examples that could not be parsed; they are not in the batch.
         digest: Digest from `core.fingerprint.batch_digest`; None if the texts are unknown.
-        clusters: New rule of the set for pairs of one question; None keeps the current one.
         replaces: Whether all other examples of the set are removed.
         runtimes: The runtimes that computed the scores, as far as they are known.
-        second_labels: Second labels that the label noise comes from; None without any.
-        groups: Groups that the set declares from now on, besides those that it declares already.
-        by_group: Whether groups have separate thresholds from now on; None keeps the current
-            choice.
-        looks: Planned looks; None keeps the plan of the set, unless the batch replaces it.
     """
 
     examples: Sequence[JudgedExample | ScopeJudgeError]
     fingerprint: str
-    label_noise: float | None
     action: Action = "calibrate"
     unread: int = 0
     digest: str | None = None
-    clusters: ClusterRule | None = None
     replaces: bool = False
     runtimes: tuple[str, ...] = ()
-    second_labels: SecondLabels | None = None
-    groups: tuple[str, ...] = ()
-    by_group: bool | None = None
-    looks: Looks | None = None
-
-    @classmethod
-    def of_second_labels(cls, second: SecondLabels, *, fingerprint: str) -> "JudgedBatch":
-        """Makes the batch without examples that sets the label noise to what people have shown.
-
-        Raises:
-            InvalidRequestError: They disagree so often that a label says nothing.
-        """
-        noise = LabelNoiseBounds.of(second.disagreements, second.pairs).low
-        if noise >= 0.5:
-            raise InvalidRequestError(
-                f"{second.disagreements} of {second.pairs} second labels differ from the first: "
-                "no more than by chance, so the labels of this set say nothing"
-            )
-        return cls(
-            examples=(),
-            fingerprint=fingerprint,
-            label_noise=noise,
-            action="noise",
-            second_labels=second,
-        )
 
     @classmethod
     def of(
@@ -109,26 +68,18 @@ class JudgedBatch:
         scored: Sequence["ScoredExample"],
         *,
         fingerprint: str,
-        label_noise: float | None,
         unread: int,
-        clusters: ClusterRule | None = None,
         replaces: bool = False,
         runtimes: tuple[str, ...] = (),
-        groups: tuple[str, ...] = (),
-        by_group: bool | None = None,
     ) -> "JudgedBatch":
         """Joins labels and scores; long work for large texts, because each text is hashed.
 
         Args:
             scored: The scored batch.
             fingerprint: Fingerprint of the judge.
-            label_noise: New label noise of the set; None keeps the current one.
             unread: Number of posted examples that could not be parsed.
-            clusters: New rule of the set for pairs of one question; None keeps the current one.
             replaces: Whether all other examples of the set are removed.
             runtimes: The runtime that computed the scores, if it is known.
-            groups: Further groups that the set declares.
-            by_group: Whether groups have separate thresholds; None keeps the current choice.
         """
         judged: list[JudgedExample | ScopeJudgeError] = []
         for example in scored:
@@ -145,14 +96,10 @@ class JudgedBatch:
         return cls(
             examples=judged,
             fingerprint=fingerprint,
-            label_noise=label_noise,
             unread=unread,
             digest=batch_digest([example.labelled for example in scored]),
-            clusters=clusters,
             replaces=replaces,
             runtimes=runtimes,
-            groups=groups,
-            by_group=by_group,
         )
 
     @classmethod
@@ -163,10 +110,8 @@ class JudgedBatch:
         known: Mapping[str, LabelledExample],
         *,
         fingerprint: str,
-        declared: Collection[str] = (),
         unread: int,
         runtimes: tuple[str, ...] = (),
-        looks: Looks | None = None,
     ) -> "JudgedBatch":
         """Makes examples without labels; long work for large texts.
 
@@ -175,14 +120,12 @@ class JudgedBatch:
             scores: Digest -> score or error of each new pair.
             known: The examples of the set, which has the other pairs.
             fingerprint: Fingerprint of the judge.
-            declared: The declared groups.
             unread: Number of posted pairs that could not be parsed.
             runtimes: The runtime that computed the scores, if it is known.
-            looks: Planned looks; None keeps the plan of the set.
         """
         judged: list[JudgedExample | ScopeJudgeError] = []
         for digest, comparison in pairs:
-            score = undeclared_group(comparison.group, declared) or scores.get(digest)
+            score = scores.get(digest)
             if isinstance(score, ScopeJudgeError):
                 judged.append(score)
                 continue
@@ -192,16 +135,14 @@ class JudgedBatch:
         return cls(
             examples=judged,
             fingerprint=fingerprint,
-            label_noise=None,
             action="pool",
             unread=unread,
             runtimes=runtimes,
-            looks=looks,
         )
 
     @cached_property
-    def by_digest(self) -> Mapping[str, LabelledExample | None]:
-        """Digest -> example, None for a tie without a score; the last label of a digest counts."""
+    def by_digest(self) -> Mapping[str, LabelledExample]:
+        """Digest -> example; the last label of a digest counts."""
         return {
             example.digest: example.example
             for example in self.examples
@@ -232,33 +173,18 @@ class JudgedBatch:
         """Returns the set with the batch, and the numbers of added and of removed examples.
 
         The set is `before` itself if the batch changes nothing. Ties do not count as added.
-
-        Raises:
-            InvalidRequestError: It would change what the set has planned before its first label.
         """
         put, take = self._difference(before)
-        changed = replace(
-            before,
-            label_noise=before.label_noise if self.label_noise is None else self.label_noise,
-            clusters=self.clusters or before.clusters,
-            groups=tuple(sorted({*before.groups, *self.groups})),
-            by_group=before.by_group if self.by_group is None else self.by_group,
-            looks=self.looks or (None if self.replaces else before.looks),
-        )
-        # The trail keeps what people have measured, also where it changes nothing.
-        is_same = not put and not take and same_options(changed, before)
-        if is_same and self.second_labels is None:
+        if not put and not take:
             return before, 0, 0
         added = sum(
             example.label != "tie" and digest not in before.table for digest, example in put.items()
         )
         after = replace(
-            changed,
+            before,
             examples=before.table.changed(put, take),
             runtimes=tuple(sorted({*before.runtimes, *self.runtimes})),
         )
-        new = [example for digest, example in put.items() if digest not in before.table]
-        refuse_unplanned(after, None if self.replaces else before, new)
         return after, added, len(take)
 
     def _difference(self, before: Calibration) -> tuple[dict[str, LabelledExample], list[str]]:
@@ -267,12 +193,9 @@ class JudgedBatch:
         put: dict[str, LabelledExample] = {}
         for digest, example in self.by_digest.items():
             present = known.get(digest)
-            if example is not None:
-                merged = example if present is None else _merged(present, example)
-                if merged != present:
-                    put[digest] = merged
-            elif present is not None and present.label != "tie":
-                put[digest] = replace(present, label="tie")
+            merged = example if present is None else _merged(present, example)
+            if merged != present:
+                put[digest] = merged
         take = [digest for digest in known if digest not in self.by_digest] if self.replaces else []
         return put, take
 
@@ -296,8 +219,6 @@ class JudgedBatch:
             removed=removed,
             failed=len(self.errors) + self.unread,
             batch_digest=self.digest,
-            second_labels=self.second_labels.pairs if self.second_labels else 0,
-            disagreements=self.second_labels.disagreements if self.second_labels else 0,
         )
 
 
@@ -311,23 +232,13 @@ def digested(
 def labelled_example(score: Score, comparison: Comparison, label: Label | None) -> LabelledExample:
     """Returns the calibration point of a judged comparison; long work for a large text."""
     question = question_digest(comparison)
-    return LabelledExample(score=score, label=label, question=question, group=comparison.group)
-
-
-def same_options(one: Calibration, other: Calibration) -> bool:
-    """Whether two versions of a set are of one judge and use their examples in the same way."""
-    options = attrgetter("fingerprint", "label_noise", "clusters", "groups", "by_group", "looks")
-    return bool(options(one) == options(other))
+    return LabelledExample(score=score, label=label, question=question)
 
 
 def _merged(present: LabelledExample, new: LabelledExample) -> LabelledExample:
     """A known example after it was posted again.
 
-    A pair without a label changes no label, so that a pool never takes one away. A question or a
-    group that only one of the two has is kept.
+    A pair without a label changes no label, so that a pool never takes one away. A question
+    that only one of the two has is kept.
     """
-    return replace(
-        present if new.label is None else new,
-        question=new.question or present.question,
-        group=new.group or present.group,
-    )
+    return replace(present if new.label is None else new, question=new.question or present.question)

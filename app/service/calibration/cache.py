@@ -46,8 +46,6 @@ _MOST_KEPT = 1000
 _MOST_SHOWN = 100
 
 DEFAULT_CALIBRATION = "default"
-# The release whose sets do not name it.
-_UNNAMED_RELEASE = "0.1.0"
 
 logger = logging.getLogger("app.calibrations")
 
@@ -108,7 +106,6 @@ class Calibrations:
         max_staleness_s: Seconds for which judging continues with a set that the store does not
             confirm.
         min_label_mass: Examples with a smaller label mass count as never accepted, in [0, 1).
-        groups: Groups that the settings declare.
         judge: The judge of this service. Sets of the same judge with scores of another runtime get
             a line in the log. None if no judge runs here.
         clock: Monotonic clock in seconds.
@@ -121,7 +118,6 @@ class Calibrations:
         *,
         max_staleness_s: float,
         min_label_mass: float = 0.0,
-        groups: tuple[str, ...] = (),
         judge: JudgeIdentity | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -130,7 +126,6 @@ class Calibrations:
         self._max_staleness_s = max_staleness_s
         self._clock = clock
         self.min_label_mass = min_label_mass
-        self.groups = groups
         self._judge = judge
         # Sets with a line in the log about their runtimes.
         self._noted: set[tuple[str, tuple[str, ...]]] = set()
@@ -402,9 +397,7 @@ class Calibrations:
     def _decoded(self, name: str, stored: StoredCalibration) -> Calibration:
         calibration = decode(name, stored, min_label_mass=self.min_label_mass)
         # Computed here, in a thread, so that the first judgment does not wait for it.
-        own = calibration.own_calibrations.values()
-        for each in (calibration, *own, *calibration.look_calibrations):
-            _ = each.pac_pairs if each.unlabelled else each.curve
+        _ = calibration.pac_pairs if calibration.unlabelled else calibration.curve
         release(stored.examples)
         return calibration
 
@@ -525,7 +518,7 @@ def refuse_other_judge(calibration: Calibration, fingerprint: str) -> None:
     if calibration.fingerprint == fingerprint:
         return
     made, here = f"made with judge {calibration.judge!r}", "this judge is"
-    wrote = calibration.release or _UNNAMED_RELEASE
+    wrote = calibration.release
     if wrote != RELEASE:
         made = f"made by scope-judge {wrote} with judge {calibration.judge!r}"
         here = f"this is scope-judge {RELEASE} with judge"

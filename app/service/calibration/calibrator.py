@@ -4,16 +4,14 @@ Every change becomes an entry of the set's trail, and every version of a set can
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from app.core.calibration import Calibration
-from app.core.clusters import ClusterRule
 from app.core.comparison import Comparison, LabelledComparison
 from app.core.errors import (
     CalibrationNotFoundError,
-    InvalidRequestError,
     JudgeMismatchError,
     JudgmentFailedError,
     ScopeJudgeError,
@@ -21,8 +19,6 @@ from app.core.errors import (
     VersionNotFoundError,
 )
 from app.core.fingerprint import INPUTS_DIFFER
-from app.core.groups import declared_groups, undeclared_group
-from app.core.looks import Looks
 from app.core.score import Score
 from app.ports import CalibrationStore
 from app.service.calibration.batch import (
@@ -30,7 +26,6 @@ from app.service.calibration.batch import (
     JudgedExample,
     ScoredExample,
     digested,
-    same_options,
 )
 from app.service.calibration.cache import Calibrations, refuse_other_judge
 from app.service.calibration.trail import Change, Edit
@@ -161,10 +156,6 @@ class Calibrator:
         name: str,
         examples: Sequence[LabelledComparison],
         *,
-        label_noise: float | None = None,
-        clusters: ClusterRule | None = None,
-        groups: tuple[str, ...] = (),
-        by_group: bool | None = None,
         by: str = "service",
         unread: int = 0,
         on_progress: Callable[[int], None] | None = None,
@@ -178,14 +169,6 @@ class Calibrator:
         Args:
             name: Name of the calibration set; a missing set is made.
             examples: The labelled batch.
-            label_noise: Label noise of the whole set from now on, in [0, 0.5); None keeps the
-                current one.
-            clusters: How "pac" counts pairs of one question from now on; None keeps the current
-                rule.
-            groups: Groups that the set declares from now on, besides those that it declares
-                already. An example of a group that is not declared fails.
-            by_group: Whether groups with enough pairs have separate thresholds from now on;
-                None keeps the current choice.
             by: Name of the key that posted the batch, for the trail.
             unread: Number of posted examples that could not be parsed, for the trail.
             on_progress: Called with the number of examples judged so far.
@@ -195,7 +178,6 @@ class Calibrator:
             then, its version in the outcome is 0.
 
         Raises:
-            InvalidRequestError: Too many groups are declared; nothing was judged.
             JudgeMismatchError: The set belongs to another judge; nothing was judged.
             JudgmentFailedError: Every example failed; nothing was added.
             UnavailableError: Nothing was added; or everything was, if the connection to the store
@@ -204,10 +186,6 @@ class Calibrator:
         batch = await self.judged(
             name,
             examples,
-            label_noise=label_noise,
-            clusters=clusters,
-            groups=groups,
-            by_group=by_group,
             unread=unread,
             on_progress=on_progress,
         )
@@ -218,10 +196,6 @@ class Calibrator:
         name: str,
         examples: Sequence[LabelledComparison],
         *,
-        label_noise: float | None = None,
-        clusters: ClusterRule | None = None,
-        groups: tuple[str, ...] = (),
-        by_group: bool | None = None,
         unread: int = 0,
         replaces: bool = False,
         on_progress: Callable[[int], None] | None = None,
@@ -232,52 +206,25 @@ class Calibrator:
         of the set.
 
         Raises:
-            InvalidRequestError: Too many groups are declared; nothing was judged.
             JudgeMismatchError: The set belongs to another judge; nothing was judged.
             JudgmentFailedError: Every example failed.
             UnavailableError: The engine or the store does not answer.
         """
-        declared = self._declared(await self._present(name), groups)
-        wrong = [undeclared_group(example.comparison.group, declared) for example in examples]
-        comparisons = [
-            example.comparison
-            for example, error in zip(examples, wrong, strict=True)
-            if error is None
-        ]
-        scores = iter(await self._scores(comparisons, "examples", on_progress))
+        await self._present(name)
+        comparisons = [example.comparison for example in examples]
+        scores = await self._scores(comparisons, "examples", on_progress)
         scored = [
-            ScoredExample(labelled=example, score=error or next(scores))
-            for example, error in zip(examples, wrong, strict=True)
+            ScoredExample(labelled=example, score=score)
+            for example, score in zip(examples, scores, strict=True)
         ]
         return await off_loop(
             JudgedBatch.of,
             scored,
             fingerprint=self._identity.fingerprint,
-            label_noise=label_noise,
             unread=unread,
-            clusters=clusters,
             replaces=replaces,
             runtimes=self._runtimes,
-            groups=groups,
-            by_group=by_group,
         )
-
-    def _declared(
-        self, present: Calibration | None, groups: Collection[str] = ()
-    ) -> tuple[str, ...]:
-        """Returns the groups that the settings, a set and a request declare together.
-
-        Raises:
-            InvalidRequestError: The request declares too many further groups.
-        """
-        own = () if present is None else present.groups
-        known = {*self._calibrations.groups, *own}
-        if known.issuperset(groups):
-            return tuple(sorted(known))
-        try:
-            return declared_groups(known, groups)
-        except ValueError as exc:
-            raise InvalidRequestError(f"groups: {exc}", faults=(("groups", str(exc)),)) from None
 
     async def _present(self, name: str) -> Calibration | None:
         """Returns the set as it is now; raises JudgeMismatchError if another judge made it."""
@@ -313,7 +260,6 @@ class Calibrator:
         name: str,
         comparisons: Sequence[Comparison],
         *,
-        looks: Looks | None = None,
         by: str = "service",
         unread: int = 0,
     ) -> PoolReport:
@@ -325,26 +271,20 @@ class Calibrator:
         Args:
             name: Name of the calibration set; a missing set is made.
             comparisons: The pairs.
-            looks: Sizes of the pool at which "pac" takes a threshold; None keeps the current plan.
             by: Name of the key that posted the pairs, for the trail.
             unread: Number of posted pairs that could not be parsed, for the trail.
 
         Raises:
-            InvalidRequestError: The set has labels, and the pairs or looks would change its plan.
             JudgeMismatchError: The set belongs to another judge; nothing was judged.
             JudgmentFailedError: Every pair failed; nothing was added.
             UnavailableError: Nothing was added; or everything was, if the connection to the store
                 broke. Posting the pairs again is safe.
         """
         present = await self._present(name)
-        known, declared = examples_of(present), self._declared(present)
+        known = examples_of(present)
         fingerprint = self._identity.fingerprint
         pairs = await off_loop(digested, comparisons, fingerprint=fingerprint)
-        new = {
-            digest: pair
-            for digest, pair in reversed(pairs)
-            if digest not in known and undeclared_group(pair.group, declared) is None
-        }
+        new = {digest: pair for digest, pair in reversed(pairs) if digest not in known}
         scores = await self._scores(list(new.values()), "pairs")
         batch = await off_loop(
             JudgedBatch.of_pool,
@@ -352,10 +292,8 @@ class Calibrator:
             dict(zip(new, scores, strict=True)),
             known,
             fingerprint=fingerprint,
-            declared=declared,
             unread=unread,
             runtimes=self._runtimes,
-            looks=looks,
         )
         return PoolReport(batch=batch, outcome=await self.put(name, batch, by=by))
 
@@ -418,23 +356,9 @@ class Calibrator:
         """Applies a batch to the present version of a set."""
         before = current or self._empty(name)
         refuse_other_judge(before, self._identity.fingerprint)
-        if batch.action == "import":
-            self._refuse_undeclared(batch, before)
         after, added, removed = await off_loop(batch.applied_to, before)
         edit = batch.edit(by=by, at=self._now(), added=added, removed=removed)
         return Preview(before=before, after=after, edit=edit, failed=batch.errors)
-
-    def _refuse_undeclared(self, batch: JudgedBatch, before: Calibration) -> None:
-        """Raises InvalidRequestError if an example names a group that is not declared.
-
-        Draws keep the groups that were declared when they were judged.
-        """
-        declared = self._declared(before, batch.groups)
-        groups = {example.group for example in batch.by_digest.values() if example is not None}
-        for group in groups:
-            error = undeclared_group(group, declared)
-            if error is not None:
-                raise error
 
     async def preview_rollback(self, name: str, version: int, *, by: str) -> Preview:
         """Returns what `rollback` would do now, and changes nothing; raises its errors."""
@@ -463,7 +387,7 @@ class Calibrator:
             check: Looks at the change of each attempt before it is written.
 
         Returns:
-            The set, with exactly the examples and the label noise of that version.
+            The set, with exactly the examples of that version.
 
         Raises:
             CalibrationNotFoundError: There is no such set and never was.
@@ -497,7 +421,7 @@ class Calibrator:
         edit = Edit(action="rollback", by=by, at=self._now(), rolled_back_to=version)
         edit = await off_loop(_counted, edit, now, was)
         changed = edit.added or edit.updated or edit.removed
-        if now is not None and not changed and same_options(now, was):
+        if now is not None and not changed and now.fingerprint == was.fingerprint:
             was = now
         return Preview(before=now or self._empty(name), after=was, edit=edit, failed=())
 
@@ -588,7 +512,6 @@ class Calibrator:
             version=0,
             judge=self._identity.name,
             fingerprint=self._identity.fingerprint,
-            label_noise=0.0,
             examples={},
             min_label_mass=self._calibrations.min_label_mass,
         )

@@ -6,25 +6,21 @@ from dataclasses import dataclass, replace
 from app.core.calibration import Calibration
 from app.core.comparison import Criterion
 from app.core.errors import BecomesInfeasibleError
-from app.core.group_rows import group_row
 from app.core.threshold_rows import ThresholdRow
 from app.service.off_loop import off_loop
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Effect:
-    """The effect of a change on one criterion, for all traffic or for one group.
+    """The effect of a change on one criterion.
 
     Args:
-        group: A group that has separate thresholds before or after the change; None for the
-            thresholds of the whole set. Coverage and risk are those of the group's pairs.
         before: The row of the criterion before the change.
         after: The row after it.
         more_labels: Number of further labels that make the criterion feasible after the change if
             the error rates stay the same, 0 if it is feasible; None if no number does.
     """
 
-    group: str | None
     before: ThresholdRow
     after: ThresholdRow
     more_labels: int | None
@@ -36,9 +32,8 @@ class Effect:
 
     @property
     def criterion(self) -> str:
-        """The criterion in words, with the group."""
-        group = "" if self.group is None else f" in the group {self.group}"
-        return f"{criterion_of(self.after)}{group}"
+        """The criterion in words."""
+        return criterion_of(self.after)
 
 
 def criterion_of(row: ThresholdRow) -> str:
@@ -50,48 +45,26 @@ def criterion_of(row: ThresholdRow) -> str:
 async def effects_of(
     criteria: Iterable[Criterion], *, before: Calibration, after: Calibration
 ) -> tuple[Effect, ...]:
-    """Returns the effect on each criterion with an alpha, in order of the criteria.
-
-    Those on the whole set are the first; those on the groups with separate thresholds follow.
-    """
-    groups = await off_loop(_groups, before, after)
-    effects = list[Effect]()
-    for group in (None, *groups):
-        old, new = [await rows_of(criteria, each, group=group) for each in (before, after)]
-        judging = after.judging(group)
-        effects += [
-            Effect(
-                group=group,
-                before=was,
-                after=row,
-                more_labels=await off_loop(_more_labels, judging, row),
-            )
+    """Returns the effect on each criterion with an alpha, in order of the criteria."""
+    old, new = [await rows_of(criteria, each) for each in (before, after)]
+    return tuple(
+        [
+            Effect(before=was, after=row, more_labels=await off_loop(_more_labels, after, row))
             for was, row in zip(old, new, strict=True)
         ]
-    return tuple(effects)
-
-
-def _groups(before: Calibration, after: Calibration) -> list[str]:
-    """Returns the groups that have separate thresholds before or after a change, sorted."""
-    return sorted({*before.own_calibrations, *after.own_calibrations})
+    )
 
 
 async def rows_of(
-    criteria: Iterable[Criterion], calibration: Calibration, *, group: str | None = None
+    criteria: Iterable[Criterion], calibration: Calibration
 ) -> tuple[ThresholdRow, ...]:
-    """Returns the row of each criterion with an alpha, in order of the criteria.
-
-    Args:
-        criteria: The criteria.
-        calibration: The set.
-        group: The group that the rows are about; None for the whole set.
-    """
+    """Returns the row of each criterion with an alpha, in order of the criteria."""
     name = calibration.name
     asked = {replace(each, calibration=name) for each in criteria if each.alpha is not None}
     # Each is its own turn in the threads, so that others get theirs in between.
     return tuple(
         [
-            await off_loop(_row, calibration, group, criterion)
+            await off_loop(_row, calibration, criterion)
             for criterion in sorted(
                 asked, key=lambda each: (each.guarantee, each.alpha or 0.0, each.delta or 0.0)
             )
@@ -99,16 +72,10 @@ async def rows_of(
     )
 
 
-def _row(calibration: Calibration, group: str | None, criterion: Criterion) -> ThresholdRow:
+def _row(calibration: Calibration, criterion: Criterion) -> ThresholdRow:
     alpha = criterion.alpha
     assert alpha is not None, "without an alpha there is no threshold"
-    row = calibration.judging(group).row(alpha, criterion.guarantee, criterion.delta)
-    if group is None:
-        return row
-    if group not in calibration.parts:
-        return replace(row, coverage=0.0, empirical_risk=None)
-    of_group = group_row(calibration, group, criterion)
-    return replace(row, coverage=of_group.coverage, empirical_risk=of_group.error)
+    return calibration.row(alpha, criterion.guarantee, criterion.delta)
 
 
 def _more_labels(calibration: Calibration, row: ThresholdRow) -> int | None:

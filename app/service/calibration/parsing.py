@@ -6,9 +6,6 @@ import re
 from typing import Any
 
 from app.core.calibration import LabelledExample
-from app.core.clusters import CLUSTER_RULES, ClusterRule
-from app.core.groups import declared_groups
-from app.core.looks import Looks
 from app.core.score import Score
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -45,23 +42,10 @@ def parse_finite(value: Any) -> float:
     return float(value)
 
 
-def parse_label_noise(value: Any) -> float:
-    """Returns a label noise in [0, 0.5), from a number or its text.
-
-    Raises:
-        ValueError, TypeError, OverflowError: The value is not a label noise.
-    """
-    noise = float(value)
-    if not 0.0 <= noise < 0.5:
-        raise ValueError("not a label noise")
-    return noise
-
-
 def parse_example(fields: Any) -> LabelledExample:
     """Returns a labelled example from `[gap_fwd, gap_rev, label_mass, label]`.
 
-    The last two numbers may be null. A fifth field is the digest of the question, or null, and a
-    sixth one the group.
+    The last two numbers may be null. A fifth field is the digest of the question.
 
     Raises:
         ValueError, TypeError, OverflowError: The fields are not a labelled example.
@@ -69,41 +53,15 @@ def parse_example(fields: Any) -> LabelledExample:
     gap_fwd, gap_rev, label_mass, label, *more = fields
     if label not in _LABELS:
         raise ValueError("not a labelled example")
-    if len(more) > 2:
+    if len(more) > 1:
         raise ValueError("too many fields")
-    group = parse_group(more.pop()) if len(more) == 2 else None
-    question = None if not more or (group and more[0] is None) else parse_digest(more[0])
+    question = parse_digest(more[0]) if more else None
     score = Score(
         gap_fwd=parse_finite(gap_fwd),
         gap_rev=None if gap_rev is None else parse_finite(gap_rev),
         label_mass=None if label_mass is None else parse_finite(label_mass),
     )
-    return LabelledExample(score=score, label=label, question=question, group=group)
-
-
-def parse_group(value: Any) -> str:
-    """Returns the name of a group; raises ValueError or TypeError for any other value."""
-    (name,) = declared_groups([parse_text(value)])
-    return name
-
-
-def parse_groups(value: str) -> tuple[str, ...]:
-    """Returns groups from a JSON list; raises ValueError or TypeError for any other value."""
-    return declared_groups(parse_texts(value))
-
-
-def parse_looks(value: Any) -> Looks | None:
-    """Returns planned looks from a JSON object, None from None; raises for any other value.
-
-    Raises:
-        ValueError, TypeError, KeyError: The value is not such a plan.
-    """
-    if value is None:
-        return None
-    fields = json.loads(value)
-    for size in fields["sizes"]:
-        parse_count(size)
-    return Looks.of(fields)
+    return LabelledExample(score=score, label=label, question=question)
 
 
 def parse_digest(value: Any) -> str:
@@ -119,11 +77,3 @@ def parse_texts(value: str) -> tuple[str, ...]:
     if not isinstance(texts, list):
         raise TypeError("not a list")
     return tuple(map(parse_text, texts))
-
-
-def parse_clusters(value: Any) -> ClusterRule:
-    """Returns a rule for pairs of one question; raises ValueError for any other value."""
-    for rule in CLUSTER_RULES:
-        if rule == value:
-            return rule
-    raise ValueError("not a rule for pairs of one question")

@@ -13,23 +13,15 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, TypeAdapter
 
 from app.core.calibration import Calibration
-from app.core.clusters import ClusterRule
 from app.core.errors import StoreCorruptError
-from app.core.looks import Looks, TakenLook
 from app.service.calibration.codec import threshold_fields
 
 # Fields with their usual values, which a record leaves out.
 _NOT_WRITTEN: Mapping[str, Any] = {
     "unlabelled": 0,
-    "clusters": "one",
-    "second_labels": 0,
-    "disagreements": 0,
-    "by_group": False,
-    "looks": None,
-    "taken_looks": (),
 }
 
-Action = Literal["absorb", "calibrate", "delete", "import", "noise", "pool", "rollback"]
+Action = Literal["absorb", "calibrate", "delete", "import", "pool", "rollback"]
 Thresholds = Mapping[str, float | None]
 _Count = Annotated[int, Field(ge=0, lt=2**63)]
 
@@ -49,8 +41,6 @@ class Edit:
         failed: Number of examples that could not be parsed or judged.
         batch_digest: Digest from `core.fingerprint.batch_digest`; None without a batch.
         rolled_back_to: The version that a rollback restores; None for other actions.
-        second_labels: Number of pairs with a second label that set the label noise, else 0.
-        disagreements: Number of those whose two labels differ.
     """
 
     action: Action
@@ -63,8 +53,6 @@ class Edit:
     failed: int = 0
     batch_digest: str | None = None
     rolled_back_to: int | None = None
-    second_labels: int = 0
-    disagreements: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,7 +74,6 @@ class Change:
         removed: Number of examples removed from the set; None if the set could not be read.
         failed: Number of examples that could not be parsed or judged.
         n: Number of examples after the change.
-        label_noise: Label noise after the change; None for a deletion.
         min_label_mass: Setting of the service that made the change. The thresholds before and after
             were computed with it. None if a deleted set could not be read.
         judge: Name of the judge of the set; None if a deleted set could not be read.
@@ -97,13 +84,6 @@ class Change:
         thresholds_after: The thresholds after the change, in the same form; None for a deletion.
         unlabelled: Number of pairs without a label after the change. Both mappings leave out the
             thresholds that depend on missing labels.
-        clusters: How the set counts pairs of one question after the change, or before a deletion.
-        second_labels: Number of pairs with a second label that set the label noise, else 0.
-        disagreements: Number of those whose two labels differ.
-        by_group: Whether groups with enough pairs have separate thresholds, likewise. Their
-            names are "guarantee:alpha:group".
-        looks: The planned looks, likewise; None without any.
-        taken_looks: The results of the looks that labels decided, after the change.
     """
 
     # No number is read from a text, or a count from a truth value.
@@ -121,7 +101,6 @@ class Change:
     removed: _Count | None
     failed: _Count
     n: _Count
-    label_noise: Annotated[float, Field(ge=0.0, lt=0.5)] | None
     min_label_mass: float | None
     judge: str | None
     fingerprint: str | None
@@ -129,12 +108,6 @@ class Change:
     thresholds_before: Thresholds | None
     thresholds_after: Thresholds | None
     unlabelled: _Count = 0
-    clusters: ClusterRule = "one"
-    second_labels: _Count = 0
-    disagreements: _Count = 0
-    by_group: bool = False
-    looks: Looks | None = None
-    taken_looks: tuple[TakenLook, ...] = ()
 
     @classmethod
     def of(
@@ -154,17 +127,12 @@ class Change:
             version=number,
             write_id=after.write_id if after else None,
             n=after.n if after else 0,
-            label_noise=after.label_noise if after else None,
             min_label_mass=subject.min_label_mass if subject else None,
             judge=subject.judge if subject else None,
             fingerprint=subject.fingerprint if subject else None,
             thresholds_before=_thresholds(before) if before else None,
             thresholds_after=_thresholds(after) if after else None,
             unlabelled=after.unlabelled if after else 0,
-            clusters=subject.clusters if subject else "one",
-            by_group=subject.by_group if subject else False,
-            looks=subject.looks if subject else None,
-            taken_looks=after.planned_looks if after else (),
         )
 
     @classmethod

@@ -17,20 +17,13 @@ from app.core.examples import EMPTY, Draft, Examples
 from app.ports import CalibrationStore, Version
 from app.service.calibration.codec import (
     digest_of,
-    written_clusters,
-    written_groups,
-    written_looks,
     written_release,
     written_runtimes,
 )
 from app.service.calibration.parsing import (
     PARSE_ERRORS,
-    parse_clusters,
     parse_count,
     parse_example,
-    parse_groups,
-    parse_label_noise,
-    parse_looks,
     parse_text,
     parse_texts,
 )
@@ -87,12 +80,8 @@ def undo_of(before: Calibration | None, after: Calibration | None) -> str:
     content = {
         "judge": before.judge,
         "fingerprint": before.fingerprint,
-        "label_noise": before.label_noise,
-        **written_clusters(before),
         **written_release(before),
         **written_runtimes(before),
-        **written_groups(before),
-        **written_looks(before),
         "digest": digest_of(before),
         "possible": True,
     }
@@ -192,13 +181,8 @@ def _parsed(number: int, text: str, blank: Calibration) -> _Undo:
                 version=parse_count(version.number),
                 judge=parse_text(fields["judge"]),
                 fingerprint=parse_text(fields["fingerprint"]),
-                label_noise=parse_label_noise(fields["label_noise"]),
-                clusters=parse_clusters(fields.get("clusters", "one")),
                 release=parse_text(fields["release"]) if "release" in fields else None,
                 runtimes=parse_texts(fields.get("runtimes", "[]")),
-                groups=parse_groups(fields.get("groups", "[]")),
-                by_group="by_group" in fields,
-                looks=parse_looks(fields.get("looks")),
             )
         return _Undo(
             made=Version(*fields["made"]) if fields["made"] else None,

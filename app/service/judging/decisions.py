@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from app.core.calibration import Calibration
 from app.core.comparison import CalibrationReference, Criterion, Judgment, Reason, Verdict
-from app.core.groups import ALL
 from app.core.score import Orders, Preference
 from app.core.thresholds import ThresholdCurve
 
@@ -23,7 +22,6 @@ class AcceptanceRule:
         min_label_mass: A judgment with less label mass is off task.
         suspended: Whether nothing is accepted, because audits have raised an alarm.
         temperature: Number by which the gaps of the judge are divided.
-        threshold_of: Group whose threshold it is; None without an alpha.
     """
 
     criterion: Criterion
@@ -33,7 +31,6 @@ class AcceptanceRule:
     min_label_mass: float = 0.0
     suspended: bool = False
     temperature: float = 1.0
-    threshold_of: str | None = None
 
     @classmethod
     def of(
@@ -42,7 +39,6 @@ class AcceptanceRule:
         calibration: Calibration,
         threshold: float,
         *,
-        group: str = ALL,
         age_s: float = 0.0,
         suspended: bool = False,
     ) -> "AcceptanceRule":
@@ -52,14 +48,13 @@ class AcceptanceRule:
             criterion: The criterion.
             calibration: The calibration.
             threshold: Threshold of the criterion in nats.
-            group: Group whose threshold it is; `groups.ALL` for that of the whole set.
             age_s: Seconds since the store last confirmed the calibration.
             suspended: Whether audits have raised an alarm.
         """
         return cls(
             criterion=criterion,
             threshold=threshold,
-            curve=calibration.judging(group).curve if criterion.guarantee == "marginal" else None,
+            curve=calibration.curve if criterion.guarantee == "marginal" else None,
             calibration=CalibrationReference(
                 name=calibration.name,
                 version=calibration.version,
@@ -69,7 +64,6 @@ class AcceptanceRule:
             min_label_mass=calibration.min_label_mass,
             suspended=suspended,
             temperature=calibration.temperature,
-            threshold_of=group,
         )
 
     def risk_level(self, uncertainty: float) -> float | None:
@@ -133,5 +127,4 @@ def decide(
         judge=judge,
         cached=cached,
         bounded=bounded,
-        threshold_of=rule.threshold_of,
     )

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -16,7 +16,6 @@ from app.core.errors import (
     StoreCorruptError,
     StoreUnavailableError,
 )
-from app.core.groups import undeclared_group
 from app.core.monitoring import Watched
 from app.core.preference import preference_from_gaps
 from app.core.score import Score
@@ -25,7 +24,7 @@ from app.service.calibration.cache import Calibrations, ConfirmedCalibration
 from app.service.fair_queue import CURRENT_FLOW
 from app.service.judged import JudgedComparison
 from app.service.judging.decisions import AcceptanceRule, decide
-from app.service.judging.thresholds import Basis, find_thresholds
+from app.service.judging.thresholds import find_thresholds
 from app.service.off_loop import off_loop
 from app.service.scoring.scorer import Scorer
 
@@ -50,7 +49,7 @@ class Suspensions(Protocol):
     async def suspended(
         self, asked: Iterable[tuple[Criterion, Calibration]]
     ) -> Collection[Watched]:
-        """Returns the criteria, of those that are asked for, and their groups that abstain."""
+        """Returns the criteria that abstain, of those that are asked for."""
 
 
 class Observer(Protocol):
@@ -160,7 +159,7 @@ class Judge:
     async def _find_calibrations(self, items: Sequence[_Item]) -> None:
         """Finds the calibration of each criterion with an alpha, or its error.
 
-        Without an alpha, neither the set nor the group of a request has an effect.
+        Without an alpha, the set of a request has no effect.
         """
         calibrations: dict[str, ConfirmedCalibration | ScopeJudgeError] = {}
         for item in items:
@@ -175,10 +174,6 @@ class Judge:
                 item.outcome = calibration
             else:
                 item.confirmed = calibration
-                item.outcome = undeclared_group(
-                    item.request.comparison.group,
-                    (*self._calibrations.groups, *calibration.calibration.groups),
-                )
         failed = [item.outcome for item in items if isinstance(item.outcome, StoreUnavailableError)]
         if failed and len(failed) == len(items):
             raise failed[0]
@@ -193,42 +188,37 @@ class Judge:
 
     async def _find_rules(self, items: Sequence[_Item]) -> None:
         """Finds the threshold of each criterion, or the error that its set lacks labels."""
-        bases = {_basis(item): item.confirmed for item in _open(items)}
+        criteria = {item.request.criterion: item.confirmed for item in _open(items)}
         used = {
-            basis: confirmed.calibration
-            for basis, confirmed in bases.items()
+            criterion: confirmed.calibration
+            for criterion, confirmed in criteria.items()
             if confirmed is not None
         }
         thresholds = await find_thresholds(used)
-        suspended = await self._suspensions.suspended(
-            {basis.criterion: calibration for basis, calibration in used.items()}.items()
-        )
-        rules: dict[Basis, AcceptanceRule | LabelsMissingError] = {}
-        for basis, confirmed in bases.items():
-            threshold = thresholds.get(basis)
+        suspended = await self._suspensions.suspended(used.items())
+        rules: dict[Criterion, AcceptanceRule | LabelsMissingError] = {}
+        for criterion, confirmed in criteria.items():
+            threshold = thresholds.get(criterion)
             if confirmed is None or threshold is None:
-                rules[basis] = AcceptanceRule(
-                    criterion=basis.criterion, min_label_mass=self._calibrations.min_label_mass
+                rules[criterion] = AcceptanceRule(
+                    criterion=criterion, min_label_mass=self._calibrations.min_label_mass
                 )
             elif isinstance(threshold, LabelsMissingError):
-                rules[basis] = threshold
+                rules[criterion] = threshold
             else:
-                rules[basis] = AcceptanceRule.of(
-                    basis.criterion,
+                rules[criterion] = AcceptanceRule.of(
+                    criterion,
                     confirmed.calibration,
                     threshold,
-                    group=basis.group,
                     age_s=confirmed.age_s,
-                    suspended=Watched(criterion=basis.criterion) in suspended,
+                    suspended=Watched(criterion=criterion) in suspended,
                 )
         for item in _open(items):
-            request = item.request
-            rule = rules[_basis(item)]
-            of_group = Watched(criterion=request.criterion, group=request.comparison.group)
+            rule = rules[item.request.criterion]
             if isinstance(rule, LabelsMissingError):
                 item.outcome = rule
             else:
-                item.rule = replace(rule, suspended=True) if of_group in suspended else rule
+                item.rule = rule
 
     async def _score(self, items: Sequence[_Item]) -> None:
         """Scores all comparisons in one call."""
@@ -296,14 +286,6 @@ class Judge:
             await observer.observe([comparison for _, comparison in judged])
         for item, comparison in judged:
             item.outcome = comparison.judgment
-
-
-def _basis(item: _Item) -> Basis:
-    criterion, confirmed = item.request.criterion, item.confirmed
-    if confirmed is None:
-        return Basis(criterion=criterion)
-    group = confirmed.calibration.threshold_of(item.request.comparison.group)
-    return Basis(criterion=criterion, group=group)
 
 
 def _rule(item: _Item) -> AcceptanceRule:

@@ -1,27 +1,17 @@
 """Finds thresholds; new ones of "pac" are computed in a thread."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from app.core.calibration import Calibration
 from app.core.comparison import Criterion
 from app.core.errors import LabelsMissingError
-from app.core.groups import ALL
 from app.service.off_loop import off_loop
 
 # A threshold in nats, or the reason why a set has none yet.
 Threshold = float | LabelsMissingError
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Basis:
-    """A criterion, and the group whose threshold decides by it; `groups.ALL` for the whole set."""
-
-    criterion: Criterion
-    group: str = ALL
-
-
-async def find_thresholds(asked: Mapping[Basis, Calibration]) -> dict[Basis, Threshold]:
+async def find_thresholds(asked: Mapping[Criterion, Calibration]) -> dict[Criterion, Threshold]:
     """Finds the thresholds of criteria with an alpha.
 
     Each threshold of "pac" is its own turn in the threads, so that others get theirs in
@@ -29,17 +19,16 @@ async def find_thresholds(asked: Mapping[Basis, Calibration]) -> dict[Basis, Thr
     whoever gets the turn after another caller with the same criterion finds the threshold there.
 
     Args:
-        asked: Basis -> the calibration of its set.
+        asked: Criterion -> the calibration of its set.
 
     Returns:
-        The threshold of each basis, in nats; -inf if infeasible. An error in its place if the
+        The threshold of each criterion, in nats; -inf if infeasible. An error in its place if the
         set lacks labels for it.
     """
-    return {basis: await _threshold(basis, each) for basis, each in asked.items()}
+    return {criterion: await _threshold(criterion, each) for criterion, each in asked.items()}
 
 
-async def _threshold(basis: Basis, of_set: Calibration) -> Threshold:
-    criterion, calibration = basis.criterion, of_set.judging(basis.group)
+async def _threshold(criterion: Criterion, calibration: Calibration) -> Threshold:
     assert criterion.alpha is not None, "without an alpha there is no threshold"
     key = criterion.alpha, criterion.guarantee, criterion.delta
     kept = calibration.kept_threshold(*key)

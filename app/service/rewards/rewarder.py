@@ -49,13 +49,11 @@ class Group:
         responses: The responses; they may be blank.
         reference: The text that each response is compared with, which is not blank; None if the
             responses are compared with each other.
-        group: Group of the traffic that the question belongs to; None for that of the rule.
     """
 
     question: tuple[Turn, ...]
     responses: tuple[str, ...]
     reference: str | None = None
-    group: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,7 +67,6 @@ class RewardRule:
         empty: Whether an empty response gets -1, or no reward. Nothing is compared with it.
         thoughts: Whether a thought at the beginning of a response is removed before judging. A
             response that is only a thought is empty.
-        group: Group of the traffic that questions without one of their own belong to.
     """
 
     criterion: Criterion
@@ -77,7 +74,6 @@ class RewardRule:
     opponents: Opponents = "all"
     empty: Literal["loses", "null"] = "loses"
     thoughts: Literal["remove", "keep"] = "remove"
-    group: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -170,9 +166,7 @@ class Rewarder:
                 f"a response has {longest} characters, and this judge's context has room for at "
                 f"most {self._longest_response}; shorten it, or run a judge with a longer context"
             )
-        comparison = Comparison(
-            group.question, (group.responses[pair.a],), (other,), group.group or rule.group
-        )
+        comparison = Comparison(group.question, (group.responses[pair.a],), (other,))
         return JudgeRequest(comparison=comparison, criterion=rule.criterion)
 
     def _check_size(

@@ -28,9 +28,7 @@ from scope_judge.comparisons import (
     Question,
     ReferenceRule,
     Response,
-    calibrate_fields,
     checked,
-    given_fields,
     group_item,
     pair_item,
     two_responses,
@@ -47,7 +45,6 @@ from scope_judge.records import (
     CalibrationDetail,
     CalibrationReport,
     Check,
-    Clusters,
     EndedAlarm,
     GroupRewards,
     Identifier,
@@ -276,34 +273,17 @@ class AsyncScopeClient:
         self,
         name: str,
         examples: Iterable[Example],
-        *,
-        label_noise: float | None = None,
-        clusters: Clusters | None = None,
-        groups: Iterable[str] = (),
-        by_group: bool | None = None,
     ) -> CalibrationReport:
         """Adds labelled pairs to a calibration set, as `ScopeClient.calibrate`."""
-        common = calibrate_fields(name, label_noise, clusters, groups, by_group)
-        return await self._transport.run(self._service.calibrate(examples, common))
+        return await self._transport.run(self._service.calibrate(examples, {"calibration": name}))
 
     async def pool(
         self,
         name: str,
         pairs: Iterable[Pair],
-        *,
-        looks: Sequence[int] | None = None,
-        until_coverage: float | None = None,
-        alpha: float | None = None,
-        delta: float | None = None,
     ) -> PoolReport:
         """Adds pairs without labels to a calibration set, as `ScopeClient.pool`."""
-        plan = given_fields(
-            looks=None if looks is None else list(looks),
-            until_coverage=until_coverage,
-            alpha=alpha,
-            delta=delta,
-        )
-        return await self._transport.run(self._service.pool(name, pairs, plan))
+        return await self._transport.run(self._service.pool(name, pairs))
 
     async def next_to_label(
         self,
@@ -322,10 +302,9 @@ class AsyncScopeClient:
         *,
         alphas: Iterable[float] = (),
         delta: float | None = None,
-        delta_for: int | None = None,
     ) -> CalibrationDetail:
         """A calibration set with its thresholds and its curve, as `ScopeClient.calibration`."""
-        return await self._transport.run(self._service.calibration(name, alphas, delta, delta_for))
+        return await self._transport.run(self._service.calibration(name, alphas, delta))
 
     async def audits(
         self, calibration: str | None = None, *, status: Status | None = None

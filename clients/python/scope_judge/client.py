@@ -21,8 +21,6 @@ from scope_judge.comparisons import (
     Question,
     ReferenceRule,
     Response,
-    calibrate_fields,
-    given_fields,
     group_item,
     pair_item,
     two_responses,
@@ -38,7 +36,6 @@ from scope_judge.records import (
     CalibrationDetail,
     CalibrationReport,
     Check,
-    Clusters,
     EndedAlarm,
     GroupRewards,
     Identifier,
@@ -206,10 +203,8 @@ class ScopeClient:
             id: Comes back in the judgment.
             **criterion: `alpha`, the largest share of wrong verdicts among the accepted ones (None
                 accepts every verdict and guarantees nothing); `guarantee`, "marginal" or "pac";
-                `delta`, the probability that a "pac" guarantee fails; `delta_for`, the number of
-                alphas that you choose from after seeing results, among which delta is divided;
-                `calibration`, the name of the calibration set; `group`, the group of the traffic
-                that the question belongs to. By default each is the service's.
+                `delta`, the probability that a "pac" guarantee fails; `calibration`, the name of
+                the calibration set. By default each is the service's.
 
         Raises:
             ScopeError: There is no judgment, also because of an error of the pair itself. An error
@@ -384,11 +379,6 @@ class ScopeClient:
         self,
         name: str,
         examples: Iterable[Example],
-        *,
-        label_noise: float | None = None,
-        clusters: Clusters | None = None,
-        groups: Iterable[str] = (),
-        by_group: bool | None = None,
     ) -> CalibrationReport:
         """Adds labelled pairs to a calibration set.
 
@@ -399,31 +389,18 @@ class ScopeClient:
             name: Name of the set; it is made if there is none.
             examples: Each is (question, a, b, label), or a mapping with question, response_a,
                 response_b and label. A label is "A", "B" or "tie".
-            label_noise: Probability that a label is wrong, for the whole set; by default it stays.
-            clusters: How "pac" counts pairs of one question, for the whole set; by default the rule
-                of the set stays.
-            groups: Groups of the traffic that the set declares, besides those that it declares
-                already and those of the service. A mapping can have its `group`.
-            by_group: Whether each group with enough pairs has separate thresholds; by default the
-                choice of the set stays.
 
         Raises:
             ScopeError: The service refuses the request, or does not answer for too long. Examples
                 of earlier requests stay in the set; the same call adds the rest.
             TypeError: An example is none.
         """
-        common = calibrate_fields(name, label_noise, clusters, groups, by_group)
-        return self._transport.run(self._service.calibrate(examples, common))
+        return self._transport.run(self._service.calibrate(examples, {"calibration": name}))
 
     def pool(
         self,
         name: str,
         pairs: Iterable[Pair],
-        *,
-        looks: Sequence[int] | None = None,
-        until_coverage: float | None = None,
-        alpha: float | None = None,
-        delta: float | None = None,
     ) -> PoolReport:
         """Adds pairs without labels to a calibration set; `next_to_label` says which to label.
 
@@ -432,26 +409,13 @@ class ScopeClient:
         Args:
             name: Name of the set; it is made if there is none.
             pairs: Each is (question, a, b), or a mapping with question, response_a, response_b.
-            looks: Rising numbers of pairs at which the set takes a threshold, such as
-                [250, 500, 1000]. The set keeps them from its first label on, and takes no pairs
-                after that.
-            until_coverage: Share of the pairs to accept at least, with looks: the first look that
-                does so is the last one.
-            alpha: Alpha of the looks; by default the service's.
-            delta: Delta of all looks together; by default the service's.
 
         Raises:
             ScopeError: The service refuses the request, or does not answer for too long. Pairs of
                 earlier requests stay in the set; the same call adds the rest.
             TypeError: A pair is none.
         """
-        plan = given_fields(
-            looks=None if looks is None else list(looks),
-            until_coverage=until_coverage,
-            alpha=alpha,
-            delta=delta,
-        )
-        return self._transport.run(self._service.pool(name, pairs, plan))
+        return self._transport.run(self._service.pool(name, pairs))
 
     def next_to_label(
         self,
@@ -467,8 +431,8 @@ class ScopeClient:
 
         Args:
             name: Name of the set.
-            alpha: Alpha to label for, chosen before the first label; by default that of the planned
-                looks, or of the service.
+            alpha: Alpha to label for, chosen before the first label; by default that of the
+                service.
             delta: Delta to label for, likewise.
             limit: Most pairs, from 1 to 10,000.
 
@@ -483,21 +447,19 @@ class ScopeClient:
         *,
         alphas: Iterable[float] = (),
         delta: float | None = None,
-        delta_for: int | None = None,
     ) -> CalibrationDetail:
         """A calibration set with its thresholds and its risk-coverage curve.
 
         Args:
             name: Name of the set.
-            alphas: Alphas whose "pac" thresholds the result has as `requested`. They share delta,
-                so that all of them hold together, and you may choose one after seeing all.
-            delta: Probability that any of them fails; by default the service's.
-            delta_for: Number by which delta is divided for each; by default the number of alphas.
+            alphas: Alphas whose "pac" thresholds the result has as `requested`.
+            delta: Probability that each of them fails; by default the service's. Divide it by the
+                number of alphas if you choose one of them after seeing all.
 
         Raises:
             ScopeError: There is no such set, or the service does not answer.
         """
-        return self._transport.run(self._service.calibration(name, alphas, delta, delta_for))
+        return self._transport.run(self._service.calibration(name, alphas, delta))
 
     def audits(
         self, calibration: str | None = None, *, status: Status | None = None

@@ -25,17 +25,12 @@ Group = (
 
 
 class Criterion(TypedDict, total=False):
-    """The criterion of a verdict; a field that is left out is the service's default.
-
-    `group` is the group of the traffic that the questions belong to.
-    """
+    """The criterion of a verdict; a field that is left out is the service's default."""
 
     alpha: float | None
     guarantee: Guarantee | None
     delta: float | None
-    delta_for: int | None
     calibration: str | None
-    group: str | None
 
 
 class Absorption(TypedDict, total=False):
@@ -231,23 +226,6 @@ def absorb_fields(asked: Absorption) -> dict[str, Any]:
                 raise ValueError(f"{name}: give a datetime with a time zone")
             fields[name] = value.isoformat()
     return fields
-
-
-def calibrate_fields(
-    name: str,
-    label_noise: float | None,
-    clusters: str | None = None,
-    groups: Iterable[str] = (),
-    by_group: bool | None = None,
-) -> dict[str, Any]:
-    """The fields of a request to calibrate, without the examples."""
-    given = given_fields(
-        label_noise=label_noise,
-        clusters=clusters,
-        groups=list(groups) or None,
-        by_group=by_group,
-    )
-    return {"calibration": name, **given}
 
 
 def group_item(group: Group, number: int, opponents: int | Literal["all"]) -> Item:

@@ -12,7 +12,6 @@ Verdict = Literal["A", "B", "abstain"]
 Side = Literal["A", "B"]
 Label = Literal["A", "B", "tie"]
 Guarantee = Literal["marginal", "pac"]
-Clusters = Literal["one", "adjusted", "ignore"]
 Status = Literal["open", "labelled", "closed", "expired"]
 Identifier = str | int
 
@@ -89,8 +88,6 @@ class Judgment:
             several, and from a service of an earlier release.
         usage: The work of the judge; None for a pair of several, which have theirs together, and
             from a service of an earlier release.
-        threshold_of: Group whose threshold decided, or "all"; None without an alpha, and from a
-            service of an earlier release.
     """
 
     id: Identifier | None
@@ -117,7 +114,6 @@ class Judgment:
     bounded: bool = False
     words: str | None = None
     usage: RequestUsage | None = None
-    threshold_of: str | None = None
 
     @property
     def accepted(self) -> bool:
@@ -182,7 +178,6 @@ class Calibration:
     judge: str
     fingerprint: str
     accuracy: float | None
-    label_noise: float
     thresholds: tuple[Threshold, ...]
 
 
@@ -208,8 +203,6 @@ class Effect:
         becomes_infeasible: Whether it has verdicts before the change but not after it.
         more_labels: Number of further labels that make it feasible after the change if the error
             rates stay the same; None if no number does.
-        group: A group with separate thresholds before or after the change, whose pairs the
-            coverage is about; None for the whole set.
     """
 
     alpha: float
@@ -219,7 +212,6 @@ class Effect:
     after: Threshold
     becomes_infeasible: bool
     more_labels: int | None
-    group: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -516,129 +508,18 @@ class Traffic:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class QuestionSizes:
-    """The sizes of questions with several pairs, and the rule of `clusters` that fits them.
-
-    Args:
-        largest: Number of pairs of the largest question.
-        error_goes_with_size: Whether questions with more pairs have other error rates.
-        p_value: p-value of the test of that; None for few questions or questions of one size.
-        rule: The rule; None if none fits.
-        note: The reason, in a sentence.
-    """
-
-    largest: int
-    error_goes_with_size: bool
-    p_value: float | None
-    rule: str | None
-    note: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GroupPairs:
-    """The pairs of one group in a set.
-
-    Args:
-        group: Name of the group.
-        n: Number of its pairs.
-        labelled: Number of these with a preferred side.
-        threshold_of: The group itself if it has separate thresholds, or else "all".
-        more_pairs: Number of pairs that it lacks for separate thresholds.
-    """
-
-    group: str
-    n: int
-    labelled: int
-    threshold_of: str
-    more_pairs: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GroupRow:
-    """The effect of one criterion in use on the labelled pairs of one group.
-
-    Args:
-        group: Name of the group.
-        alpha: Largest share of wrong verdicts among the accepted ones.
-        guarantee: "marginal" or "pac".
-        delta: Probability that "pac" fails; None with "marginal".
-        threshold: Largest accepted uncertainty; None if nothing is accepted.
-        threshold_of: The group if the threshold is its own, or else "all".
-        accepted: Number of its pairs that are accepted.
-        coverage: Their share.
-        errors: Number of errors among them; None while pairs of the group have no label.
-        error: Share of errors among them; None if none is accepted.
-        error_interval: The 95% interval of that share.
-    """
-
-    group: str
-    alpha: float
-    guarantee: str
-    delta: float | None
-    threshold: float | None
-    threshold_of: str
-    accepted: int
-    coverage: float
-    errors: int | None
-    error: float | None
-    error_interval: tuple[float, ...] | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TakenLook:
-    """The result of one look at the labels; the threshold is None if it accepts nothing."""
-
-    size: int
-    coverage: float
-    threshold: float | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Looks:
-    """The planned looks of a set, and the results of those that labels have decided.
-
-    Args:
-        sizes: Number of pairs at each look.
-        until_coverage: Share of the pairs to accept at least.
-        alpha: Alpha of the looks.
-        delta: Delta of all looks together.
-        taken: The results so far.
-        next: Number of pairs at the next look; None if none follows.
-        suffices: Whether the last one accepts so many pairs that it ends the labelling.
-    """
-
-    sizes: tuple[int, ...]
-    until_coverage: float
-    alpha: float
-    delta: float
-    taken: tuple[TakenLook, ...]
-    next: int | None
-    suffices: bool
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationDetail(Calibration):
     """A calibration set with its quality and its risk-coverage curve.
-
-    Services of 0.1.0 do not say the fields from `labelled` on, which are then 0 and "", and those
-    up to 0.3.0 not the fields from `tie_rate` on.
 
     Args:
         labelled: Number of its pairs with a preferred side.
         unlabelled: Number of its pairs without a label.
         pool_ties: Number of its pairs that people found equal, in a pool or not.
-        clusters: How "pac" counts pairs of one question.
         questions: Number of different questions.
         counted: Number of the pairs that "pac" counts.
         temperature: Number by which the judge's gaps are divided; None for a judge that sees both
             orders of the responses.
         tie_rate: Share of its pairs that people found equal; None while pairs have no label.
-        promised_for: "question" or "judgment": what of the traffic "pac" promises for.
-        question_sizes: The rule of `clusters` that fits; None if each question has one pair.
-        by_group: Whether groups with enough pairs have separate thresholds.
-        looks: The planned looks, at their alpha and delta; None without any.
-        groups: The groups that it declares or has pairs of.
-        group_rows: A row for each group and each criterion in use.
     """
 
     auroc: float | None
@@ -653,17 +534,10 @@ class CalibrationDetail(Calibration):
     labelled: int = 0
     unlabelled: int = 0
     pool_ties: int = 0
-    clusters: str = ""
     questions: int = 0
     counted: int = 0
     temperature: float | None = None
     tie_rate: float | None = None
-    promised_for: str = ""
-    question_sizes: QuestionSizes | None = None
-    by_group: bool = False
-    looks: Looks | None = None
-    groups: tuple[GroupPairs, ...] = ()
-    group_rows: tuple[GroupRow, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -817,7 +691,6 @@ class NextLabels:
     version: int
     alpha: float
     delta: float
-    clusters: str
     n: int
     labelled: int
     needed: int
@@ -825,4 +698,3 @@ class NextLabels:
     threshold: float | None
     feasible: bool
     digests: tuple[str, ...]
-    looks: Looks | None = None

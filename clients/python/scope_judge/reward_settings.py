@@ -15,9 +15,7 @@ VARIABLES: Mapping[str, str] = {
     "alpha": "SCOPE_REWARD_ALPHA",
     "guarantee": "SCOPE_REWARD_GUARANTEE",
     "delta": "SCOPE_REWARD_DELTA",
-    "delta_for": "SCOPE_REWARD_DELTA_FOR",
     "calibration": "SCOPE_REWARD_CALIBRATION",
-    "group": "SCOPE_REWARD_GROUP",
     "opponents": "SCOPE_REWARD_OPPONENTS",
     "reward": "SCOPE_REWARD_KIND",
     "empty": "SCOPE_REWARD_EMPTY",
@@ -117,7 +115,7 @@ def _parsed(name: str, text: str, variable: str) -> Any:
         return None
     if name in ("alpha", "delta", "timeout_s", "patience_s"):
         return _number(float, text, variable)
-    if name == "delta_for" or (name == "opponents" and text != "all"):
+    if name == "opponents" and text != "all":
         return _number(int, text, variable)
     return text
 

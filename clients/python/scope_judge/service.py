@@ -228,10 +228,10 @@ class Service:
         return self._work("/rewards/groups", ask, _item_error, in_flight)
 
     def calibration(
-        self, name: str, alphas: Iterable[float], delta: float | None, delta_for: int | None
+        self, name: str, alphas: Iterable[float], delta: float | None
     ) -> Steps[CalibrationDetail]:
-        """Reads a calibration set, with the thresholds of alphas that share delta."""
-        query = {"alpha": list(alphas), **given_fields(delta=delta, delta_for=delta_for)}
+        """Reads a calibration set, with the thresholds of further alphas."""
+        query = {"alpha": list(alphas), **given_fields(delta=delta)}
         return self._read(CalibrationDetail, Call("GET", _with_query(_set_path(name), query)))
 
     def next_to_label(
@@ -241,13 +241,13 @@ class Service:
         query = given_fields(alpha=alpha, delta=delta, limit=limit)
         return self._read(NextLabels, Call("GET", _with_query(f"{_set_path(name)}/next", query)))
 
-    def pool(self, name: str, pairs: Iterable[Pair], plan: Mapping[str, Any]) -> Steps[PoolReport]:
-        """Adds pairs without labels, one request after the other, with `pool_fields`."""
+    def pool(self, name: str, pairs: Iterable[Pair]) -> Steps[PoolReport]:
+        """Adds pairs without labels, one request after the other."""
         items = [pair_item(pair, number) for number, pair in enumerate(pairs)]
         path = f"{_set_path(name)}/pool"
 
         def ask(some: Sequence[Item]) -> Steps[list[_Part]]:
-            call = Call("POST", path, body_of(plan, "comparisons", some))
+            call = Call("POST", path, body_of({}, "comparisons", some))
             report = yield from self._read(PoolReport, call)
             if len(report.digests) != len(some):
                 raise _unfitting("does not have a digest for each pair")

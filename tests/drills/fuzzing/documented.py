@@ -175,17 +175,9 @@ def excuse(check: str, route: str, answer: Answer) -> str | None:
         if body.get("code") in _BEYOND_THE_SCHEMA:
             return f"{body['code']} says what JSON Schema cannot"
         faults = body.get("errors", ())
-        if [fault["field"] for fault in faults] in (["delta"], ["delta_for"]):
+        if [fault["field"] for fault in faults] in (["delta"],):
             return "JSON Schema cannot forbid a delta without pac or alpha"
         places = {fault["field"].partition(".")[0] for fault in faults}
-        if places and places <= {"group", "groups"}:
-            return "JSON Schema cannot say which groups are declared, or that `all` is none"
-        if route.endswith("/pool") and places <= {"alpha", "delta"}:
-            return "JSON Schema cannot say that alpha and delta come with looks"
-        if places and places <= {"looks", "until_coverage"}:
-            return "JSON Schema cannot say which looks a set allows"
-        if places == {"second_labels"}:
-            return "JSON Schema cannot say that second labels come alone"
         if route.startswith("POST /rewards/") and places <= _CHATS:
             return "JSON Schema cannot say which chats are texts"
         if any("leaves none" in fault["message"] for fault in faults):

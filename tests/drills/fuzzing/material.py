@@ -89,8 +89,6 @@ NAMES = (
     "responses",
     "reference",
     "groups",
-    "group",
-    "by_group",
     "opponents",
     "output",
     "input",
@@ -101,7 +99,6 @@ NAMES = (
     "replace",
     "unlabelled",
     "label",
-    "label_noise",
     "comparisons",
     "examples",
     "version",
@@ -126,10 +123,9 @@ def sound_bodies(draw: random.Random) -> dict[str, Any]:
     turns = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Yes?"}]
     several = {**comparison, "question": [*turns, {"role": "user", "content": "Which?"}]}
     judged = {**comparison, "alpha": draw.choice((None, 0.1, 0.3)), "id": draw.choice((7, "x"))}
-    judged["group"] = draw.choice((None, "math"))
     guarded = {**several, "alpha": 0.2, "guarantee": "pac", "delta": 0.2, "calibration": name}
     labelled = [
-        {**draw.choice((comparison, several)), "label": label, "id": i, "group": "math"}
+        {**draw.choice((comparison, several)), "label": label, "id": i}
         for i, label in enumerate(("A", "B", "tie"))
     ]
     return {
@@ -139,15 +135,11 @@ def sound_bodies(draw: random.Random) -> dict[str, Any]:
         "POST /judge/batch": {"alpha": None, "comparisons": [judged, guarded, comparison]},
         "POST /calibrate": {
             "calibration": name,
-            "label_noise": 0.1,
-            "groups": ["math"],
-            "by_group": draw.choice((None, True, False)),
             "examples": labelled,
             **_looks(draw),
         },
         "POST /calibrate/scores": {
             "calibration": name,
-            "groups": ["math"],
             "examples": labelled,
         },
         **_set_bodies(draw, comparison),
@@ -157,7 +149,6 @@ def sound_bodies(draw: random.Random) -> dict[str, Any]:
 def _decision_bodies(draw: random.Random, turns: Any) -> dict[str, Any]:
     texts = {"a": "quality=1", "b": draw.choice(("quality=0", "quality=2"))}
     options = {"alpha": draw.choice((None, 0.1)), "abstain_as": draw.choice(("a", "none", None))}
-    options["group"] = draw.choice((None, "math"))
     choices: list[dict[str, Any]] = [{"value": True, "description": texts["a"]}, {"value": "b"}]
     listed = {"type": "choice", "name": "q", "instructions": "Which?", "choices": choices}
     named = {"type": "choice", "instructions": "Which?", "criteria": texts}
@@ -196,7 +187,6 @@ def _set_bodies(draw: random.Random, comparison: dict[str, Any]) -> dict[str, An
     return {
         "POST /calibrations/{name}/examples": {
             "fingerprint": _FINGERPRINT,
-            "label_noise": 0.1,
             "examples": [
                 {
                     "digest": f"{draw.randint(1, 9):064x}",
@@ -205,13 +195,11 @@ def _set_bodies(draw: random.Random, comparison: dict[str, Any]) -> dict[str, An
                     "gap_rev": 0.5,
                     "label_mass": 0.9,
                 },
-                {"digest": "f" * 64, "label": "tie"},
             ],
             **_looks(draw),
         },
         "POST /calibrations/{name}/pool": {
             "comparisons": [comparison, comparison],
-            **draw.choice(({}, {"looks": [1, 2], "until_coverage": 0.3, "alpha": 0.2})),
         },
         "POST /calibrations/{name}/rollback": {
             "version": draw.randint(1, 4),

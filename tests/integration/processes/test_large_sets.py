@@ -97,7 +97,6 @@ async def large_set(
             version=1,
             judge=services.identity.name,
             fingerprint=identity,
-            label_noise=0.0,
             examples=content,
         )
         edit = Edit(action="calibrate", by="service", at=datetime.now(UTC), added=N)

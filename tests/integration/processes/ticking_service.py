@@ -136,7 +136,6 @@ def draw(number: int, fingerprint: str) -> str:
             criterion=Criterion(alpha=0.1, guarantee="marginal", delta=None, calibration="audited"),
             write_id="w",
             version=1,
-            label_noise=0.0,
         ),
         accepted=True,
         rate=1.0,

@@ -2,9 +2,7 @@
 
 import asyncio
 import signal
-import sqlite3
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -147,30 +145,6 @@ async def test_forgotten_texts_are_not_in_the_file_of_sqlite(tmp_path: Path) -> 
     assert names(tmp_path) == [path.name]
     assert b"still here" in content(path)
     assert b"never seen again" not in content(path)
-
-
-async def test_a_file_of_the_schema_before_gets_its_tables_and_keeps_its_content(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "calibrations.db"
-    store = SqliteStore(path)
-    await store.open()
-    await store.append_audits(["1"])
-    await store.close()
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(
-            "DROP TABLE audit_text; DROP TABLE score; DROP TABLE lease;PRAGMA user_version = 3;"
-        )
-    # Several processes may open the file at once.
-    stores = [SqliteStore(path) for _ in range(3)]
-    await asyncio.gather(*(each.open() for each in stores))
-    await stores[0].append_audits(["2"], texts={"a": "x"})
-    assert await audit_log(stores[1]) == ["1", "2"]
-    assert await all_texts(stores[2]) == {"a": "x"}
-    await stores[0].keep_scores({1: "text"}, seconds=600)
-    assert await stores[1].kept_scores([1]) == {1: "text"}
-    for each in stores:
-        await each.close()
 
 
 async def test_a_full_redis_takes_neither_entry_nor_texts_and_still_forgets(

@@ -44,10 +44,7 @@ def runs(
     """Monitors of a version's first criterion in independent runs, each after all its labels."""
     rng = np.random.default_rng(seed)
     drawn = (labels(phases, rng, flipped=flipped) for _ in range(count))
-    return [
-        monitor(each, alpha=ALPHA, label_noise=flipped, false_alarms=alarm_delta(1))
-        for each in drawn
-    ]
+    return [monitor(each, alpha=ALPHA, false_alarms=alarm_delta(1)) for each in drawn]
 
 
 def window_alarms(phases: Sequence[Phase], count: int, *, seed: int) -> list[int | None]:
@@ -232,36 +229,3 @@ def expiring_runs(world: Expiring, *, labels: int, count: int, seed: int) -> lis
     """The figures of independent runs."""
     rng = np.random.default_rng(seed)
     return [world.figures(labels, rng) for _ in range(count)]
-
-
-class TwoGroups(NamedTuple):
-    """Traffic of two groups, each pair with a question of its own.
-
-    Args:
-        share: Share of the smaller group among the draws.
-        error: Its error.
-        rest: Error of the larger group.
-    """
-
-    share: float
-    error: float
-    rest: float
-
-    def alarms(self, labels: int, rng: np.random.Generator) -> tuple[int | None, ...]:
-        """Labels of all draws up to the alarm of the whole, the smaller and the larger group."""
-        is_small = rng.random(labels) < self.share
-        wrong = rng.random(labels) < np.where(is_small, self.error, self.rest)
-        found = [monitor(wrong, alpha=ALPHA, false_alarms=alarm_delta(1)).alarm_at]
-        for of_group in (is_small, ~is_small):
-            figures = monitor(wrong[of_group], alpha=ALPHA, false_alarms=alarm_delta(1, groups=2))
-            at = figures.alarm_at
-            found.append(None if at is None else int(np.flatnonzero(of_group)[at - 1]) + 1)
-        return tuple(found)
-
-
-def group_alarms(
-    world: TwoGroups, *, labels: int, count: int, seed: int
-) -> list[tuple[int | None, ...]]:
-    """The alarms of independent runs; see `TwoGroups.alarms`."""
-    rng = np.random.default_rng(seed)
-    return [world.alarms(labels, rng) for _ in range(count)]

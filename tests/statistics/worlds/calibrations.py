@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.looks import Looks
 from app.core.pac import allowable_errors, observed_error, rank_sequence
 from app.core.preference import LN2, FloatArray
 from app.evaluation.normal_world import NormalJudge
@@ -103,37 +102,3 @@ def with_more_labels(
         grown = Calibrations.sorted(judge, uncertainty[:, :size], wrong[:, :size])
         found = np.where(np.isinf(found), grown.thresholds(alpha)[0], found)
     return judge.truth(found)
-
-
-class Looked(NamedTuple):
-    """The end of planned looks, each of shape (runs,).
-
-    Args:
-        coverage: True coverage.
-        error: True error among the accepted; 0 if nothing is accepted.
-        labels: Number of pairs that got a label.
-    """
-
-    coverage: FloatArray
-    error: FloatArray
-    labels: NDArray[np.int64]
-
-
-def planned_looks(judge: NormalJudge, looks: Looks, count: int, rng: np.random.Generator) -> Looked:
-    """Labels lazily up to each look, at a share of delta, and stops where the coverage suffices."""
-    most = looks.last
-    uncertainty, wrong = judge.draw(most * count, rng)
-    uncertainty, wrong = uncertainty.reshape(count, most), wrong.reshape(count, most)
-    rows = np.arange(count)[:, None]
-    labelled, found = np.zeros((count, most), dtype=bool), np.full(count, -math.inf)
-    going = np.ones(count, dtype=bool)
-    for size in looks.sizes:
-        sample = uncertainty[:, :size]
-        grown = Calibrations.sorted(judge, sample, wrong[:, :size])
-        thresholds, asked = grown.thresholds(looks.alpha, looks.share_of(looks.delta))
-        order = np.argsort(sample, axis=1)
-        labelled[rows, order] |= going[:, None] & (np.arange(size) < asked[:, None])
-        found = np.where(going, thresholds, found)
-        accepted = (sample <= thresholds[:, None]).mean(axis=1)
-        going &= np.array([not looks.suffices(share) for share in accepted.tolist()])
-    return Looked(*judge.truth(found), labelled.sum(axis=1))

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtr
 
-from app.core.clusters import MOST_PAIRS, ClusterRule, drawn_pairs
 from app.core.pac_pairs import PacPairs
 from app.core.preference import LN2, FloatArray
+from app.core.questions import drawn_pairs
 from app.evaluation.normal_world import NormalJudge
 
 ALPHA = DELTA = 0.1
-# "all" is `adjusted` on all pairs of a question.
-Rule = ClusterRule | Literal["all"]
+# "one" counts one pair of each question; "ignore" counts all pairs.
+Rule = Literal["one", "ignore"]
 # Questions by which the truth of a world is known.
 _MANY = 100_000
 Pairs = tuple[FloatArray, NDArray[np.bool_], NDArray[np.int64]]
@@ -98,13 +98,11 @@ def threshold_of(
 ) -> float:
     """The threshold of `pac` as a calibration set computes it."""
     lots = rng.integers(2**63, size=len(error)).astype(np.uint64)
-    most = len(error) if rule == "all" else MOST_PAIRS.get(rule, len(error))
-    used = drawn_pairs(numbers, lots, most=most)
+    used = drawn_pairs(numbers, lots) if rule == "one" else np.ones(len(error), dtype=bool)
     pairs = PacPairs.fit(
         uncertainty[used],
         error[used],
         np.ones(int(used.sum()), dtype=bool),
-        numbers=numbers[used] if rule in ("all", "adjusted") else None,
     )
     threshold = pairs.needed(ALPHA, DELTA).threshold
     assert threshold is not None, "every pair has a label"

@@ -28,7 +28,6 @@ JUDGMENT: dict[str, Any] = {
     "uncertainty": NUMBER,
     "confidence": NUMBER,
     "threshold": (*NUMBER, NULL),
-    "threshold_of": (str, NULL),
     "alpha": (*NUMBER, NULL),
     "guarantee": (str, NULL),
     "delta": (*NUMBER, NULL),
@@ -49,13 +48,7 @@ CALIBRATION: dict[str, Any] = {
     "judge": str,
     "fingerprint": str,
     "accuracy": (*NUMBER, NULL),
-    "label_noise": NUMBER,
     **dict.fromkeys(("labelled", "unlabelled", "pool_ties"), int),
-    "clusters": str,
-    "promised_for": str,
-    "by_group": bool,
-    "looks": (dict, NULL),
-    "groups": list,
     "runtimes": list,
     **dict.fromkeys(("questions", "counted"), int),
     "thresholds": list,
@@ -79,8 +72,6 @@ DIAGNOSTICS: dict[str, Any] = {
     "temperature": (*NUMBER, NULL),
     "off_task": int,
     "tie_rate": (*NUMBER, NULL),
-    "question_sizes": (dict, NULL),
-    "group_rows": list,
     "infeasible": list,
     "feasible_alphas": list,
     "requested": list,
@@ -278,7 +269,7 @@ async def test_calibrate_answers_with_the_set_and_the_counts(
     batch[3]["label"] = "tie"
     batch[5]["label"] = "C"
     batch[6]["question"] = ""
-    found = (await client.post("/calibrate", json={"examples": batch, "label_noise": 0.05})).json()
+    found = (await client.post("/calibrate", json={"examples": batch})).json()
     counts = {
         "added": int,
         "updated": int,
@@ -299,7 +290,7 @@ async def test_calibrate_answers_with_the_set_and_the_counts(
         (5, "invalid_request"),
         (6, "invalid_comparison"),
     ]
-    assert (found["accuracy"], found["label_noise"], found["judge"]) == (1.0, 0.05, "scripted")
+    assert (found["accuracy"], found["judge"]) == (1.0, "scripted")
     assert [(row["guarantee"], row["alpha"]) for row in found["thresholds"]] == [
         (guarantee, alpha)
         for guarantee in ("marginal", "pac")

@@ -80,15 +80,6 @@ async def test_rewards_draw_and_name_the_audit_of_each_comparison() -> None:
         assert len(set(ids)) == 3
 
 
-async def test_a_draw_keeps_the_group_that_its_first_judgment_named() -> None:
-    async with client_of(audit_rate=1.0, groups="math,code") as client:
-        await calibrated(client)
-        await drawn(client, [1], group="math")
-        await drawn(client, [1], group="code")
-        await drawn(client, [2])
-        assert [each["group"] for each in (await listed(client))["audits"]] == ["math", None]
-
-
 async def test_audits_are_listed_by_status_without_texts_and_verdicts() -> None:
     async with client_of(audit_rate=1.0) as client:
         await calibrated(client)

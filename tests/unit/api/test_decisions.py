@@ -161,22 +161,6 @@ async def test_options_may_stand_in_the_url(client: httpx.AsyncClient, path: str
 
 
 @pytest.mark.parametrize("path", BODIES)
-async def test_a_choice_belongs_to_a_declared_group(path: str) -> None:
-    async with client_of(audit_rate=1.0, groups="math,code") as client:
-        await calibrated(client)
-        for quality, fields in ((3, {}), (2, {"group": "code"})):
-            body = BODIES[path]({"a": f"quality={quality}", "b": "quality=0"}, **fields)
-            answer = await client.post(f"{path}?group=math", json=body)
-            assert answer.status_code == 200, answer.text
-        audits = (await client.get("/audits")).json()["audits"]
-        assert {each["group"] for each in audits} == {"math", "code"}
-        del body["group"]
-        for url, unknown in ((f"{path}?group=maths", {}), (path, {"group": "maths"})):
-            refused = problem(await client.post(url, json={**body, **unknown}), "invalid_request")
-            assert "code, math" in refused["detail"]
-
-
-@pytest.mark.parametrize("path", BODIES)
 async def test_the_scope_of_no_preference_is_an_abstention(
     client: httpx.AsyncClient, path: str
 ) -> None:

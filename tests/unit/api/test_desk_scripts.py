@@ -1,7 +1,6 @@
 """The scripts of the desk that read files and render Markdown, run by Node without a browser."""
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -254,29 +253,3 @@ def test_hostile_markdown_takes_no_long_time() -> None:
     )
     # Processor time: a second each at most. A quadratic search would take minutes.
     assert max(seconds) < 10, dict(zip(HARD, seconds, strict=True))
-
-
-def test_the_group_with_an_alarm_is_named() -> None:
-    figures = {
-        "error_interval": [0.2, 0.4],
-        "audited": 50,
-        "errors": 15,
-        "evidence": 90.0,
-        "alarm_evidence": 80.0,
-        "open": 3,
-    }
-    found = run(
-        f'import {{ AuditedGroups }} from "@/groups.js";{WRITTEN}'
-        "const found = [given.groups, []].map((groups) => written(AuditedGroups({ groups })));",
-        groups=[
-            {"group": "math", "alarm": True, "rang_at": "2026-11-23T10:00:00Z", **figures},
-            {"group": "chat", "alarm": False, "rang_at": None, **figures},
-        ],
-    )
-    rows = re.findall(r"<tr class=(\w*)><th scope=row>(\w+)(.*?)</tr>", found[0])
-    assert [(kind, name, "alarm since" in rest) for kind, name, rest in rows] == [
-        ("worse", "math", True),
-        ("", "chat", False),
-    ]
-    assert "20% to 40%" in rows[0][2]
-    assert found[1] == ""

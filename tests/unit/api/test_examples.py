@@ -53,7 +53,7 @@ async def test_pages_hold_every_example_once_sorted_by_digest(limit: int) -> Non
     digests = [row["digest"] for row in found["examples"]]
     assert digests == sorted(set(digests))
     assert len(digests) == found["n"] == 60
-    described = ("name", "version", "judge", "fingerprint", "label_noise")
+    described = ("name", "version", "judge", "fingerprint")
     assert {key: found[key] for key in described} == {key: made[key] for key in described}
     assert "Question" not in json.dumps(found)
 
@@ -64,15 +64,15 @@ async def test_a_set_that_moves_to_another_store_keeps_every_bit(tmp_path: Path)
         rows = examples(400)
         for row in rows[::40]:
             row["label"] = "B"
-        await one.post("/calibrate", json={"examples": rows, "label_noise": 0.01})
+        await one.post("/calibrate", json={"examples": rows})
         whole = await exported(one, limit=33)
-        body = {key: whole[key] for key in ("judge", "fingerprint", "label_noise", "examples")}
+        body = {key: whole[key] for key in ("judge", "fingerprint", "examples")}
         answer = (await other.post(PATH, json=body)).json()
         assert (answer["version"], answer["added"], answer["failed"]) == (1, 400, 0)
         before, after = [(await each.get("/calibrations/default")).json() for each in (one, other)]
         assert before == after
         assert any(row["feasible"] for row in after["thresholds"])
-        # The stored digest is over the checksum of the examples, the judge and the label noise.
+        # The stored digest is over the checksum of the examples and the judge.
         found = [await each.read("default") for each in stores]
     digests = [each.meta["digest"] for each in found if each is not None]
     assert len(digests) == 2
@@ -89,7 +89,7 @@ async def test_every_kind_of_number_survives_the_way_through_json() -> None:
         assert (await imported(client, rows)).status_code == 200
         found = (await exported(client, limit=1000))["examples"]
     for row, back in zip(rows, found, strict=True):
-        assert back == {**row, "question": None, "group": None}
+        assert back == {**row, "question": None}
         shown = [key for key in ("gap_fwd", "gap_rev") if row[key] is not None]
         assert [repr(float(row[key])) for key in shown] == [repr(back[key]) for key in shown]
 
@@ -97,8 +97,8 @@ async def test_every_kind_of_number_survives_the_way_through_json() -> None:
 async def test_importing_twice_makes_one_version_and_one_entry_of_the_trail() -> None:
     rows = [scored(i) for i in range(5)] + [scored(3, label="B")]
     async with client_of() as client:
-        first = (await imported(client, rows, label_noise=0.1, judge="scripted")).json()
-        again = (await imported(client, rows, label_noise=0.1)).json()
+        first = (await imported(client, rows, judge="scripted")).json()
+        again = (await imported(client, rows)).json()
         trail = (await client.get("/calibrations/default/versions")).json()["versions"]
         (fourth,) = (await client.get(PATH, params={"after": digest(2), "limit": 1})).json()[
             "examples"
@@ -110,20 +110,6 @@ async def test_importing_twice_makes_one_version_and_one_entry_of_the_trail() ->
     ] == [("import", "anonymous", 5, None)]
     # The last label of a digest counts.
     assert fourth["label"] == "B"
-
-
-async def test_a_tie_without_scores_is_the_label_of_its_example() -> None:
-    async with client_of() as client:
-        await imported(client, [scored(1), scored(2)])
-        ties = [{"digest": digest(2), "label": "tie"}, {"digest": digest(9), "label": "tie"}]
-        nulls = dict.fromkeys(("gap_fwd", "gap_rev", "label_mass"))
-        answer = (await imported(client, [ties[0], {**ties[1], **nulls}])).json()
-        left = await exported(client, limit=1000)
-        (newest, _) = (await client.get("/calibrations/default/versions")).json()["versions"]
-    assert [answer[name] for name in ("ties", "removed", "n", "labelled")] == [2, 0, 2, 1]
-    labels = [(row["digest"], row["label"]) for row in left["examples"]]
-    assert labels == [(digest(1), scored(1)["label"]), (digest(2), "tie")]
-    assert (newest["ties"], newest["removed"], newest["updated"]) == (2, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +125,7 @@ async def test_a_tie_without_scores_is_the_label_of_its_example() -> None:
         (scored(7, digest="F" * 64), "examples.2.digest"),
         (scored(7, digest="f" * 63), "examples.2.digest"),
         (scored(7, question="Which?"), "examples.2.question"),
-        (scored(7, label="tie", gap_fwd=None), "examples.2.gap_rev"),
+        (scored(7, label="tie", gap_fwd=None), "examples.2.gap_fwd"),
         (scored(7, label=None, gap_fwd=None), "examples.2.gap_fwd"),
         ({"digest": digest(7), "label": "A"}, "examples.2.gap_fwd"),
         ("text", "examples.2"),
@@ -169,7 +155,6 @@ async def test_an_import_with_many_faults_names_ten() -> None:
     [
         {"fingerprint": "abc", "examples": []},
         {"examples": []},
-        {"fingerprint": FINGERPRINT, "examples": [], "label_noise": 0.5},
         {"fingerprint": FINGERPRINT, "examples": {}},
         {"fingerprint": FINGERPRINT, "examples": [], "calibration": "x"},
     ],

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.serving import client_of
-from tests.unit.api.problems import calibrated, comparison, examples, problem
+from tests.unit.api.problems import calibrated, comparison, problem
 from tests.unit.api.rewards.reward_routes import PATHS
 
 JSON = {"Content-Type": "application/json"}
@@ -81,8 +81,6 @@ async def test_nan_and_infinity_are_refused(client: httpx.AsyncClient, number: s
     written = json.dumps(comparison())[:-1]
     body = f'{written}, "alpha": {number}}}'
     problem(await client.post("/judge", content=body, headers=JSON), "invalid_request")
-    body = f'{{"examples": [], "label_noise": {number}}}'
-    problem(await client.post("/calibrate", content=body, headers=JSON), "invalid_request")
 
 
 @pytest.mark.parametrize("field", ["question", "response_a", "response_b"])
@@ -91,14 +89,8 @@ async def test_a_blank_text_is_refused(client: httpx.AsyncClient, field: str, va
     problem(await send(client, comparison(**{field: value})), "invalid_comparison")
 
 
-@pytest.mark.parametrize("noise", [0.5, -0.1, "0.1", True])
-async def test_a_label_noise_out_of_range_is_refused(client: httpx.AsyncClient, noise: Any) -> None:
-    body = {"examples": examples(3), "label_noise": noise}
-    problem(await send(client, body, "/calibrate"), "invalid_request")
-
-
 async def test_delta_without_pac_is_refused_in_item_and_batch(client: httpx.AsyncClient) -> None:
-    for fields in ({"delta": 0.1}, {"delta": 0.1, "guarantee": "marginal"}, {"delta_for": 2}):
+    for fields in ({"delta": 0.1}, {"delta": 0.1, "guarantee": "marginal"}):
         body = problem(await send(client, comparison(**fields)), "invalid_request")
         assert body["errors"][0]["field"] == next(iter(fields))
         batch = {**fields, "comparisons": [comparison()]}

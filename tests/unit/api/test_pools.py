@@ -224,11 +224,11 @@ async def test_a_pool_is_rolled_back_exported_and_imported() -> None:
         one = (await client.get(f"{SET}/examples")).json()
         await client.post("/calibrate", json={"examples": rows[:15]})
         tied = [{**row, "label": "tie"} for row in rows[15:18]]
-        await client.post("/calibrate", json={"examples": tied, "clusters": "adjusted"})
+        await client.post("/calibrate", json={"examples": tied})
         now = (await client.get(f"{SET}/examples")).json()
         shown = (await client.get(SET)).json()
         assert [shown[name] for name in ("labelled", "unlabelled", "pool_ties")] == [15, 2, 3]
-        body = {name: now[name] for name in ("fingerprint", "label_noise", "clusters", "examples")}
+        body = {name: now[name] for name in ("fingerprint", "examples")}
         copied = (await other.post(f"{SET}/examples", json=body)).json()
         assert copied["version"] == 1
         back = (await other.get(SET)).json()
@@ -310,59 +310,21 @@ def several(questions: int, size: int) -> list[dict[str, Any]]:
     ]
 
 
-async def test_each_rule_for_pairs_of_one_question_counts_as_it_says() -> None:
-    rows = several(48, 10)
+async def test_pac_counts_one_pair_of_each_question_and_marginal_all() -> None:
     async with client_of() as client:
-        one = (await client.post("/calibrate", json={"examples": rows})).json()
-        assert [one[name] for name in ("clusters", "n", "questions", "counted")] == [
-            "one",
-            480,
-            48,
-            48,
-        ]
-        found = {"one": one}
-        for version, rule in enumerate(("adjusted", "ignore", "one"), 2):
-            body = {"examples": [], "clusters": rule}
-            found[rule] = (await client.post("/calibrate", json=body)).json()
-            assert (found[rule]["version"], found[rule]["clusters"]) == (version, rule)
-            assert found[rule]["questions"] == 48
-        assert {rule: each["counted"] for rule, each in found.items()} == {
-            **{"one": 48, "adjusted": 240, "ignore": 480}
-        }
-        assert {rule: each["promised_for"] for rule, each in found.items()} == {
-            **{"one": "question", "adjusted": "judgment", "ignore": "judgment"}
-        }
-        sizes = (await client.get(SET)).json()["question_sizes"]
-        note = sizes.pop("note")
-        assert sizes == {
-            **{"largest": 10, "error_goes_with_size": False, "p_value": None, "rule": "one"}
-        }
-        assert "use `one`, which is exact" in note
-        assert found["one"]["thresholds"] == one["thresholds"]
+        made = (await client.post("/calibrate", json={"examples": several(48, 10)})).json()
+        assert [made[name] for name in ("n", "questions", "counted")] == [480, 48, 48]
         kept = (await client.get(f"{SET}/examples?limit=1000")).json()["examples"]
-        trail = (await client.get(f"{SET}/versions")).json()["versions"]
-        assert [each["clusters"] for each in trail] == ["one", "ignore", "adjusted", "one"]
-        problem(
-            await client.post("/calibrate", json={"examples": [], "clusters": "two"}),
-            "invalid_request",
-        )
-
-    def rows_of(rule: str, guarantee: str) -> list[Any]:
-        return [row for row in found[rule]["thresholds"] if row["guarantee"] == guarantee]
-
-    assert rows_of("one", "marginal") == rows_of("adjusted", "marginal")
-    assert rows_of("one", "marginal") == rows_of("ignore", "marginal")
     # The draw is documented: the pair whose hash is the smallest.
     drawn: dict[str, Any] = {}
     for row in sorted(kept, key=lambda row: hashlib.sha256(
         b"one pair a question\0" + row["digest"].encode()
     ).digest()[:8]):  # fmt: skip
         drawn.setdefault(row["question"], row)
-    for rule, counted in (("one", list(drawn.values())), ("ignore", kept)):
-        for row in rows_of(rule, "pac"):
-            assert (row["threshold"] or -math.inf) == expected(counted, row["alpha"])
-    adjusted = [row["threshold"] for row in rows_of("adjusted", "pac")]
-    assert adjusted != [row["threshold"] for row in rows_of("ignore", "pac")]
+    found = {(row["guarantee"], row["alpha"]): row["threshold"] for row in made["thresholds"]}
+    for alpha in (0.05, 0.1, 0.15, 0.2, 0.25):
+        assert (found["pac", alpha] or -math.inf) == expected(list(drawn.values()), alpha)
+    assert any(found["pac", alpha] for alpha in (0.15, 0.2, 0.25))
 
 
 def expected(rows: list[Any], alpha: float) -> float:
@@ -382,7 +344,7 @@ async def test_a_pool_asks_only_for_the_pair_that_it_counts_of_each_question() -
         digests = (await pooled(client, rows))["digests"]
         by_digest = dict(zip(digests, rows, strict=True))
         begun = (await client.get(NEXT, params={"limit": 1000})).json()
-        assert (begun["n"], begun["labelled"], begun["clusters"]) == (150, 0, "one")
+        assert (begun["n"], begun["labelled"]) == (150, 0)
         found, labels = await label_until_complete(client, by_digest, alpha=0.25, limit=1000)
         assert labels <= 150
         asked = [row for row in (await client.get(f"{SET}/examples")).json()["examples"]

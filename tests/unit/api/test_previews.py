@@ -97,7 +97,7 @@ async def test_a_dry_run_changes_nothing_and_says_what_the_change_then_does(name
             would.pop(each)
     assert would == done
     assert {**would, "version": 3}.items() >= {
-        field: now[field] for field in ("n", "accuracy", "thresholds", "label_noise")
+        field: now[field] for field in ("n", "accuracy", "thresholds")
     }.items()
 
 

@@ -105,19 +105,14 @@ def test_a_run_makes_one_version_whatever_the_batches(
     rows[3]["label"] = "tie"
     file = written(tmp_path, [*rows, rows[0]])
     with listening(judging.application()) as url:
-        result = calibrated(url, file, "--batch-size", str(size), "--label-noise", "0.1")
+        result = calibrated(url, file, "--batch-size", str(size))
         assert result.exit_code == 0, result.stderr
         assert result.stdout == ""
         assert "calibration default, version 1 n = 19, accuracy" in one_line(result.stderr)
         (only,) = versions(url)
         httpx.post(f"{url}/calibrate", json={"calibration": "one", "examples": rows})
         assert examples_in(url, "default") == examples_in(url, "one")
-    assert (only["action"], only["n"], only["ties"], only["label_noise"]) == (
-        "import",
-        ROWS,
-        1,
-        0.1,
-    )
+    assert (only["action"], only["n"], only["ties"]) == ("import", ROWS, 1)
     assert (only["added"], only["updated"], only["ties"]) == (ROWS - 1, 0, 1)
     assert "21 rows: 19 usable, 1 tie, 1 repeated" in result.stderr
     assert "added 19, updated 0, ties 1, removed 0, failed 0" in result.stderr
@@ -305,7 +300,7 @@ def test_a_run_in_which_nothing_was_judged_changes_nothing(
     rows = [{**row, "response_a": BROKEN} for row in examples(5)]
     file = written(tmp_path, rows)
     with listening(application_of(LimitedJudge(most=3))) as url:
-        result = calibrated(url, file, "--label-noise", "0.1")
+        result = calibrated(url, file)
         assert result.exit_code == 1
         assert "no pair was judged, and default is unchanged" in one_line(result.stderr)
         assert "and 2 more" in result.stderr
@@ -323,17 +318,6 @@ def test_a_name_that_the_service_refuses_leaves_no_file(
     assert result.exit_code == 1
     assert "invalid_request: calibration: " in result.stderr
     assert os.listdir(tmp_path) == ["labels.jsonl"]
-
-
-def test_a_wrong_label_noise_is_refused_before_anything_is_judged(
-    judging: Judging, tmp_path: Path
-) -> None:
-    file = written(tmp_path, examples(5))
-    with listening(judging.application()) as url:
-        result = calibrated(url, file, "--label-noise", "0.5")
-    assert result.exit_code == 1
-    assert "--label-noise must be at least 0 and below 0.5, got 0.5" in result.stderr
-    assert judging.pairs == 0
 
 
 def test_two_runs_of_the_same_file_do_not_mix(judging: Judging, tmp_path: Path) -> None:
@@ -439,33 +423,19 @@ def test_a_replacement_without_an_answer_is_not_sent_again(
         assert versions(url)[-1]["n"] == ROWS
 
 
-@pytest.mark.parametrize(
-    ("questions", "sizes", "advice"),
-    [
-        (30, (2,), "the questions are few: use `one`"),
-        (200, (2,), "`adjusted` accepts more than `one`"),
-        # Each pair of a large question is wrong, and none of a small one.
-        (30, (1, 5), "use `adjusted`, with pairs drawn as the traffic comes"),
-        (30, (1, 9), "`adjusted`, which leaves out 40% of the pairs"),
-        (30, (1,), None),
-    ],
-)
-def test_the_rule_for_pairs_of_one_question_that_fits_is_named(
-    judging: Judging, tmp_path: Path, questions: int, sizes: tuple[int, ...], advice: str | None
-) -> None:
-    rows = [
-        {
-            "question": f"Question {number}?",
-            "response_a": f"quality={1 + pair}",
-            "response_b": "quality=0",
-            "label": "B" if size > 2 or number == 0 else "A",
-        }
-        for number in range(questions)
-        for size in [sizes[number % len(sizes)]]
-        for pair in range(size)
-    ]
+def test_each_value_of_a_column_gets_a_set_of_its_own(judging: Judging, tmp_path: Path) -> None:
+    rows = [{**row, "subject": ("math", "code")[i % 2]} for i, row in enumerate(examples(20))]
     with listening(judging.application()) as url:
-        told = one_line(calibrated(url, written(tmp_path, rows)).stderr)
-    assert "pac (one) promises for a random question of the traffic." in told
-    assert ("pairs of one question: up to" in told) == (advice is not None)
-    assert (advice or "") in told
+        result = calibrated(url, written(tmp_path, rows), "--name", "mine", "--by", "subject")
+        assert result.exit_code == 0, result.stderr
+        for name, part in (("math", rows[::2]), ("code", rows[1::2])):
+            httpx.post(f"{url}/calibrate", json={"calibration": "x", "examples": [
+                {field: row[field] for field in row if field != "subject"} for row in part
+            ]}).raise_for_status()  # fmt: skip
+            assert examples_in(url, f"mine-{name}") == examples_in(url, "x")
+            httpx.delete(f"{url}/calibrations/x").raise_for_status()
+        rows[7]["subject"] = "a b"
+        refused = calibrated(url, written(tmp_path, rows), "--name", "mine", "--by", "subject")
+        assert refused.exit_code == 1
+        assert "line 8: --by subject needs a value there" in one_line(refused.stderr)
+        assert len(httpx.get(f"{url}/calibrations").json()["calibrations"]) == 2

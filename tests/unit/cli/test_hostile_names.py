@@ -42,7 +42,6 @@ KEPT = frozenset(
         "label",
         "digest",
         "id",
-        "clusters",
         "at",
         "guarantee",
         "default_guarantee",

@@ -27,7 +27,6 @@ from tests.unit.api.keyring import entry, header_of, key_of, write_keys
 from tests.unit.api.problems import comparison, examples
 from tests.unit.cli.commands import PROGRAM, one_line, rows_of, write_rows
 from tests.unit.cli.listening import Disturbed, listening
-from tests.unit.clients.planned import INFO, PlannedService, serving
 
 runner = CliRunner()
 
@@ -42,7 +41,7 @@ def with_two_sets() -> Iterator[str]:
     """A service with the sets `default`, with two versions, and `small`."""
     with listening(application_of(store=MemoryStore())) as url:
         for name, n in (("default", 60), ("default", 400), ("small", 3)):
-            body = {"calibration": name, "examples": examples(n), "label_noise": 0.05}
+            body = {"calibration": name, "examples": examples(n)}
             httpx.post(f"{url}/calibrate", json=body).raise_for_status()
         yield url
 
@@ -114,7 +113,6 @@ def test_a_set_is_shown_with_thresholds_and_quality(url: str) -> None:
     assert "calibration default, version 2, n = 460" in shown
     assert "marginal" in shown
     assert "accuracy 1.000" in shown
-    assert "label noise 0.05" in shown
     assert json.loads(run(url, "show", "default", "--json").stdout) == set_at(url)
 
 
@@ -295,18 +293,6 @@ def test_a_rollback_shows_what_it_takes_away(own_url: str) -> None:
     assert "default is version 3, with the 60 examples of version 1" in one_line(result.stderr)
 
 
-@pytest.mark.parametrize("options", [[], ["--yes"]])
-def test_a_service_that_knows_no_dry_run_is_asked_for_no_deletion(
-    options: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delitem(INFO, "kind")
-    with serving(PlannedService()) as service:
-        result = run(service.url, "delete", "x", *options)
-        assert service.bodies == []
-    assert result.exit_code == 1
-    assert "is older than this command, and would delete x at once" in one_line(result.stderr)
-
-
 def _gunzipped(file: Path) -> str:
     return gzip.decompress(file.read_bytes()).decode()
 
@@ -331,9 +317,9 @@ def test_an_export_moves_a_set_to_another_service(
     header, *rows = rows_of(text_of(file))
     info = httpx.get(f"{url}/info").json()
     assert header == {
-        **{"scope_judge_set": 2, "name": "default", "version": 2, "judge": "scripted"},
-        **{"fingerprint": info["fingerprint"], "label_noise": 0.05, "n": 460, "clusters": "one"},
-        "release": RELEASE,
+        **{"scope_judge_set": 3, "name": "default", "version": 2, "judge": "scripted"},
+        **{"fingerprint": info["fingerprint"], "n": 460, "release": RELEASE},
+        "runtimes": set_at(url)["runtimes"],
     }
     assert [sorted(row) for row in rows] == [
         ["digest", "gap_fwd", "gap_rev", "label", "label_mass", "question"]
@@ -353,7 +339,7 @@ def test_a_pool_moves_with_its_pairs_without_labels(own_url: str, empty_url: str
              for i in range(1, 9)]  # fmt: skip
     httpx.post(f"{own_url}/calibrations/pool/pool", json={"comparisons": pairs}).raise_for_status()
     rows = [{**pair, "label": label} for pair, label in zip(pairs, ("A", "tie"), strict=False)]
-    body = {"calibration": "pool", "examples": rows, "clusters": "ignore"}
+    body = {"calibration": "pool", "examples": rows}
     httpx.post(f"{own_url}/calibrate", json=body).raise_for_status()
     text = run(own_url, "export", "pool").stdout
     assert run(empty_url, "import", "-", "--yes", input=text).exit_code == 0
@@ -459,12 +445,13 @@ def test_another_judge_imports_nothing(url: str, tmp_path: Path) -> None:
 
 
 HEADER = {
-    "scope_judge_set": 2,
+    "scope_judge_set": 3,
     "name": "x",
     "version": 1,
     "judge": "scripted",
     "n": 1,
-    "clusters": "one",
+    "release": "0.3.0",
+    "runtimes": [],
 }
 DIGEST = "0" * 64
 
@@ -473,9 +460,9 @@ DIGEST = "0" * 64
     ("rows", "message"),
     [
         (examples(3), "line 1: this is not an exported set"),
-        ([{"scope_judge_set": 2}], "line 1: this release reads sets of format 2"),
-        ([{**HEADER, "scope_judge_set": 1}], "export the set again with this release"),
-        ([{**HEADER, "scope_judge_set": 3}], "use the release that wrote it"),
+        ([{"scope_judge_set": 3}], "line 1: this release reads sets of format 3"),
+        ([{**HEADER, "scope_judge_set": 2}], "export the set again with this release"),
+        ([{**HEADER, "scope_judge_set": 4}], "use the release that wrote it"),
         ([HEADER], "has 0 examples and was written with 1: it was cut off"),
         ([HEADER, {"digest": DIGEST, "label": "A"}], "invalid_request: examples.0.gap_fwd"),
     ],
@@ -485,7 +472,6 @@ def test_a_wrong_file_is_refused(
 ) -> None:
     fields = {
         "fingerprint": httpx.get(f"{empty_url}/info").json()["fingerprint"],
-        "label_noise": 0.0,
     }
     described = [{**row, **fields} if "name" in row else row for row in rows]
     file = write_rows(tmp_path / "set.jsonl", described)

@@ -21,8 +21,6 @@ EXPORTED = {
     "version": 1,
     "judge": "planned",
     "fingerprint": INFO["fingerprint"],
-    "label_noise": 0.0,
-    "clusters": "one",
     "n": 0,
 }
 # Answers of the three routes that `calibrate` asks, for one pair.

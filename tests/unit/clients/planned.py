@@ -160,7 +160,6 @@ def calibration(examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "judge": "planned",
         "fingerprint": "f",
         "accuracy": 0.9,
-        "label_noise": 0.0,
         "thresholds": [],
         "added": len(examples) - len(bad),
         "updated": 0,

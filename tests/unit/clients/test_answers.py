@@ -91,11 +91,11 @@ CALLS: dict[str, tuple[Callable[[Service], Steps[Any]], Any]] = {
         example(records.CalibrationReport),
     ),
     "pool": (
-        lambda service: service.pool("default", [PAIR] * 2, {}),
+        lambda service: service.pool("default", [PAIR] * 2),
         example(records.PoolReport),
     ),
     "calibration": (
-        lambda service: service.calibration("default", (), None, None),
+        lambda service: service.calibration("default", (), None),
         example(records.CalibrationDetail),
     ),
     "next_to_label": (

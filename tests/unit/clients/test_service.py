@@ -68,11 +68,11 @@ def test_messages_and_turns_are_judged(kind: Kind, service_url: str) -> None:
     assert call(kind, service_url, "judge", turns, a, b).verdict == "B"
 
 
-def test_several_alphas_share_a_delta(kind: Kind, service_url: str) -> None:
-    asked = {"alpha": 0.2, "guarantee": "pac", "delta": 0.1, "delta_for": 4}
+def test_several_alphas_are_asked_for_at_once(kind: Kind, service_url: str) -> None:
+    asked = {"alpha": 0.2, "guarantee": "pac", "delta": 0.025}
     found = call(kind, service_url, "judge", "Which?", "quality=3", "quality=0", **asked)
     assert found.delta == 0.025
-    shown = call(kind, service_url, "calibration", "default", alphas=(0.2, 0.3), delta=0.05)
+    shown = call(kind, service_url, "calibration", "default", alphas=(0.2, 0.3), delta=0.025)
     assert [(row.alpha, row.delta) for row in shown.requested] == [(0.2, 0.025), (0.3, 0.025)]
     assert shown.requested[0].threshold == found.threshold
     assert call(kind, service_url, "calibration").requested == ()

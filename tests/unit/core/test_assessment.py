@@ -29,15 +29,11 @@ from app.evaluation.normal_world import NormalJudge
 def assessed(
     uncertainty: np.ndarray,
     error: np.ndarray,
-    noise: float = 0.0,
     *,
     alphas: tuple[float, ...] = STANDARD_ALPHAS,
-    delta_for: int = 1,
 ) -> Assessment:
     scores = LabelledScores(uncertainty=uncertainty, error=error)
-    return assessment_of(
-        scores, alphas, delta=STANDARD_DELTA, label_noise=noise, delta_for=delta_for
-    )
+    return assessment_of(scores, alphas, delta=STANDARD_DELTA)
 
 
 def drawn(accuracy: float, auroc: float, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -50,11 +46,10 @@ def right_and_wrong(right: int, wrong: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    ("points", "noise", "sentence"),
+    ("points", "sentence"),
     [
         pytest.param(
             drawn(0.894, 0.822, 1000),
-            0.0,
             r"Use alpha 0\.05 with pac: it answers 74% of pairs like these, and at most 5% of the "
             r"answers are wrong, except with probability 0\.10\. This holds only if you chose this "
             r"alpha before you saw these results\.",
@@ -62,14 +57,12 @@ def right_and_wrong(right: int, wrong: int) -> tuple[np.ndarray, np.ndarray]:
         ),
         pytest.param(
             right_and_wrong(104, 96),
-            0.0,
             r"Your judge agrees with people on 52% \(45% to 59%\) of the pairs: this is no better "
             r"than a coin\. More labels will not help; use another judge or prompt\.",
             id="a coin",
         ),
         pytest.param(
             right_and_wrong(14, 6),
-            0.0,
             r"Your judge agrees with people on 70% \(48% to 85%\) of 20 pairs: these are too few "
             r"labels to tell it from a coin\. Label at least 100 pairs\.",
             id="too few labels to tell it from a coin",
@@ -77,47 +70,34 @@ def right_and_wrong(right: int, wrong: int) -> tuple[np.ndarray, np.ndarray]:
         # Start rank of pac at 0.10 and 0.10 is 91: 71 more than 20.
         pytest.param(
             right_and_wrong(20, 0),
-            0.0,
             r"Label about 71 more pairs: alpha 0\.10 with pac then becomes feasible if the judge "
             r"stays as good\.",
             id="all right, too few labels",
         ),
         pytest.param(
             right_and_wrong(300, 0),
-            0.0,
             r"Use alpha 0\.05 with pac: it answers 100% of pairs like these, and at most 5% .*",
             id="all right",
         ),
         pytest.param(
             right_and_wrong(0, 60),
-            0.0,
             r"Your judge agrees with people on 0% \(0% to 6%\) of the pairs: it is wrong more "
             r"often than a coin\. Check that labels and responses are not swapped, .*",
             id="all wrong",
         ),
         pytest.param(
             right_and_wrong(620, 380),
-            0.0,
             r"Your judge agrees with people on 62% \(59% to 65%\) of the pairs, but it is wrong "
             r"too often where it is most certain: more labels will hardly make .*",
             id="better than a coin, and no use",
         ),
-        # 74% agreement with labels of which 20% are wrong is 90% in truth.
         pytest.param(
             right_and_wrong(740, 260),
-            0.2,
-            r"Use alpha 0\.15 with pac: it answers 100% .*",
-            id="noisy labels, known noise",
-        ),
-        pytest.param(
-            right_and_wrong(740, 260),
-            0.0,
             r"Your judge agrees with people on 74% .*, but it is wrong too often where it is .*",
-            id="noisy labels, unknown noise",
+            id="noisy labels",
         ),
         pytest.param(
             (np.linspace(0.0, 0.6, 400), np.arange(400) >= 200),
-            0.0,
             r"Your judge .* no better than a coin\. Only its most certain verdicts are better\. "
             r"Use alpha 0\.\d\d with pac: it answers 5\d% .*",
             id="a coin that knows when it is right",
@@ -125,33 +105,19 @@ def right_and_wrong(right: int, wrong: int) -> tuple[np.ndarray, np.ndarray]:
     ],
 )
 def test_each_kind_of_judge_gets_its_recommendation(
-    points: tuple[np.ndarray, np.ndarray], noise: float, sentence: str
+    points: tuple[np.ndarray, np.ndarray], sentence: str
 ) -> None:
-    found = recommendation(assessed(*points, noise))
+    found = recommendation(assessed(*points))
     assert re.fullmatch(sentence, found), found
 
 
-@pytest.mark.parametrize("delta_for", [1, 4])
-def test_an_alpha_that_is_chosen_from_the_table_shows_its_price(delta_for: int) -> None:
-    found = assessed(*drawn(0.894, 0.822, 1000), delta_for=delta_for)
+def test_an_alpha_that_is_chosen_from_the_table_shows_its_price() -> None:
+    found = assessed(*drawn(0.894, 0.822, 1000))
     assert "only if you chose this alpha before you saw these results" in recommendation(found)
     note = note_on_looking(found)
     assert note is not None
     assert "the promise does not cover it" in note
-    assert "--delta-for 5" in note
-
-
-def test_alphas_that_share_delta_may_be_chosen_after_a_look() -> None:
-    found = assessed(*drawn(0.894, 0.822, 1000), delta_for=5)
-    assert {row.delta for row in found.pac_rows} == {0.02}
-    assert recommendation(found).endswith("except with probability 0.10.")
-    note = note_on_looking(found)
-    assert note is not None
-    assert "hold together, except with probability 0.10" in note
-    # Each of them accepts less than it would alone.
-    alone = assessed(*drawn(0.894, 0.822, 1000))
-    both = zip(found.pac_rows, alone.pac_rows, strict=True)
-    assert all(shared.coverage <= single.coverage for shared, single in both)
+    assert "divide delta by 5" in note
 
 
 def test_a_single_alpha_has_no_price() -> None:

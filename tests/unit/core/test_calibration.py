@@ -15,7 +15,7 @@ from app.core.calibration import (
     Calibration,
     LabelledExample,
 )
-from app.core.comparison import Guarantee, Side
+from app.core.comparison import Side
 from app.core.pac import pac_threshold
 from app.core.preference import LN2
 from tests.labelled_examples import calibration_of, labelled_example
@@ -27,9 +27,9 @@ def score(gap_fwd: float, gap_rev: float, label: Side) -> LabelledExample:
     return labelled_example(gap_fwd, gap_rev, label_mass=0.99, label=label)
 
 
-def calibration(scores: list[LabelledExample], label_noise: float = 0.0) -> Calibration:
+def calibration(scores: list[LabelledExample]) -> Calibration:
     examples = {f"{i:04d}": each for i, each in enumerate(scores)}
-    return calibration_of(examples, label_noise=label_noise)
+    return calibration_of(examples)
 
 
 def good_judge(n: int, seed: int = 5) -> Calibration:
@@ -120,17 +120,6 @@ def test_pac_is_that_of_the_core_and_is_kept() -> None:
     assert found.threshold(0.13, "pac", 0.01) <= expected
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_label_noise_reaches_both_guarantees(guarantee: Guarantee) -> None:
-    # One error in five at every score: too many for alpha = 0.1, unless the labels are noisy.
-    scores = [score(1 + i / 100, 1, "B" if i % 5 == 0 else "A") for i in range(1000)]
-    delta = STANDARD_DELTA if guarantee == "pac" else None
-    plain, corrected = calibration(scores), calibration(scores, label_noise=0.2)
-    # Without the correction only a rare run without errors at the most confident end passes.
-    assert plain.row(0.1, guarantee, delta).coverage < 0.1
-    assert corrected.threshold(0.1, guarantee, delta) == LN2
-
-
 def test_the_risk_coverage_curve_keeps_both_ends_and_200_points_at_most() -> None:
     found = good_judge(1000)
     points = found.risk_coverage
@@ -146,13 +135,13 @@ def test_the_risk_coverage_curve_keeps_both_ends_and_200_points_at_most() -> Non
 
 
 @patient
-@given(st.lists(scores, max_size=120), st.sampled_from([0.0, 0.1]), st.randoms())
+@given(st.lists(scores, max_size=120), st.randoms())
 def test_the_order_of_the_examples_changes_nothing(
-    examples: list[LabelledExample], noise: float, rng: random.Random
+    examples: list[LabelledExample], rng: random.Random
 ) -> None:
-    here = calibration(examples, noise)
+    here = calibration(examples)
     rng.shuffle(examples)
-    there = calibration(examples, noise)
+    there = calibration(examples)
     assert here.standard_rows == there.standard_rows
     assert here.risk_coverage == there.risk_coverage
     assert here.accuracy == there.accuracy

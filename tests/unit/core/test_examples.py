@@ -13,8 +13,7 @@ numbers = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.
 labels = st.sampled_from(["A", "B", None, "tie"])
 questions = st.none() | st.sampled_from("0123456789abcdef").map(lambda digit: f"{digit}1" * 32)
 maybe = st.none() | numbers
-groups = st.none() | st.sampled_from(["math", "code"])
-scores = st.builds(labelled_example, numbers, maybe, maybe, labels, questions, groups)
+scores = st.builds(labelled_example, numbers, maybe, maybe, labels, questions)
 tables = st.dictionaries(digests, scores, max_size=8)
 
 
@@ -35,22 +34,8 @@ def test_examples_equal_the_mapping_that_made_them(table: dict[str, LabelledExam
         ]
         asked = bytes(32) if score.question is None else bytes.fromhex(score.question)
         assert examples.questions[row].tobytes() == asked
-        assert examples.group_names[examples.groups[row]] == score.group
     with pytest.raises(KeyError):
         examples["absent"]
-
-
-@settings(max_examples=100)
-@given(tables)
-def test_the_examples_of_a_group_are_those_that_have_it(table: dict[str, LabelledExample]) -> None:
-    examples = Examples.of(table)
-    named = {score.group for score in table.values() if score.group is not None}
-    assert examples.present_groups == sorted(named)
-    for group in named:
-        part = examples.of_group(group)
-        expected = {digest: score for digest, score in table.items() if score.group == group}
-        assert repr(part) == repr(dict(part.pairs())) == repr(expected)
-        assert part.checksum == Examples.of(expected).checksum
 
 
 @settings(max_examples=200)

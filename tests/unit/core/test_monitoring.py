@@ -22,7 +22,6 @@ from app.core.monitoring import (
     error_interval,
     monitor,
 )
-from app.core.pac import observed_error
 
 ALARM_BETS = (1.2, 1.4, 1.7, 2.0, 2.5, 3.0, 4.0)
 CERTIFICATE_BETS = (0.5, 0.7, 0.8, 0.9)
@@ -74,21 +73,19 @@ asked = st.lists(st.lists(st.booleans(), min_size=1, max_size=4), max_size=50)
 @given(
     asked,
     st.sampled_from([0.01, 0.1, 0.25, 0.5, 0.8, 0.99]),
-    st.sampled_from([0.0, 0.05, 0.3]),
     st.sampled_from([0.05, 0.3, 0.9]),
 )
 def test_the_monitor_is_the_naive_loop_over_the_mean_errors_of_questions(
-    questions: list[list[bool]], alpha: float, noise: float, delta: float
+    questions: list[list[bool]], alpha: float, delta: float
 ) -> None:
     labels = [wrong for question in questions for wrong in question]
     numbers = [7 * i for i, question in enumerate(questions) for _ in question]
-    found = monitor(labels, questions=numbers, alpha=alpha, label_noise=noise, false_alarms=delta)
+    found = monitor(labels, questions=numbers, alpha=alpha, false_alarms=delta)
     errors = [sum(question) / len(question) for question in questions]
-    bound = observed_error(alpha, noise)
-    evidence, certificate = naive_evidence(errors, bound), naive_certificate(errors, bound)
+    evidence, certificate = naive_evidence(errors, alpha), naive_certificate(errors, alpha)
     counts = (found.audited, found.errors, found.questions)
     assert counts == (len(labels), sum(labels), len(questions))
-    interval = error_interval(sum(errors), len(errors), label_noise=noise)
+    interval = error_interval(sum(errors), len(errors))
     assert found.error_interval == pytest.approx(interval)
     assert found.alarm_evidence == 1 / delta
     assert found.evidence == pytest.approx(evidence[-1] if errors else 0.0, rel=1e-9)
@@ -101,14 +98,13 @@ def test_the_monitor_is_the_naive_loop_over_the_mean_errors_of_questions(
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.1, 0.3, 0.6])
-@pytest.mark.parametrize("noise", [0.0, 0.2])
-def test_the_mean_wealth_is_at_most_one_at_the_bound(alpha: float, noise: float) -> None:
+def test_the_mean_wealth_is_at_most_one_at_the_bound(alpha: float) -> None:
     # All 2^10 sequences of labels, weighted by their probabilities.
-    bound, n = observed_error(alpha, noise), 10
+    n = 10
     evidence = certificate = 0.0
     for errors in itertools.product([False, True], repeat=n):
-        likelihood = math.prod(bound if wrong else 1 - bound for wrong in errors)
-        found = monitor(errors, alpha=alpha, label_noise=noise)
+        likelihood = math.prod(alpha if wrong else 1 - alpha for wrong in errors)
+        found = monitor(errors, alpha=alpha)
         evidence += likelihood * found.evidence
         certificate += likelihood * found.certificate
     # Each factor has a mean of 1 at the bound, so the mean is the wealth that began.
@@ -219,14 +215,6 @@ def naive_wealth_against(rate: float, errors: int, labelled: int) -> float:
     return wealth
 
 
-def test_label_noise_moves_the_interval_to_the_true_error() -> None:
-    observed = np.array(error_interval(300, 1000))
-    true = np.array(error_interval(300, 1000, label_noise=0.2))
-    assert true == pytest.approx((observed - 0.2) / 0.6)
-    # Fewer errors than the noise alone: the true error is 0.
-    assert error_interval(10, 1000, label_noise=0.2) == (0.0, 0.0)
-
-
 # Number of the question, whether the verdict is wrong, and what has become of the draw.
 draws_of_questions = st.lists(
     st.tuples(
@@ -237,9 +225,9 @@ draws_of_questions = st.lists(
 
 
 @settings(deadline=None, max_examples=150)
-@given(draws_of_questions, st.sampled_from([0.01, 0.1, 0.5]), st.sampled_from([0.0, 0.2]))
+@given(draws_of_questions, st.sampled_from([0.01, 0.1, 0.5]))
 def test_nothing_looks_better_or_worse_than_it_is_by_closing_and_expiring(
-    draws: list[tuple[int, bool, str]], alpha: float, noise: float
+    draws: list[tuple[int, bool, str]], alpha: float
 ) -> None:
     draws = sorted(draws, key=lambda draw: draw[0])
     questions, errors = [each for each, _, _ in draws], [error for _, error, _ in draws]
@@ -252,10 +240,9 @@ def test_nothing_looks_better_or_worse_than_it_is_by_closing_and_expiring(
             closed=closed,
             expired=expired,
             alpha=alpha,
-            label_noise=noise,
         )
 
-    true = monitor(errors, questions=questions, alpha=alpha, label_noise=noise)
+    true = monitor(errors, questions=questions, alpha=alpha)
     found = found_of(errors)
     assert found.evidence <= true.evidence * (1 + 1e-9)
     assert found.certificate <= true.certificate * (1 + 1e-9)
@@ -330,8 +317,6 @@ def test_wrong_arguments_are_refused() -> None:
     for alpha, delta in ((0.0, 0.05), (1.0, 0.05), (0.1, 0.0), (0.1, 1.0), (math.nan, 0.1)):
         with pytest.raises(ValueError, match="alpha and false_alarms"):
             monitor([True], alpha=alpha, false_alarms=delta)
-    with pytest.raises(ValueError, match="label_noise"):
-        monitor([True], alpha=0.1, label_noise=0.5)
     with pytest.raises(ValueError, match="shape"):
         monitor([[True]], alpha=0.1)
     with pytest.raises(ValueError, match="shape"):

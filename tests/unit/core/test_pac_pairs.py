@@ -17,14 +17,14 @@ Errors = NDArray[np.bool_]
 
 
 def lazily(
-    uncertainty: FloatArray, error: Errors, *, alpha: float, delta: float, noise: float = 0.0
+    uncertainty: FloatArray, error: Errors, *, alpha: float, delta: float
 ) -> tuple[float, int]:
     """Labels only the pairs that are asked for; returns the threshold and the number of labels."""
     labelled = np.zeros(len(error), dtype=bool)
     while True:
         # Nothing that has no label may reach the tests.
         seen = error & labelled
-        pairs = PacPairs.fit(uncertainty, seen, labelled, label_noise=noise)
+        pairs = PacPairs.fit(uncertainty, seen, labelled)
         threshold, places = pairs.needed(alpha, delta)
         if threshold is not None:
             return threshold, int(labelled.sum())
@@ -47,9 +47,8 @@ def test_the_threshold_is_that_of_all_labels_in_every_calibration(
         if number % 2:
             # Blocks of equal scores.
             uncertainty = np.round(uncertainty, 2)
-        noise = (0.0, 0.1)[number % 4 == 3]
-        threshold, labels = lazily(uncertainty, error, alpha=0.1, delta=0.1, noise=noise)
-        full = pac_threshold(uncertainty, error, alpha=0.1, delta=0.1, label_noise=noise)
+        threshold, labels = lazily(uncertainty, error, alpha=0.1, delta=0.1)
+        full = pac_threshold(uncertainty, error, alpha=0.1, delta=0.1)
         assert threshold == full
         asked.append(labels / n)
     assert np.mean(asked) < 0.95

@@ -21,7 +21,7 @@ def criterion(alpha: float, guarantee: Guarantee = "pac", delta: float | None = 
 
 def test_pac_needs_so_many_labels_that_its_tests_start_at_the_rank_with_power() -> None:
     # Rank 210 has power 0.8, and is within a quarter of the points from 840 on.
-    assert labels_for_verdicts(criterion(0.1), 0.0) == 840
+    assert labels_for_verdicts(criterion(0.1)) == 840
     assert (start_rank(0.1, 0.1, 0.0, 840), start_rank(0.1, 0.1, 0.0, 839)) == (210, 91)
 
 
@@ -42,21 +42,20 @@ def test_marginal_needs_the_rank_with_power_by_counting(alpha: float, noise: flo
 
 def test_marginal_at_a_tenth_by_hand() -> None:
     # P[Bin(50, 0.06) <= 4] = 0.82, P[Bin(40, 0.06) <= 3] = 0.78; 50 is a quarter of 200.
-    assert labels_for_verdicts(criterion(0.1, "marginal"), 0.0) == 200
+    assert labels_for_verdicts(criterion(0.1, "marginal")) == 200
 
 
-def test_noise_a_smaller_alpha_and_a_smaller_delta_need_more() -> None:
-    def needed(alpha: float, delta: float = 0.1, noise: float = 0.0) -> int:
-        found = labels_for_verdicts(criterion(alpha, "pac", delta), noise)
+def test_a_smaller_alpha_and_a_smaller_delta_need_more() -> None:
+    def needed(alpha: float, delta: float = 0.1) -> int:
+        found = labels_for_verdicts(criterion(alpha, "pac", delta))
         assert found is not None
         return found
 
     assert needed(0.05) > needed(0.1) > needed(0.2) > needed(0.3)
     assert needed(0.1, delta=0.05) > needed(0.1)
-    assert needed(0.1, noise=0.1) > needed(0.1)
 
 
 @pytest.mark.parametrize("guarantee", ["marginal", "pac"])
 def test_an_alpha_that_needs_more_than_people_label_has_no_number(guarantee: Guarantee) -> None:
-    assert labels_for_verdicts(criterion(0.001, guarantee), 0.0) is None
-    assert labels_for_verdicts(criterion(1e-9, guarantee), 0.0) is None
+    assert labels_for_verdicts(criterion(0.001, guarantee)) is None
+    assert labels_for_verdicts(criterion(1e-9, guarantee)) is None

@@ -273,15 +273,3 @@ def test_the_category_of_a_battle_is_kept() -> None:
     assert shape.battle({**ROW, "category": "sums"}).category == "sums"
     assert shape.battle({**ROW, "category": 7}).category == "7"
     assert shape.battle({**ROW, "category": ""}).category is None
-
-
-def test_the_group_of_a_battle_is_no_group_of_the_traffic() -> None:
-    row = {**ROW, "group": "questions 1 to 5"}
-    found = battle_shape(row).battle(row)
-    assert found.group == "questions 1 to 5"
-    assert "group" not in found.fields
-    named = battle_shape({**row, "category": "math"}, None, "traffic_group=category")
-    found = named.battle({**row, "category": "math"})
-    assert (found.group, found.fields["group"]) == ("questions 1 to 5", "math")
-    assert found.shown(1)["group"] == found.shown(2)["group"] == "math"
-    assert "group" not in named.battle({**row, "category": ""}).fields

@@ -25,24 +25,9 @@ CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         {"question": "Which?", **AB, "label": "B", "alpha": 0.2},
     ),
     "our own in CSV": (
-        {"question": "Which?", **AB, "label": "model_b", "delta": "0.1", "delta_for": "5"},
+        {"question": "Which?", **AB, "label": "model_b", "delta": "0.1"},
         "pairs",
-        {"question": "Which?", **AB, "label": "B", "delta": 0.1, "delta_for": 5},
-    ),
-    "our own with a group": (
-        {"question": "Which?", **AB, "group": "math"},
-        "pairs",
-        {"question": "Which?", **AB, "group": "math"},
-    ),
-    "our own in CSV without a group": (
-        {"question": "Which?", **AB, "group": ""},
-        "pairs",
-        {"question": "Which?", **AB},
-    ),
-    "our own, from pandas": (
-        {"question": "Which?", **AB, "delta_for": 5.0},
-        "pairs",
-        {"question": "Which?", **AB, "delta_for": 5},
+        {"question": "Which?", **AB, "label": "B", "delta": 0.1},
     ),
     "OpenAI's messages": (
         {

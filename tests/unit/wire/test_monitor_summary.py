@@ -13,8 +13,6 @@ def criterion(*errors: bool, rang: Ringing | None = None, waiting: int = 0) -> M
     return MonitoredCriterion(
         criterion=Criterion(alpha=0.1, guarantee="marginal", delta=None, calibration="default"),
         figures=monitor(errors, alpha=0.1),
-        label_noise=0.0,
-        bound=0.1,
         ties=0,
         repeated=0,
         waiting=0,

@@ -22,7 +22,7 @@ function Effects({ effects }) {
       <tbody>
         ${effects.map(
           (effect) => html`<tr class=${effect.becomes_infeasible ? "worse" : ""}>
-            <th scope="row">${criterion(effect)}${effect.group === null ? "" : ` in the group ${effect.group}`}</th>
+            <th scope="row">${criterion(effect)}</th>
             <td><${Column} row=${effect.before} /></td>
             <td><${Column} row=${effect.after} />
               ${effect.more_labels > 0 && html`<small>about ${effect.more_labels} more labels would help</small>`}

@@ -60,7 +60,6 @@ export const ACTIONS = {
   calibrate: "labels added",
   delete: "deleted",
   import: "imported",
-  noise: "label noise set",
   pool: "pairs added without labels",
   rollback: "rolled back",
 };

@@ -4,7 +4,6 @@ import { call, get, ofSet, post } from "./api.js";
 import { Action, useLoad, Waiting } from "./parts.js";
 import { ACTIONS, between, count, criterion, moment, number, percent, plural } from "./format.js";
 import { ChangeDialog } from "./change.js";
-import { GroupRows } from "./groups.js";
 import { Curve } from "./plot.js";
 import { Recalibrate } from "./recalibrate.js";
 import { SetNote } from "./sets.js";
@@ -67,7 +66,6 @@ const Facts = ({ set }) =>
     ${set.unlabelled > 0 && html`<div><dt>pairs without a label</dt><dd>${count(set.unlabelled)}</dd></div>`}
     <div><dt>questions</dt><dd>${count(set.questions)}</dd></div>
     <div><dt>orders disagree</dt><dd>${percent(set.position_flips, 1)}</dd></div>
-    <div><dt>wrong labels assumed</dt><dd>${percent(set.label_noise, 1)}</dd></div>
     <div><dt>judge</dt><dd>${set.judge}</dd></div>
   </dl>`;
 
@@ -165,7 +163,6 @@ export function OneSet({ name, info, report, onChanged }) {
       <h2>Promises</h2>
       <${Thresholds} set=${set} chosen=${keyOf(row)} onChoose=${setChosen} />
       <${Feasible} set=${set} />
-      <${GroupRows} rows=${set.group_rows} />
     </section>
     <div class="two">
     <section class="card" aria-labelledby="recalibrate-title">
@@ -190,5 +187,5 @@ export function OneSet({ name, info, report, onChanged }) {
         location.hash = "#sets";
       }} />
     </section>
-    <${Meanings} of=${["verdict", "label", "set", "version", "alpha", "marginal", "pac", "threshold", "label noise", "audit"]} />`;
+    <${Meanings} of=${["verdict", "label", "set", "version", "alpha", "marginal", "pac", "threshold", "audit"]} />`;
 }

@@ -4,7 +4,6 @@ import { get, ofSet } from "./api.js";
 import { isReady } from "./alarms.js";
 import { useRefreshed, Waiting, Words } from "./parts.js";
 import { ACTIONS, age, between, count, criterion, evidence, moment, percent, plural } from "./format.js";
-import { AuditedGroups } from "./groups.js";
 import { Absorption } from "./recalibrate.js";
 import { Periods } from "./timeline.js";
 import { Meanings } from "./words.js";
@@ -49,7 +48,6 @@ const Criterion = ({ of }) =>
       <div><dt>expired</dt><dd>${count(of.expired)}</dd></div>
       <div><dt>drawn abstentions</dt><dd>${count(of.abstentions)}</dd></div>
     </dl>
-    <${AuditedGroups} groups=${of.groups ?? []} />
     ${of.keys.length > 1 &&
     html`<h3>By key</h3>
       <div class="scroll" tabindex="0" role="group" aria-label="By key"><table>

@@ -19,7 +19,6 @@ const MEANINGS = {
   uncertainty: "How unsure the judge is of a pair: 0 is sure, 0.69 is a coin toss.",
   "effect of the order": "How much the judge's answer changes when the two responses swap places.",
   "label mass": "How much of the judge's probability is on the two possible answers.",
-  "label noise": "The assumed share of wrong labels.",
 };
 
 /** Says what words of a view mean. @param {{ of: string[] }} props */

@@ -38,14 +38,11 @@ def scores(n: int = 400, seed: int = 5) -> LabelledScores:
     return LabelledScores(uncertainty=uncertainty, error=rng.random(n) < 0.3 * uncertainty)
 
 
-def findings(
-    data: LabelledScores, alphas: tuple[float, ...] = STANDARD_ALPHAS, *, label_noise: float
-) -> Findings:
+def findings(data: LabelledScores, alphas: tuple[float, ...] = STANDARD_ALPHAS) -> Findings:
     return Findings(
         scores=data,
-        assessment=assessment_of(data, alphas, delta=0.1, label_noise=label_noise),
-        more=coverage_with_more_labels(data, alphas, delta=0.1, label_noise=label_noise),
-        label_noise=label_noise,
+        assessment=assessment_of(data, alphas, delta=0.1),
+        more=coverage_with_more_labels(data, alphas, delta=0.1),
     )
 
 
@@ -70,7 +67,7 @@ def test_rows_by_hand() -> None:
     # smallest feasible alpha. At 0.05 the error rates need 1 / (0.05 * 18) * 20 = 22.2 points, that
     # is 3 more.
     data = LabelledScores(uncertainty=np.arange(20) / 40, error=np.arange(20) >= 18)
-    found = assessment_of(data, (0.05, 0.06, 0.15), delta=0.1, label_noise=0.0)
+    found = assessment_of(data, (0.05, 0.06, 0.15), delta=0.1)
     infeasible, some, every = found.rows[:3]
     assert [row.guarantee for row in found.rows] == ["marginal"] * 3 + ["pac"] * 3
     assert [row.delta for row in found.rows] == [None] * 3 + [0.1] * 3
@@ -83,15 +80,13 @@ def test_rows_by_hand() -> None:
     assert all(row.more_labels for row in found.rows[3:])
 
 
-def test_rows_agree_with_the_core_with_and_without_noise() -> None:
+def test_rows_agree_with_the_core() -> None:
     data = scores()
-    for row in threshold_rows(data, (0.1, 0.2), delta=0.2, label_noise=0.05):
+    for row in threshold_rows(data, (0.1, 0.2), delta=0.2):
         if row.guarantee == "marginal":
-            expected = ThresholdCurve.fit(data.uncertainty, data.error, 0.05).threshold(row.alpha)
+            expected = ThresholdCurve.fit(data.uncertainty, data.error).threshold(row.alpha)
         else:
-            expected = pac_threshold(
-                data.uncertainty, data.error, alpha=row.alpha, delta=0.2, label_noise=0.05
-            )
+            expected = pac_threshold(data.uncertainty, data.error, alpha=row.alpha, delta=0.2)
         assert row.threshold == expected
         accepted = data.uncertainty <= row.threshold
         assert row.coverage == accepted.mean()
@@ -108,10 +103,10 @@ def test_rows_agree_with_the_core_with_and_without_noise() -> None:
     ],
 )
 def test_the_figure_is_a_png_or_an_svg_by_its_ending(data: LabelledScores, tmp_path: Path) -> None:
-    write_curve_figure(findings(data, label_noise=0.0), tmp_path / "a.png")
+    write_curve_figure(findings(data), tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     for name in ("a.svg", "b.SVG"):
-        write_curve_figure(findings(data, label_noise=0.1), tmp_path / name)
+        write_curve_figure(findings(data), tmp_path / name)
         assert ElementTree.parse(tmp_path / name).getroot().tag.endswith("}svg")
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.SVG").read_bytes()
 
@@ -120,7 +115,7 @@ def test_the_figure_says_the_conclusion_the_accuracy_and_the_alphas_that_were_as
     tmp_path: Path,
 ) -> None:
     data = scores()
-    shown = findings(data, (0.07, 0.4), label_noise=0.0)
+    shown = findings(data, (0.07, 0.4))
     with rc_context({"svg.fonttype": "none"}):
         write_curve_figure(shown, tmp_path / "a.svg")
     parts = ElementTree.parse(tmp_path / "a.svg").getroot().itertext()
@@ -139,7 +134,7 @@ def test_the_figure_says_the_conclusion_the_accuracy_and_the_alphas_that_were_as
 def test_all_words_of_the_figure_are_inside_it_and_do_not_cover_each_other(
     alphas: tuple[float, ...],
 ) -> None:
-    figure = curve_figure(findings(scores(), alphas, label_noise=0.0))
+    figure = curve_figure(findings(scores(), alphas))
     figure.draw_without_rendering()
     words = [text for part in figure.subfigs for text in part.texts]
     assert len(words) == 3
@@ -156,13 +151,13 @@ def test_more_labels_by_hand() -> None:
     # All 30 pairs are right and equally certain. Marginal accepts all n pairs from alpha 1/n on,
     # and pac none below its start rank: at 0.001 that is far above 530, and at 0.05 below it.
     data = LabelledScores(uncertainty=np.zeros(30), error=np.zeros(30, dtype=bool))
-    rows = coverage_with_more_labels(data, (0.001, 0.05), delta=0.1, label_noise=0.0)
+    rows = coverage_with_more_labels(data, (0.001, 0.05), delta=0.1)
     found = {(row.guarantee, row.alpha, row.labels): row.coverage for row in rows}
     assert sorted({labels for _, _, labels in found}) == [130, 230, 530]
     assert [found["marginal", 0.001, n] for n in (130, 230, 530)] == [0.0, 0.0, 0.0]
     assert [found["marginal", 0.05, n] for n in (130, 230, 530)] == [1.0, 1.0, 1.0]
     assert found["pac", 0.05, 530] == 1.0
-    assert rows == coverage_with_more_labels(data, (0.001, 0.05), delta=0.1, label_noise=0.0)
+    assert rows == coverage_with_more_labels(data, (0.001, 0.05), delta=0.1)
 
 
 def test_the_band_is_the_interval_of_clopper_and_pearson() -> None:
@@ -178,9 +173,9 @@ def test_the_band_is_the_interval_of_clopper_and_pearson() -> None:
 
 def test_coverage_by_labels_ends_with_that_of_all_labels() -> None:
     data = scores()
-    rows = coverage_by_labels(data, alpha=0.1, delta=0.1, label_noise=0.0)
-    assert rows == coverage_by_labels(data, alpha=0.1, delta=0.1, label_noise=0.0)
-    for row in threshold_rows(data, (0.1,), delta=0.1, label_noise=0.0):
+    rows = coverage_by_labels(data, alpha=0.1, delta=0.1)
+    assert rows == coverage_by_labels(data, alpha=0.1, delta=0.1)
+    for row in threshold_rows(data, (0.1,), delta=0.1):
         found = [each for each in rows if each.guarantee == row.guarantee]
         assert [each.labels for each in found] == sorted({each.labels for each in found})
         assert (found[0].labels, found[-1].labels) == (10, 400)
@@ -209,9 +204,9 @@ def test_the_command_prints_the_table_to_stdout_and_left_out_lines_to_stderr(fil
     assert f"unusable, 1: no p_rev ({file}, line 302)" in result.stderr
 
 
-def test_the_command_takes_alphas_delta_noise_and_a_plot(file: Path, tmp_path: Path) -> None:
+def test_the_command_takes_alphas_delta_and_a_plot(file: Path, tmp_path: Path) -> None:
     plot = tmp_path / "curve.png"
-    options = ["--alpha", "0.3", "--alpha", "0.03", "--delta", "0.2", "--label-noise", "0.05"]
+    options = ["--alpha", "0.3", "--alpha", "0.03", "--delta", "0.2"]
     result = runner.invoke(app, ["curve", str(file), *options, "--plot", str(plot)])
     assert result.exit_code == 0, result.output
     screen, _, more = result.stdout.partition("coverage of a set with more labels")
@@ -233,7 +228,6 @@ def test_the_command_takes_alphas_delta_noise_and_a_plot(file: Path, tmp_path: P
         (["--alpha", "0"], "--alpha must be between 0 and 1"),
         (["--alpha", "0.1", "--alpha", "nan"], "--alpha must be between 0 and 1"),
         (["--delta", "1"], "--delta must be between 0 and 1"),
-        (["--label-noise", "0.5"], "--label-noise must be at least 0 and below 0.5"),
         (["--plot", "x.pdf"], "--plot x.pdf: the name must end in .png or .svg"),
         (["--plot", "/absent/x.png"], "/absent/x.png cannot be written"),
     ],

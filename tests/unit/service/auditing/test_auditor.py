@@ -24,7 +24,7 @@ async def test_rate_one_draws_every_judgment_that_used_an_alpha() -> None:
 
 async def test_a_draw_has_the_measurements_of_its_judgment() -> None:
     async with services_of(audit_rate=1.0) as services:
-        await services.calibrator.add("default", EXAMPLES, label_noise=0.02)
+        await services.calibrator.add("default", EXAMPLES)
         before = time.time()
         asked = request(pair(2.5, 1.0), alpha=0.15, guarantee="pac", delta=0.05)
         judgment = await services.judge.judge(asked)
@@ -33,7 +33,7 @@ async def test_a_draw_has_the_measurements_of_its_judgment() -> None:
         draw, decider = audit.draw, audit.draw.decider
         assert decider.criterion == asked.criterion
         assert (decider.write_id, decider.version) == (calibration.write_id, calibration.version)
-        assert (draw.accepted, decider.label_noise) == (judgment.verdict != "abstain", 0.02)
+        assert draw.accepted == (judgment.verdict != "abstain")
         assert before <= draw.at <= time.time()
         assert (draw.score.gap_fwd, draw.score.gap_rev) == pytest.approx((1.5, 1.5))
         assert draw.score.label_mass == judgment.label_mass

@@ -38,7 +38,7 @@ ENDED = AlarmEnd(
     "entry",
     [
         drawn(1),
-        drawn(2, criterion=PAC, accepted=False, label_noise=0.25, rate=1.0, at=1e9 + 0.125),
+        drawn(2, criterion=PAC, accepted=False, rate=1.0, at=1e9 + 0.125),
         drawn(3, criterion=replace(PAC, alpha=0.0501, delta=0.001), gap_fwd=-0.0, gap_rev=1e-300),
         drawn(4, calibration="a.b-c_1", version=2**53),
         drawn(4, group="math"),
@@ -61,7 +61,7 @@ def test_an_entry_survives_the_log(entry: Entry) -> None:
 
 
 def test_an_entry_is_one_flat_object_without_texts_of_the_pair() -> None:
-    entry = drawn(1, criterion=PAC, write_id="w3", version=3, label_noise=0.02)
+    entry = drawn(1, criterion=PAC, write_id="w3", version=3)
     assert json.loads(entry.text) == {
         "kind": "draw",
         "id": f"{1:030x}00",
@@ -77,7 +77,6 @@ def test_an_entry_is_one_flat_object_without_texts_of_the_pair() -> None:
         "alpha": 0.1,
         "guarantee": "pac",
         "delta": 0.1,
-        "label_noise": 0.02,
         "accepted": True,
         "rate": 0.5,
         "at": 1.0,
@@ -103,7 +102,7 @@ WRITTEN_BEFORE = (
     + '","question":"'
     + drawn(16).question
     + '","gap_fwd":1.5,"gap_rev":-0.25,"label_mass":0.75,"write_id":"w1","version":1,'
-    '"label_noise":0.0,"accepted":true,"rate":0.5,"at":16.0,"alpha":0.1,"guarantee":"marginal",'
+    '"accepted":true,"rate":0.5,"at":16.0,"alpha":0.1,"guarantee":"marginal",'
     '"delta":null}'
 )
 

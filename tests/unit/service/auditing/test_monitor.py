@@ -86,11 +86,9 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(
-    *, on_alarm: OnAlarm = "report", groups: tuple[str, ...] = ()
-) -> AsyncIterator[tuple[Scene, str]]:
+async def scene(*, on_alarm: OnAlarm = "report") -> AsyncIterator[tuple[Scene, str]]:
     """A scene, and the write id of its set."""
-    async with services_of(groups=groups) as services:
+    async with services_of() as services:
         calibration = await calibrate(services, n=50)
         yield Scene(services, on_alarm=on_alarm), calibration.write_id
 
@@ -338,18 +336,6 @@ async def test_each_criterion_and_version_has_its_own_figures() -> None:
         assert await stage.reports() == {}
 
 
-async def test_the_label_noise_of_the_version_is_part_of_the_bound() -> None:
-    async with scene() as (stage, write_id):
-        noisy = (drawn(i, write_id=write_id, label_noise=0.1) for i in range(40))
-        await stage.append(*noisy, *(labelled(i, WRONG if i % 5 == 0 else "A") for i in range(40)))
-        found = await stage.report()
-        assert found.bound == pytest.approx(0.1 + 0.8 * 0.1)
-        wrong = [i % 5 == 0 for i in range(40)]
-        assert found.figures == monitor(
-            wrong, alpha=0.1, label_noise=0.1, false_alarms=alarm_delta(1)
-        )
-
-
 async def test_labels_errors_and_evidence_are_shown_by_key_beside_the_whole() -> None:
     async with scene() as (stage, write_id):
         # The attacker's judgments are wrong, those of the others are right.
@@ -409,50 +395,6 @@ async def test_a_criterion_with_an_alarm_is_suspended_and_others_are_not(
         found = await stage.fresh_monitor(on_alarm=on_alarm).suspended(asked)
         assert found == ({Watched(criterion=MARGINAL)} if on_alarm == "abstain" else set())
         assert await stage.monitor.suspended(asked) == found
-
-
-def in_group(number: int) -> str | None:
-    """The group of a draw: every fourth one has none."""
-    return ("math", "code", "law", None)[number % 4]
-
-
-@pytest.mark.parametrize("on_alarm", get_args(OnAlarm))
-async def test_a_group_that_goes_bad_is_named_and_suspended_alone(
-    on_alarm: OnAlarm, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with scene(on_alarm=on_alarm, groups=("math", "code", "law", "art")) as (stage, write_id):
-        await stage.append(
-            *(drawn(i, write_id=write_id, group=in_group(i)) for i in range(240)),
-            # One in three verdicts about code is wrong, and no other one.
-            *(labelled(i, WRONG if i % 12 == 1 else "A") for i in range(200)),
-        )
-        found = await stage.report()
-        wrong = [i % 12 == 1 for i in range(200)]
-        assert found.figures == monitor(wrong, alpha=0.1, false_alarms=alarm_delta(1))
-        assert not found.alarm
-        assert [each.group for each in found.groups] == ["code", "law", "math"]
-        for each in found.groups:
-            own = [i % 12 == 1 for i in range(200) if in_group(i) == each.group]
-            part = each.monitored
-            # Four groups are declared.
-            level = alarm_delta(1, groups=4)
-            assert part.figures == monitor(own, alpha=0.1, false_alarms=level)
-            assert (part.open, part.alarm) == (10, each.group == "code")
-        bad = Watched(criterion=MARGINAL, group="code")
-        assert found.alarmed == (bad,)
-        assert "than alpha 0.1 (marginal) in the group code since" in caplog.text
-        (standing,) = stage.auditor.ledger.alarms.standing("default")
-        assert (standing.entry.watched, standing.entry.audited) == (bad, 50)
-        calibration = await stage.services.calibrations.get("default")
-        suspended = await stage.monitor.suspended([(MARGINAL, calibration), (PAC, calibration)])
-        assert suspended == ({bad} if on_alarm == "abstain" else set())
-        # The end of its alarm starts over for the group, and for nothing else.
-        (ended,) = await stage.monitor.resume(calibration, reason="seen", by="ana")
-        assert ended.entry.watched == bad
-        again = await stage.report()
-        assert (again.alarmed, again.figures) == ((), found.figures)
-        code, law = (each.monitored for each in again.groups[:2])
-        assert (code.figures.audited, law.figures.audited) == (0, 50)
 
 
 async def test_a_replaced_log_is_computed_anew() -> None:

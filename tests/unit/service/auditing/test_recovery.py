@@ -16,14 +16,10 @@ JUDGE = "f" * 64
 ALARM = 10.0
 
 
-def monitored(
-    criterion: Criterion, *, wrong: int = 0, right: int = 0, label_noise: float = 0.0
-) -> MonitoredCriterion:
+def monitored(criterion: Criterion, *, wrong: int = 0, right: int = 0) -> MonitoredCriterion:
     return MonitoredCriterion(
         criterion=criterion,
         figures=monitor([True] * wrong + [False] * right, alpha=0.1),
-        label_noise=label_noise,
-        bound=0.1,
         ties=0,
         repeated=0,
         waiting=0,
@@ -42,7 +38,7 @@ def recovery(entries: Iterable[Entry], *criteria: MonitoredCriterion) -> Recover
 
 def test_the_alarmed_criterion_that_needs_most_decides() -> None:
     alarmed = monitored(logs.MARGINAL, wrong=30), monitored(logs.PAC, wrong=30)
-    found = recovery([], *alarmed, monitored(logs.PAC, right=500, label_noise=0.2))
+    found = recovery([], *alarmed, monitored(logs.PAC, right=500))
     assert (found.criterion, found.audits) == (logs.PAC, 840)
     assert found.since == ALARM
     only = recovery([], monitored(logs.PAC, right=500), monitored(logs.MARGINAL, wrong=30))
@@ -87,7 +83,7 @@ def test_labels_beyond_the_number_do_not_count_as_progress() -> None:
 
 def test_an_alpha_that_no_number_serves_has_none() -> None:
     tiny = Criterion(alpha=0.001, guarantee="pac", delta=0.1, calibration="default")
-    assert labels_for_verdicts(tiny, 0.0) is None
+    assert labels_for_verdicts(tiny) is None
     found = recovery([], monitored(logs.PAC, wrong=30), monitored(tiny, wrong=30))
     assert (found.criterion, found.audits) == (tiny, None)
 

@@ -140,21 +140,6 @@ async def test_the_last_label_in_a_batch_counts_for_ties_too() -> None:
         assert (second.calibration.labelled, second.added, second.ties) == (1, 0, 1)
 
 
-async def test_label_noise_is_kept_until_it_is_given() -> None:
-    async with services_of() as services:
-        add = services.calibrator.add
-        assert (await add("default", [], label_noise=0.1)).calibration.version == 1
-        kept = (await add("default", [labelled(1.0, "A", number=1)])).calibration
-        assert (kept.label_noise, kept.version) == (0.1, 2)
-        changed = (await add("default", [], label_noise=0.05)).calibration
-        assert (changed.label_noise, changed.version, changed.n) == (0.05, 3, 1)
-        same = (await add("default", [], label_noise=0.05)).calibration
-        assert same.version == 3
-        stored = await services.store.read("default")
-        assert stored is not None
-        assert stored.meta["label_noise"] == "0.05"
-
-
 async def test_another_judges_set_is_refused_before_anything_is_judged() -> None:
     store = MemoryStore()
     asked: list[Prompt] = []

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from app.core.calibration import Calibration
 from app.core.errors import StoreCorruptError
-from app.core.looks import Looks
 from app.ports import StoredCalibration, Version
 from app.service.calibration.codec import decode, encode
 from tests.labelled_examples import calibration_of, labelled_example
@@ -22,9 +21,8 @@ gaps = st.floats(-1e300, 1e300, allow_nan=False)
 digests = st.text("0123456789abcdef", min_size=64, max_size=64)
 labels = st.sampled_from(["A", "B", None, "tie"])
 questions = st.none() | digests.filter(lambda digest: set(digest) != {"0"})
-groups = st.none() | st.sampled_from(["math", "code"])
 scores = st.builds(
-    labelled_example, gaps, st.none() | gaps, st.none() | st.floats(0, 1), labels, questions, groups
+    labelled_example, gaps, st.none() | gaps, st.none() | st.floats(0, 1), labels, questions
 )
 sided = st.builds(
     labelled_example, gaps, gaps, st.floats(0, 1), st.sampled_from(["A", "B"]), st.none()
@@ -36,18 +34,11 @@ calibrations = st.builds(
     version=st.integers(1, 2**40),
     judge=st.text(max_size=20),
     fingerprint=digests,
-    label_noise=st.integers(0, 499_999).map(lambda millionths: millionths / 10**6),
     examples=st.dictionaries(digests, scores, max_size=8),
-    clusters=st.sampled_from(["one", "adjusted", "ignore"]),
     release=st.sampled_from([None, "0.2.0", "0.2.0 (commit 0123456789ab)"]),
-    groups=st.sampled_from([(), ("code", "math")]),
-    by_group=st.booleans(),
-    looks=st.sampled_from(
-        [None, Looks(sizes=(250, 500), until_coverage=0.3, alpha=0.1, delta=0.05)]
-    ),
 )
 labelled_sets = st.builds(
-    replace, calibrations, examples=st.dictionaries(digests, sided, max_size=8), looks=st.none()
+    replace, calibrations, examples=st.dictionaries(digests, sided, max_size=8)
 )
 
 
@@ -73,37 +64,6 @@ def test_a_calibration_reads_back_bit_for_bit(calibration: Calibration) -> None:
     assert repr(decode("default", stored)) == repr(calibration)
 
 
-def test_a_set_that_0_3_0_wrote_is_read_and_keeps_its_ties() -> None:
-    # As 0.3.0 wrote it: a pair without a label, a tie of a pool, and a pair of unknown question.
-    a, b = "a" * 64, "b" * 64
-    stored = StoredCalibration(
-        version=Version("w1", 1),
-        meta={
-            "judge": "demo",
-            "fingerprint": "f" * 64,
-            "label_noise": "0.0",
-            "min_label_mass": "0.0",
-            "n": "4",
-            "digest": "ae89a9e06c75c285e9fc5f8ab4f94a24a760967250b8b3279e5a49cc6b8505b0",
-            "changed_at": "1.5",
-            "clusters": "adjusted",
-            "release": "0.3.0",
-        },
-        examples={
-            "p1": f'[1.5, -0.25, 0.75, "A", "{a}"]',
-            "p2": f'[0.5, 0.25, 0.9, "tie", "{a}"]',
-            "p3": '[-1.0, null, null, "B"]',
-            "p4": f'[0.25, 0.5, 0.8, null, "{b}"]',
-        },
-        thresholds={},
-    )
-    read = decode("default", stored)
-    assert (read.n, read.labelled, read.ties, read.unlabelled) == (4, 2, 1, 1)
-    assert (read.clusters, read.questions, read.tie_rate) == ("adjusted", 3, None)
-    written = encode(read, changed=read.examples)
-    assert (written.examples, written.meta["digest"]) == (stored.examples, stored.meta["digest"])
-
-
 @settings(max_examples=40)
 @given(labelled_sets)
 def test_only_changed_examples_are_written_with_the_thresholds_of_the_whole_set(
@@ -126,16 +86,7 @@ def test_only_changed_examples_are_written_with_the_thresholds_of_the_whole_set(
 @settings(max_examples=40)
 @given(calibrations)
 def test_the_digest_is_the_one_that_is_documented(calibration: Calibration) -> None:
-    head = [calibration.judge, calibration.fingerprint, calibration.label_noise, calibration.n]
-    if calibration.clusters != "one":
-        head.append(calibration.clusters)
-    if calibration.groups:
-        head.append(json.dumps(calibration.groups, separators=(",", ":")))
-    if calibration.by_group:
-        head.append("yes")
-    if calibration.looks:
-        fields = {"sizes": [250, 500], "until_coverage": 0.3, "alpha": 0.1, "delta": 0.05}
-        head.append(json.dumps(fields, separators=(",", ":")))
+    head = [calibration.judge, calibration.fingerprint, calibration.n]
     texts = [json.dumps(head, separators=(",", ":")).encode()]
     letters = {"A": b"A", "B": b"B", None: b"?", "tie": b"="}
     for digest, example in calibration.examples.items():
@@ -144,8 +95,7 @@ def test_the_digest_is_the_one_that_is_documented(calibration: Calibration) -> N
         label_mass = math.nan if score.label_mass is None else score.label_mass
         numbers = struct.pack("<3d", score.gap_fwd + 0.0, gap_rev + 0.0, label_mass + 0.0)
         asked = bytes.fromhex(example.question or "")
-        group = b"" if example.group is None else b"\0" + example.group.encode()
-        texts.append(digest.encode() + b"\0" + numbers + letters[example.label] + asked + group)
+        texts.append(digest.encode() + b"\0" + numbers + letters[example.label] + asked)
     total = sum(int(hashlib.sha256(text).hexdigest(), 16) for text in texts)
     assert encode(calibration, changed={}).meta["digest"] == f"{total % 2**256:064x}"
 
@@ -162,9 +112,7 @@ def test_the_time_of_a_version_is_stored(time: float | None) -> None:
     assert decode("default", stored).changed_at == time
 
 
-@pytest.mark.parametrize(
-    "field", ["judge", "fingerprint", "label_noise", "n", "digest", "changed_at"]
-)
+@pytest.mark.parametrize("field", ["judge", "fingerprint", "n", "digest", "changed_at"])
 def test_a_missing_field_is_corrupt(field: str) -> None:
     with pytest.raises(StoreCorruptError, match=r"'default'.*cannot read"):
         decoded({name: value for name, value in META.items() if name != field})
@@ -174,8 +122,6 @@ def test_a_missing_field_is_corrupt(field: str) -> None:
     ("field", "values"),
     [
         ("changed_at", ["yesterday", "nan", "inf"]),
-        ("label_noise", ["", "none", "nan", "inf", "0.5", "-0.1"]),
-        ("clusters", ["", "two", "null"]),
     ],
 )
 def test_a_value_that_was_never_written_is_corrupt(field: str, values: list[str]) -> None:
@@ -231,7 +177,7 @@ def test_data_that_this_version_wrote_are_read() -> None:
 
 
 FOUR = {f"{i}" * 64: labelled_example(float(i), -1.5, 0.9, "A") for i in range(4)}
-SET = encode(calibration_of(FOUR, label_noise=0.1), changed=FOUR)
+SET = encode(calibration_of(FOUR), changed=FOUR)
 ONE, *_, LAST = SET.examples
 
 
@@ -248,12 +194,10 @@ ONE, *_, LAST = SET.examples
         ({"n": "5"}, {}),
         ({"n": "-4"}, {}),
         ({"n": "4.0"}, {}),
-        ({"label_noise": "0.0"}, {}),
         ({"judge": "other"}, {}),
         ({"fingerprint": "e" * 64}, {}),
         ({"digest": "0" * 64}, {}),
         ({"digest": ""}, {}),
-        ({"clusters": "ignore"}, {}),
         ({}, {ONE: json.dumps([0.0, -1.5, 0.9, None])}),
         ({}, {ONE: json.dumps([0.0, -1.5, 0.9, "A", "f" * 64])}),
     ],

@@ -109,7 +109,7 @@ async def test_a_runtime_that_is_not_known_is_not_reported(warned: Callable[[], 
 
 
 def imported(fingerprint: str) -> JudgedBatch:
-    return JudgedBatch(examples=[], fingerprint=fingerprint, label_noise=0.1, action="import")
+    return JudgedBatch(examples=[], fingerprint=fingerprint, action="import")
 
 
 async def test_runtimes_are_shown_exported_and_imported() -> None:

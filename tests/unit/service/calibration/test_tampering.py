@@ -39,7 +39,6 @@ LOSE_97 = (
 TAMPERINGS = (
     LOSE_97,
     "UPDATE example SET value = replace(value, '\"A\"', '\"B\"')",
-    "UPDATE meta SET value = '0.4' WHERE field = 'label_noise'",
     "UPDATE meta SET value = '23' WHERE field = 'n'",
 )
 

@@ -38,7 +38,7 @@ async def test_a_batch_is_recorded_with_who_when_what_and_the_thresholds() -> No
             labelled(0.2, "tie", number=2),
             labelled(1.0, "tie", number=99),
         ]
-        two = await calibrator.add("default", second, label_noise=0.05, by="mallory", unread=3)
+        two = await calibrator.add("default", second, by="mallory", unread=3)
         newest, oldest = await trail(services)
     assert oldest == Change(
         version=1,
@@ -53,7 +53,6 @@ async def test_a_batch_is_recorded_with_who_when_what_and_the_thresholds() -> No
         removed=0,
         failed=0,
         n=40,
-        label_noise=0.0,
         min_label_mass=0.0,
         judge="scripted",
         fingerprint=services.identity.fingerprint,
@@ -64,20 +63,19 @@ async def test_a_batch_is_recorded_with_who_when_what_and_the_thresholds() -> No
     assert (newest.version, newest.by, newest.batch_digest) == (2, "mallory", batch_digest(second))
     assert (two.added, two.updated, two.ties, two.removed) == (2, 1, 2, 0)
     assert (newest.added, newest.updated, newest.ties, newest.removed) == (2, 1, 2, 0)
-    assert (newest.failed, newest.n, newest.label_noise) == (3, 43, 0.05)
+    assert (newest.failed, newest.n) == (3, 43)
     assert newest.thresholds_after is not None
     for row in two.calibration.standard_rows:
         found = newest.thresholds_after[f"{row.guarantee}:{row.alpha:.2f}"]
         assert found == (row.threshold if row.feasible else None)
     assert None in newest.thresholds_after.values()
-    assert newest.thresholds_after != newest.thresholds_before
 
 
 async def test_a_batch_that_changes_nothing_leaves_no_trail() -> None:
     async with services_of() as services:
         await services.calibrator.add("default", batch(1))
         await services.calibrator.add("default", [])
-        await services.calibrator.add("default", [], label_noise=0.0)
+        await services.calibrator.add("default", [])
         await services.calibrator.add("default", batch(1))
         assert [change.version for change in await trail(services)] == [1]
 
@@ -90,7 +88,7 @@ async def test_a_deletion_is_recorded_and_the_numbers_go_on() -> None:
         assert (deletion.version, deletion.action, deletion.by) == (2, "delete", "admin")
         assert (deletion.removed, deletion.n, deletion.write_id) == (2, 0, None)
         assert deletion.thresholds_before is not None
-        assert (deletion.thresholds_after, deletion.label_noise) == (None, None)
+        assert deletion.thresholds_after is None
         again = await services.calibrator.add("default", batch(3))
         assert (again.calibration.version, again.calibration.n) == (3, 1)
         assert [change.version for change in await trail(services)] == [3, 2, 1]
@@ -169,8 +167,6 @@ async def newest_record(services: Services) -> dict[str, Any]:
         '{"action": null}',
         '{"by": "\\ud800"}',
         '{"judge": ["a"]}',
-        '{"label_noise": 0.7}',
-        '{"label_noise": NaN}',
         '{"min_label_mass": Infinity}',
         '{"thresholds_after": [1]}',
         '{"thresholds_after": {"marginal:0.10": "x"}}',

@@ -49,9 +49,9 @@ async def test_rolling_back_restores_exactly_what_was_there(
         return found
 
     async with on(scheme, tmp_path, server) as store, services_of(store=store) as services:
-        good = await services.calibrator.add("default", batch(1, 2, 3), label_noise=0.1)
+        good = await services.calibrator.add("default", batch(1, 2, 3))
         poison = [labelled(1.0, "B", number=n) for n in (1, 2, 7, 8)]
-        await services.calibrator.add("default", poison, label_noise=0.2, by="mallory")
+        await services.calibrator.add("default", poison, by="mallory")
         restored = await services.calibrator.rollback("default", 1, by="admin")
         assert restored.version == 3
         assert content(restored) == content(good.calibration)
@@ -201,10 +201,6 @@ async def test_a_change_without_an_entry_in_the_trail_is_detected() -> None:
         ('{"take": ["absent"]}', StoreCorruptError),
         ('{"put": {"d": [1, 2]}}', StoreCorruptError),
         ('{"put": 3}', StoreCorruptError),
-        ('{"label_noise": "x"}', StoreCorruptError),
-        ('{"label_noise": 0.5}', StoreCorruptError),
-        ('{"label_noise": NaN}', StoreCorruptError),
-        (f'{{"label_noise": 1{"0" * 400}}}', StoreCorruptError),
         (f'{{"put": {{"d": [1{"0" * 400}, 2, 0.9, "A"]}}}}', StoreCorruptError),
         ('{"judge": 3}', StoreCorruptError),
         ('{"judge": "\\ud800"}', StoreCorruptError),

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.calibration import Calibration
-from app.core.clusters import CLUSTER_RULES, ClusterRule
 from app.core.comparison import Label
 from app.core.errors import VersionNotFoundError
 from app.service.services import Services
@@ -22,8 +21,6 @@ class Step(NamedTuple):
 
     action: Literal["add", "pool", "delete", "rollback"]
     labels: Mapping[int, Label] = MappingProxyType({})
-    label_noise: float | None = None
-    clusters: ClusterRule | None = None
     to: int = 1
     replica: int = 0
 
@@ -35,8 +32,6 @@ steps = st.one_of(
         Step,
         st.just("add"),
         labels=st.dictionaries(st.integers(1, 6), st.sampled_from(LABELS), max_size=4),
-        label_noise=st.sampled_from([None, None, 0.0, 0.1, 0.25]),
-        clusters=st.sampled_from([None, None, *CLUSTER_RULES]),
         replica=replicas,
     ),
     st.builds(
@@ -50,11 +45,11 @@ steps = st.one_of(
 )
 
 
-Content = tuple[float, str, object]
+Content = dict[str, object]
 
 
 def content(calibration: Calibration) -> Content:
-    return calibration.label_noise, calibration.clusters, dict(calibration.examples)
+    return dict(calibration.examples)
 
 
 async def take(services: Services, step: Step) -> Calibration | None:
@@ -62,9 +57,7 @@ async def take(services: Services, step: Step) -> Calibration | None:
     calibrator = services.calibrator
     if step.action == "add":
         batch = [labelled(0.3 * i, label, number=i) for i, label in step.labels.items()]
-        report = await calibrator.add(
-            "set", batch, label_noise=step.label_noise, clusters=step.clusters
-        )
+        report = await calibrator.add("set", batch)
         return report.calibration
     if step.action == "pool":
         pairs = [labelled(0.3 * i, "A", number=i).comparison for i in step.labels]

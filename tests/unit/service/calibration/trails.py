@@ -32,4 +32,4 @@ def holds(folder: Path, text: str) -> bool:
 
 def content(calibration: Calibration) -> tuple[Any, ...]:
     examples = dict(calibration.examples)
-    return calibration.fingerprint, calibration.label_noise, examples, calibration.standard_rows
+    return calibration.fingerprint, examples, calibration.standard_rows

@@ -9,7 +9,7 @@ import pytest
 from app.core.calibration import Calibration
 from app.core.comparison import Criterion, Guarantee
 from app.service.fair_queue import Flow, flowing
-from app.service.judging.thresholds import Basis, Threshold, find_thresholds
+from app.service.judging.thresholds import Threshold, find_thresholds
 from tests.labelled_examples import labelled_example
 from tests.patience import PATIENCE_S
 
@@ -36,7 +36,6 @@ def known() -> Iterator[SlowCalibration]:
         version=1,
         judge="judge",
         fingerprint="f",
-        label_noise=0.0,
         examples=examples,
     )
     object.__setattr__(made, "computed", [])
@@ -45,18 +44,16 @@ def known() -> Iterator[SlowCalibration]:
     made.go_on.release(100)
 
 
-def pac(alpha: float, delta: float = 0.1) -> Basis:
-    return Basis(
-        criterion=Criterion(alpha=alpha, guarantee="pac", delta=delta, calibration="default")
-    )
+def pac(alpha: float, delta: float = 0.1) -> Criterion:
+    return Criterion(alpha=alpha, guarantee="pac", delta=delta, calibration="default")
 
 
-async def of(caller: str, known: Calibration, *alphas: float) -> dict[Basis, Threshold]:
+async def of(caller: str, known: Calibration, *alphas: float) -> dict[Criterion, Threshold]:
     with flowing(Flow(caller=caller, kind="batch")):
         return await find_thresholds({pac(alpha): known for alpha in alphas})
 
 
-async def waiting(*finding: asyncio.Task[dict[Basis, Threshold]]) -> None:
+async def waiting(*finding: asyncio.Task[dict[Criterion, Threshold]]) -> None:
     """Lets each task run until it waits."""
     for _ in range(5):
         await asyncio.sleep(0)
