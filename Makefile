@@ -64,14 +64,14 @@ lock: setup-dev  ## Pin what CI, the image and a machine with a GPU install, ane
 	  -o requirements/cpu.lock pyproject.toml
 	.venv/uv/bin/uv pip compile -q --python-version 3.11 --no-header --no-annotate \
 	  $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS),--extra-index-url https://download.pytorch.org/whl/cpu) \
-	  --extra cpu --extra tracing --overrides requirements/overrides.txt --constraint requirements/cpu.lock \
+	  --extra cpu --overrides requirements/overrides.txt --constraint requirements/cpu.lock \
 	  -o docker/image.lock pyproject.toml
 	cp requirements/cpu.lock requirements/gpu-dev.lock  # uv keeps these versions where vLLM allows them
 	.venv/uv/bin/uv pip compile -q --python-version 3.11 --no-header --no-annotate \
-	  --extra gpu --extra dev --extra ray --extra tracing -o requirements/gpu-dev.lock pyproject.toml
+	  --extra gpu --extra dev --extra ray -o requirements/gpu-dev.lock pyproject.toml
 	cp requirements/gpu-dev.lock requirements/gpu.lock
 	.venv/uv/bin/uv pip compile -q --python-version 3.11 --no-header --no-annotate \
-	  --extra gpu --extra evaluation --extra ratings --extra tracing \
+	  --extra gpu --extra evaluation --extra ratings \
 	  --constraint requirements/gpu-dev.lock -o requirements/gpu.lock pyproject.toml
 
 demo-judge: setup-dev  ## Train the bundled judge anew (80 minutes on 2 cores), into demo-training/

@@ -12,13 +12,15 @@ from app.api.application import create_application
 from app.api.auth.keys import Keys, open_keys
 from app.api.middleware.gate import GateLimits
 from app.observability import logs
-from app.observability.tracing import Tracing
 from app.service.services import Services
 from app.settings import Settings, read_settings
 from app.wiring.services import open_services
 from app.wiring.startup import StartupObserver
 
 logger = logging.getLogger("app")
+
+# All requests in progress have at most as many bytes as so many of the largest.
+_BODIES_PENDING = 128
 
 
 class LoggingObserver:
@@ -46,15 +48,11 @@ def build(
     open_services: Callable[[], AbstractAsyncContextManager[Services]],
     *,
     keys: Keys | None,
-    tracing: Tracing | None = None,
 ) -> FastAPI:
-    """Builds the application from the settings; its lifespan opens and closes the services.
-
-    It also stops the tracing.
-    """
+    """Builds the application from the settings; its lifespan opens and closes the services."""
     limits = GateLimits(
         max_body_bytes=settings.max_body_bytes,
-        max_pending_bytes=settings.max_pending_bytes,
+        max_pending_bytes=_BODIES_PENDING * settings.max_body_bytes,
         timeout_s=settings.timeout_s,
     )
 
@@ -65,22 +63,16 @@ def build(
                 services.telemetry.show_dropped_lines(logs.dropped_lines)
                 yield services
         finally:
-            if tracing is not None:
-                await tracing.stop()
             logs.finish()
 
-    application = create_application(
+    return create_application(
         opened,
         limits=limits,
         keys=keys,
         metrics=settings.metrics,
         metrics_port=settings.metrics_port,
-        desk=settings.desk == "on",
         root_path=settings.root_path,
     )
-    if tracing is not None:
-        tracing.instrument(application)
-    return application
 
 
 @asynccontextmanager
@@ -89,10 +81,9 @@ async def serving(
     observer: StartupObserver,
     *,
     on_lost: Callable[[str], None],
-    tracing: Tracing | None = None,
 ) -> AsyncIterator[Services]:
     """Opens the services in a process that only serves, and freezes the start's objects for gc."""
-    async with open_services(settings, observer, on_lost=on_lost, tracing=tracing) as services:
+    async with open_services(settings, observer, on_lost=on_lost) as services:
         # A full garbage collection stops all threads while it visits every object. The 100,000
         # objects of a start (without vLLM) live until the end, so no collection visits them again.
         gc.collect()
@@ -119,10 +110,8 @@ def create() -> FastAPI:
         observer.warning(
             "SCOPE_API_KEYS_FILE is not set: only requests from this machine are answered"
         )
-    tracing = Tracing() if settings.traces else None
     return build(
         settings,
-        lambda: serving(settings, observer, on_lost=_end_process, tracing=tracing),
+        lambda: serving(settings, observer, on_lost=_end_process),
         keys=keys,
-        tracing=tracing,
     )

@@ -47,12 +47,6 @@ class Settings(BaseSettings):
         None, description="Context length in tokens; empty for the model's."
     )
     tensor_parallel: int = Field(1, ge=1, description="Number of GPUs that share one judge.")
-    gpu_memory: float = Field(
-        0.9, gt=0, le=1, description="Share of a GPU's memory that vLLM may use."
-    )
-    cpu_kv_cache_mb: int = Field(
-        512, ge=16, description="Size of vLLM's KV cache on a CPU, in MiB."
-    )
     vllm_args: Annotated[dict[str, JsonValue], NoDecode] = Field(
         {},
         description="More `AsyncEngineArgs` of vLLM as a JSON object, such as "
@@ -70,12 +64,6 @@ class Settings(BaseSettings):
         description="Source of the scores of `openai`. `tokens`: exact label logits (vLLM 0.26 or "
         "newer). `top`: the 20 most probable tokens. `auto`: `tokens` if it works, else `top`. "
         "`rewards`: a reward model with vLLM's `/classify` or `/pooling`.",
-    )
-    openai_timeout_s: float = Field(
-        120.0,
-        gt=0,
-        le=86400,
-        description="Seconds until a request to a server times out.",
     )
     tokenizer: str = Field(
         "",
@@ -143,20 +131,9 @@ class Settings(BaseSettings):
         description="Seconds for which the store keeps scores, so that repeated comparisons are "
         "not judged again; or `off`. Texts are not kept.",
     )
-    score_cache_size: int = Field(
-        1_000_000,
-        ge=1,
-        le=10**9,
-        description="Most scores to keep, at up to 200 bytes.",
-    )
     reward_end_markers: str = Field(
         "",
         description="More end markers to remove from rendered responses, separated by blanks.",
-    )
-    max_batch: int = Field(
-        1000,
-        ge=1,
-        description="Most comparisons in one request, up to half of SCOPE_MAX_PENDING.",
     )
     max_body_bytes: int = Field(
         2 * 2**20,
@@ -167,11 +144,6 @@ class Settings(BaseSettings):
         4096,
         ge=1,
         description="Most comparisons in progress. Callers below their share wait, others get 429.",
-    )
-    max_pending_bytes: int = Field(
-        256 * 2**20,
-        ge=1024,
-        description="Most bytes of all requests in progress; others get 429.",
     )
     max_connections: int = Field(
         1000,
@@ -190,9 +162,6 @@ class Settings(BaseSettings):
         ge=0,
         description="Seconds for which judging continues with known thresholds while the store "
         "fails.",
-    )
-    probe_timeout_s: float = Field(
-        10.0, gt=0, description="Seconds without any answer of the judge after which /readyz fails."
     )
     max_hang_s: float = Field(
         300.0,
@@ -224,24 +193,10 @@ class Settings(BaseSettings):
         description="Path prefix behind a proxy, such as `/judge-a`; empty if the proxy removes "
         "it.",
     )
-    desk: Literal["on", "off"] = Field(
-        "on",
-        description="The web page at /desk: `on`, or `off` (404).",
-    )
     metrics: Literal["key", "open", "off"] = Field(
         "key",
         description="Access to /metrics: `key` (with a key file, the role `metrics`), `open` "
         "(everybody) or `off` (nobody).",
-    )
-    engine_metrics: bool = Field(
-        True,
-        description="Add vLLM's metrics to /metrics; costs a sixth more of this process's CPU time "
-        "per prompt.",
-    )
-    traces: bool = Field(
-        False,
-        description="Send OpenTelemetry traces to `OTEL_EXPORTER_OTLP_ENDPOINT` (needs the extra "
-        "`tracing`).",
     )
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 for any free port.")
@@ -301,6 +256,7 @@ CLIENT_VARIABLES = {
     "SCOPE_REWARD_KIND",
     "SCOPE_REWARD_EMPTY",
     "SCOPE_REWARD_FAILURES",
+    "SCOPE_REWARD_THOUGHTS",
     "SCOPE_REWARD_TIMEOUT_S",
     "SCOPE_REWARD_PATIENCE_S",
     "SCOPE_REWARD_COMPARISONS_FILE",

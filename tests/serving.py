@@ -16,7 +16,6 @@ from app.core.comparison import Comparison, Criterion, Guarantee, Label, Labelle
 from app.engines.scripted import ScriptedEngine
 from app.main import build
 from app.observability.telemetry import Telemetry
-from app.observability.tracing import Tracing
 from app.ports import CalibrationStore, CallTimes, Engine, LabelLogits, Prompt, PromptError, Store
 from app.service.calibration.cache import Calibrations
 from app.service.judging.judge import JudgeRequest
@@ -36,8 +35,6 @@ seed_drift()
 async def services_of(
     engine: Engine | None = None,
     store: Store | None = None,
-    *,
-    tracing: Tracing | None = None,
     **given: Any,
 ) -> AsyncIterator[Services]:
     """Services as `open_services` makes them; the test closes a store that it has given."""
@@ -45,9 +42,7 @@ async def services_of(
     engine, own = engine or ScriptedEngine(), store or MemoryStore()
     await own.open()
     telemetry = Telemetry.on_own_registry()
-    scorer = await LabelLogitScorer.start(
-        engine, PromptTemplate(), telemetry=telemetry, tracing=tracing
-    )
+    scorer = await LabelLogitScorer.start(engine, PromptTemplate(), telemetry=telemetry)
     try:
         services = assembled(settings, scorer, own, telemetry=telemetry)
         await services.auditor.open()

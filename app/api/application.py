@@ -63,7 +63,6 @@ def create_application(
     keys: Keys | None,
     metrics: MetricsSwitch,
     metrics_port: int | None,
-    desk: bool,
     root_path: str,
 ) -> FastAPI:
     """Builds the application.
@@ -74,7 +73,6 @@ def create_application(
         keys: The accepted keys; None to accept requests from this machine without a key.
         metrics: Access to /metrics.
         metrics_port: Port on which /metrics needs no key and is the only route.
-        desk: Whether /desk is there.
         root_path: Prefix that a proxy leaves on the paths of requests; "" for none.
     """
 
@@ -119,8 +117,7 @@ def create_application(
         docs,
     ):
         app.router.routes.extend(routes.router.routes)
-    if desk:
-        app.router.routes.extend(desk_routes.router.routes)
+    app.router.routes.extend(desk_routes.router.routes)
     return app
 
 

@@ -29,8 +29,8 @@ def check_batch_size(count: int, services: Services) -> None:
     limit = services.limits.max_batch
     if count > limit:
         raise BatchTooLargeError(
-            f"the request has {count} comparisons and the limit is {limit} (the smaller one of "
-            "SCOPE_MAX_BATCH and half of SCOPE_MAX_PENDING): send smaller batches"
+            f"the request has {count} comparisons and the limit is {limit} (half of "
+            "SCOPE_MAX_PENDING): send smaller batches"
         )
 
 
@@ -43,8 +43,8 @@ def check_responses(count: int, services: Services) -> None:
     limit = 2 * services.limits.max_batch
     if count > limit:
         raise BatchTooLargeError(
-            f"the request has {count} responses and the limit is {limit} (twice the smaller one of "
-            "SCOPE_MAX_BATCH and half of SCOPE_MAX_PENDING): send fewer responses or groups at once"
+            f"the request has {count} responses and the limit is {limit} ("
+            "SCOPE_MAX_PENDING): send fewer responses or groups at once"
         )
 
 

@@ -22,7 +22,6 @@ from app.core.errors import ScopeJudgeError, StartupError
 from app.core.fingerprint import JudgeIdentity
 from app.main import LoggingObserver, build, serving
 from app.observability.logs import LogStream, finish, start_log
-from app.observability.tracing import Tracing
 from app.service.calibration.cache import DEFAULT_CALIBRATION
 from app.service.services import Services
 from app.settings import Settings, read_settings
@@ -95,8 +94,7 @@ class _Run:
         self._services: Services | None = None
         # The reason why the service did not start, if it did not.
         self.refused: ScopeJudgeError | None = None
-        self._tracing = Tracing() if settings.traces else None
-        application = build(settings, self._opened, keys=keys, tracing=self._tracing)
+        application = build(settings, self._opened, keys=keys)
         self._server = DrainingServer(application, settings, self._on_listening, end_now)
 
     @property
@@ -122,7 +120,6 @@ class _Run:
                 self._settings,
                 self._observer,
                 on_lost=self._server.end,
-                tracing=self._tracing,
             )
             async with opening as services:
                 self._services = services
@@ -144,7 +141,6 @@ class _Run:
             self._observer,
             url,
             with_key=self._with_key,
-            with_desk=self._settings.desk == "on",
         )
 
 
@@ -207,7 +203,7 @@ def _url_of(host: str, port: int) -> str:
 
 
 def _print_ready(
-    services: Services, observer: ConsoleObserver, url: str, *, with_key: bool, with_desk: bool
+    services: Services, observer: ConsoleObserver, url: str, *, with_key: bool
 ) -> None:
     """Prints the screen.
 
@@ -216,7 +212,6 @@ def _print_ready(
         observer: Knows the time since the start.
         url: The URL at which this machine reaches the service.
         with_key: Whether a request needs a key.
-        with_desk: Whether the desk is there.
     """
     judge, limits = services.identity, services.limits
     say("")
@@ -251,8 +246,7 @@ def _print_ready(
             f"{reason}: POST labelled pairs to /calibrate, or name another set. "
             '"alpha": null below asks for a judgment without a guarantee.',
         )
-    if with_desk:
-        say("The desk, a page to try, label and recalibrate: ", (f"{url}/desk", "bold"))
+    say("The desk, a page to try, label and recalibrate: ", (f"{url}/desk", "bold"))
     example = _example(services, url, with_key=with_key)
     say("Try it:")
     # Whole, on any terminal: people copy it.

@@ -39,8 +39,6 @@ _NOT_FOR_USERS: Mapping[str, str] = {
     "dtype": "set SCOPE_DTYPE",
     "max_model_len": "set SCOPE_MAX_MODEL_LEN",
     "tensor_parallel_size": "set SCOPE_TENSOR_PARALLEL",
-    "gpu_memory_utilization": "set SCOPE_GPU_MEMORY",
-    "disable_log_stats": "set SCOPE_ENGINE_METRICS",
     "max_num_queued_reqs": "set SCOPE_MAX_PENDING",
     "max_num_queued_tokens": "set SCOPE_MAX_PENDING",
     **dict.fromkeys(
@@ -76,8 +74,10 @@ _SAME_JUDGE = frozenset(
         "cudagraph_metrics",
         "disable_custom_all_reduce",
         "enable_chunked_prefill",
+        "disable_log_stats",
         "enable_prefix_caching",
         "enforce_eager",
+        "gpu_memory_utilization",
         "kv_cache_memory_bytes",
         "linear_backend",
         "long_prefill_token_threshold",
@@ -110,9 +110,7 @@ class VllmOptions:
         dtype: "auto" is the checkpoint's own, also if it is float32.
         max_model_len: Context in tokens; None for the model's own.
         tensor_parallel_size: Number of GPUs that share the model.
-        gpu_memory_utilization: Share of a GPU's memory that vLLM takes.
         cpu_kv_cache_bytes: Size of the KV cache on a CPU.
-        metrics: Whether vLLM collects metrics, among them the queueing time of each prompt.
         arguments: Further arguments of vLLM's `AsyncEngineArgs`, which replace ours.
         log_format: Format of vLLM's own log lines.
         reports_start: Whether vLLM logs its start on a GPU: attention backend, size of the cache,
@@ -125,9 +123,7 @@ class VllmOptions:
     dtype: str = "auto"
     max_model_len: int | None = None
     tensor_parallel_size: int = 1
-    gpu_memory_utilization: float = 0.9
     cpu_kv_cache_bytes: int = 2**29
-    metrics: bool = True
     arguments: Mapping[str, Any] = field(default_factory=dict)
     log_format: Literal["text", "json"] = "text"
     reports_start: bool = False
@@ -159,7 +155,8 @@ def engine_arguments(options: VllmOptions, folder: Path) -> dict[str, Any]:
         "max_model_len": options.max_model_len or -1,
         "tensor_parallel_size": options.tensor_parallel_size,
         "scheduling_policy": "priority",
-        "disable_log_stats": not options.metrics,
+        # Metrics, among them the queueing time of each prompt.
+        "disable_log_stats": False,
         "enable_log_requests": False,
         "worker_extension_cls": f"{HeadInspection.__module__}.{HeadInspection.__qualname__}",
         "dtype": _dtype(options, folder),
@@ -181,8 +178,6 @@ def engine_arguments(options: VllmOptions, folder: Path) -> dict[str, Any]:
             # Chunked prefill of a prompt with a seed crashes vLLM 0.32 ("does not use offset").
             "enable_chunked_prefill": False,
         }
-    else:
-        arguments["gpu_memory_utilization"] = options.gpu_memory_utilization
     return {**arguments, **options.arguments}
 
 

@@ -21,6 +21,7 @@ from app.core.errors import EngineUnavailableError, ScopeJudgeError, StartupErro
 from app.main import LoggingObserver
 from app.main import build as build_application
 from app.observability.logs import start_log
+from app.service.readiness import SILENT_S
 from app.service.services import Services
 from app.settings import Settings, read_settings
 from app.wiring.engines import restarts_judge
@@ -159,7 +160,7 @@ def options(settings: Settings, arguments: FleetArguments) -> dict[str, Any]:
         "max_ongoing_requests": settings.max_pending,
         "health_check_period_s": arguments.health_check_period_s,
         # Longer than the probe's own timeout, so that the probe reports the reason.
-        "health_check_timeout_s": settings.probe_timeout_s + 5.0,
+        "health_check_timeout_s": SILENT_S + 5.0,
         # Serve stops routing to a replica before it waits for the requests in flight.
         "graceful_shutdown_wait_loop_s": 0.5,
         "graceful_shutdown_timeout_s": math.ceil(settings.drain_s + _CLOSE_S),

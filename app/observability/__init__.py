@@ -1,1 +1,1 @@
-"""Metrics, gauges, traces, logs and defects of the running service."""
+"""Metrics, gauges, logs and defects of the running service."""

@@ -200,6 +200,10 @@ class Telemetry:
         self.answers += 1
         self._answered_at = time.monotonic()
 
+    def forget_answer(self) -> None:
+        """Forgets the last sign of life, because the judge has refused since."""
+        self._answered_at = -math.inf
+
     @property
     def silent_s(self) -> float:
         """Seconds since the judge's last sign of life, or since the start."""

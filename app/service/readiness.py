@@ -24,6 +24,8 @@ logger = logging.getLogger("app.readiness")
 _PROBE = Comparison.of("Which is larger, 2 or 1?", "2", "1")
 # A check answers within this time, because a proxy's check ends after about two seconds.
 _ANSWERS_WITHIN_S = 1.0
+# The judge does not answer if it was asked for so long in vain.
+SILENT_S = 10.0
 # Pauses without a successful probe after which the judge hangs.
 _HANG_PAUSES = 10
 
@@ -42,7 +44,6 @@ class Readiness:
         store: Calibration store to ping.
         calibrations: Cached calibration sets, with which judging continues without the store.
         telemetry: Knows when the judge last answered a prompt.
-        timeout_s: Seconds without a sign of life after which the judge counts as not answering.
     """
 
     def __init__(
@@ -51,14 +52,11 @@ class Readiness:
         store: CalibrationStore,
         calibrations: Calibrations,
         telemetry: Telemetry,
-        *,
-        timeout_s: float,
     ) -> None:
         self._scorer = scorer
         self._store = store
         self._calibrations = calibrations
         self._telemetry = telemetry
-        self._timeout_s = timeout_s
         self._check: asyncio.Task[str | None] | None = None
         self._probe: asyncio.Task[Score | ScopeJudgeError] | None = None
         # When the judge was first asked since its last answer, and the number of answers then.
@@ -141,14 +139,14 @@ class Readiness:
             self._probe = asyncio.create_task(self.probe())
             # Every caller may have left; asyncio would then log the error as never retrieved.
             self._probe.add_done_callback(lambda probe: probe.cancelled() or probe.exception())
-        await asyncio.wait((self._probe,), timeout=min(_ANSWERS_WITHIN_S, self._timeout_s))
+        await asyncio.wait((self._probe,), timeout=_ANSWERS_WITHIN_S)
         if not self._probe.done():
             # A long batch can keep a slow judge from its next answer for some seconds.
-            if time.monotonic() - self._asked_at < self._timeout_s:
+            if time.monotonic() - self._asked_at < SILENT_S:
                 return
             # The next probe may reach another server.
             self._probe.cancel()
-            message = f"the judge did not answer within {self._timeout_s:g} s"
+            message = f"the judge did not answer within {SILENT_S:g} s"
             raise EngineUnavailableError(message) from TimeoutError()
         if isinstance(outcome := self._probe.result(), ScopeJudgeError):
             raise JudgmentFailedError("the judge cannot judge its own probe") from outcome

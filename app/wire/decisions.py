@@ -30,7 +30,7 @@ from app.wire.rewards import question_turns
 
 # An option of OpenAI's dialect may be a boolean.
 Value = str | bool
-# As many as OpenAI allows; SCOPE_MAX_BATCH may allow fewer.
+# As many as OpenAI allows; SCOPE_MAX_PENDING may allow fewer.
 _MOST_QUESTIONS = 400
 
 

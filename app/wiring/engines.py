@@ -87,9 +87,6 @@ def _vllm_options(settings: Settings) -> "VllmOptions":
         dtype=settings.dtype,
         max_model_len=settings.max_model_len,
         tensor_parallel_size=settings.tensor_parallel,
-        gpu_memory_utilization=settings.gpu_memory,
-        cpu_kv_cache_bytes=settings.cpu_kv_cache_mb * 2**20,
-        metrics=settings.engine_metrics,
         arguments=settings.vllm_args,
         log_format=settings.log_format,
         reports_start=settings.log_level in ("debug", "info"),
@@ -189,7 +186,7 @@ def _endpoints(settings: Settings) -> "Endpoints":
     return Endpoints(
         urls=parse_urls(settings.openai_urls),
         api_key=key.get_secret_value().strip() if key else "",
-        timeout_s=settings.openai_timeout_s,
+        timeout_s=settings.timeout_s,
     )
 
 

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TypeVar
 
 from app.observability.telemetry import Telemetry
-from app.observability.tracing import Tracing
 from app.ports import Engine
 from app.service.scoring.decision_servers import DecisionScorer
 from app.service.scoring.label_logits import LabelLogitScorer
@@ -35,7 +34,6 @@ def open_scorer(
     observer: StartupObserver,
     *,
     telemetry: Telemetry,
-    tracing: Tracing | None = None,
     new_engine: Callable[[Settings], Engine] | None = None,
     template: PromptTemplate | None = None,
 ) -> AbstractAsyncContextManager[Scorer]:
@@ -45,7 +43,6 @@ def open_scorer(
         settings: Settings of the judge.
         observer: Receives the progress of the start.
         telemetry: Observes the judge's calls.
-        tracing: Makes spans of the judge's calls; None without traces.
         new_engine: Makes the engine of a chat model; None for `make_engine`.
         template: Template of a chat model's prompts; None for the one of the settings.
 
@@ -53,7 +50,7 @@ def open_scorer(
         StartupError: The settings are wrong, or the model cannot be loaded.
     """
     if settings.engine == "decisions":
-        return _decision_servers(settings, observer, telemetry=telemetry, tracing=tracing)
+        return _decision_servers(settings, observer, telemetry=telemetry)
     prompts = template or load_template(settings.prompt_file, prefill=settings.prefill)
 
     @asynccontextmanager
@@ -66,13 +63,10 @@ def open_scorer(
                 prompts,
                 observer,
                 telemetry=telemetry,
-                tracing=tracing,
                 new_engine=new_engine,
             )
         else:
-            opening = _reward_model(
-                settings, architecture, observer, telemetry=telemetry, tracing=tracing
-            )
+            opening = _reward_model(settings, architecture, observer, telemetry=telemetry)
         async with opening as scorer:
             yield scorer
 
@@ -85,11 +79,10 @@ def _chat_model(
     observer: StartupObserver,
     *,
     telemetry: Telemetry,
-    tracing: Tracing | None = None,
     new_engine: Callable[[Settings], Engine] | None = None,
 ) -> AbstractAsyncContextManager[LabelLogitScorer]:
     engine = (new_engine or make_engine)(settings)
-    start = partial(LabelLogitScorer.start, engine, template, telemetry=telemetry, tracing=tracing)
+    start = partial(LabelLogitScorer.start, engine, template, telemetry=telemetry)
     return _started(start, engine.stop, observer, f"Loading judge {judge_name(settings)}")
 
 
@@ -99,10 +92,9 @@ def _reward_model(
     observer: StartupObserver,
     *,
     telemetry: Telemetry,
-    tracing: Tracing | None = None,
 ) -> AbstractAsyncContextManager[RewardModelScorer]:
     model = make_reward_model(settings)
-    start = partial(RewardModelScorer.start, model, telemetry=telemetry, tracing=tracing)
+    start = partial(RewardModelScorer.start, model, telemetry=telemetry)
     loading = f"Loading judge {judge_name(settings)}, a reward model ({architecture})"
     return _started(start, model.stop, observer, loading)
 
@@ -113,7 +105,6 @@ async def _decision_servers(
     observer: StartupObserver,
     *,
     telemetry: Telemetry,
-    tracing: Tracing | None = None,
 ) -> AsyncIterator[DecisionScorer]:
     name, servers = judge_name(settings), make_decision_servers(settings)
     start = partial(
@@ -122,7 +113,6 @@ async def _decision_servers(
         judge=name,
         max_prompt_tokens=settings.max_model_len or _ANY_LENGTH,
         telemetry=telemetry,
-        tracing=tracing,
     )
     async with _started(start, servers.stop, observer, f"Connecting to judge {name}") as scorer:
         observer.note(scorer.in_words)

@@ -14,7 +14,6 @@ from app.core.errors import (
 )
 from app.core.fingerprint import JudgeIdentity
 from app.observability.telemetry import Telemetry
-from app.observability.tracing import Tracing
 from app.ports import Engine, FailStop, Store
 from app.release import COMMIT
 from app.service.admission import Admission
@@ -49,6 +48,8 @@ from app.wiring.stores import chosen_store, make_store
 
 logger = logging.getLogger("app")
 
+# Most scores that the store keeps, at up to 200 bytes.
+_MOST_SCORES = 1_000_000
 # The comparisons of a reward may be so many times as long as the largest body: 40 responses with
 # 9,000 characters to one question need seven.
 _REWARD_GROWTH = 16
@@ -64,7 +65,6 @@ async def open_services(
     *,
     on_lost: Callable[[str], None],
     new_engine: Callable[[Settings], Engine] | None = None,
-    tracing: Tracing | None = None,
 ) -> AsyncIterator[Services]:
     """Opens the store, starts the engine and prepares the default calibration set.
 
@@ -76,7 +76,6 @@ async def open_services(
         on_lost: Called with the reason when the engine or the store can never answer again; the
             process should then end.
         new_engine: Makes the engine of a chat model; None for `make_engine`.
-        tracing: Makes spans of the judge's calls; None for no traces.
 
     Raises:
         StartupError: The settings are wrong, or the model cannot be loaded.
@@ -88,9 +87,7 @@ async def open_services(
     settings = settings.model_copy(update={"store_url": chosen.url})
     telemetry = Telemetry.on_own_registry()
     # Before the store is opened, because wrong settings leave no file behind then.
-    opening = open_scorer(
-        settings, observer, telemetry=telemetry, tracing=tracing, new_engine=new_engine
-    )
+    opening = open_scorer(settings, observer, telemetry=telemetry, new_engine=new_engine)
     store = make_store(settings.store_url)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(store.close)
@@ -187,9 +184,7 @@ def assembled(
         disagreements=DisagreementFinder(store, auditor, calibrations),
         store=store,
         admission=admission,
-        readiness=Readiness(
-            scorer, store, calibrations, telemetry, timeout_s=settings.probe_timeout_s
-        ),
+        readiness=Readiness(scorer, store, calibrations, telemetry),
         telemetry=telemetry,
         limits=limits,
         defaults=_defaults_of(settings),
@@ -206,7 +201,7 @@ def _with_cache(scorer: Scorer, settings: Settings, store: Store, telemetry: Tel
         store,
         telemetry,
         seconds=settings.score_cache,
-        slots=settings.score_cache_size,
+        slots=_MOST_SCORES,
     )
 
 
@@ -245,8 +240,7 @@ def _auditor_of(
 
 def _limits_of(settings: Settings, identity: JudgeIdentity, admission: Admission) -> Limits:
     return Limits(
-        # Admission would refuse a larger batch even when nothing else is in progress.
-        max_batch=min(settings.max_batch, admission.largest_request),
+        max_batch=admission.largest_request,
         max_body_bytes=settings.max_body_bytes,
         max_prompt_tokens=identity.max_prompt_tokens,
         max_response_characters=_CHARACTERS_PER_TOKEN * identity.max_prompt_tokens,

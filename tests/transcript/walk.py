@@ -138,7 +138,7 @@ def service(folder: Path) -> Iterator[Walk]:
         "SCOPE_AUDIT_RATE": "1",
         "SCOPE_AUDIT_TEXTS": "true",
         "SCOPE_ON_ALARM": "abstain",
-        "SCOPE_MAX_BATCH": "400",
+        "SCOPE_MAX_PENDING": "800",
         "SCOPE_MAX_BODY_BYTES": "200000",
     }
     inherited = {name: value for name, value in os.environ.items() if name[:6] != "SCOPE_"}

@@ -240,15 +240,15 @@ class Gate:
         self._check_length(len(request.body) + size)
         if self._bytes_held + size > self._limits.max_pending_bytes:
             raise OverloadedError(
-                "the requests in progress are too large in total (SCOPE_MAX_PENDING_BYTES): "
+                "the requests in progress are too large in total (128 times SCOPE_MAX_BODY_BYTES): "
                 "try again later"
             )
         if request.key is not None:
             if self._bytes_of_key[request.key] + size > self._limits.max_key_bytes:
                 raise OverloadedError(
                     f"the requests in progress of the key {request.key!r} have too many bytes "
-                    f"together: a key may have {self._limits.max_key_bytes}, the larger of half of "
-                    "SCOPE_MAX_PENDING_BYTES and SCOPE_MAX_BODY_BYTES; try again later"
+                    f"together: a key may have {self._limits.max_key_bytes}, 64 times "
+                    "SCOPE_MAX_BODY_BYTES; try again later"
                 )
             self._bytes_of_key[request.key] += size
         self._bytes_held += size

@@ -177,7 +177,7 @@ class Rewarder:
         if count > self._most:
             raise BatchTooLargeError(
                 f"the responses make {count} comparisons and the limit is {self._most} (the "
-                f"smaller one of SCOPE_MAX_BATCH and half of SCOPE_MAX_PENDING): {_ADVICE}"
+                f"smaller one of 1,000 and half of SCOPE_MAX_PENDING): {_ADVICE}"
             )
         characters = sum(size.characters for size in sizes)
         if characters > self._most_characters:

@@ -3,11 +3,10 @@
 import asyncio
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
-from app.core.errors import UnavailableError
+from app.core.errors import EngineUnavailableError, UnavailableError
 from app.observability.telemetry import Telemetry
-from app.observability.tracing import Tracing
 from app.ports import CallTimes, FailStop
 from app.service.fair_queue import CURRENT_FLOW
 
@@ -19,7 +18,6 @@ def observed_call(
     *,
     comparisons: int,
     prompts: int,
-    tracing: Tracing | None = None,
 ) -> Iterator[None]:
     """Observes the call of the model that its block makes.
 
@@ -28,7 +26,6 @@ def observed_call(
         times: The times of the call, into which the engine writes.
         comparisons: Number of comparisons of the call.
         prompts: Number of prompts that the model reads for them.
-        tracing: Makes a span of the call; None without traces.
     """
     telemetry.count_engine_prompts(prompts)
     times.on_answer = telemetry.note_answer
@@ -38,10 +35,11 @@ def observed_call(
     flow.usage.engine_prompts += prompts
     rendered_s, begun = times.render_s, time.perf_counter()
     try:
-        with nullcontext() if tracing is None else tracing.engine_call(prompts, times):
-            yield
+        yield
         times.note_answer()
     except UnavailableError as exc:
+        if isinstance(exc, EngineUnavailableError):
+            telemetry.forget_answer()
         telemetry.count_engine_error(exc.code)
         raise
     finally:

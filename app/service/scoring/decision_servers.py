@@ -8,7 +8,6 @@ from app.core.errors import JudgmentFailedError
 from app.core.fingerprint import JudgeIdentity, digest_of_json
 from app.core.score import Score
 from app.observability.telemetry import Telemetry
-from app.observability.tracing import Tracing
 from app.ports import (
     BothOrders,
     CallTimes,
@@ -79,7 +78,6 @@ class DecisionScorer:
         judge: The judge's name in answers.
         max_prompt_tokens: Longest prompt that the servers accept.
         telemetry: Observes the calls.
-        tracing: Makes a span of each call; None without traces.
     """
 
     def __init__(
@@ -90,12 +88,10 @@ class DecisionScorer:
         judge: str,
         max_prompt_tokens: int,
         telemetry: Telemetry,
-        tracing: Tracing | None = None,
     ) -> None:
         self._servers = servers
         self._found = found
         self._telemetry = telemetry
-        self._tracing = tracing
         self.identity = decision_identity(found, judge=judge, max_prompt_tokens=max_prompt_tokens)
 
     @classmethod
@@ -106,7 +102,6 @@ class DecisionScorer:
         judge: str,
         max_prompt_tokens: int,
         telemetry: Telemetry,
-        tracing: Tracing | None = None,
         on_stage: OnStage = no_stage,
     ) -> "DecisionScorer":
         """Finds out how the servers answer. The arguments are those of the class.
@@ -121,7 +116,6 @@ class DecisionScorer:
             judge=judge,
             max_prompt_tokens=max_prompt_tokens,
             telemetry=telemetry,
-            tracing=tracing,
         )
 
     @property
@@ -157,7 +151,6 @@ class DecisionScorer:
             times,
             comparisons=len(choices),
             prompts=2 * len(choices),
-            tracing=self._tracing,
         ):
             answers = await self._servers.choose(choices, times)
         if len(answers) != len(choices):

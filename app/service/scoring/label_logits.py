@@ -8,7 +8,6 @@ from app.core.errors import JudgmentFailedError
 from app.core.fingerprint import JudgeIdentity
 from app.core.score import Score
 from app.observability.telemetry import Telemetry
-from app.observability.tracing import Tracing
 from app.ports import (
     CallTimes,
     Engine,
@@ -35,7 +34,6 @@ class LabelLogitScorer:
         template: Template of the prompts.
         identity: Identity of the judge.
         telemetry: Observes the engine's calls.
-        tracing: Makes a span of each engine call; None without traces.
     """
 
     def __init__(
@@ -45,13 +43,11 @@ class LabelLogitScorer:
         *,
         identity: JudgeIdentity,
         telemetry: Telemetry,
-        tracing: Tracing | None = None,
     ) -> None:
         self.engine = engine
         self.template = template
         self.identity = identity
         self._telemetry = telemetry
-        self._tracing = tracing
 
     @classmethod
     async def start(
@@ -60,7 +56,6 @@ class LabelLogitScorer:
         template: PromptTemplate,
         *,
         telemetry: Telemetry,
-        tracing: Tracing | None = None,
         on_stage: OnStage = no_stage,
     ) -> "LabelLogitScorer":
         """Loads the model.
@@ -69,7 +64,6 @@ class LabelLogitScorer:
             engine: The engine, not yet started.
             template: Template of the prompts.
             telemetry: Observes the engine's calls.
-            tracing: Makes a span of each engine call; None without traces.
             on_stage: Called with the name of each stage, when it begins.
 
         Raises:
@@ -81,7 +75,6 @@ class LabelLogitScorer:
             template,
             identity=chat_identity(started, template),
             telemetry=telemetry,
-            tracing=tracing,
         )
 
     async def stop(self) -> None:
@@ -104,7 +97,6 @@ class LabelLogitScorer:
             times,
             comparisons=len(comparisons),
             prompts=len(prompts),
-            tracing=self._tracing,
         ):
             logits = await self.engine.label_logits(prompts, times)
         if len(logits) != len(prompts):

@@ -8,7 +8,6 @@ from app.core.errors import InvalidComparisonError, JudgmentFailedError
 from app.core.fingerprint import JudgeIdentity, digest_of_json
 from app.core.score import Score
 from app.observability.telemetry import Telemetry
-from app.observability.tracing import Tracing
 from app.ports import (
     CallTimes,
     Conversation,
@@ -29,7 +28,6 @@ class RewardModelScorer:
         model: The started model.
         identity: Identity of the judge.
         telemetry: Observes the model's calls.
-        tracing: Makes a span of each call; None without traces.
     """
 
     def __init__(
@@ -38,12 +36,10 @@ class RewardModelScorer:
         *,
         identity: JudgeIdentity,
         telemetry: Telemetry,
-        tracing: Tracing | None = None,
     ) -> None:
         self.identity = identity
         self._model = model
         self._telemetry = telemetry
-        self._tracing = tracing
 
     @classmethod
     async def start(
@@ -51,7 +47,6 @@ class RewardModelScorer:
         model: RewardModel,
         *,
         telemetry: Telemetry,
-        tracing: Tracing | None = None,
         on_stage: OnStage = no_stage,
     ) -> "RewardModelScorer":
         """Loads the model.
@@ -59,14 +54,13 @@ class RewardModelScorer:
         Args:
             model: The model, not yet started.
             telemetry: Observes the model's calls.
-            tracing: Makes a span of each call; None without traces.
             on_stage: Called with the name of each stage, when it begins.
 
         Raises:
             StartupError: The model cannot be loaded, or cannot work as a judge.
         """
         identity = reward_identity(await model.start(on_stage))
-        return cls(model, identity=identity, telemetry=telemetry, tracing=tracing)
+        return cls(model, identity=identity, telemetry=telemetry)
 
     async def stop(self) -> None:
         """Frees all resources of the model."""
@@ -93,7 +87,6 @@ class RewardModelScorer:
             times,
             comparisons=len(comparisons),
             prompts=len(asked),
-            tracing=self._tracing,
         ):
             rewards = await self._model.rewards(asked, times)
         if len(rewards) != len(asked):

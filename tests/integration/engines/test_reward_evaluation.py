@@ -22,7 +22,11 @@ pytestmark = [
 
 
 def evaluate(*arguments: str | Path) -> Result:
-    given = {"SCOPE_ENGINE": "vllm", "SCOPE_DTYPE": "float32", "SCOPE_CPU_KV_CACHE_MB": "16"}
+    given = {
+        "SCOPE_ENGINE": "vllm",
+        "SCOPE_DTYPE": "float32",
+        "SCOPE_VLLM_ARGS": '{"kv_cache_memory_bytes": 16777216}',
+    }
     return CliRunner().invoke(
         app, ["evaluate", *map(str, arguments)], env={"COLUMNS": "200", **given}
     )

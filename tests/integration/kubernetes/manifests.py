@@ -146,8 +146,6 @@ def the_settings_exist(it: Deployed) -> Iterator[str]:
         return
     if settings.host != "0.0.0.0":
         yield "the service cannot be reached from outside the pod"
-    if settings.max_batch > settings.max_pending - settings.max_pending // 8:
-        yield "the largest batch would never be admitted"
 
 
 def the_probes_exist(it: Deployed) -> Iterator[str]:

@@ -214,7 +214,6 @@ _BREAKS = (
     Break(_GPU, "value: /weights", "value: /tmp", "has another HF_HOME"),
     Break(_GPU, "# As below.\n            - name: SCOPE_MODEL", "- name: X", "SCOPE_MODEL"),
     Break("overlays/fleet/cache.yaml", "ReadWriteMany", "ReadWriteOnce", "cannot share"),
-    Break(_GPU, 'value: "512"', 'value: "256"', "never be admitted"),
     Break("overlays/fleet/weights.yaml", "ReadWriteMany", "ReadWriteOnce", "cannot share"),
     Break(_FLEET, "maxUnavailable: 0", "maxUnavailable: 1", "before a new one is ready"),
     Break(_FLEET, "minReadySeconds: 10", "replicas: 3", "every apply would undo"),

@@ -359,7 +359,7 @@ async def test_operations_routes_answer(client: httpx.AsyncClient) -> None:
     assert (found["version"], found["commit"]) == (__version__, COMMIT)
     assert len(found["fingerprint"]) == len(found["template"]) == 64
     assert found["limits"] == {
-        "max_batch": 1000,
+        "max_batch": 2048,
         "max_body_bytes": 2 * 2**20,
         "max_prompt_tokens": 2**31,
     }

@@ -16,7 +16,7 @@ from app.wire import answers
 from tests.serving import client_of
 from tests.unit.api.problems import calibrated, comparison, problem
 
-JSON = {"Content-Type": "application/json"}
+JSON = {"Content-Type": "application/json", "X-Request-Id": "same"}
 SPACE = " " * LARGE_BYTES
 # Characters of a body that may begin a list, an object or a field: 2 MiB / 20.
 MOST_PARTS = 104_857
@@ -51,7 +51,7 @@ BODIES = {
     "many fields": json.dumps({f"f{i}": i for i in range(50)}),
     "batch": json.dumps({"comparisons": [comparison(id=1), {}, comparison(alpha=2)]}),
     "bad criterion": json.dumps({"comparisons": [], "delta": 0.1}),
-    "too many": json.dumps({"comparisons": [{}] * 1001}),
+    "too many": json.dumps({"comparisons": [{}] * 2049}),
 }
 
 

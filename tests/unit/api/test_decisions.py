@@ -311,7 +311,7 @@ async def test_bad_requests_name_the_field(
 
 @pytest.mark.parametrize("path", BODIES)
 async def test_a_long_text_is_not_repeated_without_a_limit(path: str) -> None:
-    async with client_of(max_batch=300) as client:
+    async with client_of(max_pending=600) as client:
         body = BODIES[path](TEXTS, alpha=None) | {
             "state" if path == SYSTEM_ONE else "input": "x" * 10**6
         }
@@ -324,7 +324,7 @@ async def test_a_long_text_is_not_repeated_without_a_limit(path: str) -> None:
 
 @pytest.mark.parametrize("path", BODIES)
 async def test_more_questions_than_a_batch_are_refused(path: str) -> None:
-    async with client_of(max_batch=1) as client:
+    async with client_of(max_pending=2) as client:
         body = BODIES[path](TEXTS, alpha=None)
         if path == OPENAI:
             body["questions"] *= 2

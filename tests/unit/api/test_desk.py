@@ -119,13 +119,6 @@ async def test_no_other_file_is_served(path: str) -> None:
         problem(await client.get(url), "not_found")
 
 
-async def test_the_setting_takes_the_page_away() -> None:
-    async with client_of(desk="off") as client:
-        problem(await client.get("/desk"), "not_found")
-        problem(await client.get("/desk/app.js"), "not_found")
-        assert (await client.get("/docs")).status_code == 200
-
-
 def test_every_view_is_small() -> None:
     sizes = {name: len(file.content) for name, file in read_files().items()}
     shared = sum(sizes.pop(name) for name in SHARED)

@@ -87,7 +87,7 @@ REACHED: dict[str, Reach] = {
     "invalid_comparison": Reach(body={**PLAIN, "question": " "}),
     "body_too_large": Reach(body={**PLAIN, "id": "x" * 2000}, settings={"max_body_bytes": 1024}),
     "body_too_slow": Reach(),
-    "batch_too_large": Reach(path="/judge/batch", body={"comparisons": [PLAIN] * 1001}),
+    "batch_too_large": Reach(path="/judge/batch", body={"comparisons": [PLAIN] * 2049}),
     "too_many_criteria": Reach(
         path="/judge/batch",
         body={"comparisons": [{**PLAIN, "alpha": i / 99} for i in range(1, 34)]},
@@ -290,9 +290,11 @@ async def test_a_service_that_cannot_judge_is_alive_but_not_ready(
     break_it: Callable[[httpx.AsyncClient, SqliteStore], Awaitable[None]],
     code: str,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("app.service.readiness.SILENT_S", 0.5)
     store = SqliteStore(tmp_path / "sets.db")
-    async with client_of(engine, store, probe_timeout_s=0.5) as client:
+    async with client_of(engine, store) as client:
         await break_it(client, store)
         problem(await client.get("/readyz"), code)
         assert (await client.get("/healthz")).status_code == 200

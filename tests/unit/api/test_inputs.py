@@ -164,13 +164,13 @@ async def test_a_chunked_body_within_the_limit_is_read(client: httpx.AsyncClient
 
 
 async def test_the_batch_limit_is_exact(client: httpx.AsyncClient) -> None:
-    full = {"alpha": None, "comparisons": [comparison()] * 1000}
-    assert len((await send(client, full, "/judge/batch")).json()["results"]) == 1000
-    over: dict[str, Any] = {"alpha": None, "comparisons": [{}] * 1001}
+    full = {"alpha": None, "comparisons": [comparison()] * 2048}
+    assert len((await send(client, full, "/judge/batch")).json()["results"]) == 2048
+    over: dict[str, Any] = {"alpha": None, "comparisons": [{}] * 2049}
     body = problem(await send(client, over, "/judge/batch"), "batch_too_large")
-    assert "1001" in body["detail"]
+    assert "2049" in body["detail"]
     for path in ("/calibrate", "/calibrate/scores"):
-        problem(await send(client, {"examples": [{}] * 1001}, path), "batch_too_large")
+        problem(await send(client, {"examples": [{}] * 2049}, path), "batch_too_large")
 
 
 async def test_an_error_never_repeats_the_input_and_stays_small(client: httpx.AsyncClient) -> None:

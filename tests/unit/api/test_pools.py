@@ -290,7 +290,7 @@ async def test_a_malformed_pool_is_refused(body: dict[str, Any]) -> None:
 
 
 async def test_a_pool_larger_than_a_batch_is_refused() -> None:
-    async with client_of(max_batch=4) as client:
+    async with client_of(max_pending=8) as client:
         body = {"comparisons": without_labels(pairs(5))}
         problem(await client.post(POOL, json=body), "batch_too_large")
 

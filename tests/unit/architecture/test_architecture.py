@@ -52,8 +52,8 @@ ALLOWED: dict[str, set[str]] = {
     "ports": {"core"},
     # The version and the commit.
     "release": set(),
-    # The view of the running service: metrics, gauges, traces, logs.
-    "observability": {"core", "ports", "prometheus_client", "opentelemetry"},
+    # The view of the running service: metrics, gauges, logs.
+    "observability": {"core", "ports", "prometheus_client"},
     "settings": {"core.groups", "pydantic", "pydantic_settings"},
     "service": {"core", "ports", "observability"},
     # scoring <- calibration <- auditing <- judging <- rewards; what they share is in no package.

@@ -13,7 +13,7 @@ from tests.unit.cli.listening import listening
 ENVIRONMENT = {
     "SCOPE_ENGINE": "scripted",
     "SCOPE_STORE_URL": "memory://",
-    "SCOPE_MAX_BATCH": "300",
+    "SCOPE_MAX_PENDING": "600",
 }
 
 
@@ -39,6 +39,6 @@ def service_url() -> Iterator[str]:
 @pytest.fixture
 def audited_url() -> Iterator[str]:
     """URL of a service of one test, which draws every judgment."""
-    with running(SCOPE_AUDIT_RATE="1", SCOPE_MAX_BATCH="2000") as url:
+    with running(SCOPE_AUDIT_RATE="1", SCOPE_MAX_PENDING="4000") as url:
         httpx.post(f"{url}/calibrate", json={"examples": examples()}).raise_for_status()
         yield url

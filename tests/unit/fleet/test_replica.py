@@ -48,12 +48,12 @@ def test_a_fleet_without_keys_is_refused(variables: pytest.MonkeyPatch) -> None:
 
 
 def test_a_replica_takes_the_gpus_that_share_its_judge() -> None:
-    settings = Settings(tensor_parallel=4, max_pending=100, drain_s=7.5, probe_timeout_s=2)
+    settings = Settings(tensor_parallel=4, max_pending=100, drain_s=7.5)
     found = options(settings, FleetArguments(min_replicas=2, max_replicas=3))
     assert found["ray_actor_options"]["num_gpus"] == 4
     assert found["max_ongoing_requests"] == 100
     assert found["graceful_shutdown_timeout_s"] > 7.5
-    assert found["health_check_timeout_s"] > 2
+    assert found["health_check_timeout_s"] > 10
     assert found["autoscaling_config"]["max_replicas"] == 3
     on_cpu = options(settings, FleetArguments(on_gpu=False))
     assert on_cpu["ray_actor_options"]["num_gpus"] == 0
@@ -104,7 +104,7 @@ def health_of(
 ) -> None:
     async def ask() -> None:
         replica = JudgeReplica()
-        replica.app = application_of(engine, store, probe_timeout_s=0.5)
+        replica.app = application_of(engine, store)
         replica.app.state.engine_is_here = here
         async with replica.app.router.lifespan_context(replica.app):
             if isinstance(engine, Changed):
@@ -114,7 +114,9 @@ def health_of(
             for _ in range(times):
                 await replica.check_health()
 
-    asyncio.run(ask())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("app.service.readiness.SILENT_S", 0.5)
+        asyncio.run(ask())
 
 
 def test_a_replica_that_judges_is_healthy() -> None:

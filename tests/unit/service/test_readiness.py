@@ -12,7 +12,7 @@ from app.ports import CallTimes, LabelLogits, Prompt, PromptError
 from app.settings import Settings
 from app.wiring.services import open_services
 from tests.serving import services_of
-from tests.unit.observability.test_tracing import Quiet
+from tests.unit.kinds.scenes import Quiet
 
 pytestmark = pytest.mark.anyio
 

@@ -38,7 +38,10 @@ COUNTED = {
 async def opened(
     engine: ScriptedEngine, store: MemoryStore | None = None, **settings: Any
 ) -> AsyncIterator[tuple[FastAPI, httpx.AsyncClient]]:
+    max_pending_bytes = settings.pop("max_pending_bytes", None)
     app = application_of(engine, store, **settings)
+    if max_pending_bytes is not None:
+        with_limits(app, max_pending_bytes=max_pending_bytes)
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(
@@ -182,7 +185,7 @@ async def test_bodies_in_progress_share_a_limit_and_release_it() -> None:
     async def in_chunks() -> AsyncIterator[bytes]:
         yield body.encode()
 
-    async with opened(engine, max_body_bytes=1500, max_pending_bytes=1500) as (_, client):
+    async with opened(engine, max_pending_bytes=1500, max_body_bytes=1500) as (_, client):
         waiting = asyncio.create_task(client.post("/judge", content=body, headers=headers))
         await engine.begun.wait()
         # With and without an announced length.
@@ -197,7 +200,8 @@ async def test_bodies_in_progress_share_a_limit_and_release_it() -> None:
 
 @pytest.mark.parametrize(("method", "path"), [("GET", "/healthz"), ("POST", "/judge")])
 async def test_announced_bytes_do_not_count(method: str, path: str) -> None:
-    app = application_of(max_body_bytes=1500, max_pending_bytes=1500)
+    app = application_of(max_body_bytes=1500)
+    with_limits(app, max_pending_bytes=1500)
     transport = httpx.ASGITransport(app)
     async with (
         app.router.lifespan_context(app),
@@ -279,7 +283,8 @@ async def test_a_body_may_arrive_at_the_smallest_rate(bytes_per_s: int, status: 
 
 async def test_one_key_cannot_use_up_the_bytes_of_another(tmp_path: Path) -> None:
     keys = Keys(write_keys(tmp_path / "keys.json", entry("greedy"), entry("other")))
-    app = application_of(keys=keys, max_body_bytes=1500, max_pending_bytes=4000)
+    app = application_of(keys=keys, max_body_bytes=1500)
+    with_limits(app, max_pending_bytes=4000)
     whole = json.dumps(PLAIN).encode()
     answers = dict[int, int]()
 

@@ -284,7 +284,7 @@ async def test_an_error_of_the_rule_is_that_of_the_request(client: httpx.AsyncCl
 
 
 async def test_more_groups_than_responses_are_allowed_are_refused() -> None:
-    async with client_of(max_batch=10) as client:
+    async with client_of(max_pending=20) as client:
         found = await client.post("/rewards/groups", json={"groups": [{}] * 21})
         problem(found, "batch_too_large")
 
@@ -301,7 +301,7 @@ async def test_a_blank_reference_is_refused_instead_of_losing(client: httpx.Asyn
 
 
 async def test_too_many_comparisons_are_refused_with_their_number_and_the_remedy() -> None:
-    async with client_of(max_batch=100) as client:
+    async with client_of(max_pending=200) as client:
         body = group(qualities(*range(15)))
         found = problem(await client.post("/rewards/group", json=body), "batch_too_large")
         assert "make 105 comparisons and the limit is 100" in found["detail"]
@@ -349,7 +349,7 @@ SILENT: dict[str, Callable[[int], dict[str, Any]]] = {
 async def test_equal_and_blank_responses_are_limited_although_they_make_no_comparison(
     path: str,
 ) -> None:
-    async with client_of(max_batch=10) as client:
+    async with client_of(max_pending=20) as client:
         answer = await client.post(path, json=SILENT[path](20))
         assert answer.status_code == 200, answer.text
         found = problem(await client.post(path, json=SILENT[path](21)), "batch_too_large")

@@ -290,7 +290,7 @@ def test_an_adapter_imports_no_framework_before_it_is_used(module: str) -> None:
 
 
 def test_a_group_of_more_comparisons_than_a_request_may_have_is_refused_with_the_remedy() -> None:
-    with served(calibrated=False, max_batch=10) as url:
+    with served(calibrated=False, max_pending=20) as url:
         reward = ScopeReward(url=url, alpha=None)
         try:
             with pytest.raises(RequestError, match='"opponents": k'):
