@@ -11,16 +11,16 @@ from app.ratings.results import Agreement
 
 def agreement_of(battles: Battles, *, level: float) -> Agreement | None:
     """The judge's errors by the people's labels; None without labels."""
-    labelled = battles.labelled
-    if not labelled.any():
+    labeled = battles.labeled
+    if not labeled.any():
         return None
-    tie = labelled & (battles.human == 0.5)
-    accepted = labelled & battles.accepted
+    tie = labeled & (battles.human == 0.5)
+    accepted = labeled & battles.accepted
     ties = _share(battles, accepted, tie.astype(np.float64), level)
     error = _error(battles, accepted & ~tie, battles.verdict, level)
-    always = _error(battles, battles.judged & labelled & ~tie, preferred(battles.p_bar), level)
+    always = _error(battles, battles.judged & labeled & ~tie, preferred(battles.p_bar), level)
     return Agreement(
-        labelled=int(labelled.sum()),
+        labelled=int(labeled.sum()),
         ties=int(tie.sum()),
         accepted=int(accepted.sum()),
         accepted_ties=int((accepted & tie).sum()),

@@ -31,7 +31,7 @@ class Battles:
         reason: Index in `reasons`; -1 without an abstention.
         p_bar, p_fwd, p_rev: NaN where there is none.
         human: Outcome by a person, like `verdict`; also of battles without a judgment.
-        human_probability: Probability with which the row was drawn for labelling.
+        human_probability: Probability with which the row was drawn for labeling.
         label_noise: Share of wrong labels among those of people, in [0, 0.5); ties are right.
         repeated: Number of rows that were left out as copies.
         placeless: Number of rows that failed because they hold no battle, left out likewise.
@@ -84,7 +84,7 @@ class Battles:
         return np.asarray(self.judged & ~np.isnan(self.verdict))
 
     @property
-    def labelled(self) -> Bools:
+    def labeled(self) -> Bools:
         """Shape (n,). Battles with a person's label, judged or not."""
         return ~np.isnan(self.human)
 

@@ -218,7 +218,7 @@ def _main(fitted: Battles, views: Mapping[str, View]) -> ViewName:
     """The first view with enough questions, and finite ratings in most rounds."""
     available = [name for name in _MAIN if name in views]
     solved = [name for name in available if views[name].unsolved <= _MOST_UNSOLVED]
-    if len(np.unique(fitted.unit[fitted.labelled])) < FEW_UNITS:
+    if len(np.unique(fitted.unit[fitted.labeled])) < FEW_UNITS:
         solved = [name for name in solved if name != "debiased"]
     return (solved or available)[0]
 

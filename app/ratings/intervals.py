@@ -87,7 +87,7 @@ def intervals_of(
 ) -> Intervals:
     """Intervals of single ratings: so many standard deviations of the bootstrap to each side.
 
-    In 300 simulated arenas with 10% of the battles labelled, 95% intervals of debiased ratings
+    In 300 simulated arenas with 10% of the battles labeled, 95% intervals of debiased ratings
     contained the truth in 94.7% of the cases, those by percentiles of the bootstrap in 93.3%.
 
     A model that won all its battles wins all of them in each round, too, so that the bootstrap

@@ -141,7 +141,7 @@ def _about_trust(board: Board) -> Iterator[str]:
         few = ", so few that its intervals may be too narrow"
         yield (
             f"The view `debiased` uses {agreement.labelled} human labels"
-            f"{few if agreement.labelled < _FEW_LABELS else ''}. It is unbiased if the labelled "
+            f"{few if agreement.labelled < _FEW_LABELS else ''}. It is unbiased if the labeled "
             f"battles were drawn with the probabilities in the rows."
         )
     if board.label_noise:

@@ -1,7 +1,7 @@
 """The views: which battles count, and which outcome each has.
 
 The debiased outcome is that of augmented inverse probability weighting, and of prediction-powered
-inference: `p_bar + (labelled / pi) (y - p_bar)`. Its mean over the random draw of labels is y,
+inference: `p_bar + (labeled / pi) (y - p_bar)`. Its mean over the random draw of labels is y,
 whatever the judge prefers. A battle without a judgment has no p_bar to correct: it counts as
 `1 / pi` battles with the outcome y where it has a label, and for nothing elsewhere, which is right
 on average as well. So failures that hit one model more than others bend only the views without
@@ -29,14 +29,14 @@ class Outcomes(NamedTuple):
 
 def views_of(battles: Battles) -> dict[ViewName, Outcomes]:
     """The views that count any battle, in the order in which they are shown."""
-    labelled = bool(battles.labelled.any())
+    labeled = bool(battles.labeled.any())
     has_preferences = not np.isnan(battles.p_bar[battles.judged]).any()
     available: dict[ViewName, bool] = {
         "accepted": battles.has_verdicts,
         "soft": has_preferences,
         "abstain_as_tie": battles.has_verdicts,
-        "debiased": has_preferences and labelled,
-        "people": labelled,
+        "debiased": has_preferences and labeled,
+        "people": labeled,
     }
     views = {name: _OUTCOMES[name](battles) for name in VIEWS if available[name]}
     return {name: outcomes for name, outcomes in views.items() if outcomes.counted.any()}
@@ -69,19 +69,19 @@ def _abstain_as_tie(battles: Battles) -> Outcomes:
 
 
 def _debiased(battles: Battles) -> Outcomes:
-    labelled, judged = battles.labelled, battles.judged
-    stands_for = np.where(labelled, 1.0 / battles.human_probability, 0.0)
-    people = np.where(labelled, battles.people, 0.0)
+    labeled, judged = battles.labeled, battles.judged
+    stands_for = np.where(labeled, 1.0 / battles.human_probability, 0.0)
+    people = np.where(labeled, battles.people, 0.0)
     p_bar = np.where(judged, battles.p_bar, 0.0)
     return Outcomes(
-        counted=judged | labelled,
+        counted=judged | labeled,
         weight=np.where(judged, 1.0, stands_for),
         outcome=np.where(judged, p_bar + stands_for * (people - p_bar), people),
     )
 
 
 def _people(battles: Battles) -> Outcomes:
-    return Outcomes(battles.labelled, 1.0 / battles.human_probability, battles.people)
+    return Outcomes(battles.labeled, 1.0 / battles.human_probability, battles.people)
 
 
 def preferred(p_bar: Floats) -> Floats:

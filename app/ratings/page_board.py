@@ -220,14 +220,14 @@ def _facts(board: Board, results: LeaderboardResults) -> tuple[tuple[str, str], 
         battles += f", {board.errors:,} without a judgment"
     if board.repeated:
         battles += f", {count(board.repeated, 'copy', 'copies')} left out"
-    labelled = "none" if board.agreement is None else f"{board.agreement.labelled:,}"
+    labeled = "none" if board.agreement is None else f"{board.agreement.labelled:,}"
     coverage = f"{100.0 * board.accepted / board.judged:.1f}%" if board.judged else "none"
     return (
         ("Judge", board.judge),
         ("Models", f"{len(board.models):,}"),
         ("Battles", battles),
         ("Accepted verdicts", coverage),
-        ("Labeled by people", labelled),
+        ("Labeled by people", labeled),
         (
             "Intervals",
             f"{100 * settings.level:g}%, bootstrap over questions, {settings.rounds:,} rounds, "

@@ -22,7 +22,7 @@ def pairs_of(battles: Battles) -> tuple[ModelPair, ...]:
         "ordered": ordered,
         "flips": ordered & ((fwd - 0.5) * (rev - 0.5) < 0),
         "bias": np.where(ordered, (fwd - rev) / 2.0, 0.0),
-        "labelled": battles.labelled,
+        "labelled": battles.labeled,
     }
     table = {
         name: sums(pair, np.asarray(values, dtype=np.float64), len(keys)).tolist()

@@ -115,7 +115,7 @@ class Agreement:
     Args:
         labelled: Number of battles with a label, judged or not.
         ties: Labels "tie", which count for none of the errors.
-        accepted: Labelled battles with an accepted verdict.
+        accepted: Labeled battles with an accepted verdict.
         accepted_ties: Those of them whose label is a tie.
         tie_share, tie_low, tie_high: Share of ties among accepted verdicts, and its interval; None
             without any.

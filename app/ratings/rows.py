@@ -181,8 +181,8 @@ def _outcomes_of(
     for code, word in enumerate(words):
         try:
             abstained = name == "winner" and word.strip().lower() == _ABSTAIN
-            unlabelled = name == "human" and is_empty(word)
-            outcomes.append(np.nan if abstained or unlabelled else _OUTCOMES[label_of(word)])
+            unlabeled = name == "human" and is_empty(word)
+            outcomes.append(np.nan if abstained or unlabeled else _OUTCOMES[label_of(word)])
         except InvalidComparisonError:
             outcomes.append(np.nan)
             wrong = (columns.codes(name)[0] == code) & ~exempt

@@ -246,7 +246,8 @@ def _note_repeated(entries: Sequence[_Entry]) -> None:
         more = sum(len(names) - 1 for names in repeated)
         say(
             ("warning:", "yellow"),
-            f" {more} battles have the models and texts of another under a new id, such as "
+            f" {more} {'battle has' if more == 1 else 'battles have'} the models and texts of "
+            "another under a new id, such as "
             f"{repeated[0][0]} and {repeated[0][1]}. A leaderboard counts every id.",
         )
 

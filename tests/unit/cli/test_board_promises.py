@@ -348,7 +348,5 @@ def test_equal_battles_under_new_ids_warn(service: str, tmp_path: Path) -> None:
     rows = [battle(0, id="one"), battle(0, id="two"), battle(1, id="three")]
     result = judged(service, tmp_path, rows)
     assert result.exit_code == 0, result.stderr
-    assert "1 battles have the models and texts of another under a new id" in one_line(
-        result.stderr
-    )
+    assert "1 battle has the models and texts of another under a new id" in one_line(result.stderr)
     assert "one and two" in one_line(result.stderr)
