@@ -9,7 +9,6 @@ from collections.abc import (
     AsyncGenerator,
     Callable,
     Collection,
-    Iterable,
     Iterator,
     Mapping,
     Sequence,
@@ -475,41 +474,6 @@ class StoredCalibration:
     thresholds: Mapping[str, str]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ChangePart:
-    """One entry of the trail of a set."""
-
-    name: str
-    change: StoredChange
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SetPart:
-    """A set without its trail."""
-
-    name: str
-    state: StoredCalibration
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SecretPart:
-    """The secret that draws audits."""
-
-    secret: bytes
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AuditsPart:
-    """Position and text of consecutive entries of the log of audits."""
-
-    entries: Sequence[tuple[int, str]]
-
-
-# Each is a part of what a store keeps. The changes of a set are in the order of its trail, and the
-# audits in the order of the log.
-StorePart = ChangePart | SetPart | SecretPart | AuditsPart
-
-
 class CalibrationStore(Protocol):
     """Keeps calibration sets and their trails; every change is one atomic step.
 
@@ -630,6 +594,9 @@ class AuditStore(Protocol):
     async def secret(self) -> bytes:
         """Returns 32 random bytes, which the first call makes; the same for every replica."""
 
+    async def put_secret(self, secret: bytes) -> None:
+        """Replaces the secret, for a restore into a store without audits."""
+
     async def append_audits(
         self,
         entries: Sequence[str],
@@ -730,24 +697,6 @@ class LeaseStore(Protocol):
 
 class Store(CalibrationStore, AuditStore, ScoreStore, LeaseStore, Protocol):
     """One store that keeps calibration sets, audits, scores and leases."""
-
-    async def load(self, parts: Iterable[StorePart], *, replace: bool) -> bool:
-        """Fills the store in one step, which other clients see when all parts are in it.
-
-        Until then, and if the process is killed or `parts` raises, the store is as it was.
-
-        Args:
-            parts: The content of a store; a thread may iterate over them. Without a secret, the
-                store keeps its own.
-            replace: Whether to remove everything that the store keeps. Otherwise a store that has a
-                set, a trail or an audit is left as it is.
-
-        Returns:
-            False if the store was left as it is.
-
-        Raises:
-            StoreUnavailableError: Nothing was changed, or everything was.
-        """
 
 
 @runtime_checkable

@@ -7,7 +7,7 @@ import typer
 from app.cli.console import CommandError
 
 if TYPE_CHECKING:
-    from app.service.backup.lines import Counts
+    from app.service.backup import Backup
 
 StoreUrl = Annotated[
     str,
@@ -34,9 +34,6 @@ def check_url(url: str) -> None:
         )
 
 
-def amount(counts: "Counts") -> str:
-    """The counts of a backup in words."""
-    return (
-        f"calibration sets: {counts.sets:,}, changes in their trails: {counts.changes:,}, entries "
-        f"of audits: {counts.audits:,}"
-    )
+def amount(backup: "Backup") -> str:
+    """What a backup holds, for a person."""
+    return f"calibration sets: {backup.sets:,}, entries of audits: {backup.audits:,}"

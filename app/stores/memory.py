@@ -2,21 +2,16 @@
 
 import secrets
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
 from app.ports import (
     MOST_AUDIT_TEXTS,
     NO_TEXTS,
-    AuditsPart,
-    ChangePart,
     Lease,
-    SecretPart,
-    SetPart,
     StoredCalibration,
     StoredChange,
-    StorePart,
     Version,
 )
 
@@ -129,32 +124,14 @@ class MemoryStore:
         trail = self._trails.get(name, [])
         return [change for change in trail if change.number > after][:limit]
 
-    async def load(self, parts: Iterable[StorePart], *, replace: bool) -> bool:
-        """Fills the store; returns False if it is not empty and `replace` is not set."""
-        if not replace and (self._sets or self._trails or self._audits):
-            return False
-        loaded = MemoryStore()
-        for part in parts:
-            loaded._take(part)
-        loaded._secret = loaded._secret or self._secret
-        self.__dict__.update(loaded.__dict__)
-        return True
-
-    def _take(self, part: StorePart) -> None:
-        match part:
-            case ChangePart():
-                self._trails.setdefault(part.name, []).append(part.change)
-            case SetPart():
-                self._sets[part.name] = _copy(part.state)
-            case SecretPart():
-                self._secret = part.secret
-            case AuditsPart():
-                self._audits += [text for _, text in part.entries]
-
     async def secret(self) -> bytes:
         """Returns 32 random bytes, made by the first call."""
         self._secret = self._secret or secrets.token_bytes(32)
         return self._secret
+
+    async def put_secret(self, secret: bytes) -> None:
+        """Replaces the secret."""
+        self._secret = secret
 
     async def append_audits(
         self,

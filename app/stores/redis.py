@@ -19,9 +19,6 @@ The keys of a set are a public interface:
     scope:score:{slot}                       string: a comparison and its score; the key expires
     scope:leases:{room}                      hash: item -> its lease; the key expires
 
-    scope:restoring                          string: the restore that is in progress
-    scope:restoring:{restore}:{key}          a key that it will put into its place
-
 The keys `trail` and `undo` remain after the set is deleted. A stream accepts only entries after its
 last one and never changes an entry. So `XREVRANGE …:trail + -` returns the trail as it was written,
 and `XREAD` follows the trail.
@@ -45,7 +42,6 @@ from collections.abc import (
     AsyncGenerator,
     Callable,
     Collection,
-    Iterable,
     Iterator,
     Mapping,
     Sequence,
@@ -68,7 +64,6 @@ from app.ports import (
     Lease,
     StoredCalibration,
     StoredChange,
-    StorePart,
     Version,
 )
 from app.stores.redis_keys import (
@@ -81,7 +76,6 @@ from app.stores.redis_keys import (
     SECRET_KEY,
     SetKeys,
 )
-from app.stores.redis_loading import load, trail_names
 from app.stores.redis_scripts import (
     APPEND_SCRIPT,
     DELETE_SCRIPT,
@@ -305,15 +299,11 @@ class RedisStore:
 
     async def trails(self) -> list[str]:
         """Returns the names of all sets and of all trails, sorted."""
-        return sorted(await self._in_thread(trail_names))
+        return sorted(await self._in_thread(_trail_names))
 
     async def changes(self, name: str, *, after: int, limit: int) -> list[StoredChange]:
         """Returns changes with numbers above `after`, oldest first."""
         return await self._in_thread(lambda bulk: _changes(bulk, name, after, limit))
-
-    async def load(self, parts: Iterable[StorePart], *, replace: bool) -> bool:
-        """Fills Redis in one step; returns False if it is not empty and `replace` is not set."""
-        return await self._in_thread(lambda bulk: load(bulk, parts, replace=replace))
 
     async def changed_names(self) -> AsyncGenerator[str | None]:
         """Yields None once it is subscribed to the channel, then the names of changed sets."""
@@ -347,6 +337,11 @@ class RedisStore:
                 " it; restore Redis from a backup."
             )
         return bytes.fromhex(secret)
+
+    async def put_secret(self, secret: bytes) -> None:
+        """Replaces the secret."""
+        with self._translated():
+            await self._client.set(SECRET_KEY, secret.hex())
 
     async def append_audits(
         self,
@@ -561,6 +556,14 @@ def _version(name: str, meta: Mapping[str, str | None]) -> Version | None:
             " write. Another program wrote to it; delete the calibration and post it again."
         )
     return Version(write_id, int(number))
+
+
+def _trail_names(bulk: redis.Redis) -> set[str]:
+    """Returns the names of all sets, and of deleted sets whose trails remain."""
+    before, after = SetKeys.of("*").trail.split("*")
+    names = cast("set[str]", bulk.smembers(NAMES_KEY))
+    trails = bulk.scan_iter(match=f"{before}*{after}", count=1000)
+    return names | {key.removeprefix(before).removesuffix(after) for key in trails}
 
 
 def _newest(

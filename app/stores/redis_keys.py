@@ -9,7 +9,6 @@ AUDIT_TEXTS_KEY = "scope:audits:texts"
 SECRET_KEY = "scope:audits:secret"
 SCORE_PREFIX = "scope:score:"
 LEASES_PREFIX = "scope:leases:"
-RESTORING_KEY = "scope:restoring"
 
 
 class SetKeys(NamedTuple):

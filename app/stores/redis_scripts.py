@@ -115,49 +115,6 @@ return last + entries
 """
 
 # XADD comes first, because a full server refuses only writes that add data.
-# Moves staged keys to their places. All checks come before the first write. That is a RENAME, which
-# fails without any effect if the user may not rename keys; every later command works on a full
-# server, too.
-LOAD_SCRIPT = """
-local owner, names, audits, texts = unpack(KEYS)
-local token, stage, replace = ARGV[1], ARGV[2], ARGV[3]
-local moved, trails = cjson.decode(ARGV[4]), cjson.decode(ARGV[5])
-if redis.call('GET', owner) ~= token then
-  return 'interrupted'
-end
-for _, key in ipairs(moved) do
-  if redis.call('EXISTS', stage .. key) == 0 then
-    return 'interrupted'
-  end
-end
-if replace == '0' then
-  local taken = redis.call('EXISTS', names, audits)
-  for _, name in ipairs(trails) do
-    taken = taken + redis.call('EXISTS', 'scope:calibration:' .. name .. ':trail')
-  end
-  if taken > 0 then
-    return 'full'
-  end
-end
-for _, name in ipairs(redis.call('SMEMBERS', names)) do
-  table.insert(trails, name)
-end
-redis.call('RENAME', owner, stage .. 'owner')
-redis.call('UNLINK', stage .. 'owner', names, audits, texts)
-for _, name in ipairs(trails) do
-  for _, part in ipairs({'meta', 'examples', 'thresholds', 'trail', 'undo'}) do
-    redis.call('UNLINK', 'scope:calibration:' .. name .. ':' .. part)
-  end
-end
-for _, key in ipairs(moved) do
-  redis.call('RENAME', stage .. key, key)
-end
-for _, name in ipairs(trails) do
-  redis.pcall('PUBLISH', 'scope:calibration:changed', name)
-end
-return 'done'
-"""
-
 # A lease is `END HOLDER`, with the end in milliseconds of the server's clock. One that has ended
 # is removed by the next lease in its room, and the whole hash expires with its last lease.
 LEASES_SCRIPT = """

@@ -4,7 +4,7 @@ import asyncio
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -15,14 +15,9 @@ from app.ports import (
     LARGEST_NUMBER,
     MOST_AUDIT_TEXTS,
     NO_TEXTS,
-    AuditsPart,
-    ChangePart,
     Lease,
-    SecretPart,
-    SetPart,
     StoredCalibration,
     StoredChange,
-    StorePart,
     Version,
 )
 from app.stores import sqlite_file, sqlite_leases
@@ -153,17 +148,19 @@ class SqliteStore:
         """Returns changes with numbers above `after`, oldest first."""
         return await self._run(lambda connection: _changes(connection, name, after, limit))
 
-    async def load(self, parts: Iterable[StorePart], *, replace: bool) -> bool:
-        """Fills the file in one transaction; other processes can read it meanwhile, not write.
-
-        Returns:
-            False if the file has a set, a trail or an audit, and `replace` is not set.
-        """
-        return await self._run(lambda connection: _load(connection, parts, replace=replace))
-
     async def secret(self) -> bytes:
         """Returns 32 random bytes, which the first call makes."""
         return await self._run(_secret)
+
+    async def put_secret(self, secret: bytes) -> None:
+        """Replaces the secret."""
+        query = "INSERT OR REPLACE INTO audit_secret (only, bytes) VALUES (1, ?)"
+
+        def put(connection: sqlite3.Connection) -> None:
+            with transaction(connection, "IMMEDIATE"):
+                connection.execute(query, (secret,))
+
+        await self._run(put)
 
     async def append_audits(
         self,
@@ -397,41 +394,6 @@ def _changes(
         StoredChange(number=number, record=record, undo=undo)
         for number, record, undo in connection.execute(query, (name, after, limit))
     ]
-
-
-def _load(connection: sqlite3.Connection, parts: Iterable[StorePart], *, replace: bool) -> bool:
-    with transaction(connection, "IMMEDIATE"):
-        if replace:
-            sqlite_file.empty_tables(connection)
-        elif not _is_empty(connection):
-            return False
-        connection.execute("DELETE FROM audit_text")
-        for part in parts:
-            _take(connection, part)
-        return True
-
-
-def _is_empty(connection: sqlite3.Connection) -> bool:
-    """Whether the file has no set, no trail and no audit."""
-    query = (
-        "SELECT EXISTS (SELECT 1 FROM calibration) OR EXISTS (SELECT 1 FROM revision)"
-        " OR EXISTS (SELECT 1 FROM audit)"
-    )
-    return not connection.execute(query).fetchone()[0]
-
-
-def _take(connection: sqlite3.Connection, part: StorePart) -> None:
-    match part:
-        case ChangePart():
-            _extend_trail(connection, part.name, part.change)
-        case SetPart():
-            _put_state(connection, part.name, part.state)
-        case SecretPart():
-            query = "INSERT OR REPLACE INTO audit_secret (only, bytes) VALUES (1, ?)"
-            connection.execute(query, (part.secret,))
-        case AuditsPart():
-            query = "INSERT INTO audit (position, entry) VALUES (?, ?)"
-            connection.executemany(query, part.entries)
 
 
 def _put_state(connection: sqlite3.Connection, name: str, state: StoredCalibration) -> None:

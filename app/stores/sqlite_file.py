@@ -257,20 +257,6 @@ def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
             connection.execute(statement)
 
 
-def empty_tables(connection: sqlite3.Connection) -> None:
-    """Empties all tables but that of the secret, within the caller's transaction.
-
-    They are made anew, because their triggers refuse DELETE.
-    """
-    secrets = connection.execute("SELECT only, bytes FROM audit_secret").fetchall()
-    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-    for (name,) in tables:
-        connection.execute(f'DROP TABLE "{name}"')
-    for statement in SCHEMA:
-        connection.execute(statement)
-    connection.executemany("INSERT INTO audit_secret (only, bytes) VALUES (?, ?)", secrets)
-
-
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
     """Switches to write-ahead logging, so that readers can continue while one process writes."""
     deadline = time.monotonic() + BUSY_TIMEOUT_S

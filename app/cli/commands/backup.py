@@ -38,23 +38,17 @@ def backup(
 
 
 async def _write(url: str, file: Path) -> None:
-    from app.cli.progress import progress_bar
     from app.release import RELEASE
-    from app.service.backup.lines import BackupWriter
-    from app.service.backup.walk import entries_in, parts_of
+    from app.service.backup import is_empty, write_backup
     from app.wiring.stores import opened
 
     at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     async with opened(url, must_exist=True) as store:
-        with progress_bar() as progress, replacing(file, mode=0o600) as out:
-            task = progress.add_task("backing up", total=await entries_in(store))
-            writer = BackupWriter(out, release=RELEASE, at=at)
-            async for part in parts_of(store):
-                progress.advance(task, writer.add(part))
-            if writer.counts.is_empty:
-                raise CommandError(
-                    "the store is empty, and nothing was written. Check that SCOPE_STORE_URL is "
-                    "that of the service"
-                )
-            writer.close()
-    say(f"{file} is complete; {amount(writer.counts)}.")
+        if await is_empty(store):
+            raise CommandError(
+                "the store is empty, and nothing was written. Check that SCOPE_STORE_URL is that "
+                "of the service"
+            )
+        with replacing(file, mode=0o600) as out:
+            backup = await write_backup(store, out, release=RELEASE, at=at)
+    say(f"{file} is complete; {amount(backup)}.")

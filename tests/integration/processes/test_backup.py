@@ -140,25 +140,3 @@ def test_a_restored_store_has_all_that_was_acknowledged_before_the_backup(
         server.client.post("/calibrations/default/rollback", json=body).raise_for_status()
         detail = server.client.get("/calibrations/default").raise_for_status().json()
         assert detail["n"] == BATCH
-
-
-def test_a_running_service_uses_a_flushed_redis_again_after_its_restore(
-    tmp_path: Path, redis_server: RedisServer
-) -> None:
-    file, url = tmp_path / "backup.jsonl", redis_server.url
-    with Server(tmp_path, settings(url)) as server:
-        for number in range(10):
-            calibrated(server.client, number)
-        before = drawn(server.client, range(100))
-        scope_judge(url, "backup", file)
-        redis_server.command("FLUSHALL")
-        deadline = time.monotonic() + PATIENCE_S
-        while server.client.post("/judge", json=pair(0)).status_code != 500:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        scope_judge(url, "restore", file)
-        while server.client.get("/readyz").status_code != 200 or not listed(server.client):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        assert set(listed(server.client)) == set(before.values())
-        assert drawn(server.client, range(100)) == before

@@ -14,7 +14,6 @@ from app.stores.redis_keys import AUDIT_TEXTS_KEY
 from app.stores.sqlite import SqliteStore
 from tests.integration.stores.backends import audit_log, store_at
 from tests.integration.stores.conftest import Connect
-from tests.integration.stores.test_backup_contract import backup_of, restored
 from tests.integration.stores.test_sqlite_file import content, names
 from tests.patience import PATIENCE_S
 from tests.redis_server import RedisServer
@@ -86,19 +85,6 @@ async def test_every_client_sees_the_texts_of_the_others(connect: Connect) -> No
         found = await all_texts(client)
         assert found.pop("shared").startswith("of ")
         assert found == {"1": "of 1", "2": "of 2"}
-
-
-async def test_a_backup_has_no_texts_and_a_restore_removes_those_of_the_store(
-    store: Store, connect: Connect
-) -> None:
-    await store.append_audits(["1"], texts={"a": "a secret text"})
-    file = await backup_of(store)
-    assert b"secret text" not in file.getvalue()
-    assert not await restored(store, file)
-    assert await all_texts(store) == {"a": "a secret text"}
-    assert await restored(store, file, replace=True)
-    assert await store.audit_text_keys() == set()
-    assert await audit_log(store) == ["1"]
 
 
 @pytest.mark.parametrize("scheme", ["sqlite", "redis"])

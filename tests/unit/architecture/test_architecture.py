@@ -115,9 +115,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"engines.chat_template", "engines.imports", "engines.markers", "transformers", "jinja2"},
     "engines.model_files": _ENGINE | {"huggingface_hub", "transformers"},
     "stores": set(),
-    "stores.redis": _ADAPTER
-    | {"redis", "stores.redis_keys", "stores.redis_loading", "stores.redis_scripts"},
-    "stores.redis_loading": _ADAPTER | {"redis", "stores.redis_keys", "stores.redis_scripts"},
+    "stores.redis": _ADAPTER | {"redis", "stores.redis_keys", "stores.redis_scripts"},
     "stores.redis_keys": set(),
     "stores.redis_scripts": set(),
     "stores.sqlite": _ADAPTER | {"stores.sqlite_file", "stores.sqlite_leases"},
@@ -222,7 +220,9 @@ CLIENT_MAY_IMPORT: dict[str, set[str]] = {
     "async_client.py": {"typing_extensions"},
     # Each adapter imports its framework only.
     "trl.py": {"typing_extensions", "accelerate"},
+    "processes.py": {"accelerate"},
     "verl.py": {"typing_extensions"},
+    "verl_advantage.py": {"torch", "verl"},
     "verifiers.py": {"typing_extensions", "verifiers"},
     "inspect_ai.py": {"typing_extensions", "inspect_ai"},
 }

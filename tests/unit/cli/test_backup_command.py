@@ -1,6 +1,8 @@
 """Tests of `scope-judge backup` and `scope-judge restore`: their files, messages and refusals."""
 
 import asyncio
+import hashlib
+import json
 import os
 import signal
 import stat
@@ -53,7 +55,7 @@ def test_a_store_goes_into_a_file_of_its_owner_and_back(used: Path, tmp_path: Pa
     file, other = tmp_path / "night.jsonl", tmp_path / "other.db"
     done = run("backup", file, store=used)
     assert done.exit_code == 0, done.stderr
-    amount = "calibration sets: 1, changes in their trails: 1, entries of audits: 5."
+    amount = "calibration sets: 1, entries of audits: 5."
     assert one_line(done.stderr).endswith(f"{file} is complete; {amount}")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     back = run("restore", file, "--store", f"sqlite:///{other}")
@@ -66,13 +68,12 @@ def test_a_store_goes_into_a_file_of_its_owner_and_back(used: Path, tmp_path: Pa
     assert again.read_bytes().splitlines()[1:-1] == file.read_bytes().splitlines()[1:-1]
 
 
-def test_a_store_that_is_used_is_kept_unless_replace_is_given(used: Path, tmp_path: Path) -> None:
+def test_a_store_that_is_used_is_kept(used: Path, tmp_path: Path) -> None:
     file = tmp_path / "night.jsonl"
     assert run("backup", file, store=used).exit_code == 0
     assert "the store has sets or audits, and nothing was changed" in error(
         run("restore", file, store=used)
     )
-    assert run("restore", file, "--replace", store=used).exit_code == 0
 
 
 def test_an_empty_store_makes_no_backup_and_replaces_none(tmp_path: Path) -> None:
@@ -103,7 +104,7 @@ def test_a_backup_is_replaced_only_with_overwrite(used: Path, tmp_path: Path) ->
     assert "already exists" in error(run("backup", file, store=used))
     assert file.read_text() == "yesterday's"
     assert run("backup", file, "--overwrite", store=used).exit_code == 0
-    assert file.read_text().startswith('{"scope_judge_backup":1,')
+    assert file.read_text().startswith('{"scope_judge_backup":2,')
 
 
 @pytest.mark.parametrize(
@@ -153,10 +154,25 @@ def test_a_truncated_backup_is_refused_before_the_store_is_opened(
 KILLED = """
 import os, signal
 from app.cli import main
-from app.service.backup import lines
-lines.BackupWriter.close = lambda self: os.kill(os.getpid(), signal.SIGKILL)
+from app.service import backup
+backup.hashlib.sha256 = lambda: type("Sha", (), {
+    "update": lambda self, line: None,
+    "hexdigest": lambda self: os.kill(os.getpid(), signal.SIGKILL),
+})()
 main()
 """
+
+
+def test_a_backup_with_a_bad_name_is_refused_before_the_store_is_opened(
+    used: Path, tmp_path: Path
+) -> None:
+    file, other = tmp_path / "night.jsonl", tmp_path / "other.db"
+    assert run("backup", file, store=used).exit_code == 0
+    *lines, _ = file.read_bytes().replace(b'"default"', b'"../:x"').splitlines(keepends=True)
+    end = {"sha256": hashlib.sha256(b"".join(lines)).hexdigest()}
+    file.write_bytes(b"".join(lines) + json.dumps(end).encode() + b"\n")
+    assert "has a set whose name is not valid" in error(run("restore", file, store=other))
+    assert not other.exists()
 
 
 @pytest.mark.parametrize("before", [None, "yesterday's"])

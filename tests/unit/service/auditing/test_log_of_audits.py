@@ -8,7 +8,6 @@ import pytest
 
 from app.core.comparison import Comparison
 from app.core.errors import StoreCorruptError, StoreUnavailableError
-from app.service.backup.walk import parts_of
 from app.stores.memory import MemoryStore
 from tests.patience import PATIENCE_S, until
 from tests.serving import services_of
@@ -145,19 +144,6 @@ async def test_the_secret_of_another_log_draws_from_then_on() -> None:
                 await services.auditor.catch_up()
             found.append(await judged(services, traffic(range(100, 200))))
     assert found[0] == found[1]
-
-
-async def test_a_log_that_comes_into_an_empty_store_brings_its_secret() -> None:
-    backup, store = MemoryStore(), MemoryStore()
-    async with services_of(store=backup, audit_rate=1.0) as services:
-        await services.calibrator.add("default", EXAMPLES)
-        drawn = await ids(services, traffic(range(20)))
-    async with services_of(store=store, audit_rate=1.0) as services:
-        parts = [part async for part in parts_of(backup)]
-        assert await store.load(parts, replace=False)
-        await services.auditor.catch_up()
-        assert await ids(services, traffic(range(20))) == drawn
-        assert await store.last_audit() == 20
 
 
 async def test_a_secret_that_did_not_make_the_draws_of_the_log_is_refused() -> None:

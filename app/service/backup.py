@@ -1,0 +1,162 @@
+"""The file of a backup: a line for each set with its trail, lines of audits, and a closing line.
+
+All lines are JSON in ASCII. The first has the number of the format, the release and the time, the
+last one the SHA-256 of all lines before it, so that a file that was cut off is refused. The store's
+own texts are not parsed.
+"""
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import IO, Any
+
+from app.core.errors import InvalidRequestError, StoreUnavailableError
+from app.ports import Store, StoredCalibration, StoredChange, Version
+
+_MARK, _FORMAT = "scope_judge_backup", 2
+_AT_ONCE = 1000
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(kw_only=True, slots=True)
+class Backup:
+    """What a backup holds: its release and time (UTC), the number of sets and of audit entries."""
+
+    release: str
+    at: str
+    sets: int = 0
+    audits: int = 0
+
+
+async def write_backup(store: Store, file: IO[bytes], *, release: str, at: str) -> Backup:
+    """Writes all that a store had when this began, and perhaps later changes, too.
+
+    The audits are read last: their log knows all versions that the sets have.
+    """
+    backup, digest = Backup(release=release, at=at), hashlib.sha256()
+
+    def put(fields: dict[str, Any]) -> None:
+        line = json.dumps(fields, separators=(",", ":")).encode("ascii") + b"\n"
+        digest.update(line)
+        file.write(line)
+
+    put({_MARK: _FORMAT, "release": release, "at": at})
+    for name in await store.trails():
+        put({"set": name, **await _set_of(store, name)})
+        backup.sets += 1
+    if await store.last_audit():
+        put({"secret": (await store.secret()).hex()})
+    while entries := await store.audits(after=backup.audits, limit=_AT_ONCE):
+        put({"audits": [text for _, text in entries]})
+        backup.audits = entries[-1][0]
+    put({"sha256": digest.hexdigest()})
+    return backup
+
+
+async def _set_of(store: Store, name: str) -> dict[str, Any]:
+    """A set at one version, or none if it was deleted, and the trail that leads to it."""
+    last, state = await store.last_number(name), await store.read(name)
+    while state is None and last != (now := await store.last_number(name)):
+        # It was deleted, and perhaps made again, between the two reads.
+        last, state = now, await store.read(name)
+    end = last if state is None else state.version.number
+    changes: list[StoredChange] = []
+    while found := await store.changes(name, after=changes[-1].number if changes else 0, limit=16):
+        changes += found
+        if changes[-1].number >= end:
+            break
+    return {
+        "trail": [[one.number, one.record, one.undo] for one in changes if one.number <= end],
+        "state": None
+        if state is None
+        else {
+            "version": [*state.version],
+            "meta": dict(state.meta),
+            "thresholds": dict(state.thresholds),
+            "examples": dict(state.examples),
+        },
+    }
+
+
+def check_backup(file: IO[bytes], name: str) -> Backup:
+    """Reads a file to its end and checks that it is complete and all its names are valid.
+
+    Raises:
+        InvalidRequestError: It is not a backup, has another format or a bad name, or was cut off.
+    """
+    first = _fields(last := file.readline(2**20))
+    if first.get(_MARK) != _FORMAT:
+        raise InvalidRequestError(
+            f"{name} is not a backup of format {_FORMAT}, which `scope-judge backup` of this "
+            "release writes. `scope-judge sets import` reads exported sets"
+        )
+    backup = Backup(release=str(first["release"]), at=str(first["at"]))
+    digest = hashlib.sha256()
+    for line in file:
+        digest.update(last)
+        fields = _fields(last := line)
+        backup.audits += len(fields.get("audits", ()))
+        if "set" in fields:
+            backup.sets += 1
+            if not _NAME.fullmatch(str(fields["set"])):
+                raise InvalidRequestError(f"{name} has a set whose name is not valid")
+    if _fields(last).get("sha256") != digest.hexdigest():
+        raise InvalidRequestError(
+            f"{name} was cut off or changed: its last line does not match the lines before it. "
+            "Use another backup"
+        )
+    return backup
+
+
+async def is_empty(store: Store) -> bool:
+    """Whether a store has no set, no trail and no audit."""
+    return not (await store.trails() or await store.last_audit())
+
+
+async def restore_backup(store: Store, file: IO[bytes]) -> None:
+    """Fills an empty store from a file that passed `check_backup`, by ordinary writes.
+
+    Raises:
+        StoreUnavailableError: Another program wrote to the store meanwhile.
+    """
+    for fields in map(_fields, file):
+        if "set" in fields:
+            await _restore_set(store, fields)
+        elif "secret" in fields:
+            await store.put_secret(bytes.fromhex(fields["secret"]))
+        elif "audits" in fields:
+            await store.append_audits(fields["audits"])
+
+
+async def _restore_set(store: Store, fields: dict[str, Any]) -> None:
+    name, state = fields["set"], fields["state"]
+    changes = [StoredChange(number=n, record=r, undo=u) for n, r, u in fields["trail"]]
+    before: Version | None = None
+    for change in changes:
+        if change is changes[-1] and state is None:
+            _check_alone(await store.delete(name, change=change))
+            return
+        # Only the trail needs the versions before the last one.
+        version = Version("restoring", change.number)
+        written = StoredCalibration(version=version, meta={}, examples={}, thresholds={})
+        if change is changes[-1]:
+            version = Version(*state["version"])
+            rest = {key: state[key] for key in ("meta", "examples", "thresholds")}
+            written = StoredCalibration(version=version, **rest)
+        _check_alone(await store.write(name, written, change=change, expected=before))
+        before = version
+
+
+def _check_alone(succeeded: bool) -> None:
+    if not succeeded:
+        raise StoreUnavailableError("another program writes to the store: stop the services")
+
+
+def _fields(line: bytes) -> dict[str, Any]:
+    """The object of a line; {} if there is none."""
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,1 +1,0 @@
-"""Copies a complete store to a file, and back into any store."""
