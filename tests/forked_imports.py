@@ -3,6 +3,7 @@
 import gc
 from importlib import import_module
 
+from tests.completed_questions import complete_questions
 from tests.seeded_drift import seed_drift
 
 for name in (
@@ -16,6 +17,7 @@ for name in (
 ):
     import_module(name)
 seed_drift()
+complete_questions()
 
 # A service collects garbage at its start; what is imported here is none.
 gc.freeze()

@@ -26,9 +26,11 @@ from app.service.services import Services
 from app.settings import Settings
 from app.stores.memory import MemoryStore
 from app.wiring.services import assembled
+from tests.completed_questions import complete_questions
 from tests.seeded_drift import seed_drift
 
 seed_drift()
+complete_questions()
 
 
 @asynccontextmanager

@@ -99,8 +99,7 @@ def note_other_change(name: str, *, shown: int, made: int) -> None:
 def criterion_in_words(of: "AuditEvent | EndedAlarm | AuditedCriterion") -> str:
     """The criterion of an alarm in words."""
     delta = "" if of.delta is None else f", delta {of.delta:g}"
-    group = "" if of.group is None else f" in the group {of.group}"
-    return f"alpha {of.alpha:g} ({of.guarantee}{delta}){group}"
+    return f"alpha {of.alpha:g} ({of.guarantee}{delta})"
 
 
 def _effect_cells(effect: "Effect") -> list[str]:

@@ -149,25 +149,15 @@ class DriftOfSet:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditedGroup(Ringing):
-    """The audits of one group under a criterion with its alarm."""
-
-    group: str
-    audited: int
-    errors: int
-    error_interval: tuple[float, ...]
-    evidence: float
-    alarm_evidence: float
-    alarm: bool
-
-
-@dataclass(frozen=True, slots=True)
 class AuditedCriterion(Ringing):
     """The audits of one criterion with its alarm."""
 
     alpha: float
     guarantee: str
     delta: float | None
+    labelled: int
+    ties: int
+    tie_interval: tuple[float, ...]
     audited: int
     errors: int
     error_interval: tuple[float, ...]
@@ -179,11 +169,6 @@ class AuditedCriterion(Ringing):
     suspended: bool
     alarm_evidence: float
     certified_without_expired: bool
-    groups: tuple[AuditedGroup, ...]
-
-    @property
-    def group(self) -> None:
-        """No group: the criterion itself."""
 
 
 @dataclass(frozen=True, slots=True)

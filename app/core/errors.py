@@ -218,13 +218,6 @@ class BecomesInfeasibleError(RequestError):
     title = "An alpha in use would get no more verdicts"
 
 
-class UnsafeAbsorptionError(RequestError):
-    """At the new threshold, the error would exceed alpha more often than promised."""
-
-    code = "unsafe_absorption"
-    title = "The new threshold would break its promise"
-
-
 class LabelChangesError(RequestError):
     """The label of an audit was changed too often to change again."""
 

@@ -7,7 +7,6 @@ each label (docs/design/guarantees.md, section 6).
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,15 +92,14 @@ class MonitoredKey:
     """The audits of one criterion that one key asked for.
 
     Args:
-        key: Name of the key that was the first to ask for the judgments; None for draws of earlier
-            releases.
+        key: Name of the key that was the first to ask for the judgments.
         audited: Number of its labels among those that count.
         errors: Number of errors that they show.
         evidence: Wealth of the bets that the error of its judgments is above alpha.
         open: Number of its accepted draws that have no label and are not closed.
     """
 
-    key: str | None
+    key: str
     audited: int
     errors: int
     evidence: float
@@ -114,24 +112,21 @@ class OpenDraw:
 
     Args:
         id: Id of the draw.
-        key: Name of the key that asked for the judgment; None in draws of earlier releases.
+        key: Name of the key that asked for the judgment.
         at: Time of the judgment, in seconds since 1970.
     """
 
     id: str
-    key: str | None
+    key: str
     at: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgedSpan:
-    """The times of the first and of the last judgment that led to an alarm, in seconds since 1970.
+    """The times of the first and the last judgment that led to an alarm, in seconds since 1970."""
 
-    Both are None for alarms of earlier releases.
-    """
-
-    first_judged_at: float | None = None
-    last_judged_at: float | None = None
+    first_judged_at: float
+    last_judged_at: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -150,47 +145,38 @@ class Ringing:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Watched:
-    """The judgments that an alarm is about.
+class MonitoredCriterion:
+    """The audits of one criterion under one version of its set.
 
     Args:
-        criterion: Their criterion, which has an alpha.
-        group: Their group; None for those of all groups and of none.
-    """
-
-    criterion: Criterion
-    group: str | None = None
-
-    @property
-    def words(self) -> str:
-        """The same for people, such as "alpha 0.1 (marginal) in the group math"."""
-        group = "" if self.group is None else f" in the group {self.group}"
-        return f"{self.criterion.words}{group}"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Monitored:
-    """The audits of some judgments by one version of a set.
-
-    Args:
+        criterion: The criterion, which has an alpha.
         figures: Evidence, certificate and error from the labels that count, without ties.
         ties: Number of labels "tie" among those that count.
+        tie_interval: Confidence interval of the share of ties among accepted verdicts.
         repeated: Number of accepted draws that are left out because their question counts already.
         waiting: Number of labels and closed draws that wait for a draw of an earlier question.
         open: Number of accepted draws that have no label and are not closed.
         expired: Number of accepted draws that got no label in time.
+        abstentions: Number of drawn abstentions, which have no part in the error.
+        keys: The same by the keys that asked; those with the most errors come first.
+        further_keys: Number of keys that are not in `keys`.
         oldest: The open draw for which the waiting labels wait; None if they wait for none.
         alarm_span: The judgments whose labels let the figures ring; None without an alarm in them.
         rang: The active alarm. It may have rung under an earlier version, and figures of
             corrected labels may have no alarm any more.
     """
 
+    criterion: Criterion
     figures: MonitorFigures
     ties: int
+    tie_interval: tuple[float, float]
     repeated: int
     waiting: int
     open: int
     expired: int
+    abstentions: int
+    keys: tuple[MonitoredKey, ...]
+    further_keys: int
     oldest: OpenDraw | None = None
     alarm_span: JudgedSpan | None = None
     rang: Ringing | None = None
@@ -200,58 +186,22 @@ class Monitored:
         """Whether the figures have an alarm, or an alarm is active."""
         return self.figures.alarm or self.rang is not None
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MonitoredGroup:
-    """The audits of one group of the traffic under a criterion.
-
-    Args:
-        group: Name of the group.
-        monitored: Its audits.
-    """
-
-    group: str
-    monitored: Monitored
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MonitoredCriterion(Monitored):
-    """The audits of one criterion under one version of its set.
-
-    Args:
-        criterion: The criterion, which has an alpha.
-        abstentions: Number of drawn abstentions, which have no part in the error.
-        keys: The same by the keys that asked; those with the most errors come first.
-        further_keys: Number of keys that are not in `keys`.
-        groups: The same by the groups that have draws or an alarm, in order of their names.
-    """
-
-    criterion: Criterion
-    abstentions: int
-    keys: tuple[MonitoredKey, ...]
-    further_keys: int
-    groups: tuple[MonitoredGroup, ...] = ()
+    @property
+    def labelled(self) -> int:
+        """Number of labels that count, with ties."""
+        return self.figures.audited + self.ties
 
     @property
-    def parts(self) -> Mapping[Watched, Monitored]:
-        """The whole, and each group."""
-        return {
-            Watched(criterion=self.criterion): self,
-            **{
-                Watched(criterion=self.criterion, group=each.group): each.monitored
-                for each in self.groups
-            },
-        }
-
-    @property
-    def alarmed(self) -> tuple[Watched, ...]:
-        """The parts with an alarm."""
-        return tuple(watched for watched, part in self.parts.items() if part.alarm)
+    def may_exceed(self) -> bool:
+        """Whether labels leave it open that the error is above alpha."""
+        alpha = self.criterion.alpha
+        assert alpha is not None, "only criteria with an alpha are audited"
+        return self.labelled > 0 and self.figures.error_interval[1] > alpha
 
     @property
     def loses_many(self) -> bool:
         """Whether so many draws have expired that the certificate is hard to get."""
-        done = self.figures.audited + self.figures.closed + self.ties + self.expired
+        done = self.labelled + self.figures.closed + self.expired
         return self.expired > MANY_EXPIRED * done
 
 
@@ -284,18 +234,16 @@ def bets_of(questions: NDArray[np.uint8], at: FloatArray) -> NDArray[np.int64]:
     return bets
 
 
-def alarm_delta(place: int, *, groups: int = 1) -> float:
-    """Returns the probability of a false alarm of a criterion, or of a group, over all time.
+def alarm_delta(place: int) -> float:
+    """Returns the probability of a false alarm of a criterion over all time.
 
     The criteria of a version share 5% in the order in which they came into use. So the alarms of
-    all of them keep 5% together, and none has to be known before. The groups of a criterion share
-    as much again, in equal parts.
+    all of them keep 5% together, and none has to be known before.
 
     Args:
         place: Place of the criterion in that order, from 1.
-        groups: Number of groups that share it.
     """
-    return MONITOR_DELTA * share_of(place) / groups
+    return MONITOR_DELTA * share_of(place)
 
 
 def monitor(
@@ -391,6 +339,17 @@ def _means(wrong: NDArray[np.bool_], numbers: NDArray[np.int64]) -> FloatArray:
     _, question, draws = np.unique(numbers, return_inverse=True, return_counts=True)
     means: FloatArray = np.bincount(question, weights=wrong, minlength=len(draws)) / draws
     return means
+
+
+def share_interval(flags: ArrayLike, questions: ArrayLike) -> tuple[float, float]:
+    """Returns an interval of the share of flagged draws of a random question; see `error_interval`.
+
+    Args:
+        flags: Shape (n,), n may be 0.
+        questions: Shape (n,). Number of each draw's bet.
+    """
+    means = _means(np.asarray(flags, dtype=bool), np.asarray(questions))
+    return error_interval(float(means.sum()), len(means))
 
 
 def error_interval(

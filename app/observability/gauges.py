@@ -60,7 +60,7 @@ class DriftFigures(NamedTuple):
     Args:
         calibration: Name of the calibration set.
         stream: "uncertainty", "position_gap" or "label_mass".
-        evidence: Evidence of all replicas together.
+        evidence: Evidence of this process.
         alarm: Whether the evidence has reached the level of an alarm.
     """
 
@@ -206,25 +206,6 @@ def of_monitors(shown: Iterable[MonitoredCriterion]) -> Iterator[GaugeMetricFami
         for monitored in monitors:
             family.add_metric(_place(monitored), float(value(monitored)))
         yield family
-    yield from of_monitored_groups(monitors)
-
-
-def of_monitored_groups(shown: Iterable[MonitoredCriterion]) -> Iterator[GaugeMetricFamily]:
-    """Yields the gauges of the audits of groups; the operator declares the groups."""
-    labels = ("calibration", "guarantee", "alpha", "delta", "group")
-    evidence = _family(
-        "monitor_group_evidence",
-        "Evidence that a group's error is above alpha, divided by its alarm level.",
-        *labels,
-    )
-    alarm = _family("monitor_group_alarm", "Whether an alarm of a group is active.", *labels)
-    for monitored in shown:
-        for each in monitored.groups:
-            place = (*_place(monitored), each.group)
-            figures = each.monitored.figures
-            evidence.add_metric(place, figures.evidence / figures.alarm_evidence)
-            alarm.add_metric(place, float(each.monitored.alarm))
-    yield from (evidence, alarm)
 
 
 def _place(monitored: MonitoredCriterion) -> tuple[str, str, str, str]:
@@ -266,6 +247,26 @@ _MONITORED: tuple[tuple[str, str, Callable[[MonitoredCriterion], float]], ...] =
         lambda monitored: monitored.figures.errors,
     ),
     (
+        "labelled",
+        "Labels of audited verdicts that count, with ties.",
+        lambda monitored: monitored.labelled,
+    ),
+    (
+        "repeated",
+        "Audited verdicts left out because their question counts already.",
+        lambda monitored: monitored.repeated,
+    ),
+    (
+        "questions",
+        "Questions that the labels which count are of.",
+        lambda monitored: monitored.figures.questions,
+    ),
+    (
+        "ties",
+        "Ties among the labels of audited verdicts.",
+        lambda monitored: monitored.ties,
+    ),
+    (
         "open",
         "Audited verdicts that wait for a label.",
         lambda monitored: monitored.open,
@@ -303,7 +304,7 @@ def of_drift(shown: Iterable[DriftFigures]) -> Iterator[GaugeMetricFamily]:
     """Yields the gauges of drift."""
     evidence = _family(
         "drift_evidence",
-        "Evidence of all replicas that judgments differ from the labeled pairs.",
+        "Evidence of this process that judgments differ from the labeled pairs.",
         "calibration",
         "stream",
     )

@@ -16,7 +16,6 @@ from app.service.auditing.entries import (
     DrawId,
     LabelEntry,
     OpinionEntry,
-    RecoveryPlan,
     written,
     written_span,
 )
@@ -105,11 +104,10 @@ class AuditOut(Out):
 
     id: str
     calibration: str
-    group: str | None
     status: Status
     rate: float
     drawn_at: str
-    drawn_by: str | None
+    drawn_by: str
     expires_at: str
     label: AuditLabel | None
     labelled_at: str | None
@@ -121,7 +119,6 @@ class AuditOut(Out):
         return cls(
             id=audit.draw.id,
             calibration=audit.draw.calibration,
-            group=audit.draw.group,
             status=audit.status(at),
             rate=audit.draw.rate,
             drawn_at=written(audit.draw.at),
@@ -209,12 +206,11 @@ class ResumeIn(Strict):
 
 
 class ResumedOut(Out):
-    """A criterion, or a group under it, whose alarm was ended."""
+    """A criterion whose alarm was ended."""
 
     alpha: float
     guarantee: Guarantee
     delta: float | None
-    group: str | None
     rang_at: str
 
     @classmethod
@@ -226,7 +222,6 @@ class ResumedOut(Out):
             alpha=criterion.alpha,
             guarantee=criterion.guarantee,
             delta=criterion.delta,
-            group=alarm.entry.group,
             rang_at=written(alarm.entry.at),
         )
 
@@ -243,16 +238,15 @@ class ResumeOut(Out):
         return cls(name=name, resumed=[ResumedOut.of(alarm) for alarm in ended])
 
 
-Event = Literal["closed", "label_changed", "alarm", "alarm_ended", "resumed", "recovery_begun"]
+Event = Literal["closed", "label_changed", "alarm", "alarm_ended", "resumed"]
 
 
 class AuditEventOut(Out):
     """One entry of the trail of a set's audits.
 
     `closed` and `label_changed` have `id`, `before` and `after`, in the order of that id. `alarm`,
-    `alarm_ended` and `resumed` have the criterion, the group if they are about one, and the current
-    version. `recovery_begun` has `since` and `audits`: the first audits since the alarm, which will
-    be absorbed.
+    `alarm_ended` and `resumed` have the criterion and the current version. `alarm` has `audits`,
+    too: the number of audits from then on that replace all examples by an absorption.
     """
 
     event: Event
@@ -265,14 +259,12 @@ class AuditEventOut(Out):
     alpha: float | None = None
     guarantee: Guarantee | None = None
     delta: float | None = None
-    group: str | None = None
     version: int | None = None
     errors: int | None = None
     audited: int | None = None
     suspended: bool | None = None
     first_judged_at: str | None = None
     last_judged_at: str | None = None
-    since: str | None = None
     audits: int | None = None
 
     @classmethod
@@ -291,15 +283,7 @@ class AuditEventOut(Out):
                 before=item.before,
                 after=entry.label,
             )
-        if isinstance(entry, RecoveryPlan):
-            return cls(
-                event="recovery_begun",
-                at=at,
-                by=by,
-                since=written(entry.since),
-                audits=entry.audits,
-            )
-        criterion = {**asdict(entry.criterion), "group": entry.group}
+        criterion = asdict(entry.criterion)
         del criterion["calibration"]
         if isinstance(entry, AlarmEntry):
             return cls(
@@ -310,6 +294,7 @@ class AuditEventOut(Out):
                 errors=entry.errors,
                 audited=entry.audited,
                 suspended=entry.suspends,
+                audits=entry.needed,
                 **written_span(entry.ringing.span),
                 **criterion,
             )

@@ -1,20 +1,13 @@
 """JSON answers about audits and drift of a calibration set."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from app.core.calibration import Calibration
 from app.core.comparison import Guarantee
-from app.core.monitoring import (
-    MONITOR_DELTA,
-    Monitored,
-    MonitoredCriterion,
-    MonitoredGroup,
-    Ringing,
-    Watched,
-)
+from app.core.monitoring import MONITOR_DELTA, MonitoredCriterion, Ringing
 from app.service.auditing.drift import STREAMS, Figures, StreamFigures
 from app.service.auditing.entries import written, written_span
 from app.service.auditing.ledger import MOST_CRITERIA
@@ -25,10 +18,7 @@ from app.wire.answers import Out
 
 
 class RingingOut(Out):
-    """When an alarm rang, and the judgments that led to it; all null without an alarm.
-
-    Alarms of earlier releases do not have all of these.
-    """
+    """When an alarm was raised, and the judgments that led to it; all null without an alarm."""
 
     rang_at: str | None
     rang_version: int | None
@@ -54,67 +44,19 @@ class MonitoredKeyOut(Out):
     reaches 20 with probability at most 0.05.
     """
 
-    key: str | None
+    key: str
     audited: int
     errors: int
     evidence: float
     open: int
-
-
-class MonitoredGroupOut(RingingOut):
-    """The audits of one group of the traffic under a criterion.
-
-    The groups of a criterion share as many false alarms as the criterion has, in equal parts, so
-    `alarm_evidence` is that of the criterion times the number of declared groups.
-    """
-
-    group: str
-    audited: int
-    errors: int
-    closed: int
-    questions: int
-    error_interval: tuple[float, float]
-    evidence: float
-    alarm_evidence: float
-    alarm: bool
-    certified: bool
-    suspended: bool
-    ties: int
-    repeated: int
-    waiting: int
-    open: int
-    expired: int
-
-    @classmethod
-    def of(cls, of_group: MonitoredGroup, *, suspends: bool) -> "MonitoredGroupOut":
-        """Converts the audits of a group."""
-        monitored = of_group.monitored
-        fields = {**asdict(monitored.figures), **_counts(monitored)}
-        return cls(
-            group=of_group.group,
-            **{name: value for name, value in fields.items() if name in cls.model_fields},
-            **ringing_fields(monitored.rang),
-            suspended=suspends and monitored.alarm,
-        )
-
-
-def _counts(monitored: Monitored) -> dict[str, Any]:
-    """Whether there is an alarm, and the numbers of draws that are not in the figures."""
-    return {
-        "alarm": monitored.alarm,
-        "ties": monitored.ties,
-        "repeated": monitored.repeated,
-        "waiting": monitored.waiting,
-        "open": monitored.open,
-        "expired": monitored.expired,
-    }
 
 
 class MonitoredOut(RingingOut):
     """The audits of one criterion under this version of the set.
 
     The labels of drawn accepted judgments count by question, in the order of the first draws:
-    `waiting` ones wait for a draw of an earlier question that is still open. As long as the error
+    `waiting` ones wait for a draw of an earlier question that is still open, or for the end of the
+    hour in which draws of one question count. As long as the error
     of a random question is at most alpha, `evidence` reaches `alarm_evidence` with probability at
     most 1 / `alarm_evidence`, whenever and how often it is looked at; over all criteria of the
     version these sum to at most 0.05. `alarm` is true from then on, until a version with enough new
@@ -122,13 +64,15 @@ class MonitoredOut(RingingOut):
     claim that the error is at most alpha, at 20. They count closed and expired draws as errors.
     `certified_without_expired` leaves expired draws out: it is the weaker statement, and true only
     if no draw has expired because of its verdict. `error_interval` holds a constant true error at
-    all times with probability 0.95. `keys` has the same labels by the keys that asked, at
-    most 20, those with the most errors first.
+    all times with probability 0.95. `labelled` counts all labels, also ties, which are
+    neither right nor wrong; `tie_interval` holds their share of the accepted verdicts. `keys` has
+    the same labels by the keys that asked, at most 20, those with the most errors first.
     """
 
     alpha: float
     guarantee: Guarantee
     delta: float | None
+    labelled: int
     audited: int
     errors: int
     closed: int
@@ -145,6 +89,7 @@ class MonitoredOut(RingingOut):
     certified_without_expired: bool
     suspended: bool
     ties: int
+    tie_interval: tuple[float, float]
     repeated: int
     waiting: int
     open: int
@@ -152,7 +97,6 @@ class MonitoredOut(RingingOut):
     abstentions: int
     keys: list[MonitoredKeyOut]
     further_keys: int
-    groups: list[MonitoredGroupOut]
 
     @classmethod
     def of(cls, monitored: MonitoredCriterion, *, suspends: bool) -> "MonitoredOut":
@@ -164,13 +108,19 @@ class MonitoredOut(RingingOut):
         """
         return cls(
             **asdict(monitored.criterion),
-            **{**asdict(monitored.figures), **_counts(monitored)},
+            **{**asdict(monitored.figures), "alarm": monitored.alarm},
             **ringing_fields(monitored.rang),
+            labelled=monitored.labelled,
+            ties=monitored.ties,
+            tie_interval=monitored.tie_interval,
+            repeated=monitored.repeated,
+            waiting=monitored.waiting,
+            open=monitored.open,
+            expired=monitored.expired,
             abstentions=monitored.abstentions,
             suspended=suspends and monitored.alarm,
             keys=[MonitoredKeyOut(**asdict(each)) for each in monitored.keys],
             further_keys=monitored.further_keys,
-            groups=[MonitoredGroupOut.of(each, suspends=suspends) for each in monitored.groups],
         )
 
 
@@ -211,10 +161,9 @@ class DriftOut(Out):
 class RecoveryOut(Out):
     """How the set gets verdicts again after an alarm, without breaking the promise.
 
-    `audits` is the number of audits to label, the first ones since the newest active alarm, before
-    their labels are looked at; null if it is above 100,000. Somebody has `fixed` it with `begin`,
-    or it depends on the criterion, and not on what was drawn since the alarm. With as many, an
-    absorption with `replace` gives verdicts with probability 0.8 if the judge is wrong in at most
+    An absorption replaces all examples by the first `audits` drawn since the first active alarm.
+    The number follows from the criterion of that alarm, and not from any label; null if it is above
+    100,000. With as many, verdicts come back with probability 0.8 if the judge is wrong in at most
     0.6 alpha of its most certain pairs.
     """
 
@@ -223,7 +172,6 @@ class RecoveryOut(Out):
     delta: float | None
     since: str
     audits: int | None
-    fixed: bool
     drawn: int
     labelled: int
     note: str
@@ -236,14 +184,10 @@ class RecoveryOut(Out):
         if number is None:
             note = f"no number of labels up to 100,000 is enough for {criterion.words}"
         else:
-            command = (
-                f"scope-judge audits absorb {criterion.calibration} --since alarm "
-                f"--audits {number} --replace"
-            )
             note = (
-                f"label {number} audits drawn since the alarm before you look, then run "
-                f"`{command}`; {recovery.drawn} are drawn, and {recovery.labelled} of the first "
-                f"{number} are labelled or closed"
+                f"label the first {number} audits drawn since the alarm, then run `scope-judge "
+                f"audits absorb {criterion.calibration}`; {recovery.drawn} are drawn, and "
+                f"{recovery.labelled} of the first {number} are labelled or closed"
             )
         return cls(
             alpha=criterion.alpha,
@@ -251,7 +195,6 @@ class RecoveryOut(Out):
             delta=criterion.delta,
             since=written(recovery.since),
             audits=number,
-            fixed=recovery.fixed,
             drawn=recovery.drawn,
             labelled=recovery.labelled,
             note=note,
@@ -267,10 +210,11 @@ class MonitorOut(Out):
     `criteria` has the first 64 criteria that judgments of this version were drawn under: those with
     an alarm first, then those with the most labels. `refused` counts the draws under other criteria
     that the answering process did not make. `alarm` is true if any criterion or any value of
-    `drift` has an alarm. `light` is `red` then, `green` if labels of this version count and there
-    is nothing to do, and `amber` otherwise. `alarm_evidence` is the line of `drift` and of
-    certificates; each criterion has its own. `summary` says in a sentence how wrong the verdicts
-    are, under the first of the criteria. `note` says what to do; null if there is nothing to do.
+    `drift` has an alarm. `light` is `red` then, `green` if labels of this version count, no error
+    interval reaches above its alpha and there is nothing to do, and `amber` otherwise.
+    `alarm_evidence` is the line of `drift` and of certificates; each criterion has its own.
+    `summary` says in a sentence how wrong the verdicts are, under the first of the criteria. `note`
+    says what to do; null if there is nothing to do.
     `recovery` says how many audits to label after an alarm; null without an alarm.
     """
 
@@ -329,24 +273,25 @@ class MonitorOut(Out):
 
 
 def _light(criteria: Sequence[MonitoredCriterion], *, alarm: bool, note: str | None) -> Light:
-    """The colour of the first criterion, which the summary is about."""
+    """The colour of a set, which is never green while an error may be above its alpha."""
     if alarm:
         return "red"
     counted = bool(criteria) and criteria[0].figures.audited > 0
-    return "green" if counted and note is None else "amber"
+    is_kept = counted and not any(each.may_exceed for each in criteria)
+    return "green" if is_kept and note is None else "amber"
 
 
 def _importance(monitored: MonitoredCriterion) -> tuple[bool, int]:
     """A key by which alarms come first, and then the criteria with the most labels."""
-    return not monitored.alarmed, -monitored.figures.audited
+    return not monitored.alarm, -monitored.figures.audited
 
 
 def _note(report: SetReport, *, rate: float, refused: int, has_drifted: bool) -> str | None:
     """Says what to do about a set, if there is something to do."""
     if report.alarmed:
         return (
-            f"accepted verdicts{_groups_of(report.alarmed)} are wrong more often than alpha: do "
-            "not use them, and make a new version of the set from labels of today's traffic (POST "
+            "accepted verdicts are wrong more often than alpha: do not use them, and make a new "
+            "version of the set from labels of today's traffic (POST "
             "/calibrations/{name}/absorb; docs/guides/monitoring.md, An alarm of the audits). The "
             "alarm ends with a version of which at least half of the examples are new, or by POST "
             "/calibrations/{name}/resume"
@@ -369,6 +314,8 @@ def _note(report: SetReport, *, rate: float, refused: int, has_drifted: bool) ->
             "as errors for the certificate and as right for the alarm, so both come later: label "
             "all draws, or lower SCOPE_AUDIT_RATE (docs/guides/monitoring.md, Draws without labels)"
         )
+    if unsure := [each for each in report.criteria if each.may_exceed]:
+        return _unsure(max(unsure, key=lambda each: each.labelled))
     if report.criteria:
         return None
     if rate > 0:
@@ -379,12 +326,14 @@ def _note(report: SetReport, *, rate: float, refused: int, has_drifted: bool) ->
     )
 
 
-def _groups_of(alarmed: Collection[Watched]) -> str:
-    """Names the groups with an alarm, if there is no alarm of a whole criterion."""
-    groups = sorted({watched.group for watched in alarmed if watched.group is not None})
-    if not groups or any(watched.group is None for watched in alarmed):
-        return ""
-    return f" in the group{'s' * (len(groups) > 1)} {', '.join(groups)}"
+def _unsure(monitored: MonitoredCriterion) -> str:
+    """Says that labels leave it open whether the error is above alpha."""
+    labels, questions = monitored.labelled, monitored.figures.questions
+    counted = f"{labels} label{'s' * (labels != 1)} of {questions} question{'s' * (questions != 1)}"
+    return (
+        f"{counted} leave it open whether the error under {monitored.criterion.words} is above "
+        "alpha: label audits of more questions (docs/guides/monitoring.md, The light)"
+    )
 
 
 def summary(criteria: Sequence[MonitoredCriterion], drift: Figures) -> str:
@@ -406,17 +355,25 @@ def _about(monitored: MonitoredCriterion) -> str:
     figures, criterion = monitored.figures, monitored.criterion
     assert criterion.alpha is not None, "only criteria with an alpha are audited"
     if not figures.audited + figures.closed:
+        if monitored.waiting:
+            return (
+                f"nothing is known about wrong verdicts under {criterion.words} yet: "
+                f"{monitored.waiting} labels wait for earlier audits, or for the hour in which "
+                "further verdicts on their questions count"
+            )
         return (
             f"nothing is known about wrong verdicts under {criterion.words} without labels: "
             f"{monitored.open} audits wait for one"
         )
     promised = f"promised were {100 * criterion.alpha:g}% by {criterion.words}"
     words = f"{_wrong(monitored)}; {promised}{_alarm(monitored)}"
-    for each in monitored.groups:
-        if each.monitored.alarm:
-            words += f"; in the group {each.group}, {_wrong(each.monitored)}"
-            words += _alarm(each.monitored)
-    if monitored.alarmed:
+    if monitored.ties:
+        low, high = (f"{100 * share:.0f}%" for share in monitored.tie_interval)
+        words += (
+            f"; {monitored.ties} of {monitored.labelled} labels are ties: {low} to {high} of the "
+            "verdicts are on pairs without a better side"
+        )
+    if monitored.alarm:
         return words
     if figures.certified:
         return f"{words}; labels prove that this is kept"
@@ -428,12 +385,12 @@ def _about(monitored: MonitoredCriterion) -> str:
     return words
 
 
-def _wrong(monitored: Monitored) -> str:
+def _wrong(monitored: MonitoredCriterion) -> str:
     low, high = (f"{100 * share:.0f}%" for share in monitored.figures.error_interval)
     return f"{low} to {high} of the verdicts are wrong"
 
 
-def _alarm(monitored: Monitored) -> str:
+def _alarm(monitored: MonitoredCriterion) -> str:
     """Says that an alarm is active; "" without one."""
     if not monitored.alarm:
         return ""

@@ -27,7 +27,6 @@ STATUS: dict[type[ScopeJudgeError], int] = {
     errors.LabelsMissingError: 409,
     errors.AuditsIncompleteError: 409,
     errors.BecomesInfeasibleError: 409,
-    errors.UnsafeAbsorptionError: 409,
     errors.LabelChangesError: 409,
     errors.AlreadyLabelledError: 409,
     errors.OverloadedError: 429,

@@ -83,7 +83,17 @@ VersionNumber = Annotated[int, Field(ge=1, le=2**53 - 1)]
 CalibrationName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 DIGEST = r"^[0-9a-f]{64}$"
 Digest = Annotated[str, Field(pattern=DIGEST)]
-Probability = Annotated[FiniteFloat, Field(gt=0, lt=1)]
+
+
+def _four_digits(share: float) -> float:
+    # 0.1 as a float32 is 0.10000000149: it must not be another alpha, with an alarm of its own.
+    rounded = round(share, 4)
+    if not 0.0 < rounded < 1.0:
+        raise ValueError("must be from 0.0001 to 0.9999, and is rounded to four digits")
+    return rounded
+
+
+Probability = Annotated[FiniteFloat, Field(gt=0, lt=1), AfterValidator(_four_digits)]
 Replace = Annotated[bool, Field(description="Remove all other examples of the set.")]
 EvenIfInfeasible = Annotated[
     bool,

@@ -165,7 +165,7 @@ def assembled(
     drift = Drift(calibrations, telemetry, replicas=settings.replicas)
     changes = Changes(auditor, calibrator, calibrations, monitor)
     absorber = Absorber(
-        auditor, changes, calibrations, monitor, drift, fingerprint=scorer.identity.fingerprint
+        auditor, changes, calibrations, monitor, fingerprint=scorer.identity.fingerprint
     )
     limits = _limits_of(settings, scorer.identity, admission)
     return Services(
@@ -234,6 +234,7 @@ def _auditor_of(
         fingerprint=identity.fingerprint,
         rate=settings.audit_rate,
         expires_s=settings.audit_expires_s,
+        default=_defaults_of(settings),
         keeps_texts=settings.audit_texts,
     )
 

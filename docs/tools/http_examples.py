@@ -247,7 +247,7 @@ async def _label(recorder: _Recorder) -> None:
     await recorder.send("GET", "/calibrations/{name}/monitor", show=shown)
     await recorder.send("GET", "/calibrations/{name}/audit-trail")
     await recorder.send("POST", "/calibrations/{name}/resume", {"reason": "checked by hand"})
-    absorb = {"all": True, "unlabelled": "leave_out", "dry_run": True}
+    absorb = {"dry_run": True}
     await recorder.send("POST", "/calibrations/{name}/absorb", absorb, show=_CHANGE)
 
 

@@ -14,7 +14,6 @@ from app.core.errors import (
     CalibrationNotFoundError,
     JudgeMismatchError,
     LabelChangesError,
-    UnsafeAbsorptionError,
 )
 from app.service.auditing.ledger import Status
 from app.service.off_loop import off_loop
@@ -160,7 +159,6 @@ async def resume(
         JudgeMismatchError,
         AuditsIncompleteError,
         BecomesInfeasibleError,
-        UnsafeAbsorptionError,
     ),
 )
 async def absorb(
@@ -171,14 +169,15 @@ async def absorb(
 ) -> Response:
     """Turns labeled audits into examples of a set, as one new version.
 
-    After an alarm, fix a number of audits with `begin` before you label any. The first so many
-    audits since the alarm then replace all examples.
+    After an alarm, the first audits since the set's first active alarm replace all examples. Their
+    number is `audits` of the monitor's `recovery`; it follows from alpha, delta and guarantee.
+    Without an alarm, the audits up to the first open one are added.
     """
     caller.check_calibration(name)
-    if body.begin and body.audits is not None:
-        report = await services.absorber.begin(name, body.audits, by=caller.name)
-    elif body.dry_run:
-        report = await services.absorber.preview(name, body.asked, by=caller.name)
+    if body.dry_run:
+        report = await services.absorber.preview(name, by=caller.name)
     else:
-        report = await services.absorber.absorb(name, body.asked, by=caller.name)
+        report = await services.absorber.absorb(
+            name, even_if_infeasible=body.even_if_infeasible, by=caller.name
+        )
     return await off_loop(as_json, partial(AbsorbOut.of, report, dry_run=body.dry_run))

@@ -167,7 +167,7 @@ async def monitor_calibration(
     await services.auditor.catch_up()
     report = await services.monitor.of(calibration)
     drift = await services.drift.of(calibration)
-    recovery = await services.absorber.recovery(calibration, report.criteria)
+    recovery = await services.absorber.recovery(calibration)
     return await off_loop(
         as_json, partial(MonitorOut.of, services, calibration, report, drift, recovery)
     )

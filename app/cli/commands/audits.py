@@ -1,5 +1,6 @@
 """`scope-judge audits`: shows, labels, absorbs and closes audits, and ends their alarms."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,7 +27,7 @@ from app.cli.stopping import resumable
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
-    from app.cli.set_answers import AuditedCriterion, AuditedGroup
+    from app.cli.set_answers import AuditedCriterion
     from scope_judge.records import AuditEvent, AuditLabels
 
 app = typer.Typer(
@@ -40,7 +41,17 @@ Name = Annotated[str, typer.Argument(help="Name of the calibration set.")]
 _HEADINGS = ("when", "by", "event", "what", "reason")
 # The service takes so many labels in one request.
 _MOST_LABELS = 1000
-_AUDITS = ("labels", "errors", "wrong", "evidence", "alarm at", "open", "waiting")
+_AUDITS = (
+    "labels",
+    "ties",
+    "tied verdicts",
+    "errors",
+    "wrong",
+    "evidence",
+    "alarm at",
+    "open",
+    "waiting",
+)
 
 
 @app.command()
@@ -60,14 +71,6 @@ def status(name: Name, url: Url = DEFAULT_URL) -> None:
     for each in found.criteria:
         if each.alarm:
             say(("alarm", "bold red"), f" under {criterion_in_words(each)} {each.told}")
-        for group in each.groups:
-            say(
-                f"group {group.group} under {criterion_in_words(each)}: {group.audited} labels, "
-                f"{group.errors} errors, {_interval(group)} wrong, evidence "
-                f"{evidence(group.evidence)}, alarm at {group.alarm_evidence:g}"
-            )
-            if group.alarm:
-                say(("alarm", "bold red"), f" in the group {group.group} {group.told}")
     for value in ("uncertainty", "position_gap", "label_mass"):
         stream = getattr(found.drift, value)
         if stream is not None and stream.alarm:
@@ -87,9 +90,11 @@ def _audited(criterion: "AuditedCriterion") -> list[str]:
         f"{criterion.alpha:g}",
         criterion.guarantee,
         "" if criterion.delta is None else f"{criterion.delta:g}",
-        str(criterion.audited),
+        str(criterion.labelled),
+        str(criterion.ties),
+        _interval(criterion.tie_interval) if criterion.ties else "",
         str(criterion.errors),
-        _interval(criterion),
+        _interval(criterion.error_interval),
         evidence(criterion.evidence),
         f"{criterion.alarm_evidence:g}",
         str(criterion.open),
@@ -98,8 +103,8 @@ def _audited(criterion: "AuditedCriterion") -> list[str]:
     ]
 
 
-def _interval(of: "AuditedCriterion | AuditedGroup") -> str:
-    return " to ".join(f"{100 * share:.0f}%" for share in of.error_interval)
+def _interval(of: Sequence[float]) -> str:
+    return " to ".join(f"{100 * share:.0f}%" for share in of)
 
 
 def _state(criterion: "AuditedCriterion") -> str:
@@ -189,81 +194,26 @@ def close(
 @app.command()
 def absorb(
     name: Name,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            help='Only comparisons first judged since this time, such as "2026-11-22 17:39" (UTC), '
-            "or alarm: since the newest active alarm."
-        ),
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Absorb the audits of all times.")] = False,
-    audits: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Absorb only the first so many audits. After an alarm: the number of "
-            "`audits status` or --begin.",
-        ),
-    ] = None,
-    until: Annotated[
-        str | None,
-        typer.Option(
-            help="Only comparisons first judged before this time. Choose it before you see labels."
-        ),
-    ] = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Remove all other examples of the set.")
-    ] = False,
-    leave_out: Annotated[
-        bool,
-        typer.Option("--leave-out", help="Leave out audits without a label.  [default: refuse]"),
-    ] = False,
     even_if_infeasible: EvenIfInfeasible = False,
-    even_if_unsafe: Annotated[
-        bool,
-        typer.Option(
-            "--even-if-unsafe",
-            help="Continue even if the threshold breaks its promise.",
-        ),
-    ] = False,
-    begin: Annotated[
-        bool,
-        typer.Option(
-            "--begin",
-            help="Absorb nothing. Fix --audits, before any audit since the alarm has a label.",
-        ),
-    ] = False,
     yes: Yes = False,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Turn labeled audits into calibration examples.
 
-    Shows the effect and asks. After an alarm, the promise holds only with --since alarm, --audits
-    and --replace together.
+    Shows the effect and asks. After an alarm, the first audits since then replace all examples;
+    `audits status` has their number. Without an alarm, those up to the first open one are added.
     """
     from scope_judge import AbsorbReport
 
-    given = {"since": since, "until": until, "audits": audits}
-    body = {field: value for field, value in given.items() if value is not None} | {
-        "all": every,
-        "replace": replace,
-        "unlabelled": "leave_out" if leave_out else "refuse",
-        "even_if_infeasible": even_if_infeasible,
-    }
-    if even_if_unsafe:
-        # Older services do not know the field.
-        body["even_if_unsafe"] = True
+    body = {"even_if_infeasible": even_if_infeasible}
     path = set_path(name, "/absorb")
     with connected(url) as service:
-        if begin:
-            found = read(AbsorbReport, service.post(path, {**body, "begin": True}))
-            say(
-                f"the first {audits} audits of {name} since the alarm will be absorbed; "
-                f"{found.unlabelled_audits} of those drawn so far have no label."
-            )
-            return
         would = read(AbsorbReport, service.post(path, {**body, "dry_run": True}))
         show_change(name, would)
+        if would.unlabelled_audits:
+            say(f"{would.unlabelled_audits} audits without a label are left out.")
+        if would.waiting:
+            say(f"{would.waiting} labels wait for an earlier audit that is open.")
         ask(f"Absorb into {name}?", yes=yes, otherwise="nothing was absorbed")
         done = read(AbsorbReport, service.post(path, body))
     note_other_change(name, shown=would.version, made=done.version)
@@ -307,8 +257,6 @@ def trail(
 
 
 def _what(entry: "AuditEvent") -> str:
-    if entry.event == "recovery_begun":
-        return f"the first {entry.audits} audits since {entry.since}"
     # Only alarms and their ends have a criterion.
     if entry.alpha is None:
         return f"{entry.id}: {entry.before or 'open'} to {entry.after}"
@@ -316,4 +264,5 @@ def _what(entry: "AuditEvent") -> str:
     if entry.event != "alarm":
         return text
     abstains = ", judgments abstain" if entry.suspended else ""
-    return f"{text}, {entry.errors} errors in {entry.audited} labels{abstains}"
+    ends = "" if entry.audits is None else f", the next {entry.audits} audits end it"
+    return f"{text}, {entry.errors} errors in {entry.audited} labels{abstains}{ends}"

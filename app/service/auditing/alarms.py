@@ -1,13 +1,10 @@
-"""Alarms of the audits: when each one rang, and what ended it.
+"""Alarms of the audits: when each one was raised, and what ended it.
 
-An alarm rings when the labels of one version prove more errors than alpha under a criterion, or in
-one group of the traffic under it. It then lasts until somebody ends it with a reason, or until the
-set has a version of which at least half of the labelled examples are newer than the version that
-rang. Corrected labels and smaller changes of the set do not end it, so nothing ends an alarm
-without a trace.
-
-After it, somebody may fix the number of audits that make a new calibration. No
-later number for the same alarm counts.
+An alarm is raised when the labels of one version prove more errors than alpha under a criterion. It
+then lasts until somebody ends it with a reason, or until the set has a version of which at least
+half of the labelled examples are in no version up to the one that raised it. Corrected labels,
+rollbacks and smaller changes of the set do not end it. If such a version is rolled back, the alarm
+is raised again.
 
 All of these are entries of the log of audits. Several replicas may write the same one: the first
 counts, because an entry names the position that it follows.
@@ -16,13 +13,13 @@ counts, because an entry names the position that it follows.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from app.core.monitoring import Watched
-from app.service.auditing.entries import AboutAlarm, AlarmEnd, AlarmEntry, RecoveryPlan
+from app.core.comparison import Criterion
+from app.service.auditing.entries import AboutAlarm, AlarmEnd, AlarmEntry
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Alarm:
-    """An active alarm.
+    """An alarm.
 
     Args:
         position: Position of its entry.
@@ -35,38 +32,43 @@ class Alarm:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AlarmState:
-    """The alarms of a criterion, or of one of its groups.
+    """The alarms of a criterion.
 
     Args:
-        standing: The active alarm; None if there is none.
-        end: The end of the alarm before; None if no alarm has ended.
-        ended: Position of that end; 0 if no alarm has ended. Draws up to this position say nothing
-            about the time after it.
+        last: The last alarm; None if there was none.
+        end: Its end; None while it is active.
+        ended: Position of the end of the last alarm that has ended; 0 if none has. Draws up to this
+            position say nothing about the time after it.
     """
 
-    standing: Alarm | None = None
+    last: Alarm | None = None
     end: AlarmEnd | None = None
     ended: int = 0
+
+    @property
+    def standing(self) -> Alarm | None:
+        """The active alarm; None if there is none."""
+        return self.last if self.end is None else None
 
 
 class Alarms:
     """The state of all alarms: a fold over their entries in the log."""
 
     def __init__(self) -> None:
-        self._states: dict[Watched, AlarmState] = {}
-        # Name of a set -> its last plan.
-        self._plans: dict[str, RecoveryPlan] = {}
+        self._states: dict[Criterion, AlarmState] = {}
+        # Name of a set -> position after which its draws may be absorbed.
+        self._begun: dict[str, int] = {}
 
-    def state(self, watched: Watched) -> AlarmState:
-        """Returns the alarms of a criterion, or of one of its groups."""
-        return self._states.get(watched, AlarmState())
+    def state(self, criterion: Criterion) -> AlarmState:
+        """Returns the alarms of a criterion."""
+        return self._states.get(criterion, AlarmState())
 
-    def states(self, calibration: str) -> Mapping[Watched, AlarmState]:
+    def states(self, calibration: str) -> Mapping[Criterion, AlarmState]:
         """Returns a copy of the alarms of a set."""
         return {
-            watched: state
-            for watched, state in self._states.items()
-            if watched.criterion.calibration == calibration
+            criterion: state
+            for criterion, state in self._states.items()
+            if criterion.calibration == calibration
         }
 
     def standing(self, calibration: str) -> list[Alarm]:
@@ -74,32 +76,37 @@ class Alarms:
         states = self.states(calibration).values()
         return [state.standing for state in states if state.standing is not None]
 
-    def plan(self, calibration: str) -> RecoveryPlan | None:
-        """Returns the last plan of a recovery of a set; None if there was none."""
-        return self._plans.get(calibration)
+    def first(self, calibration: str) -> Alarm | None:
+        """Returns the active alarm of a set that was raised first; None if there is none."""
+        return min(self.standing(calibration), key=lambda alarm: alarm.position, default=None)
+
+    def begun(self, calibration: str) -> int:
+        """Returns the position after which draws of a set are examples of its present traffic.
+
+        Draws from before an alarm that has ended are not, nor are those from before a `resume`.
+        """
+        return self._begun.get(calibration, 0)
 
     def takes(self, entry: AboutAlarm) -> bool:
         """Whether an entry would change anything; False if another one came first."""
-        if isinstance(entry, RecoveryPlan):
-            last = self.plan(entry.calibration)
-            return last is None or last.since != entry.since
-        state = self.state(entry.watched)
         if isinstance(entry, AlarmEntry):
+            state = self.state(entry.criterion)
             return state.standing is None and entry.after == state.ended
-        return state.standing is not None and entry.alarm == state.standing.position
+        standing = self.state(entry.criterion).standing
+        return standing is not None and entry.alarm == standing.position
 
     def apply(self, position: int, entry: AboutAlarm) -> bool:
         """Applies the entry at a position of the log; returns False if it changes nothing."""
         if not self.takes(entry):
             return False
-        if isinstance(entry, RecoveryPlan):
-            self._plans[entry.calibration] = entry
-            return True
+        state = self.state(entry.criterion)
         if isinstance(entry, AlarmEntry):
-            state = replace(
-                self.state(entry.watched), standing=Alarm(position=position, entry=entry)
-            )
+            alarm = Alarm(position=position, entry=entry)
+            state = replace(state, last=alarm, end=None)
         else:
-            state = AlarmState(end=entry, ended=position)
-        self._states[entry.watched] = state
+            begun = entry.alarm if entry.because == "version" else position
+            name = entry.calibration
+            self._begun[name] = max(begun, self.begun(name))
+            state = replace(state, end=entry, ended=position)
+        self._states[entry.criterion] = state
         return True

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from app.core.calibration import Calibration
-from app.core.comparison import AuditReference
+from app.core.comparison import AuditReference, Criterion, CriterionDefaults
 from app.core.errors import (
     ForbiddenError,
     LabelChangesError,
@@ -117,6 +117,8 @@ class Auditor:
         fingerprint: Fingerprint of the judge.
         rate: Probability with which a comparison is drawn, in [0, 1].
         expires_s: Seconds after its judgment until which a draw waits for its label.
+        default: The service's own criterion of a set, which always has a place among those whose
+            draws count; None for none.
         keeps_texts: Whether the store keeps the texts of drawn pairs until they have labels.
         now: Returns the current time in seconds since 1970.
     """
@@ -129,6 +131,7 @@ class Auditor:
         fingerprint: str,
         rate: float,
         expires_s: float,
+        default: CriterionDefaults | None = None,
         keeps_texts: bool = False,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -137,13 +140,14 @@ class Auditor:
         self._fingerprint = fingerprint
         self.rate = rate
         self.expires_s = expires_s
+        self._default = default
         self.keeps_texts = keeps_texts
         self._now = now
         # The state of all audits; another object after the log of the store was replaced.
         self.ledger = Ledger(expires_s=expires_s)
         self._sampler: Sampler | None = None
         # Deciders whose first draws are being appended, with the key that began each.
-        self._begun = dict[Decider, str | None]()
+        self._begun = dict[Decider, str]()
         # Write id of a version -> number of refused draws.
         self._refused = Counter[str]()
         self._store_is_away = False
@@ -315,11 +319,29 @@ class Auditor:
                 del self._begun[decider]
 
     def _has_room(self, draw: Draw) -> bool:
-        """Whether the key of a draw may begin its criterion."""
+        """Whether the key of a draw may begin its criterion; the last place is the default's."""
         write_id, room = draw.decider.write_id, self.ledger.room(draw.decider, None)
         begun = [key for decider, key in self._begun.items() if decider.write_id == write_id]
+        if self._is_default(draw.decider.criterion):
+            return len(begun) < room
+        counted = [*self.ledger.criteria(draw.calibration, write_id)]
+        counted += [each.criterion for each in self._begun if each.write_id == write_id]
+        if self._default is not None and not any(map(self._is_default, counted)):
+            room -= 1
         of_key = self.ledger.room(draw.decider, draw.by)
         return len(begun) < room and begun.count(draw.by) < of_key
+
+    def _is_default(self, criterion: Criterion) -> bool:
+        default = self._default
+        return (
+            default is not None
+            and (criterion.alpha, criterion.guarantee)
+            == (
+                default.alpha,
+                default.guarantee,
+            )
+            and criterion.delta in (None, default.delta)
+        )
 
     def refused(self, calibration: Calibration) -> int:
         """Returns the number of draws that this process refused under further criteria."""

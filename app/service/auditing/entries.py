@@ -4,20 +4,18 @@ The store keeps each entry as one flat JSON object:
 
     {"kind": "draw", "id", "fingerprint", "digest", "question", "gap_fwd", "gap_rev", "label_mass",
      "calibration", "alpha", "guarantee", "delta", "write_id", "version", "accepted",
-     "rate", "at", "by", "group"}
+     "rate", "at", "by", "wait_s"}
     {"kind": "label", "id", "label", "by", "at", "reason", "yields"}
     {"kind": "opinion", "id", "label", "by", "at", "reason"}
     {"kind": "alarm", "calibration", "alpha", "guarantee", "delta", "write_id", "version",
-     "errors", "audited", "suspends", "after", "by", "at", "first_judged_at",
-     "last_judged_at"}
+     "errors", "audited", "needed", "suspends", "after", "by", "at",
+     "first_judged_at", "last_judged_at"}
     {"kind": "alarm_end", "calibration", "alpha", "guarantee", "delta", "alarm", "because",
      "version", "reason", "by", "at"}
-    {"kind": "group_alarm" or "group_alarm_end", the same, "group"}
-    {"kind": "recovery", "calibration", "since", "audits", "by", "at"}
 
-Times are seconds since 1970. A draw without a group has no `group`. Draws of earlier releases have
-no `by` either, and their alarms have no times of judgments. Only a label "none", which closes a
-draw without a label, has a reason, and only a label that replaces none of another key has `yields`.
+Times are seconds since 1970. Only a label "none", which closes a draw without a label, has a
+reason, and only a label that replaces none of another key has `yields`. Only a draw whose texts are
+too long to be kept has `wait_s`.
 Two equal opinions are a label, so no entry has to follow the second one, which a crash could
 prevent.  Later releases may add fields and kinds, which this one ignores.
 
@@ -35,7 +33,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAda
 
 from app.core.comparison import AuditLabel as AuditLabel
 from app.core.comparison import Criterion
-from app.core.monitoring import JudgedSpan, Ringing, Watched
+from app.core.monitoring import JudgedSpan, Ringing
 from app.core.score import Score
 
 DrawId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
@@ -82,9 +80,8 @@ class Draw:
         accepted: Whether the judgment has a verdict.
         rate: Probability with which the comparison was drawn, in (0, 1].
         at: Time of the judgment, in seconds since 1970.
-        by: Name of the key that asked for the judgment, or "service"; None in draws of earlier
-            releases.
-        group: Group of the traffic that the request named; None without one.
+        by: Name of the key that asked for the judgment, or "service".
+        wait_s: Seconds until which it waits for its label, if that is not the service's time.
     """
 
     __pydantic_config__ = _STRICT
@@ -98,8 +95,8 @@ class Draw:
     accepted: bool
     rate: Annotated[float, Field(gt=0.0, le=1.0)]
     at: float
-    by: str | None = None
-    group: str | None = None
+    by: str
+    wait_s: Annotated[float, Field(gt=0.0)] | None = None
 
     @property
     def calibration(self) -> str:
@@ -112,8 +109,8 @@ class Draw:
         fields = _DRAW.dump_python(self)
         score, decider = fields.pop("score"), fields.pop("decider")
         del score["cached"]
-        if self.group is None:
-            del fields["group"]
+        if self.wait_s is None:
+            del fields["wait_s"]
         criterion = decider.pop("criterion")
         return _json({"kind": "draw", **fields, **score, **criterion, **decider})
 
@@ -183,14 +180,14 @@ class AlarmEntry:
         decider: The criterion, and the version that rang.
         errors: Number of errors that the labels showed.
         audited: Number of labels.
+        needed: Number of draws from now on that replace all examples of the set; None if it would
+            be above 100,000. It follows from the criterion alone, so no label has a part in it.
         suspends: Whether judgments under the criterion abstain from now on.
         after: Position of the end of the alarm before; 0 if there was none.
         by: Name of the key that sent the last label, or "service" if a draw has expired.
         at: Time of the alarm, in seconds since 1970.
-        first_judged_at: Time of the first judgment whose label led to it; None in alarms of earlier
-            releases.
+        first_judged_at: Time of the first judgment whose label led to it.
         last_judged_at: Time of the last one, likewise.
-        group: Group of the judgments; None if it is about all of them.
     """
 
     __pydantic_config__ = _STRICT
@@ -198,13 +195,13 @@ class AlarmEntry:
     decider: Decider
     errors: Annotated[int, Field(ge=0)]
     audited: Annotated[int, Field(ge=0)]
+    needed: Annotated[int, Field(gt=0)] | None
     suspends: bool
     after: Annotated[int, Field(ge=0, lt=2**63)]
     by: str
     at: float
-    first_judged_at: float | None = None
-    last_judged_at: float | None = None
-    group: str | None = None
+    first_judged_at: float
+    last_judged_at: float
 
     @property
     def ringing(self) -> Ringing:
@@ -223,16 +220,11 @@ class AlarmEntry:
         return self.criterion.calibration
 
     @property
-    def watched(self) -> Watched:
-        """The judgments that it is about."""
-        return Watched(criterion=self.criterion, group=self.group)
-
-    @property
     def text(self) -> str:
         """The entry as the store keeps it."""
         fields = _ALARM.dump_python(self)
         decider = fields.pop("decider")
-        return _of_group("alarm", {**decider.pop("criterion"), **decider, **fields})
+        return _json({"kind": "alarm", **decider.pop("criterion"), **decider, **fields})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -248,7 +240,6 @@ class AlarmEnd:
         reason: Why somebody has ended it; None for a version.
         by: Name of the key that made the version or ended the alarm, or "service".
         at: Time of the end, in seconds since 1970.
-        group: Group of the alarm; None if it is about all judgments.
     """
 
     __pydantic_config__ = _STRICT
@@ -260,12 +251,6 @@ class AlarmEnd:
     reason: str | None
     by: str
     at: float
-    group: str | None = None
-
-    @property
-    def watched(self) -> Watched:
-        """The judgments that the alarm is about."""
-        return Watched(criterion=self.criterion, group=self.group)
 
     @property
     def calibration(self) -> str:
@@ -276,37 +261,11 @@ class AlarmEnd:
     def text(self) -> str:
         """The entry as the store keeps it."""
         fields = _ALARM_END.dump_python(self)
-        return _of_group("alarm_end", {**fields.pop("criterion"), **fields})
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RecoveryPlan:
-    """The number of audits since an alarm that make a new calibration, fixed before their labels.
-
-    Args:
-        calibration: Name of the set.
-        since: Time at which the alarm rang, in seconds since 1970.
-        audits: Number of audits, the first ones since then.
-        by: Name of the key that fixed it, or "service".
-        at: Time at which it was fixed, in seconds since 1970.
-    """
-
-    __pydantic_config__ = _STRICT
-
-    calibration: str
-    since: float
-    audits: Annotated[int, Field(gt=0)]
-    by: str
-    at: float
-
-    @property
-    def text(self) -> str:
-        """The entry as the store keeps it."""
-        return _json({"kind": "recovery", **_RECOVERY.dump_python(self)})
+        return _json({"kind": "alarm_end", **fields.pop("criterion"), **fields})
 
 
 # Entries about the alarms of a set.
-AboutAlarm = AlarmEntry | AlarmEnd | RecoveryPlan
+AboutAlarm = AlarmEntry | AlarmEnd
 Entry = Draw | LabelEntry | OpinionEntry | AboutAlarm
 
 
@@ -323,12 +282,10 @@ def parse_entry(text: str) -> Entry | None:
             return _LABEL.validate_json(text)
         case "opinion":
             return _OPINION.validate_json(text)
-        case "alarm" | "group_alarm":
+        case "alarm":
             return _ALARM.validate_json(text)
-        case "alarm_end" | "group_alarm_end":
+        case "alarm_end":
             return _ALARM_END.validate_json(text)
-        case "recovery":
-            return _RECOVERY.validate_json(text)
     return None
 
 
@@ -355,24 +312,16 @@ def written(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def written_span(span: JudgedSpan) -> dict[str, str | None]:
+def written_span(span: JudgedSpan) -> dict[str, str]:
     """Writes the times of the judgments that led to an alarm."""
-    return {name: None if at is None else written(at) for name, at in asdict(span).items()}
+    return {name: written(at) for name, at in asdict(span).items()}
 
 
 def between(span: JudgedSpan | None) -> str:
-    """Writes the same as part of a sentence; "" if they are unknown."""
-    if span is None or span.first_judged_at is None or span.last_judged_at is None:
+    """Writes the same as part of a sentence; "" without a span."""
+    if span is None:
         return ""
     return f" from {written(span.first_judged_at)} to {written(span.last_judged_at)}"
-
-
-def _of_group(kind: str, fields: dict[str, Any]) -> str:
-    """Writes an alarm or its end; release 0.3.0 ignores those of a group."""
-    if fields["group"] is not None:
-        return _json({"kind": f"group_{kind}", **fields})
-    del fields["group"]
-    return _json({"kind": kind, **fields})
 
 
 def _nested(fields: Any) -> Any:
@@ -387,5 +336,4 @@ _LABEL = TypeAdapter(LabelEntry)
 _OPINION = TypeAdapter(OpinionEntry)
 _ALARM: TypeAdapter[AlarmEntry] = TypeAdapter(Annotated[AlarmEntry, BeforeValidator(_nested)])
 _ALARM_END: TypeAdapter[AlarmEnd] = TypeAdapter(Annotated[AlarmEnd, BeforeValidator(_nested)])
-_RECOVERY = TypeAdapter(RecoveryPlan)
 _json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode

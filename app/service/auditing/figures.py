@@ -2,176 +2,111 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core.comparison import Criterion
 from app.core.monitoring import (
     LEFT_OUT,
     MONITOR_DELTA,
+    QUESTION_S,
     JudgedSpan,
-    Monitored,
     MonitoredCriterion,
-    MonitoredGroup,
     MonitoredKey,
     MonitorFigures,
     OpenDraw,
     Ringing,
-    Watched,
     alarm_delta,
     bets_of,
     monitor,
+    share_interval,
 )
-from app.core.preference import gaps_in_reverse, preference_from_gaps
+from app.core.preference import FloatArray, gaps_in_reverse, preference_from_gaps
 from app.service.auditing.alarms import AlarmState
 from app.service.auditing.entries import Decider
 from app.service.auditing.ledger import CLOSED, LABEL_A, NO_LABEL, TIE, Rows, Uses
 
 # Keys that the audits of a criterion are shown by.
 _MOST_KEYS = 20
-# No group has this number.
-_NO_GROUP = -1
 
 
 def monitored(
     uses: Uses,
     *,
-    states: Mapping[Watched, AlarmState],
-    groups: Collection[str] = (),
+    states: Mapping[Criterion, AlarmState],
     now: float,
-    expires_s: float,
 ) -> tuple[tuple[MonitoredCriterion, ...], float]:
     """Returns the audits of each criterion, and a time until which only the log can change them.
 
     Args:
         uses: The drawn judgments by one version.
         states: The alarms of the set. Draws before the end of the last one do not count, and a
-            criterion or group whose alarm is active is shown even without draws by this version.
-        groups: The declared groups, which share the false alarms of groups.
+            criterion whose alarm is active is shown even without draws by this version.
         now: The time in seconds since 1970.
-        expires_s: Seconds after which a draw without a label expires.
     """
     criteria, until = list[MonitoredCriterion](), math.inf
     all_rows, deciders = uses.rows(), dict(uses.deciders)
     drawn = {decider.criterion for decider in deciders.values()}
     standing = (state.standing.entry.decider for state in states.values() if state.standing)
-    rung = {each.criterion: each for each in standing if each.criterion not in drawn}
+    alarmed = {each.criterion: each for each in standing if each.criterion not in drawn}
     # No draw has these numbers.
-    deciders |= enumerate(rung.values(), -len(rung))
+    deciders |= enumerate(alarmed.values(), -len(alarmed))
     places = {number: place for place, number in enumerate(deciders, start=1)}
     for number, decider in sorted(deciders.items(), key=lambda item: _order(item[1])):
+        state = states.get(decider.criterion, AlarmState())
         rows = all_rows[all_rows["decider"] == number]
-        watch = _Watch(decider=decider, states=states, now=now, expires_s=expires_s, uses=uses)
-        draws = watch.draws(rows)
+        rows = rows[rows["position"] > state.ended]
+        draws = _Draws.of(rows[rows["accepted"]], now=now)
         until = min(until, draws.next_end)
-        sided, waiting = draws.sided, draws.accepted[draws.is_open]
-        keys = _keys_by_errors(sided.rows, waiting, drawn=draws.accepted)
-        place = places[number]
         criteria.append(
-            MonitoredCriterion(
-                criterion=decider.criterion,
-                abstentions=int((~watch.since_alarm(rows)["accepted"]).sum()),
-                keys=tuple(
-                    _of_key(key, sided, waiting, decider=decider, names=uses.keys)
-                    for key in keys[:_MOST_KEYS]
-                ),
-                further_keys=max(0, len(keys) - _MOST_KEYS),
-                groups=watch.groups(rows, declared=groups, place=place),
-                **watch.monitored(draws, false_alarms=alarm_delta(place)),
+            _monitored(
+                draws,
+                decider,
+                uses=uses,
+                abstentions=int((~rows["accepted"]).sum()),
+                false_alarms=alarm_delta(places[number]),
+                rang=None if state.standing is None else state.standing.entry.ringing,
             )
         )
     return tuple(criteria), float(until)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Watch:
-    """One criterion at one time; see `monitored`."""
-
-    decider: Decider
-    states: Mapping[Watched, AlarmState]
-    now: float
-    expires_s: float
-    uses: Uses
-
-    def groups(
-        self, rows: Rows, *, declared: Collection[str], place: int
-    ) -> tuple[MonitoredGroup, ...]:
-        """Returns the audits of each group that has draws or an alarm, in order of the names."""
-        numbers = {
-            name: number
-            for number in np.unique(rows["group"]).tolist()
-            if (name := self.uses.groups[number]) is not None
-        }
-        rung = [
-            watched.group
-            for watched, state in self.states.items()
-            if watched.criterion == self.decider.criterion and state.standing is not None
-        ]
-        names = sorted({*numbers, *(name for name in rung if name is not None)})
-        delta = alarm_delta(place, groups=max(1, len({*declared, *names})))
-        return tuple(
-            MonitoredGroup(
-                group=name,
-                monitored=Monitored(
-                    **self.monitored(
-                        self.draws(rows[rows["group"] == numbers.get(name, _NO_GROUP)], name),
-                        group=name,
-                        false_alarms=delta,
-                    )
-                ),
-            )
-            for name in names
-        )
-
-    def since_alarm(self, rows: Rows, group: str | None = None) -> Rows:
-        """Returns the draws after the end of the last alarm of the criterion, or of a group."""
-        watched = {None, group}
-        ended = max(self._state(each).ended for each in watched)
-        return rows[rows["position"] > ended]
-
-    def draws(self, rows: Rows, group: str | None = None) -> "_Draws":
-        """Returns the accepted draws that say something about the time since the last alarm."""
-        rows = self.since_alarm(rows, group)
-        return _Draws.of(rows[rows["accepted"]], now=self.now, expires_s=self.expires_s)
-
-    def monitored(
-        self, draws: "_Draws", *, group: str | None = None, false_alarms: float
-    ) -> "_Fields":
-        """Returns the fields of `Monitored`."""
-        sided, standing = draws.sided, self._state(group).standing
-        figures = sided.figures(self.decider, false_alarms=false_alarms)
-        return {
-            "figures": figures,
-            "ties": int(draws.is_tie.sum()),
-            "repeated": int((draws.bets == LEFT_OUT).sum()),
-            "waiting": int((draws.is_decided & (draws.bets >= draws.held)).sum()),
-            "open": int(draws.is_open.sum()),
-            "expired": int(draws.is_expired.sum()),
-            "oldest": None if draws.holder is None else _open_draw(draws.holder, self.uses),
-            "alarm_span": None if figures.alarm_at is None else sided.span(figures.alarm_at),
-            "rang": None if standing is None else standing.entry.ringing,
-        }
-
-    def _state(self, group: str | None) -> AlarmState:
-        watched = Watched(criterion=self.decider.criterion, group=group)
-        return self.states.get(watched, AlarmState())
-
-
-class _Fields(TypedDict):
-    """The fields of `Monitored`, which `MonitoredCriterion` has, too."""
-
-    figures: MonitorFigures
-    ties: int
-    repeated: int
-    waiting: int
-    open: int
-    expired: int
-    oldest: OpenDraw | None
-    alarm_span: JudgedSpan | None
-    rang: Ringing | None
+def _monitored(
+    draws: "_Draws",
+    decider: Decider,
+    *,
+    uses: Uses,
+    abstentions: int,
+    false_alarms: float,
+    rang: Ringing | None,
+) -> MonitoredCriterion:
+    """Returns the audits of one criterion; see `monitored`."""
+    sided, waiting = draws.sided, draws.accepted[draws.is_open]
+    keys = _keys_by_errors(sided.rows, waiting, drawn=draws.accepted)
+    figures = sided.figures(decider, false_alarms=false_alarms)
+    has_label = draws.is_tie | draws.is_sided_label
+    return MonitoredCriterion(
+        criterion=decider.criterion,
+        figures=figures,
+        ties=int(draws.is_tie.sum()),
+        tie_interval=share_interval(draws.is_tie[has_label], draws.bets[has_label]),
+        repeated=int((draws.bets == LEFT_OUT).sum()),
+        waiting=int((draws.is_decided & (draws.bets >= draws.held)).sum()),
+        open=int(draws.is_open.sum()),
+        expired=int(draws.is_expired.sum()),
+        abstentions=abstentions,
+        keys=tuple(
+            _of_key(key, sided, waiting, decider=decider, names=uses.keys)
+            for key in keys[:_MOST_KEYS]
+        ),
+        further_keys=max(0, len(keys) - _MOST_KEYS),
+        oldest=None if draws.holder is None else _open_draw(draws.holder, uses),
+        alarm_span=None if figures.alarm_at is None else sided.span(figures.alarm_at),
+        rang=rang,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -220,28 +155,38 @@ class _Draws:
         bets: Number of each one's bet, or `LEFT_OUT`.
         is_decided: Whether each has a label, or was closed, in time.
         is_open: Whether each waits for its label.
-        next_end: Time at which the next open one expires, in seconds since 1970.
+        is_pending: Whether later draws may still join the bet of each: its first hour is not over.
+        next_end: Time at which the next open one expires, or the next such hour ends, in seconds
+            since 1970.
     """
 
     accepted: Rows
     bets: NDArray[np.int64]
     is_decided: NDArray[np.bool_]
     is_open: NDArray[np.bool_]
+    is_pending: NDArray[np.bool_]
     next_end: float
 
     @classmethod
-    def of(cls, accepted: Rows, *, now: float, expires_s: float) -> "_Draws":
+    def of(cls, accepted: Rows, *, now: float) -> "_Draws":
         """Sorts draws by what has become of them; see `monitored`."""
-        ends = accepted["at"] + expires_s
+        ends = accepted["at"] + accepted["wait_s"]
         labelled = (accepted["label"] != NO_LABEL) & (accepted["labelled_at"] <= ends)
         is_open = ~labelled & (now <= ends)
         digests = np.ascontiguousarray(accepted["question"]).view(np.uint8).reshape(-1, 32)
+        bets = bets_of(digests, accepted["at"])
+        closes = _closing(bets, accepted["at"])
+        is_pending = now < closes
+        next_end = min(
+            ends[is_open].min(initial=math.inf), closes[is_pending].min(initial=math.inf)
+        )
         return cls(
             accepted=accepted,
-            bets=bets_of(digests, accepted["at"]),
+            bets=bets,
             is_decided=labelled,
             is_open=is_open,
-            next_end=float(ends[is_open].min(initial=math.inf)),
+            is_pending=is_pending,
+            next_end=float(next_end),
         )
 
     @property
@@ -251,8 +196,12 @@ class _Draws:
 
     @property
     def held(self) -> int:
-        """Number of the first bet with an open draw: it and all later ones do not count yet."""
-        waits = self.bets[self.is_open & (self.bets != LEFT_OUT)]
+        """Number of the first bet that may change: it and all later ones do not count yet.
+
+        A draw of it is open, or its first hour is not over. A draw that joins a bet later would
+        change a mean that was bet on.
+        """
+        waits = self.bets[(self.is_open | self.is_pending) & (self.bets != LEFT_OUT)]
         return int(waits.min(initial=len(self.bets)))
 
     @property
@@ -273,12 +222,28 @@ class _Draws:
         return self._counts & is_tie
 
     @property
+    def is_sided_label(self) -> NDArray[np.bool_]:
+        """Whether each counts and has a label with a side."""
+        label = self.accepted["label"]
+        has_side: NDArray[np.bool_] = self.is_decided & (label != TIE) & (label != CLOSED)
+        return self._counts & has_side
+
+    @property
     def sided(self) -> _Sided:
         """Labels that count and are not ties."""
         sided = self._counts & ~self.is_tie
         return _Sided(
             rows=self.accepted[sided], bets=self.bets[sided], is_expired=self.is_expired[sided]
         )
+
+
+def _closing(bets: NDArray[np.int64], at: FloatArray) -> FloatArray:
+    """Shape (n,). Time at which the bet of each draw is complete; -inf for draws without a bet."""
+    closes = np.full(len(at), -math.inf)
+    counted = bets != LEFT_OUT
+    _, first, bet = np.unique(bets[counted], return_index=True, return_inverse=True)
+    closes[counted] = (at[counted][first] + QUESTION_S)[bet]
+    return closes
 
 
 def _open_draw(row: np.void, uses: Uses) -> OpenDraw:
@@ -306,7 +271,7 @@ def _of_key(
     waiting: Rows,
     *,
     decider: Decider,
-    names: Mapping[int, str | None],
+    names: Mapping[int, str],
 ) -> MonitoredKey:
     """Returns the audits of one key.
 

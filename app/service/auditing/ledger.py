@@ -61,6 +61,7 @@ _DRAW = np.dtype(
         ("label_mass", "f8"),
         ("rate", "f8"),
         ("last_at", "f8"),
+        ("wait_s", "f8"),
         ("labelled_at", "f8"),
         ("calibration", "i4"),
         ("fingerprint", "i4"),
@@ -73,7 +74,7 @@ _DRAW = np.dtype(
 )
 # One row for each entry about a drawn comparison, in the order of the log. A use is the first entry
 # of a comparison and a decider; labels, repeated uses and the entries of folded comparisons have no
-# decider. `by` and `group` are the numbers of the key's name and of the group, for uses.
+# decider. `by` is the number of the key's name, for uses.
 _USE = np.dtype(
     [
         ("position", "i8"),
@@ -81,7 +82,6 @@ _USE = np.dtype(
         ("draw", "i4"),
         ("decider", "i4"),
         ("by", "i4"),
-        ("group", "i4"),
         ("accepted", "?"),
     ]
 )
@@ -97,9 +97,8 @@ _EVENT = np.dtype(
 )
 # One row for each open audit.
 _OPEN = np.dtype([("id", "V16"), ("digest", "V32")])
-# One row for each drawn comparison: the times of its first judgment and of its first label, and the
-# code of its label.
-_LABELLED = np.dtype([("at", "f8"), ("label", "u1"), ("labelled_at", "f8")])
+# One row for each drawn comparison: the position of its first entry, and the code of its label.
+_LABELLED = np.dtype([("position", "i8"), ("label", "u1")])
 # One row for each use, with the state of its draw.
 _OUTCOME = np.dtype(
     [
@@ -108,13 +107,13 @@ _OUTCOME = np.dtype(
         ("position", "i8"),
         ("decider", "i4"),
         ("by", "i4"),
-        ("group", "i4"),
         ("accepted", "?"),
         ("at", "f8"),
         ("label", "u1"),
         ("labelled_at", "f8"),
         ("gap_fwd", "f8"),
         ("gap_rev", "f8"),
+        ("wait_s", "f8"),
     ]
 )
 
@@ -245,7 +244,6 @@ class Uses:
     Args:
         deciders: The deciders by their numbers, in the order in which their criteria came into use.
         keys: The names of keys by their numbers.
-        groups: The groups by their numbers; None for no group.
         uses: The rows of all uses, of all versions.
         draws: The rows of all draws, whose ids and scores never change.
         labels: A copy of the labels of all draws.
@@ -253,8 +251,7 @@ class Uses:
     """
 
     deciders: Mapping[int, Decider]
-    keys: Mapping[int, str | None]
-    groups: Mapping[int, str | None]
+    keys: Mapping[int, str]
     uses: Rows
     draws: Rows
     labels: NDArray[np.uint8]
@@ -265,14 +262,15 @@ class Uses:
 
         Returns:
             Shape (n,). The judgments in the order of the log, with the fields `id`, `position`,
-            `decider`, `by` and `group` (numbers), `accepted`, `at`, `label` (a code),
-            `labelled_at`, `gap_fwd`, `gap_rev` and `question` (a digest).
+            `decider` and `by` (numbers), `accepted`, `at`, `label` (a code),
+            `labelled_at`, `gap_fwd`, `gap_rev`, `question` (a digest) and `wait_s`: the seconds
+            until which a judgment waits for its label.
         """
         uses = self.uses[np.isin(self.uses["decider"], list(self.deciders))]
         rows = np.empty(len(uses), _OUTCOME)
-        for field in ("position", "decider", "by", "group", "accepted", "at"):
+        for field in ("position", "decider", "by", "accepted", "at"):
             rows[field] = uses[field]
-        for field in ("id", "question", "gap_fwd", "gap_rev"):
+        for field in ("id", "question", "gap_fwd", "gap_rev", "wait_s"):
             rows[field] = self.draws[field][uses["draw"]]
         rows["label"] = self.labels[uses["draw"]]
         rows["labelled_at"] = self.labelled_at[uses["draw"]]
@@ -289,7 +287,6 @@ class Labels:
         uses: All uses.
         draws: All draws.
         labels: A copy of the labels of all draws.
-        labelled_at: A copy of the times of these labels.
     """
 
     calibration: int
@@ -297,20 +294,18 @@ class Labels:
     uses: Rows
     draws: Rows
     labels: NDArray[np.uint8]
-    labelled_at: NDArray[np.float64]
 
     def rows(self) -> Rows:
         """Gathers the labels; any thread may do it.
 
         Returns:
-            Shape (n,). The audits, oldest first, with the fields `at` (time of the first judgment,
-            in seconds since 1970), `label` (a code) and `labelled_at` (time of its first label).
+            Shape (n,). The audits, oldest first, with the fields `position` and `label` (a code).
         """
         is_set = self.draws["calibration"] == self.calibration
         own = np.flatnonzero(is_set & (self.draws["fingerprint"] == self.fingerprint))
         rows = np.empty(len(own), _LABELLED)
-        rows["at"] = self.uses["at"][self.draws["first_use"][own]]
-        rows["label"], rows["labelled_at"] = self.labels[own], self.labelled_at[own]
+        rows["position"] = self.uses["position"][self.draws["first_use"][own]]
+        rows["label"] = self.labels[own]
         return rows
 
 
@@ -338,8 +333,7 @@ class Ledger:
         self._used_again: set[tuple[int, int]] = set()
         self._calibrations = _Numbered[str]()
         self._names = _Numbered[str]()
-        self._keys = _Numbered[str | None]()
-        self._groups = _Numbered[str | None]()
+        self._keys = _Numbered[str]()
         self._deciders = _Numbered[Decider]()
         # Version -> numbers of the deciders that count, in the order of the log.
         self._counted: dict[_Version, list[int]] = {}
@@ -415,7 +409,7 @@ class Ledger:
         """
         rows = {key: row for key in keys if (row := self._row_of(key)) is not None}
         draws = self._draws.rows[list(rows.values())]
-        waits = (draws["label"] == NO_LABEL) & (now <= draws["last_at"] + self._expires_s)
+        waits = (draws["label"] == NO_LABEL) & (now <= draws["last_at"] + draws["wait_s"])
         return {key for key, each in zip(rows, waits.tolist(), strict=True) if each}
 
     def open_draws(self, calibration: str, *, now: float) -> Rows:
@@ -452,7 +446,7 @@ class Ledger:
 
         Args:
             decider: A decider of the version.
-            key: Name of the key; None in draws of earlier releases.
+            key: Name of the key; None for all keys together.
         """
         version = _version(decider)
         room = MOST_CRITERIA - len(self._counted.get(version, ()))
@@ -498,7 +492,6 @@ class Ledger:
         return Uses(
             deciders={number: self._deciders[number] for number in counted},
             keys=dict(enumerate(self._keys)),
-            groups=dict(enumerate(self._groups)),
             uses=self._uses.rows,
             draws=draws,
             labels=draws["label"].copy(),
@@ -521,7 +514,6 @@ class Ledger:
             uses=self._uses.rows,
             draws=draws,
             labels=draws["label"].copy(),
-            labelled_at=draws["labelled_at"].copy(),
         )
 
     def view(self, calibration: str) -> SetView:
@@ -582,7 +574,7 @@ class Ledger:
 
     def _have_status(self, draws: Rows, status: Status, now: float) -> NDArray[np.bool_]:
         unlabelled, closed = draws["label"] == NO_LABEL, draws["label"] == CLOSED
-        in_time = now <= draws["last_at"] + self._expires_s
+        in_time = now <= draws["last_at"] + draws["wait_s"]
         having: Mapping[Status, NDArray[np.bool_]] = {
             "open": unlabelled & in_time,
             "labelled": ~unlabelled & ~closed,
@@ -612,10 +604,9 @@ class Ledger:
                 rate=draw["rate"],
                 at=use["at"],
                 by=self._keys[use["by"]],
-                group=self._groups[use["group"]],
             ),
             position=use["position"],
-            expires_at=draw["last_at"] + self._expires_s,
+            expires_at=draw["last_at"] + draw["wait_s"],
             label=label,
             labelled_at=None if label is None else draw["labelled_at"],
             labelled_by=None if label is None else self._names[draw["labelled_by"]],
@@ -634,8 +625,7 @@ class Ledger:
             decider = self._deciders.add(draw.decider)
         if len(counted) < MOST_CRITERIA and decider not in counted:
             counted.append(decider)
-            if draw.by is not None:
-                self._begun[_version(draw.decider), draw.by] += 1
+            self._begun[_version(draw.decider), draw.by] += 1
         if row is None:
             gap_fwd, gap_rev, label_mass = draw.score.numbers
             self._rows[pair] = row = self._draws.append(
@@ -647,6 +637,7 @@ class Ledger:
                 label_mass=label_mass,
                 rate=draw.rate,
                 last_at=draw.at,
+                wait_s=min(self._expires_s, draw.wait_s or self._expires_s),
                 labelled_at=0.0,
                 calibration=self._calibrations.add(draw.calibration),
                 fingerprint=self._names.add(draw.fingerprint),
@@ -668,7 +659,6 @@ class Ledger:
             row,
             at=draw.at,
             by=self._keys.add(draw.by),
-            group=self._groups.add(draw.group),
             decider=decider,
             accepted=draw.accepted,
         )
@@ -681,7 +671,6 @@ class Ledger:
         *,
         at: float,
         by: int = _NONE,
-        group: int = _NONE,
         decider: int = _NONE,
         accepted: bool = False,
     ) -> None:
@@ -692,7 +681,6 @@ class Ledger:
             draw=row,
             decider=decider,
             by=by,
-            group=group,
             accepted=accepted,
         )
         self._draws.rows[row]["entries"] += 1

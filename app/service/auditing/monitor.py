@@ -3,8 +3,8 @@
 The figures are a function of the log and the time alone, so replicas agree and a restart changes
 nothing. Alarms and their ends are part of the log (`alarms`). The labels count by question, in the
 order of the first draws: those after the first question with an open draw wait until that is
-labelled or has expired. Otherwise people who label hard pairs later would move the errors to the
-end.
+labelled or has expired, and each waits until the hour is over in which draws of its question count.
+Otherwise people who label hard pairs later would move the errors to the end.
 """
 
 import asyncio
@@ -13,13 +13,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from app.core.calibration import Calibration
 from app.core.comparison import Criterion
 from app.core.errors import StoreCorruptError, StoreUnavailableError
-from app.core.monitoring import Monitored, MonitoredCriterion, OpenDraw, Watched
+from app.core.monitoring import MonitoredCriterion, OpenDraw
+from app.core.recovery import labels_for_verdicts
 from app.observability.gauges import WaitingFigures
 from app.observability.telemetry import Telemetry
 from app.ports import Version
@@ -55,7 +56,7 @@ class SetReport:
         at: Time of the report, in seconds since 1970.
         until: Time at which the next draw expires, likewise.
         criteria: The audits of each criterion, in order of the criteria.
-        alarmed: The criteria, and their groups, with an alarm.
+        alarmed: The criteria with an alarm.
         ended: Position of the end of the last alarm of one that had an alarm before.
         by: Name of the key that sent the last label, or "service" if only the time has changed.
     """
@@ -66,8 +67,8 @@ class SetReport:
     at: float
     until: float
     criteria: tuple[MonitoredCriterion, ...]
-    alarmed: frozenset[Watched]
-    ended: Mapping[Watched, int]
+    alarmed: frozenset[Criterion]
+    ended: Mapping[Criterion, int]
     by: str
 
     @property
@@ -117,9 +118,10 @@ class Monitor:
         # The set that was computed last comes last.
         self._known: OrderedDict[str, SetReport] = OrderedDict()
         # Set -> the alarms that are in the log of this process.
-        self._told: dict[str, frozenset[Watched]] = {}
-        # Alarm -> its position, and the write id of a version that does not end it.
-        self._kept_by: dict[Watched, tuple[int, str]] = {}
+        self._told: dict[str, frozenset[Criterion]] = {}
+        # Position of an alarm -> write id of the version that was last compared with it, and
+        # whether that is renewed.
+        self._compared: dict[int, tuple[str, bool]] = {}
         telemetry.show_monitors(self._gauges)
         telemetry.show_waiting(self._waiting)
 
@@ -161,7 +163,6 @@ class Monitor:
             uses,
             states=states,
             now=now,
-            expires_s=self._auditor.expires_s,
         )
         is_same_log = known is not None and known.ledger is ledger and known.changes == changes
         report = SetReport(
@@ -171,8 +172,8 @@ class Monitor:
             at=now,
             until=until,
             criteria=criteria,
-            alarmed=frozenset(watched for each in criteria for watched in each.alarmed),
-            ended={watched: state.ended for watched, state in states.items()},
+            alarmed=frozenset(each.criterion for each in criteria if each.alarm),
+            ended={criterion: state.ended for criterion, state in states.items()},
             by="service" if is_same_log else ledger.last_sender(calibration.name),
         )
         self._known[calibration.name] = report
@@ -182,10 +183,55 @@ class Monitor:
         return report
 
     async def settle(self, calibration: Calibration) -> None:
-        """Ends the alarms that enough newer examples of this version end."""
-        ends = await self._ends(calibration)
-        if ends:
-            await self._record(ends)
+        """Ends the alarms that enough new examples of this version end.
+
+        An alarm that earlier examples ended is raised again if this version does not have them.
+        """
+        entries = list[AlarmEntry | AlarmEnd]()
+        for state in self._auditor.ledger.alarms.states(calibration.name).values():
+            alarm, end = state.last, state.end
+            if alarm is None or (end is not None and end.because == "resumed"):
+                continue
+            with suppress(StoreUnavailableError, StoreCorruptError):
+                is_renewed = await self._is_renewed(alarm, calibration)
+                by = await self._calibrations.author(calibration)
+                if is_renewed and end is None:
+                    entries.append(self._end(alarm, calibration, because="version", by=by))
+                elif not is_renewed and end is not None:
+                    again = replace(alarm.entry, after=state.ended, by=by, at=self.now())
+                    entries.append(again)
+        if entries:
+            await self._record(entries)
+
+    async def _is_renewed(self, alarm: Alarm, calibration: Calibration) -> bool:
+        """Whether half of the examples are in no version up to the one that raised an alarm."""
+        raised = alarm.entry.decider
+        known = self._compared.get(alarm.position)
+        if known is not None and known[0] == calibration.write_id:
+            return known[1]
+        since = Version(raised.write_id, raised.version)
+        is_renewed = await self._calibrations.is_renewed(calibration, since=since, now=calibration)
+        self._compared[alarm.position] = (calibration.write_id, is_renewed)
+        return is_renewed
+
+    def _end(
+        self,
+        alarm: Alarm,
+        calibration: Calibration,
+        *,
+        because: Literal["version", "resumed"],
+        by: str,
+        reason: str | None = None,
+    ) -> AlarmEnd:
+        return AlarmEnd(
+            criterion=alarm.entry.criterion,
+            alarm=alarm.position,
+            because=because,
+            version=calibration.version,
+            reason=reason,
+            by=by,
+            at=self.now(),
+        )
 
     async def _record(self, entries: Sequence[AlarmEntry | AlarmEnd]) -> bool:
         """Records alarms and ends; returns False if the store takes none now.
@@ -206,48 +252,18 @@ class Monitor:
                     write_id=calibration.write_id,
                     version=calibration.version,
                 ),
-                group=watched.group,
-                errors=part.figures.errors,
-                audited=part.figures.audited,
+                errors=each.figures.errors,
+                audited=each.figures.audited,
+                needed=labels_for_verdicts(each.criterion),
                 suspends=self.suspends,
-                after=report.ended.get(watched, 0),
+                after=report.ended.get(each.criterion, 0),
                 by=report.by,
                 at=self.now(),
-                **asdict(part.alarm_span),
+                **asdict(each.alarm_span),
             )
             for each in report.criteria
-            for watched, part in each.parts.items()
-            if part.alarm_span is not None and part.rang is None
+            if each.alarm_span is not None and each.rang is None
         ]
-
-    async def _ends(self, calibration: Calibration) -> list[AlarmEnd]:
-        """Returns the ends of the alarms that enough newer examples of this version end."""
-        ends = list[AlarmEnd]()
-        for alarm in self._auditor.ledger.alarms.standing(calibration.name):
-            rang, watched = alarm.entry.decider, alarm.entry.watched
-            asked = (alarm.position, calibration.write_id)
-            if rang.write_id == calibration.write_id or self._kept_by.get(watched) == asked:
-                continue
-            with suppress(StoreUnavailableError, StoreCorruptError):
-                renewal = await self._calibrations.renewal(
-                    calibration, since=Version(rang.write_id, rang.version)
-                )
-                if renewal.is_half:
-                    ends.append(
-                        AlarmEnd(
-                            criterion=rang.criterion,
-                            group=watched.group,
-                            alarm=alarm.position,
-                            because="version",
-                            version=calibration.version,
-                            reason=None,
-                            by=renewal.by,
-                            at=self.now(),
-                        )
-                    )
-                else:
-                    self._kept_by[watched] = asked
-        return ends
 
     async def ended_by(self, now: Calibration | None, after: Calibration) -> list[Alarm]:
         """Returns the alarms that `settle` would end after a change that is not made yet.
@@ -290,44 +306,35 @@ class Monitor:
         standing = self._auditor.ledger.alarms.standing(calibration.name)
         await self._auditor.record(
             [
-                AlarmEnd(
-                    criterion=alarm.entry.criterion,
-                    group=alarm.entry.group,
-                    alarm=alarm.position,
-                    because="resumed",
-                    version=calibration.version,
-                    reason=reason,
-                    by=by,
-                    at=self.now(),
-                )
+                self._end(alarm, calibration, because="resumed", by=by, reason=reason)
                 for alarm in standing
             ]
         )
         await self.of(calibration)
         return standing
 
-    async def suspended(self, asked: Iterable[tuple[Criterion, Calibration]]) -> frozenset[Watched]:
-        """Returns the criteria, and their groups, under which judgments abstain.
+    async def suspended(
+        self, asked: Iterable[tuple[Criterion, Calibration]]
+    ) -> frozenset[Criterion]:
+        """Returns the criteria under which judgments abstain.
 
-        Nothing is read or written here, so a judgment does not wait for the store. A version that
-        was seen before is not computed anew: `follow` does that, and ends alarms that were not
-        settled when the version was made.
+        An alarm suspends all alphas of its set up to its own: whoever cannot keep 10% does not
+        keep 5% either. Nothing is read or written here, so a judgment does not wait for the store.
+        A version that was seen before is not computed again: `follow` does that, and ends alarms
+        that were not settled when the version was made.
 
         Args:
             asked: Criteria with an alpha, and their calibration sets.
         """
         if not self.suspends:
             return frozenset()
-        suspended = set[Watched]()
+        suspended = set[Criterion]()
         for criterion, calibration in asked:
-            whole = Watched(criterion=criterion)
-            if self._auditor.ledger.alarms.state(whole).standing is not None:
-                suspended.add(whole)
-                continue
             report = self._report(calibration) or await self._computed(calibration)
             standing = self._auditor.ledger.alarms.standing(calibration.name)
-            both = report.alarmed.union(alarm.entry.watched for alarm in standing)
-            suspended.update(watched for watched in both if watched.criterion == criterion)
+            both = report.alarmed.union(alarm.entry.criterion for alarm in standing)
+            if _alpha(criterion) <= max(map(_alpha, both), default=0.0):
+                suspended.add(criterion)
         return frozenset(suspended)
 
     def _report(self, calibration: Calibration) -> SetReport | None:
@@ -339,30 +346,30 @@ class Monitor:
         """Logs alarms that this process has not seen before, and the ends of others."""
         told = self._told.get(calibration.name, frozenset())
         for each in report.criteria:
-            for watched, part in each.parts.items():
-                if part.alarm and watched not in told:
-                    self._log_alarm(calibration, watched, part)
-        for watched in told - report.alarmed:
-            _log_end(watched, self._auditor.ledger.alarms.state(watched).end)
+            if each.alarm and each.criterion not in told:
+                self._log_alarm(calibration, each)
+        for criterion in told - report.alarmed:
+            _log_end(criterion, self._auditor.ledger.alarms.state(criterion).end)
         if report.alarmed:
             self._told[calibration.name] = report.alarmed
         else:
             self._told.pop(calibration.name, None)
 
-    def _log_alarm(self, calibration: Calibration, watched: Watched, monitored: Monitored) -> None:
-        standing = self._auditor.ledger.alarms.state(watched).standing
-        rang = monitored.figures if standing is None else standing.entry
+    def _log_alarm(self, calibration: Calibration, monitored: MonitoredCriterion) -> None:
+        criterion = monitored.criterion
+        standing = self._auditor.ledger.alarms.state(criterion).standing
+        shown = monitored.figures if standing is None else standing.entry
         logger.warning(
             "alarm: audits of calibration %r (version %d) show more errors than %s since %s, by a "
             "label of %r: %d of %d labels of accepted judgments%s are errors%s; "
             "docs/guides/monitoring.md says what to do",
             calibration.name,
             calibration.version if standing is None else standing.entry.decider.version,
-            watched.words,
+            criterion.words,
             written(self.now() if standing is None else standing.entry.at),
             "service" if standing is None else standing.entry.by,
-            rang.errors,
-            rang.audited,
+            shown.errors,
+            shown.audited,
             between(monitored.alarm_span if standing is None else standing.entry.ringing.span),
             "; these judgments abstain from now on" if self.suspends else "",
         )
@@ -397,8 +404,13 @@ class Monitor:
         return figures
 
 
-def _log_end(watched: Watched, end: AlarmEnd | None) -> None:
-    name, under = watched.criterion.calibration, watched.words
+def _alpha(criterion: Criterion) -> float:
+    assert criterion.alpha is not None, "only criteria with an alpha are audited"
+    return criterion.alpha
+
+
+def _log_end(criterion: Criterion, end: AlarmEnd | None) -> None:
+    name, under = criterion.calibration, criterion.words
     if end is None:
         # The log of another store, or of a backup, has no such alarm.
         logger.warning("the alarm of calibration %r under %s is not in the store", name, under)

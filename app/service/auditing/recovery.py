@@ -1,75 +1,44 @@
-"""Recovery after an alarm: how many audits to label before the first look."""
+"""Recovery after an alarm: the draws that become the next calibration."""
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from app.core.comparison import Criterion
-from app.core.monitoring import MonitoredCriterion
-from app.core.recovery import labels_for_verdicts
-from app.service.auditing.ledger import CLOSED, NO_LABEL, TIE, Labels
+from app.service.auditing.alarms import Alarm
+from app.service.auditing.ledger import NO_LABEL, Labels
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recovery:
-    """The audits that make a new calibration after an alarm.
+    """The draws that replace all examples of a set after an alarm.
 
     Args:
-        criterion: The criterion that needs the most labels.
-        since: Time at which the newest active alarm rang, in seconds since 1970.
-        audits: Number of audits to label before the first look, the first ones since the alarm.
-            Nothing that was drawn or labelled since then decides it. None if it is above 100,000.
-        fixed: Whether somebody has fixed the number in the trail.
-        drawn: Number of audits that were drawn since the alarm.
-        labelled: Number of those that have a label or are closed, of the first `audits`.
+        criterion: The criterion of the first active alarm.
+        since: Time of that alarm, in seconds since 1970.
+        audits: Number of draws: the first ones since the alarm. None if it is above 100,000.
+        drawn: Number of those that were drawn.
+        labelled: Number of those that have a label or are closed.
     """
 
     criterion: Criterion
     since: float
     audits: int | None
-    fixed: bool
     drawn: int
     labelled: int
 
 
-def recovery_of(
-    labels: Labels,
-    criteria: Sequence[MonitoredCriterion],
-    *,
-    since: float,
-    fixed: int | None = None,
-) -> Recovery:
-    """Counts the audits that a recovery needs and has.
-
-    A tie is not an example, nor is a closed audit. So the number of labels is divided by the
-    share of sides among the labels from before the alarm, which say nothing about later draws.
+def recovery_of(labels: Labels, alarm: Alarm) -> Recovery:
+    """Counts the draws since an alarm.
 
     Args:
         labels: The labels of the set's audits by its judge.
-        criteria: The monitored criteria of the set, at least one. Those with an alarm count, or
-            else the one with the most labels.
-        since: Time at which the alarm rang, in seconds since 1970.
-        fixed: Number of audits that somebody has fixed; None for the one that is needed.
+        alarm: The first active alarm of the set.
     """
-    rows = labels.rows()
-    is_later = rows["at"] >= since
-    later, before = rows["label"][is_later], rows[~is_later]
-    # A label that comes later must not move the number.
-    before = before["label"][(before["label"] != NO_LABEL) & (before["labelled_at"] <= since)]
-    sides = int((~np.isin(before, (TIE, CLOSED))).sum())
-    share = sides / len(before) if sides else 1.0
-    alarmed = [each for each in criteria if each.alarm]
-    asked = alarmed or [max(criteria, key=lambda each: each.figures.audited)]
-    needs = [labels_for_verdicts(each.criterion) or math.inf for each in asked]
-    most = max(needs)
-    number = fixed or (None if math.isinf(most) else math.ceil(most / share))
+    rows, needed = labels.rows(), alarm.entry.needed
+    later = rows["label"][rows["position"] > alarm.position]
     return Recovery(
-        criterion=asked[needs.index(most)].criterion,
-        since=since,
-        audits=number,
-        fixed=fixed is not None,
+        criterion=alarm.entry.criterion,
+        since=alarm.entry.at,
+        audits=needed,
         drawn=len(later),
-        labelled=int((later[:number] != NO_LABEL).sum()),
+        labelled=int((later[:needed] != NO_LABEL).sum()),
     )

@@ -11,6 +11,9 @@ from app.service.auditing.texts import written_texts
 from app.service.judged import JudgedComparison
 
 _BITS = 64
+# A draw whose texts are too long to be kept waits for its label for an hour. Then it counts as
+# right for the alarm and as wrong for the certificate: both hold whatever its verdict was.
+_WITHOUT_TEXTS_S = 3600.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,8 +82,11 @@ class Sampler:
             return None
         if digest in calibration.examples:
             return None
+        identifier = self._id(calibration.name, digest, candidate.comparison)
+        pair = written_texts(identifier, candidate.comparison) if self._keeps_texts else None
+        is_too_long = self._keeps_texts and pair is None
         draw = Draw(
-            id=self._id(calibration.name, digest, candidate.comparison),
+            id=identifier,
             fingerprint=self._fingerprint,
             digest=digest,
             question=question_digest(candidate.comparison),
@@ -94,8 +100,9 @@ class Sampler:
             rate=self._rate,
             at=at,
             by=candidate.by,
+            # Nobody can read it on the desk, so it must not hold up later labels for long.
+            wait_s=_WITHOUT_TEXTS_S if is_too_long else None,
         )
-        pair = written_texts(draw.id, candidate.comparison) if self._keeps_texts else None
         return Drawn(draw=draw, text=draw.text, pair=pair)
 
     def _id(self, name: str, digest: str, comparison: Comparison) -> str:

@@ -34,7 +34,7 @@ from app.release import RELEASE
 from app.service.calibration.codec import decode, release
 from app.service.calibration.traffic import Traffic
 from app.service.calibration.trail import Change
-from app.service.calibration.undo import restored
+from app.service.calibration.undo import seen_until
 from app.service.off_loop import off_loop
 
 # A cached version is used for so long without asking the store, which costs one short read.
@@ -61,26 +61,6 @@ class ConfirmedCalibration:
 
     calibration: Calibration
     age_s: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Renewal:
-    """The part of a set that an earlier version did not have.
-
-    Args:
-        newer: Number of labelled examples that the earlier version did not have.
-        labelled: Number of all labelled examples.
-        by: Name of the key that made the current version.
-    """
-
-    newer: int
-    labelled: int
-    by: str
-
-    @property
-    def is_half(self) -> bool:
-        """Whether at least half of the labelled examples are newer."""
-        return 0 < self.labelled <= 2 * self.newer
 
 
 class _Read(NamedTuple):
@@ -257,44 +237,32 @@ class Calibrations:
                 self._note_runtimes(known)
         return known
 
-    async def renewal(self, calibration: Calibration, *, since: Version) -> Renewal:
-        """Returns how much of a set is newer than an earlier version, by the trail.
+    async def author(self, calibration: Calibration) -> str:
+        """Returns the name of the key that made a version, by the trail."""
+        before = calibration.version + 1
+        records = await self._store.records(calibration.name, before=before, limit=1)
+        return Change.parse(calibration.name, records[0]).by if records else "service"
+
+    async def is_renewed(
+        self, after: Calibration, *, since: Version, now: Calibration | None
+    ) -> bool:
+        """Whether half of a set's labelled examples are in no version up to an earlier one.
 
         Args:
-            calibration: The set as it is now.
-            since: The earlier version. If the trail does not lead to it, nothing counts as newer.
+            after: The set, or the set after a change that is not written yet.
+            since: The earlier version. If the trail does not lead to it, nothing counts as new.
+            now: The set as it is; None if there is none.
 
         Raises:
             StoreUnavailableError: The store does not answer.
             StoreCorruptError: This version cannot read the trail.
         """
-        records = await self._store.records(
-            calibration.name, before=calibration.version + 1, limit=1
-        )
-        by = Change.parse(calibration.name, records[0]).by if records else "service"
-        newer = await self._newer(calibration, since, now=calibration)
-        return Renewal(newer=newer, labelled=calibration.labelled, by=by)
-
-    async def is_renewed(
-        self, after: Calibration, *, since: Version, now: Calibration | None
-    ) -> bool:
-        """Whether the `renewal` is half of a set after a change that is not written yet.
-
-        Args:
-            after: The set after the change.
-            since: The earlier version.
-            now: The set as it is; None if there is none.
-        """
-        newer = await self._newer(after, since, now=now)
-        return Renewal(newer=newer, labelled=after.labelled, by="").is_half
-
-    async def _newer(self, after: Calibration, since: Version, *, now: Calibration | None) -> int:
-        """The number of labelled examples of `after` that an earlier version did not have."""
         try:
-            was = await restored(self._store, since.number, now=now, blank=after)
+            seen = await seen_until(self._store, since, now=now, blank=after)
         except VersionNotFoundError:
-            return 0
-        return await off_loop(_count_newer, after, was) if was.write_id == since.write_id else 0
+            return False
+        newer = await off_loop(_count_newer, after, seen)
+        return 0 < after.labelled <= 2 * newer
 
     def _note_absence(self, name: str, before: Calibration | None, last: int) -> None:
         """Records a set that is gone although nobody deleted it: the store has lost data.
@@ -499,11 +467,10 @@ class Calibrations:
         return sets
 
 
-def _count_newer(now: Calibration, was: Calibration) -> int:
-    """Returns how many labelled examples of a set an earlier version did not have."""
+def _count_newer(now: Calibration, seen: set[str]) -> int:
+    """Returns how many labelled examples of a set are not among those that were seen."""
     return sum(
-        example.label in ("A", "B") and digest not in was.examples
-        for digest, example in now.table.pairs()
+        example.label in ("A", "B") and digest not in seen for digest, example in now.table.pairs()
     )
 
 

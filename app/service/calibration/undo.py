@@ -124,6 +124,35 @@ async def restored(
     return state
 
 
+async def seen_until(
+    store: CalibrationStore, version: Version, *, now: Calibration | None, blank: Calibration
+) -> set[str]:
+    """Returns the digests of all examples that a set had in any version up to one.
+
+    Arguments and errors are those of `restored`. A version that another write made is not found.
+    """
+    state = await restored(store, version.number, now=now, blank=blank)
+    if state.write_id != version.write_id:
+        raise _no_such_version(blank.name, version.number)
+    seen, before = set(state.examples), version.number + 1
+    while undos := await store.undos(blank.name, before=before, limit=_PAGE):
+        seen |= await off_loop(_mentioned, undos, blank)
+        before = min(undos)
+    return seen
+
+
+def _mentioned(undos: Mapping[int, str], blank: Calibration) -> set[str]:
+    """Returns the digests of all examples that some changes added, changed or removed."""
+    mentioned = set[str]()
+    for number, text in undos.items():
+        if not text:
+            raise _unknown_before(blank.name, number, number)
+        undo = _parsed(number, text, blank)
+        mentioned.update(digest for digest, _ in undo.put.pairs())
+        mentioned.update(undo.take)
+    return mentioned
+
+
 def _steps(
     state: Calibration | None, undos: Mapping[int, str], target: int, blank: Calibration
 ) -> Iterator[tuple[int, _Undo]]:

@@ -16,7 +16,6 @@ from app.core.errors import (
     StoreCorruptError,
     StoreUnavailableError,
 )
-from app.core.monitoring import Watched
 from app.core.preference import preference_from_gaps
 from app.core.score import Score
 from app.observability.telemetry import Telemetry
@@ -48,8 +47,8 @@ class Suspensions(Protocol):
 
     async def suspended(
         self, asked: Iterable[tuple[Criterion, Calibration]]
-    ) -> Collection[Watched]:
-        """Returns the criteria that abstain, of those that are asked for."""
+    ) -> Collection[Criterion]:
+        """Returns the criteria, of those that are asked for, that abstain."""
 
 
 class Observer(Protocol):
@@ -211,7 +210,7 @@ class Judge:
                     confirmed.calibration,
                     threshold,
                     age_s=confirmed.age_s,
-                    suspended=Watched(criterion=criterion) in suspended,
+                    suspended=criterion in suspended,
                 )
         for item in _open(items):
             rule = rules[item.request.criterion]

@@ -441,8 +441,8 @@ class LabelQueue:
 
     async def _state(self, calibration: Calibration, waiting: _Waiting) -> QueueState:
         leases = await self._store.leases(calibration.name)
-        report = await self._monitor.of(calibration)
-        recovery = await self._absorber.recovery(calibration, report.criteria)
+        await self._monitor.of(calibration)
+        recovery = await self._absorber.recovery(calibration)
         return QueueState(
             open=waiting.total - waiting.without_texts,
             disagreements=waiting.disagreements,

@@ -563,9 +563,12 @@ class ScopeClient:
     def absorb(self, name: str, **asked: "Unpack[Absorption]") -> AbsorbReport:
         """Makes labelled audits examples of a calibration set, in one new version.
 
+        After an alarm, the first audits since then replace all examples; `recovery` of the monitor
+        has their number. Without an alarm, those up to the first open one are added.
+
         Args:
             name: Name of the set.
-            **asked: Fields of `Absorption`, at least `since` or `all`.
+            **asked: Fields of `Absorption`.
 
         Raises:
             ScopeError: The service refuses the request, or does not answer.

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from datetime import datetime
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypedDict, cast, get_type_hints
 
@@ -34,36 +33,13 @@ class Criterion(TypedDict, total=False):
 
 
 class Absorption(TypedDict, total=False):
-    """Which labelled audits become examples of a set, and how.
+    """How labelled audits become examples of a set; the service chooses which ones.
 
-    `since` or `all` is needed. A time is a datetime with a time zone, or a text in ISO 8601, read
-    as UTC without one; "alarm" is the time at which the newest active alarm rang. Choose times
-    and `audits` before seeing the labels.
-
-    since: Only comparisons that were first judged at this time or later.
-    all: Take the audits of all times.
-    audits: Only so many, the first ones from `since` on.
-    until: Only comparisons that were first judged before this time.
-    replace: Remove all other examples of the set.
-    unlabelled: "refuse" if audits of that time have no label, or "leave_out".
     even_if_infeasible: Absorb even if an alpha in use gets no more verdicts.
-    even_if_unsafe: Absorb after an alarm even if the threshold would be above alpha more often than
-        promised. The promise needs `since="alarm"`, `replace=True` and the `audits` of `recovery`
-        in the monitor.
-    begin: Absorb nothing. Fix `audits` in the trail, before the first audit since the alarm has a
-        label.
     dry_run: Only say what would happen.
     """
 
-    since: datetime | str | None
-    all: bool
-    audits: int | None
-    until: datetime | str | None
-    replace: bool
-    unlabelled: Literal["refuse", "leave_out"]
     even_if_infeasible: bool
-    even_if_unsafe: bool
-    begin: bool
     dry_run: bool
 
 
@@ -211,21 +187,6 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"), default=_list_of)
 def given_fields(**fields: Any) -> dict[str, Any]:
     """The fields that are not None: those that are left out are the service's defaults."""
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def absorb_fields(asked: Absorption) -> dict[str, Any]:
-    """The fields of a request to absorb.
-
-    Raises:
-        ValueError: A datetime has no time zone, so nobody knows which time it is.
-    """
-    fields = given_fields(**asked)
-    for name, value in fields.items():
-        if isinstance(value, datetime):
-            if value.tzinfo is None:
-                raise ValueError(f"{name}: give a datetime with a time zone")
-            fields[name] = value.isoformat()
-    return fields
 
 
 def group_item(group: Group, number: int, opponents: int | Literal["all"]) -> Item:

@@ -222,15 +222,13 @@ class EndedAlarm:
         alpha: Alpha of its criterion.
         guarantee: Guarantee of its criterion.
         delta: Delta of its criterion; None with "marginal".
-        rang_at: Time at which it rang, in ISO 8601, UTC.
-        group: Group that it was about; None if it was about all judgments of the criterion.
+        rang_at: Time at which it was raised, in ISO 8601, UTC.
     """
 
     alpha: float
     guarantee: str
     delta: float | None
     rang_at: str
-    group: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -271,7 +269,10 @@ class AbsorbReport(Calibration):
         updated: Number of examples that the set had already.
         ties: Number of audits without a preferred side; the set leaves them out.
         removed: Number of examples removed from the set.
-        unlabelled_audits: Number of audits that were left out because they have no label.
+        replaced: Whether the audits replace all examples, as after an alarm.
+        unlabelled_audits: Number of audits that were left out because they were closed or have
+            expired.
+        waiting: Number of labels of later audits, which wait for an open one.
         other_judge: Number of audits that were left out because another judge made them.
         rates: Probabilities with which the audits were drawn. With more than one, a part of the
             time counts more than another.
@@ -285,7 +286,9 @@ class AbsorbReport(Calibration):
     updated: int
     ties: int
     removed: int
+    replaced: bool
     unlabelled_audits: int
+    waiting: int
     other_judge: int
     rates: tuple[float, ...]
     dry_run: bool = False
@@ -308,9 +311,7 @@ class Audit:
         label: Its label, in the order of its first judgment; "none" if it was closed without one.
         labelled_at: Time of its first label.
         labelled_by: Name of the key that sent its label, or closed it.
-        drawn_by: Name of the key that asked for its first judgment; None for draws of 0.2.0 and
-            earlier.
-        group: Group of the traffic that its first judgment named; None without one.
+        drawn_by: Name of the key that asked for its first judgment.
     """
 
     id: str
@@ -322,8 +323,7 @@ class Audit:
     label: Label | Literal["none"] | None
     labelled_at: str | None
     labelled_by: str | None
-    drawn_by: str | None = None
-    group: str | None = None
+    drawn_by: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -385,8 +385,8 @@ class AuditEvent:
     """One entry of the trail of a set's audits.
 
     Args:
-        event: "closed", "label_changed", "alarm", "alarm_ended" (by a new version), "resumed" (by
-            a person) or "recovery_begun".
+        event: "closed", "label_changed", "alarm", "alarm_ended" (by a new version) or "resumed" (by
+            a person).
         at: Time of the event in ISO 8601, UTC.
         by: Name of the key that sent the label, made the version or resumed.
         reason: The reason for closing or resuming; None for the others.
@@ -400,11 +400,10 @@ class AuditEvent:
         errors: Errors that the labels showed when the alarm rang.
         audited: Labels that counted then.
         suspended: Whether judgments under the criterion abstained from then on.
-        first_judged_at: Time of the first judgment that led to the alarm; None from 0.2.0.
+        first_judged_at: Time of the first judgment that led to the alarm.
         last_judged_at: Time of the last one, likewise.
-        since: Time of the alarm after which a recovery has begun; None for the others.
-        audits: Number of audits since then that will be absorbed, likewise.
-        group: Group that the alarm is about; None if it is about all judgments of the criterion.
+        audits: Number of audits since the alarm that replace all examples by an absorption; None
+            for the others, and if it is above 100,000.
     """
 
     event: str
@@ -423,9 +422,7 @@ class AuditEvent:
     suspended: bool | None
     first_judged_at: str | None = None
     last_judged_at: str | None = None
-    since: str | None = None
     audits: int | None = None
-    group: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

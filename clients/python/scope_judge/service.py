@@ -17,7 +17,6 @@ from scope_judge.comparisons import (
     Question,
     ReferenceRule,
     Response,
-    absorb_fields,
     body_of,
     checked,
     comparison,
@@ -320,7 +319,7 @@ class Service:
 
     def absorb(self, name: str, asked: Absorption) -> Steps[AbsorbReport]:
         """Makes labelled audits examples of a set, or says what that would do."""
-        call = Call("POST", f"{_set_path(name)}/absorb", to_json(absorb_fields(asked)))
+        call = Call("POST", f"{_set_path(name)}/absorb", to_json(dict(asked)))
         return self._read(AbsorbReport, call)
 
     def _parts(self, path: str, items: Sequence[Item], ask: Asked[_Part]) -> Steps[list[_Part]]:

@@ -140,6 +140,7 @@ def draw(number: int, fingerprint: str) -> str:
         accepted=True,
         rate=1.0,
         at=time.time(),
+        by="service",
     ).text
 
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +48,8 @@ async def listed(client: httpx.AsyncClient, query: str = "", headers: Any = None
 
 
 async def absorbed(client: httpx.AsyncClient, **body: Any) -> httpx.Response:
-    """Absorbs the audits since a time, or all of them if there is none."""
-    asked = body if "since" in body else {"all": True, **body}
-    return await client.post("/calibrations/default/absorb", json=asked)
+    """Absorbs the labelled audits of the set."""
+    return await client.post("/calibrations/default/absorb", json=body)
 
 
 async def test_a_drawn_judgment_names_its_audit_and_others_have_null() -> None:
@@ -93,7 +91,6 @@ async def test_audits_are_listed_by_status_without_texts_and_verdicts() -> None:
             assert re.fullmatch(ISO, first[name])
         assert first == {
             **{"id": one, "calibration": "default", "status": "open", "rate": 1.0},
-            "group": None,
             **{"drawn_at": first["drawn_at"], "expires_at": first["expires_at"]},
             "drawn_by": "anonymous",
             **dict.fromkeys(("label", "labelled_at", "labelled_by")),
@@ -152,9 +149,7 @@ async def test_an_audit_is_closed_with_a_reason_that_other_labels_do_not_take() 
         ):
             refused = await client.post("/audits/labels", json={"labels": [wrong]})
             problem(refused, "invalid_request")
-        # Closing some of the draws is a choice, so the others are absorbed only on request.
-        problem(await absorbed(client, replace=True), "audits_incomplete")
-        found = (await absorbed(client, unlabelled="leave_out")).json()
+        found = (await absorbed(client)).json()
         assert (found["added"], found["unlabelled_audits"]) == (1, 1)
 
 
@@ -225,7 +220,7 @@ async def test_keys_label_only_their_sets_and_only_with_the_role(tmp_path: Path)
         judge, one = header_of("judge"), header_of("one")
         for response in (
             await send(client, {here: "A"}, headers=judge),
-            await client.post("/calibrations/default/absorb", json={"all": True}, headers=judge),
+            await client.post("/calibrations/default/absorb", json={}, headers=judge),
         ):
             assert "calibrate" in problem(response, "forbidden")["detail"]
         refused = problem(await send(client, {here: "A", there: "A"}, headers=one), "forbidden")
@@ -234,7 +229,7 @@ async def test_keys_label_only_their_sets_and_only_with_the_role(tmp_path: Path)
         assert [a["id"] for a in (await listed(client, headers=one))["audits"]] == [here]
         for path in ("/audits?calibration=other", "/calibrations/other/absorb"):
             method = "GET" if "?" in path else "POST"
-            response = await client.request(method, path, json={"all": True}, headers=one)
+            response = await client.request(method, path, json={}, headers=one)
             problem(response, "forbidden")
         assert (await send(client, {here: "A"}, headers=one)).json()["labelled"] == 1
         labelled = (await listed(client, "?status=labelled", headers=every))["audits"]
@@ -271,8 +266,10 @@ async def test_an_absorbed_example_is_what_calibrate_would_have_made_of_the_pair
         await calibrated(client)
         (one,) = await drawn(client, [1], response_a="quality=1.25")
         await send(client, {one: "B"})
-        await absorbed(client, replace=True, even_if_infeasible=True)
-        absorbed_examples = (await client.get("/calibrations/default/examples")).json()["examples"]
+        before = (await client.get("/calibrations/default/examples")).json()["examples"]
+        await absorbed(client)
+        after = (await client.get("/calibrations/default/examples")).json()["examples"]
+        absorbed_examples = [each for each in after if each not in before]
     async with client_of() as client:
         await client.post("/calibrate", json={"examples": [{**pair, "label": "B"}]})
         examples = (await client.get("/calibrations/default/examples")).json()["examples"]
@@ -294,97 +291,6 @@ async def test_a_corrected_label_updates_the_example_it_became() -> None:
             1,
             0,
         ]
-
-
-async def test_unlabelled_audits_are_refused_or_left_out() -> None:
-    async with client_of(audit_rate=1.0) as client:
-        await calibrated(client)
-        one, two, _ = await drawn(client, range(3))
-        await send(client, {one: "A", two: "B"})
-        detail = problem(await absorbed(client), "audits_incomplete")["detail"]
-        assert detail.startswith("1 of 3 audits")
-        assert (await client.get("/calibrations/default")).json()["version"] == 1
-        asked = {"unlabelled": "leave_out", "replace": True, "even_if_infeasible": True}
-        answer = (await absorbed(client, **asked)).json()
-        assert [answer[name] for name in ("n", "added", "removed", "unlabelled_audits")] == [
-            2,
-            2,
-            60,
-            1,
-        ]
-
-
-async def test_only_audits_since_a_time_are_absorbed() -> None:
-    async with client_of(audit_rate=1.0) as client:
-        await calibrated(client)
-        (one,) = await drawn(client, [1])
-        await send(client, {one: "A"})
-        later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
-        assert (await absorbed(client, since=later)).json()["version"] == 1
-        response = await absorbed(client, since=later, replace=True)
-        assert "leave none" in problem(response, "audits_incomplete")["detail"]
-        earlier = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
-        assert (await absorbed(client, since=earlier)).json()["added"] == 1
-
-
-async def test_audits_that_are_drawn_while_people_label_do_not_stop_an_absorption() -> None:
-    async with client_of(audit_rate=1.0) as client:
-        await calibrated(client)
-        await send(client, dict.fromkeys(await drawn(client, range(3)), "A"))
-        before = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
-        await drawn(client, [3])
-        detail = problem(await absorbed(client), "audits_incomplete")["detail"]
-        assert "`until`" in detail
-        answer = (await absorbed(client, until=before)).json()
-        assert (answer["added"], answer["unlabelled_audits"]) == (0, 0)
-        whole = {"since": before, "until": (datetime.now(UTC) + timedelta(hours=1)).isoformat()}
-        problem(await absorbed(client, **whole), "audits_incomplete")
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"since": "yesterday"},
-        {"since": "Alarm"},
-        {"since": ""},
-        {"since": 0},
-        {"since": "9999-12-31T23:59:59-23:00"},
-        {"since": "2026-11-22 17:39", "all": True},
-        {"since": "2026-11-22 17:39", "audits": 0},
-        {"audits": 3},
-        {"until": "noon"},
-        {"unlabelled": "ignore"},
-        {"replace": "yes"},
-        {"all": 1},
-    ],
-)
-async def test_an_absorption_that_is_none_is_refused(body: Any) -> None:
-    async with client_of() as client:
-        await calibrated(client)
-        problem(await absorbed(client, **body), "invalid_request")
-
-
-@pytest.mark.parametrize("body", [{}, {"all": False}, {"until": "2026-11-22"}, {"since": None}])
-async def test_without_a_time_nothing_is_absorbed(body: Any) -> None:
-    async with client_of(audit_rate=1.0) as client:
-        await calibrated(client)
-        await send(client, dict.fromkeys(await drawn(client, range(3)), "A"))
-        response = await client.post("/calibrations/default/absorb", json=body)
-        detail = problem(response, "invalid_request")["detail"]
-        assert "give `since`" in detail
-        assert '"all": true' in detail
-        assert (await client.get("/calibrations/default")).json()["version"] == 1
-
-
-async def test_a_time_without_a_zone_is_utc() -> None:
-    async with client_of(audit_rate=1.0) as client:
-        await calibrated(client)
-        await send(client, dict.fromkeys(await drawn(client, [1]), "A"))
-        now = datetime.now(UTC)
-        around = [f"{now + timedelta(minutes=minutes):%Y-%m-%d %H:%M}" for minutes in (-2, 2)]
-        before, after = [(await absorbed(client, since=at, dry_run=True)).json() for at in around]
-        assert (before["added"], after["added"]) == (1, 0)
-        assert (await absorbed(client, since=around[0], until=around[1])).json()["added"] == 1
 
 
 async def test_a_set_that_is_absent_or_of_another_judge_absorbs_nothing() -> None:

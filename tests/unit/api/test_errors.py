@@ -101,15 +101,12 @@ REACHED: dict[str, Reach] = {
     "labels_missing": Reach(body=comparison(calibration="pool")),
     "judge_mismatch": Reach(body=comparison(calibration="others")),
     "audits_incomplete": Reach(
-        path="/calibrations/default/absorb", body={"all": True}, settings={"audit_rate": 1.0}
+        path="/calibrations/default/absorb", body={}, settings={"audit_rate": 1.0}
     ),
     "becomes_infeasible": Reach(
-        path="/calibrations/default/absorb",
-        body={"all": True, "replace": True},
+        path="/calibrate",
+        body={"examples": examples(2), "replace": True},
         settings={"audit_rate": 1.0},
-    ),
-    "unsafe_absorption": Reach(
-        path="/calibrations/default/absorb", body={"all": True}, settings={"audit_rate": 1.0}
     ),
     "too_many_label_changes": Reach(
         path="/audits/labels",
@@ -172,12 +169,11 @@ async def reaching(code: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
         if code == "labels_missing":
             pairs = {"comparisons": [comparison(question=MARKER)]}
             await client.post("/calibrations/pool/pool", json=pairs)
-        if code in ("version_not_found", "audits_incomplete"):
+        if code == "version_not_found":
             await client.post("/calibrate", json={"examples": examples(3)})
-            await client.post("/judge", json=comparison())
-        if code in ("becomes_infeasible", "unsafe_absorption"):
+        if code in ("becomes_infeasible", "audits_incomplete"):
             await client.post("/calibrate", json={"examples": examples(60)})
-            wrong = code == "unsafe_absorption"
+            wrong = code == "audits_incomplete"
             questions = [f"Question {number}?" for number in range(30 if wrong else 1)]
             judged = [
                 await client.post("/judge", json=comparison(question=each)) for each in questions

@@ -226,7 +226,6 @@ async def test_a_key_with_its_role_resumes_and_the_trail_tells_all(tmp_path: Pat
             "alpha": 0.1,
             "guarantee": "marginal",
             "delta": None,
-            "group": None,
             "rang_at": criterion["rang_at"],
         }
         answer = (await client.post(RESUME, json=REASON)).json()
@@ -285,13 +284,15 @@ async def test_each_version_has_64_places_and_the_note_says_that_the_rest_is_not
     async with client_of(audit_rate=1.0) as client:
         await calibrate(client)
         (one,) = pairs(1)
-        alphas = [{**one, "alpha": 0.3 + i / 1000} for i in range(64)]
+        alphas = [{**one, "alpha": 0.3 + i / 1000} for i in range(63)]
         for version in (1, 2):
             judged = [*await judge(client, alphas[:32]), *await judge(client, alphas[32:])]
             assert None not in [each["audit"] for each in judged]
             assert (await shown(client))["refused"] == 0
             (beyond,) = await judge(client, [one], alpha=0.9)
             assert (beyond["verdict"], beyond["audit"]) == ("A", None)
+            (default,) = await judge(client, [one], alpha=0.1)
+            assert default["audit"] is not None
             answer = await shown(client)
             assert (answer["version"], answer["refused"]) == (version, 1)
             assert "not audited" in answer["note"]
@@ -335,7 +336,7 @@ async def test_drift_of_the_scores_is_reported_and_none_without_it() -> None:
         assert traffic["drifted"]
 
 
-async def test_the_light_is_amber_without_labels_green_with_them_and_red_with_an_alarm() -> None:
+async def test_the_light_is_amber_with_few_labels_green_with_many_and_red_with_an_alarm() -> None:
     async with client_of(audit_rate=1) as client:
         await calibrate(client)
         assert (await client.get(PATH)).json()["light"] == "amber"
@@ -343,6 +344,10 @@ async def test_the_light_is_amber_without_labels_green_with_them_and_red_with_an
         assert (await client.get(PATH)).json()["light"] == "amber"
         ids = [result["audit"]["id"] for result in results]
         await label(client, [(ids[0], "A")])
+        told = (await client.get(PATH)).json()
+        assert told["light"] == "amber"
+        assert "1 label of 1 question" in told["note"]
+        await label(client, [(identifier, "A") for identifier in ids[1:]])
         told = (await client.get(PATH)).json()
         assert (told["light"], told["alarm"], told["alarm_evidence"]) == ("green", False, 20)
         await label(client, [(identifier, "B") for identifier in ids[1:]])

@@ -77,46 +77,40 @@ def test_a_set_that_is_absent_cannot_resume(url: str) -> None:
 
 
 def test_an_absorption_is_shown_before_it_happens(url: str) -> None:
-    label(url, [each["id"] for each in httpx.get(f"{url}/audits").json()["audits"]], "A")
-    shown = run(url, "absorb", "default", "--all")
+    httpx.get(f"{url}/calibrations/default/monitor").raise_for_status()
+    run(url, "resume", "default", "--reason", "the labels were mixed up")
+    ids = judged(url, range(100, 130))
+    label(url, ids[:25], "A")
+    label(url, ids[28:], "A")
+    shown = run(url, "absorb", "default")
     assert shown.exit_code == 1
-    assert "default, version 1: 60 examples become 90 (30 added, 0 updated, 0 removed)" in (
+    assert "default, version 1: 60 examples become 85 (25 added, 0 updated, 0 removed)" in (
         shown.stderr
     )
+    assert "2 labels wait for an earlier audit that is open" in shown.stderr
     cells = shown.stdout.rstrip("\n").split("\t")
     assert (cells[:3], cells[5], cells[7]) == (["0.1", "marginal", ""], "1.000", "")
     assert "nothing was absorbed: stdin is not a terminal" in shown.stderr
     assert httpx.get(f"{url}/calibrations/default").json()["version"] == 1
-    done = run(url, "absorb", "default", "--all", "--yes")
+    done = run(url, "absorb", "default", "--yes")
     assert done.exit_code == 0
-    assert "default is version 2 with 90 examples." in done.stderr
+    assert "default is version 2 with 85 examples." in done.stderr
 
 
-def test_an_absorption_that_ends_all_verdicts_needs_an_option(url: str) -> None:
+def test_after_an_alarm_the_audits_that_its_trail_names_replace_the_examples(url: str) -> None:
     # All labels since the alarm are wrong for the judge: no number of them makes alpha feasible.
     httpx.get(f"{url}/calibrations/default/monitor").raise_for_status()
-    ids = judged(url, range(100, 120))
-    first = ("absorb", "default", "--since", "alarm", "--audits", "20")
-    begun = run(url, *first, "--begin")
-    assert "20 of those drawn so far have no label" in begun.stderr
-    label(url, ids, "B")
-    unsafe = run(url, *first, "--yes")
-    assert (unsafe.exit_code, "unsafe_absorption" in unsafe.stderr) == (1, True)
-    arguments = (*first, "--replace", "--yes")
-    refused = run(url, *arguments)
+    assert "the next 200 audits end it" in run(url, "trail", "default").stdout
+    label(url, judged(url, range(100, 299)), "B")
+    early = run(url, "absorb", "default", "--yes")
+    assert (early.exit_code, "needs 200" in early.stderr) == (1, True)
+    label(url, judged(url, range(299, 305)), "B")
+    refused = run(url, "absorb", "default", "--yes")
     assert refused.exit_code == 1
     assert refused.stdout.split("\t")[-1] == "no number\n"
     assert "becomes_infeasible" in refused.stderr
-    assert run(url, *arguments, "--even-if-infeasible").exit_code == 0
-    assert httpx.get(f"{url}/calibrations/default").json()["n"] == 20
-    trail = run(url, "trail", "default").stdout
-    assert re.search(r"recovery_begun\s+the first 20 audits since 20", trail)
-
-
-def test_an_absorption_without_a_time_is_refused_with_the_ways_out(url: str) -> None:
-    refused = run(url, "absorb", "default", "--yes")
-    assert refused.exit_code == 1
-    assert "give `since`" in refused.stderr
+    assert run(url, "absorb", "default", "--yes", "--even-if-infeasible").exit_code == 0
+    assert httpx.get(f"{url}/calibrations/default").json()["n"] == 200
 
 
 def test_status_says_in_a_sentence_what_the_audits_show(url: str) -> None:
@@ -142,15 +136,26 @@ def test_status_says_in_a_sentence_what_the_audits_show(url: str) -> None:
     assert 0 < len(drift) < 4
     assert "do not use them" in note
     assert recover == (
-        "recover: label 200 audits drawn since the alarm before you look, then run `scope-judge "
-        "audits absorb default --since alarm --audits 200 --replace`; 0 are drawn, and 0 of the "
-        "first 200 are labelled or closed"
+        "recover: label the first 200 audits drawn since the alarm, then run `scope-judge audits "
+        "absorb default`; 0 are drawn, and 0 of the first 200 are labelled or closed"
     )
     cells = shown.stdout.rstrip("\n").split("\t")
-    assert (cells[:5], cells[6:]) == (
-        ["0.1", "marginal", "", "30", "30"],
+    assert (cells[:7], cells[8:]) == (
+        ["0.1", "marginal", "", "30", "0", "", "30"],
         ["more than 1000", "40", "0", "0", "alarm, suspended"],
     )
+
+
+def test_status_counts_ties_and_their_share_of_the_verdicts(url: str) -> None:
+    run(url, "resume", "default", "--reason", "the labels were mixed up")
+    ids = judged(url, range(100, 200))
+    label(url, ids[:50], "A")
+    label(url, ids[50:], "tie")
+    shown = run(url, "status", "default")
+    cells = shown.stdout.rstrip("\n").split("\t")
+    assert cells[3:5] == ["100", "50"]
+    assert re.fullmatch(r"3\d% to 6\d%", cells[5])
+    assert "50 of 100 labels are ties" in shown.stderr
 
 
 @pytest.mark.parametrize(

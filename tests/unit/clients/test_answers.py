@@ -112,7 +112,7 @@ CALLS: dict[str, tuple[Callable[[Service], Steps[Any]], Any]] = {
         example(records.AuditLabels),
     ),
     "absorb": (
-        lambda service: service.absorb("default", {"all": True}),
+        lambda service: service.absorb("default", {"dry_run": True}),
         example(records.AbsorbReport),
     ),
 }

@@ -1,6 +1,5 @@
 """Both clients against audits of the service itself, with the scripted judge."""
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -11,7 +10,6 @@ from scope_judge import (
     AuditEvent,
     AuditLabels,
     AuditTexts,
-    ConflictError,
     PairTexts,
     RequestError,
     Turn,
@@ -112,31 +110,16 @@ def test_audits_of_a_service_that_keeps_no_texts_have_none(kind: Kind, audited_u
 
 
 def test_labelled_audits_are_absorbed(kind: Kind, audited_url: str) -> None:
-    one, two = drawn(kind, audited_url, 2)
-    with pytest.raises(ConflictError, match="audits_incomplete"):
-        call(kind, audited_url, "absorb", "default", all=True)
-    with pytest.raises(RequestError, match="since"):
-        call(kind, audited_url, "absorb", "default")
-    with pytest.raises(ValueError, match="time zone"):
-        call(kind, audited_url, "absorb", "default", since=datetime(2026, 11, 22))
+    one, two, _ = drawn(kind, audited_url, 3)
     call(kind, audited_url, "label_audits", {one: "A", two: "B"})
-    later = datetime.now(UTC) + timedelta(hours=1)
-    assert call(kind, audited_url, "absorb", "default", since=later).added == 0
-    early = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
-    assert call(kind, audited_url, "absorb", "default", all=True, until=early).added == 0
-    with pytest.raises(RequestError, match="since"):
-        call(kind, audited_url, "absorb", "default", since="yesterday")
-    period = {"since": early, "until": later}
-    asked = {**period, "replace": True}
-    with pytest.raises(ConflictError, match="becomes_infeasible"):
-        call(kind, audited_url, "absorb", "default", **asked)
-    would = call(kind, audited_url, "absorb", "default", **asked, dry_run=True)
-    assert (would.dry_run, would.n, would.version) == (True, 2, 1)
+    would = call(kind, audited_url, "absorb", "default", dry_run=True)
+    assert (would.dry_run, would.n, would.version, would.replaced) == (True, 62, 1, False)
     (effect,) = would.effects
-    assert (effect.alpha, effect.becomes_infeasible) == (0.1, True)
-    assert effect.before.coverage > effect.after.coverage == 0.0
-    report = call(kind, audited_url, "absorb", "default", **asked, even_if_infeasible=True)
-    assert (report.n, report.added, report.removed, report.rates) == (2, 2, 60, (1.0,))
+    assert (effect.alpha, effect.becomes_infeasible) == (0.1, False)
+    report = call(kind, audited_url, "absorb", "default")
+    assert (report.n, report.added, report.removed, report.rates) == (62, 2, 0, (1.0,))
+    with pytest.raises(TypeError):
+        call(kind, audited_url, "absorb", "default", "alarm")
 
 
 def test_the_trail_has_pages_and_an_alarm_is_ended_with_a_reason(

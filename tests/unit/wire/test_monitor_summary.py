@@ -8,12 +8,15 @@ from app.service.auditing.drift import StreamFigures
 from app.wire.monitor import summary
 
 
-def criterion(*errors: bool, rang: Ringing | None = None, waiting: int = 0) -> MonitoredCriterion:
+def criterion(
+    *errors: bool, rang: Ringing | None = None, waiting: int = 0, ties: int = 0
+) -> MonitoredCriterion:
     """The audits of one criterion with these labels."""
     return MonitoredCriterion(
         criterion=Criterion(alpha=0.1, guarantee="marginal", delta=None, calibration="default"),
         figures=monitor(errors, alpha=0.1),
-        ties=0,
+        ties=ties,
+        tie_interval=(0.0, 0.5),
         repeated=0,
         waiting=0,
         open=waiting,
@@ -27,7 +30,7 @@ def criterion(*errors: bool, rang: Ringing | None = None, waiting: int = 0) -> M
 
 def ringing(year: int, month: int, day: int, hour: int, minute: int) -> Ringing:
     at = datetime(year, month, day, hour, minute, 59, tzinfo=UTC).timestamp()
-    return Ringing(at=at, version=1, span=JudgedSpan())
+    return Ringing(at=at, version=1, span=JudgedSpan(first_judged_at=0.0, last_judged_at=1.0))
 
 
 def test_an_alarm_is_told_with_its_time() -> None:

@@ -43,7 +43,7 @@ const Criterion = ({ of }) =>
     <dl class="facts">
       <div><dt>wrong</dt><dd>${between(of.error_interval)}</dd></div>
       <div><dt>promised</dt><dd>at most ${percent(of.alpha, 1)}</dd></div>
-      <div><dt>labels that count</dt><dd>${count(of.audited)} <small>${count(of.errors)} against the verdict</small></dd></div>
+      <div><dt>labels that count</dt><dd>${count(of.labelled)} <small>${count(of.errors)} against the verdict, ${count(of.ties)} ties</small></dd></div>
       <div><dt>wait for a label</dt><dd>${count(of.open)}</dd></div>
       <div><dt>expired</dt><dd>${count(of.expired)}</dd></div>
       <div><dt>drawn abstentions</dt><dd>${count(of.abstentions)}</dd></div>
@@ -145,7 +145,7 @@ function WayBack({ monitor, name, report, onChanged }) {
         ${" "}${count(Math.min(labelled, audits))} of ${count(audits)} have their label.
         ${" "}<progress value=${Math.min(labelled, audits)} max=${audits} aria-label="Labels of the pairs since the alarm"></progress>
         ${drawn < audits && html` <span>${count(audits - drawn)} of them are not judged yet, so come back for these later.</span>`}</span></li>
-      <li><${Absorption} name=${name} body=${{ since: "alarm", audits, replace: true }} report=${report} onChanged=${onChanged}
+      <li><${Absorption} name=${name} body=${{}} report=${report} onChanged=${onChanged}
         kind=${ready ? "main" : ""} disabled=${!ready}>Recalibrate…<//> <span>so that the set has these labels in place of its old ones.
         You see what changes before anything does. <a href=${`#sets/${name}`}>More choices</a></span></li>
       <li><span class="then">Then</span> <span>label some of the pairs that are judged after it: the light turns green as long as they show nothing wrong.</span></li>
@@ -169,7 +169,7 @@ function ToKnow({ monitor, name, waiting, older }) {
 function Light({ monitor, at, name, waiting, older, report, onChanged }) {
   const light = /** @type {keyof typeof LIGHTS} */ (monitor.light);
   const parts = monitor.summary.split("; ");
-  // How wrong the verdicts are and what was promised; then since when, and the groups.
+  // How wrong the verdicts are and what was promised; then since when, and the ties.
   const [how, more] = [parts.slice(0, 2), parts.slice(2)];
   return html`<section class=${`card light light-${light}`} aria-label="State" aria-live="polite">
     <p class="row"><span class="lamp" aria-hidden="true"></span><strong>${LIGHTS[light]}</strong>

@@ -228,7 +228,16 @@ async def test_an_alarm_that_two_replicas_see_at_once_is_recorded_once() -> None
 async def test_entries_that_come_second_change_nothing() -> None:
     alarms, decider = Alarms(), drawn(1).decider
     rings = AlarmEntry(
-        decider=decider, errors=3, audited=4, suspends=True, after=0, by="ana", at=1.0
+        decider=decider,
+        errors=3,
+        audited=4,
+        needed=200,
+        suspends=True,
+        after=0,
+        by="ana",
+        at=1.0,
+        first_judged_at=0.25,
+        last_judged_at=0.5,
     )
     ends = AlarmEnd(
         criterion=MARGINAL, alarm=7, because="resumed", version=1, reason="x", by="bob", at=2.0

@@ -58,20 +58,6 @@ def test_each_criterion_and_each_version_has_its_own_uses_of_one_draw() -> None:
     assert len(ledger) == 1
 
 
-def test_each_use_of_a_draw_has_the_group_that_its_judgment_named_first() -> None:
-    ledger = folded(
-        drawn(1),
-        drawn(2, group="math"),
-        drawn(1, group="code", at=3.0),
-        drawn(1, group="code", write_id="w2", version=2),
-        drawn(2, id=draw_id(2, mirrored=True), write_id="w2", version=2),
-    )
-    for write_id, expected in (("w1", [None, "math"]), ("w2", ["code", None])):
-        uses = ledger.uses("default", write_id)
-        assert [uses.groups[number] for number in uses.rows()["group"].tolist()] == expected
-    assert [audit_of(ledger, number).draw.group for number in (1, 2)] == [None, "math"]
-
-
 def test_draws_under_the_first_64_criteria_of_a_version_count() -> None:
     criteria = [replace(MARGINAL, alpha=k / 200) for k in range(1, 101)]
     ledger = folded(*(drawn(1, criterion=each) for each in criteria))

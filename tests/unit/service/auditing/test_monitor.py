@@ -19,15 +19,15 @@ from app.core.monitoring import (
     QUESTION_S,
     MonitoredCriterion,
     MonitorFigures,
-    Watched,
     alarm_delta,
     monitor,
 )
 from app.observability.telemetry import Telemetry
+from app.service.auditing import figures as figures_module
 from app.service.auditing.auditor import Auditor
 from app.service.auditing.entries import Draw, Entry
 from app.service.auditing.figures import monitored
-from app.service.auditing.ledger import Audit
+from app.service.auditing.ledger import Audit, Ledger
 from app.service.auditing.monitor import Monitor, OnAlarm
 from app.service.services import Services
 from app.stores.memory import MemoryStore
@@ -67,7 +67,11 @@ class Scene:
     def fresh_monitor(self, *, on_alarm: OnAlarm = "report") -> Monitor:
         calibrations, telemetry = self.services.calibrations, self.telemetry
         return Monitor(
-            self.auditor, calibrations, telemetry, on_alarm=on_alarm, now=lambda: self.now
+            self.auditor,
+            calibrations,
+            telemetry,
+            on_alarm=on_alarm,
+            now=lambda: self.now,
         )
 
     async def append(self, *entries: Entry) -> None:
@@ -130,7 +134,7 @@ def naive(walk: Walk, *, now: float, place: int) -> tuple[MonitorFigures, int, i
     holds = False
     for number, (_, _, audits) in enumerate(walk.bets):
         states = [state_of(audit, now=now) for audit in audits]
-        holds |= "open" in states
+        holds |= "open" in states or now < audits[0].draw.at + QUESTION_S
         if holds:
             waiting += sum(state not in ("open", "expired") for state in states)
             continue
@@ -185,9 +189,9 @@ def test_the_monitor_says_the_same_as_a_walk_over_the_audits(
     entries: list[Entry], now: float
 ) -> None:
     ledger = folded(*entries)
-    criteria, until = monitored(
-        ledger.uses("default", "w1"), states={}, now=now, expires_s=EXPIRES_S
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figures_module, "QUESTION_S", QUESTION_S)
+        criteria, until = monitored(ledger.uses("default", "w1"), states={}, now=now)
     draws = [entry for entry in entries if isinstance(entry, Draw)]
     # In the order in which they came into use.
     came = list(dict.fromkeys(draw.decider.criterion for draw in draws))
@@ -209,6 +213,8 @@ def test_the_monitor_says_the_same_as_a_walk_over_the_audits(
                 walk.add(seen)
                 if state_of(seen, now=now) == "open":
                     ends.append(draw.at + EXPIRES_S)
+        complete = [first + QUESTION_S for _, first, _ in walk.bets]
+        ends += [at for at in complete if at > now]
         figures, ties, waiting = naive(walk, now=now, place=came.index(each.criterion) + 1)
         assert each.figures == figures
         assert (each.ties, each.waiting, each.repeated) == (ties, waiting, walk.repeated)
@@ -271,7 +277,7 @@ async def test_closing_lets_later_labels_count_and_counts_against_both_sides() -
 async def test_an_audit_that_holds_labels_up_is_shown_with_its_age_and_key() -> None:
     day = 86_400.0
     async with scene() as (stage, write_id):
-        stage.auditor.expires_s = 14 * day
+        stage.auditor.ledger = Ledger(expires_s=14 * day)
         await stage.append(*(drawn(i, write_id=write_id, by=f"key {i}") for i in range(6)))
         await stage.append(*(labelled(i, "A") for i in (0, 3, 4)))
 
@@ -339,7 +345,7 @@ async def test_each_criterion_and_version_has_its_own_figures() -> None:
 async def test_labels_errors_and_evidence_are_shown_by_key_beside_the_whole() -> None:
     async with scene() as (stage, write_id):
         # The attacker's judgments are wrong, those of the others are right.
-        by = ["attacker" if i % 3 == 0 else "ana" if i % 3 == 1 else None for i in range(90)]
+        by = ["attacker" if i % 3 == 0 else "ana" if i % 3 == 1 else "cyd" for i in range(90)]
         draws = [drawn(i, write_id=write_id, by=by[i]) for i in range(90)]
         # Only the first key that asked for a judgment counts.
         await stage.append(*draws, *(drawn(i, write_id=write_id, by="bob") for i in range(90)))
@@ -349,8 +355,8 @@ async def test_labels_errors_and_evidence_are_shown_by_key_beside_the_whole() ->
         wrong = [i % 3 == 0 for i in range(80) if i != 1]
         assert found.figures == monitor(wrong, alpha=0.1, false_alarms=alarm_delta(1))
         # By errors, and then by labels: 27, 26 and 27 labels without the tie.
-        own = {"attacker": [True] * 27, None: [False] * 26, "ana": [False] * 26}
-        assert [each.key for each in found.keys] == ["attacker", "ana", None]
+        own = {"attacker": [True] * 27, "cyd": [False] * 26, "ana": [False] * 26}
+        assert [each.key for each in found.keys] == ["attacker", "ana", "cyd"]
         for each in found.keys:
             figures = monitor(own[each.key], alpha=0.1)
             assert (each.audited, each.errors) == (figures.audited, figures.errors)
@@ -379,21 +385,20 @@ async def test_a_replica_that_starts_anew_says_the_same() -> None:
 
 
 @pytest.mark.parametrize("on_alarm", get_args(OnAlarm))
-async def test_a_criterion_with_an_alarm_is_suspended_and_others_are_not(
+async def test_an_alarm_suspends_all_alphas_of_its_set_up_to_its_own(
     on_alarm: OnAlarm,
 ) -> None:
     async with scene(on_alarm=on_alarm) as (stage, write_id):
-        strict = replace(MARGINAL, alpha=0.05)
+        strict, loose = (replace(MARGINAL, alpha=alpha) for alpha in (0.05, 0.2))
         await stage.append(
             *(drawn(i, write_id=write_id) for i in range(30)),
-            *(drawn(i, write_id=write_id, criterion=strict) for i in range(30, 60)),
-            *(labelled(i, WRONG if i < 30 else "A") for i in range(60)),
+            *(labelled(i, WRONG) for i in range(30)),
         )
         calibration = await stage.services.calibrations.get("default")
-        asked = [(each, calibration) for each in (MARGINAL, strict, PAC)]
+        asked = [(each, calibration) for each in (MARGINAL, strict, PAC, loose)]
         # The first judgment does not wait for `follow`.
         found = await stage.fresh_monitor(on_alarm=on_alarm).suspended(asked)
-        assert found == ({Watched(criterion=MARGINAL)} if on_alarm == "abstain" else set())
+        assert found == ({MARGINAL, strict, PAC} if on_alarm == "abstain" else set())
         assert await stage.monitor.suspended(asked) == found
 
 

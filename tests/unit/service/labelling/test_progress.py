@@ -8,9 +8,7 @@ from tests.unit.service.auditing.logs import MARGINAL
 
 
 def recovery(audits: int | None, labelled: int) -> Recovery:
-    return Recovery(
-        criterion=MARGINAL, since=0.0, audits=audits, fixed=False, drawn=500, labelled=labelled
-    )
+    return Recovery(criterion=MARGINAL, since=0.0, audits=audits, drawn=500, labelled=labelled)
 
 
 @pytest.mark.parametrize(
