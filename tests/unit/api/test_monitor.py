@@ -166,7 +166,7 @@ async def test_after_an_alarm_judgments_abstain_and_rewards_are_none() -> None:
         }
         rewards = (await client.post("/rewards/group", json=group)).raise_for_status().json()
         assert rewards["rewards"] == [None] * 3
-        assert rewards["reasons"] == ["abstained"] * 3
+        assert rewards["reasons"] == ["suspended"] * 3
         metrics = await metrics_of(client)
         # Metrics count the reason, too: 5 judgments and 3 pairs of the group.
         assert metrics["scope_judgments_total", "suspended", "abstain"] == 8.0
