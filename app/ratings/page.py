@@ -32,8 +32,8 @@ _REASONS = {
     "escalation_unavailable": "escalation unavailable",
 }
 _UNBOUNDED: dict[Unbounded, str] = {
-    "above": "gave up no point",
-    "below": "took no point",
+    "above": "no upper bound",
+    "below": "no lower bound",
     "both": "no bound",
 }
 
