@@ -29,10 +29,10 @@ class Settings(BaseSettings):
         extra="forbid",
     )
 
-    engine: Literal["vllm", "openai", "decisions", "transformers", "scripted"] = Field(
+    engine: Literal["vllm", "openai", "decisions", "scripted"] = Field(
         "vllm",
         description="`vllm`; `openai` (OpenAI-compatible servers); `decisions` (decision servers); "
-        "`transformers` (slow float32 reference); `scripted` (no model, for tests).",
+        "`scripted` (no model, for tests).",
     )
     model: str = Field(
         "demo",
@@ -130,10 +130,6 @@ class Settings(BaseSettings):
         "off",
         description="Seconds for which the store keeps scores, so that repeated comparisons are "
         "not judged again; or `off`. Texts are not kept.",
-    )
-    reward_end_markers: str = Field(
-        "",
-        description="More end markers to remove from rendered responses, separated by blanks.",
     )
     max_body_bytes: int = Field(
         2 * 2**20,

@@ -35,7 +35,7 @@ _REACHED_IN_S = 10.0
 _AT_ONCE = 2
 # A batch that has ended that many judges would end the next one, too.
 _MOST_LOSSES = 3
-_ON_A_GPU = ("vllm", "transformers")
+_ON_A_GPU = ("vllm",)
 
 Results = dict[str, dict[str, Any]]
 

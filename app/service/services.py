@@ -43,10 +43,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The parts of one running service, which routes and workers use.
-
-    `end_markers` are the texts, besides the common ones, with which policies end their responses.
-    """
+    """The parts of one running service, which routes and workers use."""
 
     scorer: Scorer
     judge: Judge
@@ -67,7 +64,6 @@ class Services:
     telemetry: Telemetry
     limits: Limits
     defaults: CriterionDefaults
-    end_markers: tuple[str, ...]
 
     @property
     def identity(self) -> JudgeIdentity:

@@ -1,7 +1,6 @@
 """Takes texts apart that a policy's chat template has rendered, as some trainers send them."""
 
 import re
-from collections.abc import Iterable
 from typing import cast
 
 from app.core.comparison import Role, Turn
@@ -45,15 +44,14 @@ class Endings:
     """Removes the markers with which policies end their responses.
 
     Args:
-        markers: Markers besides the common ones.
         most_characters: Length of a response above which nothing is removed. It does not fit into
             the judge's context anyway.
     """
 
-    def __init__(self, markers: Iterable[str] = (), *, most_characters: int) -> None:
+    def __init__(self, *, most_characters: int) -> None:
         self._most_characters = most_characters
         # Read from the end, so that one pass over the markers finds them all.
-        backwards = "|".join(re.escape(marker[::-1]) for marker in (*_ENDS, *markers))
+        backwards = "|".join(re.escape(marker[::-1]) for marker in _ENDS)
         self._pattern = re.compile(rf"(?:\s|{backwards}){{1,{_MOST_AT_ONCE}}}+")
 
     def without(self, response: str) -> str:

@@ -31,18 +31,6 @@ def make_engine(settings: Settings) -> Engine:
         return ScriptedEngine(judge=judge_name(settings))
     if settings.engine == "openai":
         return _openai_engine(settings)
-    if settings.engine == "transformers":
-        from app.engines.transformers_reference import TransformersEngine, TransformersOptions
-
-        return TransformersEngine(
-            TransformersOptions(
-                model=_folder_or_id(settings.model),
-                judge=judge_name(settings),
-                revision=settings.revision,
-                dtype=settings.dtype,
-                max_model_len=settings.max_model_len,
-            )
-        )
     from app.engines.vllm_local import VllmEngine
 
     return VllmEngine(_vllm_options(settings))
@@ -54,11 +42,6 @@ def make_reward_model(settings: Settings) -> RewardModel:
     Raises:
         StartupError: A setting has no effect with a reward model.
     """
-    if settings.engine == "transformers":
-        raise StartupError(
-            f"{judge_name(settings)} is a reward model, which SCOPE_ENGINE=transformers cannot "
-            "run: set SCOPE_ENGINE=vllm"
-        )
     without_effect = {
         "SCOPE_PROMPT_FILE": settings.prompt_file is not None,
         "SCOPE_PREFILL": bool(settings.prefill),
@@ -116,7 +99,7 @@ def reward_architecture(settings: Settings) -> str | None:
     """
     if settings.engine == "openai" and settings.openai_scoring == "rewards":
         return "served by SCOPE_OPENAI_URLS"
-    if settings.engine not in ("vllm", "transformers"):
+    if settings.engine != "vllm":
         return None
     from app.engines.model_files import architecture_before_fetch
 
@@ -137,7 +120,7 @@ def fetch_model(settings: Settings) -> Path:
     Raises:
         StartupError: The engine runs no model here, or the hub does not provide the model.
     """
-    if settings.engine not in ("vllm", "transformers"):
+    if settings.engine != "vllm":
         raise StartupError(f"SCOPE_ENGINE={settings.engine} loads no weights")
     from app.engines.model_files import model_folder
 

@@ -188,7 +188,6 @@ def assembled(
         telemetry=telemetry,
         limits=limits,
         defaults=_defaults_of(settings),
-        end_markers=tuple(settings.reward_end_markers.split()),
     )
 
 

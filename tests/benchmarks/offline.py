@@ -18,11 +18,11 @@ from app.core.errors import RequestError
 from app.engines import vllm_local, vllm_start
 from app.engines.model_files import checkpoint_dtype
 from app.engines.rendering import PromptRenderer, load_tokenizer
-from app.engines.transformers_reference import TransformersEngine, TransformersOptions
 from app.ports import LabelLogits, Prompt
 from app.service.scoring.prompts import PromptTemplate
 from tests.benchmarks.processes import answer_questions
 from tests.benchmarks.texts import Pair
+from tests.transformers_reference import TransformersEngine, TransformersOptions
 
 
 def prompts_of(pairs: list[list[str]]) -> list[Prompt]:

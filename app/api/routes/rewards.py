@@ -184,7 +184,7 @@ def _unrendered(
 
 def _endings_of(services: Services) -> Endings:
     """The endings of responses that this service removes."""
-    return Endings(services.end_markers, most_characters=services.limits.max_response_characters)
+    return Endings(most_characters=services.limits.max_response_characters)
 
 
 async def _judged(

@@ -10,13 +10,13 @@ import numpy as np
 from app.core.noise import MOST_FLIPS, Noise
 from app.core.preference import FloatArray, preference_from_gaps
 from app.core.score import Score
-from app.engines.transformers_reference import TransformersEngine, TransformersOptions
 from app.ports import LabelLogits
 from app.service.scoring.prompts import PromptTemplate
 from app.wiring.engines import DEMO_FOLDER
 from tests.benchmarks.texts import Pair
 from tests.drills.gpu.scene import Engine, Finding, NotRunError, Scene
 from tests.integration.engines.nested_judge import write_nested_judge
+from tests.transformers_reference import TransformersEngine, TransformersOptions
 
 # Largest accepted difference of p between the demo judge on a GPU and on a CPU, in float32.
 SAME_P = 2e-3

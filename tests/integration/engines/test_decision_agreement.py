@@ -14,13 +14,13 @@ from app.core.score import Score
 from app.demo.pairs import Pair, demo_sets
 from app.engines.decisions_remote import DecisionOptions, RemoteDecisions
 from app.engines.openai_servers import Endpoints
-from app.engines.transformers_reference import TransformersEngine, TransformersOptions
 from app.observability.telemetry import Telemetry
 from app.service.scoring.decision_servers import QUESTION, DecisionScorer
 from app.service.scoring.label_logits import LabelLogitScorer
 from app.service.scoring.prompts import PromptTemplate
 from app.service.scoring.scorer import ScoreError
 from tests.integration.engines.vllm_server import FOLDER, KEY, MODEL
+from tests.transformers_reference import TransformersEngine, TransformersOptions
 
 pytestmark = pytest.mark.vllm
 

@@ -8,11 +8,11 @@ import pytest
 
 from app.core.comparison import Comparison
 from app.demo.pairs import demo_sets
-from app.engines.transformers_reference import TransformersEngine, TransformersOptions
 from app.service.scoring.label_logits import label_gap
 from app.service.scoring.prompts import PromptTemplate
 from app.wiring.engines import DEMO_FOLDER
 from tests.integration.processes.server import Server
+from tests.transformers_reference import TransformersEngine, TransformersOptions
 
 pytestmark = pytest.mark.vllm
 

@@ -107,7 +107,6 @@ ALLOWED: dict[str, set[str]] = {
     "engines.descendants": set(),
     "engines.imports": set(),
     "engines.markers": set(),
-    "engines.transformers_reference": _ENGINE | {"torch", "transformers"},
     "engines.chat_template": {"core", "engines.markers", "transformers"},
     "engines.conversations": {"core", "ports", "jinja2", "transformers"}
     | {"engines.chat_template", "engines.markers"},

@@ -164,9 +164,7 @@ def of(*arguments: object, **options: Any) -> str:
 # Command -> outputs, each of which has a hostile name.
 OUTPUTS: dict[str, Callable[[World], list[str]]] = {
     "serve": lambda world: [of("serve", env={"SCOPE_API_KEYS_FILE": str(world.pairs)})],
-    "fetch": lambda world: [
-        of("fetch", env={"SCOPE_MODEL": f"{world.strange}", "SCOPE_ENGINE": "transformers"})
-    ],
+    "fetch": lambda world: [of("fetch", env={"SCOPE_MODEL": f"{world.strange}"})],
     "check": lambda world: [
         of("check", "--url", world.url),
         of("check", "--calibration", EVIL_FILE, "--url", world.url),
@@ -225,7 +223,7 @@ OUTPUTS: dict[str, Callable[[World], list[str]]] = {
         of("leaderboard", world.strange, "--out", world.folder / "board"),
     ],
     "noise-check": lambda world: [
-        of("noise-check", "--judge", world.strange, env={"SCOPE_ENGINE": "transformers"})
+        of("noise-check", "--judge", world.strange, env={"SCOPE_ENGINE": "vllm"})
     ],
     "sets list": lambda world: [of("sets", "list", "--url", world.url)],
     "sets show": lambda world: [

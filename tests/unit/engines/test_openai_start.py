@@ -113,11 +113,6 @@ def test_urls_are_read_with_blanks_and_slashes() -> None:
         make_engine(Settings(engine="openai", openai_urls="http://a/v1,http://a/v1/"))
 
 
-def test_the_reference_engine_can_be_chosen() -> None:
-    engine = make_engine(Settings(engine="transformers"))
-    assert type(engine).__name__ == "TransformersEngine"
-
-
 def test_a_revision_is_the_servers_choice() -> None:
     with pytest.raises(StartupError, match="SCOPE_REVISION"):
         make_engine(Settings(engine="openai", openai_urls="http://a/v1", revision="main"))

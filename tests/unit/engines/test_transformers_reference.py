@@ -8,10 +8,10 @@ import pytest
 
 from app.core.comparison import Comparison
 from app.core.errors import EngineUnavailableError, PromptTooLongError, StartupError
-from app.engines.transformers_reference import TransformersEngine, TransformersOptions
 from app.ports import LabelLogits
 from app.service.scoring.prompts import PromptTemplate
 from app.wiring.engines import DEMO_FOLDER
+from tests.transformers_reference import TransformersEngine, TransformersOptions
 
 FOLDER = str(DEMO_FOLDER / "model")
 TEMPLATE = PromptTemplate()

@@ -109,7 +109,6 @@ def test_a_model_with_one_output_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"engine": "transformers"}, "SCOPE_ENGINE=transformers cannot run"),
         ({"prefill": "[["}, "SCOPE_PREFILL has no effect"),
         ({"min_label_mass": 0.5}, "SCOPE_MIN_LABEL_MASS has no effect"),
         ({"prompt_file": "prompt.toml"}, "SCOPE_PROMPT_FILE has no effect"),
@@ -124,8 +123,8 @@ def test_a_setting_without_effect_on_a_reward_model_is_refused(
 
 async def test_the_start_of_a_service_finds_the_kind(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path / "m", REWARD)
-    settings, notes = settings_of(folder, engine="transformers"), Notes()
-    with pytest.raises(StartupError, match="is a reward model, which SCOPE_ENGINE=transformers"):
+    settings, notes = settings_of(folder, prefill="[["), Notes()
+    with pytest.raises(StartupError, match="SCOPE_PREFILL has no effect"):
         async with open_scorer(settings, notes, telemetry=Telemetry.on_own_registry()):
             pass
 

@@ -109,11 +109,3 @@ async def test_a_sample_that_cannot_be_read_is_an_error(
 
 async def test_more_fields_of_a_newer_framework_are_ignored(client: httpx.AsyncClient) -> None:
     assert (await answer(client, OPENRLHF, samples(images=[None])))["rewards"] == [1.0]
-
-
-async def test_a_setting_adds_end_markers() -> None:
-    body = samples(query=[f"{PROMPT}quality=0<STOP></s>"])
-    async with client_of(reward_end_markers="<STOP> <END>") as client:
-        assert (await answer(client, OPENRLHF, body))["extra_logs"]["tied"] == [1]
-    async with client_of() as client:
-        assert (await answer(client, OPENRLHF, body))["extra_logs"]["tied"] == [0]
