@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from app.core import errors
 from app.core.errors import InvalidRequestError, ScopeJudgeError, UnavailableError
 from app.observability.logs import log_defect
-from app.wire.problems import invalid_request, problem_of
+from app.wire.problems import invalid_request, problem_of, without_none
 
 _LONGEST_PATH = 64
 
@@ -30,7 +30,7 @@ def answer(app: FastAPI, error: ScopeJudgeError, headers: dict[str, str] | None 
     if isinstance(error, errors.MethodNotAllowedError):
         headers["Allow"] = ", ".join(error.allowed)
     return JSONResponse(
-        problem.model_dump(exclude_none=True),
+        without_none(problem),
         status_code=problem.status,
         headers=headers,
         media_type="application/problem+json",

@@ -11,6 +11,7 @@ from app.core import errors
 from app.core.comparison import Judgment
 from app.core.errors import ScopeJudgeError
 from app.wire.problems import STATUS
+from app.wire.records import to_json
 
 # Seconds since the store last confirmed the thresholds of an answer, while the store is away.
 AGE_HEADER = "Scope-Calibration-Age"
@@ -34,12 +35,16 @@ def age_headers(judgments: Iterable[Judgment]) -> dict[str, str]:
     return {AGE_HEADER: str(math.ceil(oldest))} if oldest > 0 else {}
 
 
-def as_json(make: Callable[[], BaseModel], *, headers: Mapping[str, str] | None = None) -> Response:
-    """The response that FastAPI would make of a model.
+def as_json(make: Callable[[], object], *, headers: Mapping[str, str] | None = None) -> Response:
+    """The response with the JSON of a record or a model.
 
     A large one is made in a thread: `await off_loop(as_json, make)`.
     """
-    content = make().model_dump_json(by_alias=True)
+    answer = make()
+    if isinstance(answer, BaseModel):
+        content: str | bytes = answer.model_dump_json(by_alias=True)
+    else:
+        content = to_json(answer)
     return Response(content, media_type="application/json", headers=headers)
 
 

@@ -25,7 +25,7 @@ from app.ports import Engine
 from app.service.judging.judge import JudgeRequest
 from app.service.services import Services
 from app.settings import Settings
-from app.wire.answers import JudgeBatchOut
+from app.wire.records import judgment_batch, to_python
 from app.wire.requests import JudgeBatchIn
 from app.wiring.engines import make_engine
 from app.wiring.services import open_services
@@ -165,7 +165,7 @@ async def judge_rows(
         if isinstance(item.asked, JudgeRequest):
             own = "calibration" in fields
             _refuse_passing(outcome, has_own_calibration=own)
-    return [result.model_dump(mode="json") for result in JudgeBatchOut.of(items, outcomes).results]
+    return list(map(to_python, judgment_batch(items, outcomes).results))
 
 
 def _refuse_passing(outcome: Judgment | ScopeJudgeError, *, has_own_calibration: bool) -> None:

@@ -24,9 +24,11 @@ from pydantic import (
 from app.core.comparison import Comparison, Criterion, Judgment, Turn
 from app.core.errors import BatchTooLargeError, InvalidComparisonError
 from app.service.judging.judge import JudgeRequest
-from app.wire.answers import JudgmentOut, Out, RequestUsageOut
+from app.wire.answers import Out
+from app.wire.records import judgment, usage_of_request
 from app.wire.requests import AlphaInUrl, CriterionIn, Strict, Text, encodable
 from app.wire.rewards import question_turns
+from scope_judge import records
 
 # An option of OpenAI's dialect may be a boolean.
 Value = str | bool
@@ -365,9 +367,9 @@ class Decided:
         return self.judgment.preference.confidence * (1.0 if mass is None else mass)
 
     @property
-    def scope(self) -> JudgmentOut:
+    def scope(self) -> records.Judgment:
         """The judgment as POST /judge answers it."""
-        return JudgmentOut.of(self.judgment, self.decision.name)
+        return judgment(self.judgment, self.decision.name, kind=records.Judgment)
 
 
 _CONFIDENCE = Field(
@@ -386,7 +388,7 @@ class SystemOneChoiceOut(Out):
     choice: str
     probabilities: dict[str, float]
     confidence: float = _CONFIDENCE
-    scope: JudgmentOut = _SCOPE
+    scope: records.Judgment = _SCOPE
 
 
 class SystemOneUsageOut(Out):
@@ -428,7 +430,7 @@ class SystemOneOut(Out):
                 "id": f"decision-{uuid.uuid4().hex}",
                 "model": judge,
                 "answers": named,
-                "usage": {"input_tokens": RequestUsageOut.of_request().prompt_tokens},
+                "usage": {"input_tokens": usage_of_request().prompt_tokens},
                 "diagnostics": {
                     name: {"label_mass": mass} for name, mass in masses.items() if mass is not None
                 },
@@ -451,7 +453,7 @@ class OpenAiChoiceOut(Out):
     choice: Value
     probabilities: list[OptionOut]
     confidence: float = _CONFIDENCE
-    scope: JudgmentOut = _SCOPE
+    scope: records.Judgment = _SCOPE
 
 
 class InputDetailsOut(Out):
@@ -490,7 +492,7 @@ class OpenAiDecisionsOut(Out):
             decided: The questions in their order.
             judge: Name of the judge.
         """
-        tokens = RequestUsageOut.of_request().prompt_tokens
+        tokens = usage_of_request().prompt_tokens
         answers = [
             OpenAiChoiceOut(
                 name=one.decision.name,

@@ -1,12 +1,13 @@
 """Errors as RFC 9457 problems; STATUS is the only table of HTTP statuses."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
-
-from pydantic import BaseModel, Field
 
 from app.core import errors
 from app.core.errors import InvalidRequestError, ScopeJudgeError
+from scope_judge.records import Fault
+from scope_judge.records import Problem as Problem
 
 STATUS: dict[type[ScopeJudgeError], int] = {
     errors.UnauthenticatedError: 401,
@@ -44,25 +45,6 @@ STATUS: dict[type[ScopeJudgeError], int] = {
 _MOST_FAULTS = 10
 
 
-class Fault(BaseModel):
-    """One invalid field of a request."""
-
-    field: str
-    message: str
-
-
-class Problem(BaseModel):
-    """An error as an RFC 9457 problem: `code` is for programs, `detail` is for people."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    # The OpenAPI document lists the codes of STATUS, so that both always agree.
-    code: str = Field(json_schema_extra={"enum": [error.code for error in STATUS]})
-    errors: list[Fault] | None = None
-
-
 def problem_of(error: ScopeJudgeError) -> Problem:
     """Converts an error."""
     faults = error.faults if isinstance(error, InvalidRequestError) else ()
@@ -72,8 +54,13 @@ def problem_of(error: ScopeJudgeError) -> Problem:
         status=STATUS[type(error)],
         detail=error.detail,
         code=error.code,
-        errors=[Fault(field=field, message=message) for field, message in faults] or None,
+        errors=tuple(Fault(field=field, message=message) for field, message in faults) or None,
     )
+
+
+def without_none(problem: Problem) -> dict[str, Any]:
+    """The fields of a problem as JSON has them, without those that are None."""
+    return {name: value for name, value in asdict(problem).items() if value is not None}
 
 
 def invalid_request(

@@ -1,6 +1,5 @@
 """JSON of the reward routes: groups of responses in, one reward for each response out."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -15,13 +14,10 @@ from pydantic import (
     Tag,
 )
 
-from app.core.comparison import Comparison, CriterionDefaults, Judgment, Turn
-from app.core.errors import InvalidComparisonError, RequestError, ScopeJudgeError
+from app.core.comparison import Comparison, CriterionDefaults, Turn
+from app.core.errors import InvalidComparisonError, RequestError
 from app.core.messages import question_of, response_of
-from app.service.rewards.rewarder import Compared, Group, GroupRewards, RewardRule
-from app.service.rewards.tournament import NoReward
-from app.wire.answers import JudgmentOut, Out, RequestUsageOut
-from app.wire.problems import Problem, problem_of
+from app.service.rewards.rewarder import Group, RewardRule
 from app.wire.requests import (
     CriterionIn,
     InvalidItem,
@@ -209,104 +205,3 @@ class RewardReferenceIn(RewardOptions):
         return Group(
             question=self.question, responses=tuple(self.responses), reference=self.reference
         )
-
-
-class ComparisonOut(Out):
-    """One judged comparison; `b` is null where it is the reference."""
-
-    a: int
-    b: int | None
-    judgment: JudgmentOut
-
-
-class ComparisonErrorOut(Out):
-    """One comparison that could not be judged; `b` is null where it is the reference."""
-
-    a: int
-    b: int | None
-    error: Problem
-
-
-class RewardsOut(Out):
-    """One entry for each response, in the same order; the errors and judgments of the group."""
-
-    rewards: list[float | None]
-    reasons: list[NoReward | None]
-    accepted: list[int]
-    compared: list[int]
-    ties: list[int]
-    errors: list[ComparisonErrorOut]
-    comparisons: list[ComparisonOut] | None
-
-    @classmethod
-    def of(cls, rewards: GroupRewards, *, comparisons: bool) -> "RewardsOut":
-        """Converts the rewards of a group; `comparisons` includes each judgment."""
-        rows = rewards.standings
-        judged = [
-            ComparisonOut(a=a, b=b, judgment=JudgmentOut.of(outcome, None))
-            for a, b, outcome in _indexed(rewards)
-            if comparisons and isinstance(outcome, Judgment)
-        ]
-        return cls(
-            rewards=[row.reward for row in rows],
-            reasons=[row.reason for row in rows],
-            accepted=[row.accepted for row in rows],
-            compared=[row.compared for row in rows],
-            ties=[row.ties for row in rows],
-            errors=[
-                ComparisonErrorOut(a=a, b=b, error=problem_of(outcome))
-                for a, b, outcome in _indexed(rewards)
-                if isinstance(outcome, ScopeJudgeError)
-            ],
-            comparisons=judged if comparisons else None,
-        )
-
-
-class RewardsOfRequestOut(RewardsOut):
-    """The rewards of a request with one group, and its cost."""
-
-    usage: RequestUsageOut
-
-    @classmethod
-    def of(cls, rewards: GroupRewards, *, comparisons: bool) -> "RewardsOfRequestOut":
-        """Converts the rewards of the group; `comparisons` includes each judgment."""
-        answer = RewardsOut.of(rewards, comparisons=comparisons)
-        return cls(**dict(answer), usage=RequestUsageOut.of_request())
-
-
-class GroupErrorOut(Out):
-    """The error of one group, in place of its rewards."""
-
-    error: Problem
-
-
-class RewardGroupsOut(Out):
-    """The rewards or the error of each group, in the same order."""
-
-    groups: list[RewardsOut | GroupErrorOut]
-    usage: RequestUsageOut
-
-    @classmethod
-    def of(
-        cls, groups: Sequence[GroupRewards | RequestError], *, comparisons: bool
-    ) -> "RewardGroupsOut":
-        """Converts the outcomes of several groups."""
-        return cls(
-            groups=[
-                RewardsOut.of(each, comparisons=comparisons)
-                if isinstance(each, GroupRewards)
-                else GroupErrorOut(error=problem_of(each))
-                for each in groups
-            ],
-            usage=RequestUsageOut.of_request(),
-        )
-
-
-def _indexed(rewards: GroupRewards) -> list[tuple[int, int | None, Judgment | ScopeJudgeError]]:
-    """The indices and the outcome of each judged pair."""
-
-    def row(compared: Compared) -> tuple[int, int | None, Judgment | ScopeJudgeError]:
-        a, b = compared.pair
-        return a, b if b < len(rewards.standings) else None, compared.outcome
-
-    return [row(compared) for compared in rewards.compared]

@@ -37,8 +37,9 @@ from app.core.errors import (
 )
 from app.service.judging.judge import JudgeRequest
 from app.service.services import Services
-from app.wire.answers import JudgeBatchOut, JudgeOut
+from app.wire.records import judgment_batch, single_judgment
 from app.wire.requests import BatchItem, JudgeBatchIn, JudgeIn
+from scope_judge.records import JudgmentBatch, SingleJudgment
 
 router = APIRouter(tags=["judging"], route_class=JsonRoute)
 
@@ -64,7 +65,7 @@ _OF_MANY = error_responses(
 )
 
 
-@router.post("/judge", response_model=JudgeOut, responses={**AGED, **_OF_ONE})
+@router.post("/judge", response_model=SingleJudgment, responses={**AGED, **_OF_ONE})
 async def judge(
     body: JudgeIn, request: JsonRequest, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
@@ -73,10 +74,10 @@ async def judge(
     check_criterion(caller, asked.criterion)
     async with services.admission.admit(1):
         judgment = await services.judge.judge(asked, by=caller.name)
-    return as_json(partial(JudgeOut.of, judgment, body.id), headers=age_headers((judgment,)))
+    return as_json(partial(single_judgment, judgment, body.id), headers=age_headers((judgment,)))
 
 
-@router.post("/judge/batch", response_model=JudgeBatchOut, responses={**AGED, **_OF_MANY})
+@router.post("/judge/batch", response_model=JudgmentBatch, responses={**AGED, **_OF_MANY})
 async def judge_batch(
     body: JudgeBatchIn, request: JsonRequest, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
@@ -90,7 +91,7 @@ async def judge_batch(
         outcomes = await services.judge.judge_batch([item.asked for item in items], by=caller.name)
     judgments = (outcome for outcome in outcomes if isinstance(outcome, Judgment))
     return await request.run(
-        as_json, partial(JudgeBatchOut.of, items, outcomes), headers=age_headers(judgments)
+        as_json, partial(judgment_batch, items, outcomes), headers=age_headers(judgments)
     )
 
 

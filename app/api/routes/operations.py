@@ -7,8 +7,9 @@ from app.api.dependencies import CurrentCaller, CurrentServices
 from app.api.responses import ENGINE_ERRORS, KEY_ERRORS, STORE_ERRORS, error_responses
 from app.core.errors import DrainingError, KeysUnavailableError, RouteNotFoundError
 from app.service.off_loop import off_loop
-from app.wire.answers import InfoOut, StatusOut
+from app.wire import records
 from app.wire.usage import UsageOut
+from scope_judge.records import Info, ServiceStatus
 
 router = APIRouter(tags=["operations"])
 
@@ -17,9 +18,9 @@ _FIND_S = 1.0
 
 
 @router.get("/healthz", response_model_exclude_none=True, responses=error_responses())
-async def healthz() -> StatusOut:
+async def healthz() -> ServiceStatus:
     """Returns 200 while the process runs."""
-    return StatusOut(status="ok")
+    return ServiceStatus(status="ok")
 
 
 @router.get(
@@ -27,7 +28,7 @@ async def healthz() -> StatusOut:
     response_model_exclude_none=True,
     responses=error_responses(*ENGINE_ERRORS, *STORE_ERRORS, KeysUnavailableError),
 )
-async def readyz(request: Request, services: CurrentServices) -> StatusOut:
+async def readyz(request: Request, services: CurrentServices) -> ServiceStatus:
     """Returns 200 if the service can judge, within about a second even when it is busy.
 
     The judge has answered a prompt in the last second, or answers a probe ahead of its queue.
@@ -39,7 +40,7 @@ async def readyz(request: Request, services: CurrentServices) -> StatusOut:
     if request.app.state.keys is not None:
         request.app.state.keys.check()
     trouble = await services.readiness.check()
-    return StatusOut(status="degraded" if trouble else "ready", detail=trouble)
+    return ServiceStatus(status="degraded" if trouble else "ready", detail=trouble)
 
 
 @router.get(
@@ -56,9 +57,9 @@ async def metrics(services: CurrentServices, caller: CurrentCaller) -> Response:
 
 
 @router.get("/info", responses=error_responses(*KEY_ERRORS))
-async def info(services: CurrentServices) -> InfoOut:
+async def info(services: CurrentServices) -> Info:
     """Shows the judge, its fingerprint, the limits and the version."""
-    return InfoOut.of(services)
+    return records.info(services)
 
 
 @router.get("/usage", responses=error_responses(*KEY_ERRORS))

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
-from pydantic import BaseModel
 
 from app.api.auth.callers import Caller
 from app.api.bodies import JsonRequest, JsonRoute
@@ -36,14 +35,14 @@ from app.core.errors import (
 from app.service.rewards.rewarder import Group, GroupRewards, RewardRule
 from app.service.services import Services
 from app.wire.openrlhf import OpenRlhfIn, OpenRlhfOut, RewardQuery
+from app.wire.records import rewards_batch, single_rewards
 from app.wire.rendered import Endings, group_of_rendered
 from app.wire.rewards import (
     RewardGroupIn,
     RewardGroupsIn,
-    RewardGroupsOut,
     RewardReferenceIn,
-    RewardsOfRequestOut,
 )
+from scope_judge.records import RewardsBatch, SingleRewards
 
 router = APIRouter(tags=["rewards"], route_class=JsonRoute)
 
@@ -62,7 +61,7 @@ _RESPONSES = {
 }
 
 
-@router.post("/rewards/group", response_model=RewardsOfRequestOut, responses=_RESPONSES)
+@router.post("/rewards/group", response_model=SingleRewards, responses=_RESPONSES)
 async def reward_group(
     body: RewardGroupIn,
     request: JsonRequest,
@@ -78,7 +77,7 @@ async def reward_group(
     return await _of_one(body.asked(), body, request, services, caller)
 
 
-@router.post("/rewards/groups", response_model=RewardGroupsOut, responses=_RESPONSES)
+@router.post("/rewards/groups", response_model=RewardsBatch, responses=_RESPONSES)
 async def reward_groups(
     body: RewardGroupsIn,
     request: JsonRequest,
@@ -94,12 +93,12 @@ async def reward_groups(
     check_responses(len(body.groups), services)
     groups = await request.run(body.all)
     outcomes = await _rewards(groups, body, request, services, caller)
-    make = partial(RewardGroupsOut.of, outcomes, comparisons=body.comparisons)
+    make = partial(rewards_batch, outcomes, comparisons=body.comparisons)
     rewards = [outcome for outcome in outcomes if isinstance(outcome, GroupRewards)]
     return await _answer_with(make, rewards, request)
 
 
-@router.post("/rewards/reference", response_model=RewardsOfRequestOut, responses=_RESPONSES)
+@router.post("/rewards/reference", response_model=SingleRewards, responses=_RESPONSES)
 async def reward_reference(
     body: RewardReferenceIn,
     request: JsonRequest,
@@ -143,7 +142,7 @@ async def _of_one(
     (rewards,) = await _rewards([group], body, request, services, caller)
     if isinstance(rewards, RequestError):
         raise rewards
-    make = partial(RewardsOfRequestOut.of, rewards, comparisons=body.comparisons)
+    make = partial(single_rewards, rewards, comparisons=body.comparisons)
     return await _answer_with(make, [rewards], request)
 
 
@@ -196,7 +195,7 @@ async def _judged(
 
 
 async def _answer_with(
-    make: Callable[[], BaseModel], rewards: Sequence[GroupRewards], request: JsonRequest
+    make: Callable[[], object], rewards: Sequence[GroupRewards], request: JsonRequest
 ) -> Response:
     """The response with the body that `make` returns and the age of the thresholds."""
     outcomes = (pair.outcome for group in rewards for pair in group.compared)

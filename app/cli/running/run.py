@@ -117,10 +117,10 @@ def answered(
 
 def unaskable(items: Iterable[Item]) -> Results:
     """The results of the rows without a comparison: their errors."""
-    from app.wire.problems import problem_of
+    from app.wire.problems import problem_of, without_none
 
     return {
-        item.key: {"error": problem_of(item.fields).model_dump(mode="json", exclude_none=True)}
+        item.key: {"error": without_none(problem_of(item.fields))}
         for item in items
         if isinstance(item.fields, ScopeJudgeError)
     }

@@ -46,7 +46,6 @@ from scope_judge.records import (
     CalibrationReport,
     Check,
     EndedAlarm,
-    GroupRewards,
     Identifier,
     Info,
     ItemError,
@@ -54,6 +53,8 @@ from scope_judge.records import (
     Label,
     NextLabels,
     PoolReport,
+    Rewards,
+    SingleJudgment,
     Status,
 )
 from scope_judge.service import Service
@@ -159,7 +160,7 @@ class AsyncScopeClient:
         response_b: Response | None = None,
         id: Identifier | None = None,
         **criterion: "Unpack[Criterion]",
-    ) -> Judgment:
+    ) -> SingleJudgment:
         """Judges which of two responses is better, as `ScopeClient.judge`."""
         pair = two_responses(a, b, response_a, response_b)
         return await self._transport.run(self._service.judge(question, *pair, id, criterion))
@@ -229,7 +230,7 @@ class AsyncScopeClient:
         question: Question,
         responses: Sequence[Completion],
         **rule: "Unpack[GroupRule]",
-    ) -> GroupRewards:
+    ) -> Rewards:
         """Compares the responses to one question with each other, as `ScopeClient` does."""
         return await self._gathering.rewards((question, responses), checked(rule, GroupRule))
 
@@ -240,7 +241,7 @@ class AsyncScopeClient:
         in_flight: int = IN_FLIGHT,
         progress: bool | None = None,
         **rule: "Unpack[GroupRule]",
-    ) -> AsyncIterator[GroupRewards | ItemError]:
+    ) -> AsyncIterator[Rewards | ItemError]:
         """Rewards any number of groups, and yields one result for each, in order.
 
         It is an asynchronous generator. Everything else is as in `ScopeClient.rewards_many`.
@@ -255,17 +256,17 @@ class AsyncScopeClient:
         responses: Sequence[Completion],
         reference: Completion,
         **rule: "Unpack[ReferenceRule]",
-    ) -> GroupRewards:
+    ) -> Rewards:
         """Compares each of the responses with a reference, as `ScopeClient` does."""
         group = (question, responses, reference)
         return await self._gathering.rewards(group, checked(rule, ReferenceRule))
 
-    async def _rewards_of_one(self, group: Group, rule: Mapping[str, Any]) -> GroupRewards:
+    async def _rewards_of_one(self, group: Group, rule: Mapping[str, Any]) -> Rewards:
         return await self._transport.run(self._service.rewards_of(group, rule))
 
     def _rewards_of_items(
         self, items: Sequence[Item], rule: Mapping[str, Any]
-    ) -> AsyncIterator[GroupRewards | ItemError]:
+    ) -> AsyncIterator[Rewards | ItemError]:
         preparation = self._service.rewarding(rule, IN_FLIGHT)
         return self._many(preparation, items, lambda item, number: item, progress=False)
 

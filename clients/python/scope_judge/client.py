@@ -37,7 +37,6 @@ from scope_judge.records import (
     CalibrationReport,
     Check,
     EndedAlarm,
-    GroupRewards,
     Identifier,
     Info,
     ItemError,
@@ -45,6 +44,8 @@ from scope_judge.records import (
     Label,
     NextLabels,
     PoolReport,
+    Rewards,
+    SingleJudgment,
     Status,
 )
 from scope_judge.service import Service
@@ -191,7 +192,7 @@ class ScopeClient:
         response_b: Response | None = None,
         id: Identifier | None = None,
         **criterion: "Unpack[Criterion]",
-    ) -> Judgment:
+    ) -> SingleJudgment:
         """Judges which of two responses is better: "A", "B" or "abstain".
 
         Args:
@@ -308,7 +309,7 @@ class ScopeClient:
         question: Question,
         responses: Sequence[Completion],
         **rule: "Unpack[GroupRule]",
-    ) -> GroupRewards:
+    ) -> Rewards:
         """Compares the responses to one question with each other and rewards each.
 
         Args:
@@ -334,7 +335,7 @@ class ScopeClient:
         in_flight: int = IN_FLIGHT,
         progress: bool | None = None,
         **rule: "Unpack[GroupRule]",
-    ) -> Generator[GroupRewards | ItemError, None, None]:
+    ) -> Generator[Rewards | ItemError, None, None]:
         """Rewards any number of groups, and yields one result for each, in order.
 
         Batches are made as by `judge_many`.
@@ -364,7 +365,7 @@ class ScopeClient:
         responses: Sequence[Completion],
         reference: Completion,
         **rule: "Unpack[ReferenceRule]",
-    ) -> GroupRewards:
+    ) -> Rewards:
         """Compares each of the responses to one question with a reference and rewards it.
 
         The arguments are those of `group_rewards`.

@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import Any
 
 from scope_judge.comparisons import Group, Item, group_item, to_json
-from scope_judge.records import GroupRewards, ItemError
+from scope_judge.records import ItemError, Rewards
 
 # The calls that end a rollout come within it, and it is short beside a judgment.
 WINDOW_S = 0.005
 
-One = Callable[[Group, Mapping[str, Any]], Awaitable[GroupRewards]]
-Many = Callable[[Sequence[Item], Mapping[str, Any]], AsyncIterator[GroupRewards | ItemError]]
-_Outcomes = dict[object, GroupRewards | ItemError]
+One = Callable[[Group, Mapping[str, Any]], Awaitable[Rewards]]
+Many = Callable[[Sequence[Item], Mapping[str, Any]], AsyncIterator[Rewards | ItemError]]
+_Outcomes = dict[object, Rewards | ItemError]
 
 
 class _Batch:
@@ -44,7 +44,7 @@ class Gathering:
         # The rule as JSON -> the batch that still takes groups.
         self._open: dict[bytes, _Batch] = {}
 
-    async def rewards(self, group: Group, rule: Mapping[str, Any]) -> GroupRewards:
+    async def rewards(self, group: Group, rule: Mapping[str, Any]) -> Rewards:
         """The rewards of one group.
 
         Raises:

@@ -1,6 +1,7 @@
-"""The answers of the service as frozen dataclasses.
+"""The answers of the service: declared here, built by the service and read by the client.
 
-Fields that a later service adds are ignored.
+The descriptions of the fields are those of the OpenAPI document. The client ignores fields that a
+later service adds.
 """
 
 from dataclasses import dataclass
@@ -18,7 +19,13 @@ Identifier = str | int
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationReference:
-    """The version of the calibration set that a judgment was made with."""
+    """The version of the calibration set that a judgment was made with.
+
+    Args:
+        name: Name of the calibration set.
+        version: Version that the judgment used.
+        n: Number of examples in the set, with and without labels.
+    """
 
     name: str
     version: int
@@ -27,11 +34,11 @@ class CalibrationReference:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RequestUsage:
-    """The work of the judge for one request.
+    """The work of the judge for one request; kept scores cost nothing.
 
     Args:
-        engine_prompts: Number of prompts that the judge read; 0 if it had kept all scores.
-        prompt_tokens: Number of their tokens; 0 for a judge that does not count them.
+        engine_prompts: Prompts that the judge read for this request; 0 if all its scores were kept.
+        prompt_tokens: Tokens of these prompts; 0 for a judge that does not count them.
     """
 
     engine_prompts: int
@@ -58,36 +65,39 @@ class Judgment:
     An abstention is not a verdict: `preferred` is then only a hint, without any guarantee.
 
     Args:
-        id: The id of the pair.
-        verdict: "A", "B" or "abstain".
-        preferred: The judge's side, also where it abstains; None without a preference.
-        reason: The reason of an abstention, such as "uncertain", "infeasible" or "suspended".
-        p_fwd: Probability with response A shown first.
-        p_rev: Probability with response B shown first.
-        p_bar: Mean of both.
-        uncertainty: Entropy of `p_bar`, in nats.
-        confidence: Probability of the preferred side.
-        threshold: Largest uncertainty that is accepted; None if alpha is infeasible or null.
-        alpha: Largest share of wrong verdicts among the accepted ones; None for no guarantee.
-        guarantee: "marginal" or "pac"; None without an alpha.
-        delta: Probability that a "pac" guarantee fails.
-        risk_level: Smallest alpha at which this judgment would be accepted; None if there is none.
-        label_mass: Probability that the judge gives to the two labels together; None for a judge
-            without labels.
-        calibration: The calibration set that was used.
+        id: Your text or number for the pair; the answer repeats it.
+        verdict: The accepted verdict, or `abstain`.
+        preferred: The response that the judge prefers, even if it abstains; None if it has no
+            preference.
+        reason: Reason of an abstention: `off_task`, `no_preference`, `suspended`, `infeasible` or
+            `uncertain`; None for a verdict.
+        p_fwd: Probability that response A is better, with response A shown first.
+        p_rev: The same probability, with response B shown first.
+        p_bar: Average of the two.
+        uncertainty: Entropy of the average preference, in nats, from 0 to ln 2.
+        confidence: The larger of `p_bar` and 1 - `p_bar`.
+        threshold: Largest accepted uncertainty in nats; None if nothing is accepted or without
+            alpha.
+        alpha: Largest share of wrong verdicts among accepted ones; None if the judgment promises
+            nothing.
+        guarantee: `marginal` or `pac`; None without alpha.
+        delta: Probability that `pac` fails; None with `marginal`.
+        risk_level: Smallest alpha that accepts a judgment of this uncertainty. Like alpha, it
+            describes all judgments that such an alpha accepts. It is not the probability that this
+            judgment is wrong, and can be small for a pair that differs from the labeled ones. None
+            under `pac`, without alpha, or if no alpha accepts it.
+        label_mass: Share of the vocabulary's probability on the two label tokens, in the order
+            where it is smaller; None if the judge does not report it.
+        calibration: The calibration that the judgment rests on; None without alpha.
         judge: Name of the judge.
-        audit: The audit of this judgment, if it was drawn at random for one; else None.
-        orders: Number of orders of the responses that the judge has seen: 1 if it sees each
-            response alone. Services of earlier releases do not say it, and their judges see 2.
-        temperature: Number by which the judge's gap was divided, fitted on the calibration set;
-            None for a judge that sees both orders.
-        cached: Whether the service had kept the score of an earlier call.
-        bounded: Whether a probability of the judge was 0 or 1, and half a step of its rounding
-            stands for it.
-        words: The judgment in a sentence, with the reason of an abstention; None for a pair of
-            several, and from a service of an earlier release.
-        usage: The work of the judge; None for a pair of several, which have theirs together, and
-            from a service of an earlier release.
+        audit: The audit, if this judgment was drawn at random for one; else None.
+        orders: Number of orders of the responses that the judge has seen: 2, or 1 for a judge that
+            sees each response alone.
+        temperature: Number by which the gap of a judge that sees each response alone was divided,
+            fitted on the calibration set; 1 without alpha; None for other judges.
+        cached: Whether the score is that of an earlier call (`SCOPE_SCORE_CACHE`).
+        bounded: Whether a probability of the judge was exactly 0 or 1. The service then uses half a
+            step of its rounding, so the pair may be more certain than it shows.
     """
 
     id: Identifier | None
@@ -101,19 +111,17 @@ class Judgment:
     confidence: float
     threshold: float | None
     alpha: float | None
-    guarantee: str | None
+    guarantee: Guarantee | None
     delta: float | None
     risk_level: float | None
     label_mass: float | None
     calibration: CalibrationReference | None
     judge: str
-    audit: AuditReference | None = None
-    orders: int = 2
-    temperature: float | None = None
-    cached: bool = False
-    bounded: bool = False
-    words: str | None = None
-    usage: RequestUsage | None = None
+    audit: AuditReference | None
+    orders: int
+    temperature: float | None
+    cached: bool
+    bounded: bool
 
     @property
     def accepted(self) -> bool:
@@ -122,8 +130,26 @@ class Judgment:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SingleJudgment(Judgment):
+    """The judgment of a request with one pair, in words and with its cost.
+
+    Args:
+        words: The judgment in a sentence, with the reason of an abstention.
+        usage: The work of the judge for this request.
+    """
+
+    words: str
+    usage: RequestUsage
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
-    """One invalid field of a request."""
+    """One invalid field of a request.
+
+    Args:
+        field: Name of the field.
+        message: The fault of its value.
+    """
 
     field: str
     message: str
@@ -131,11 +157,22 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Problem:
-    """An error of the service: `code` is for programs, `detail` for people."""
+    """An error as an RFC 9457 problem: `code` is for programs, `detail` is for people.
 
-    code: str
-    detail: str
+    Args:
+        type: URN of the error.
+        title: The kind of the error in words.
+        status: HTTP status.
+        detail: What is wrong with this request, and what to do.
+        code: Stable code of the error.
+        errors: The invalid fields; None for other errors.
+    """
+
+    type: str = "about:blank"
+    title: str = ""
     status: int
+    detail: str
+    code: str
     errors: tuple[Fault, ...] | None = None
 
     def exception(self) -> ScopeError:
@@ -145,10 +182,28 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ItemError:
-    """The error of one item of a batch, in place of its judgment; it is never a verdict."""
+    """The error of one item of a batch, in place of its judgment; it is never a verdict.
+
+    Args:
+        id: Your text or number for the pair; the answer repeats it.
+        error: The problem.
+    """
 
     id: Identifier | None
     error: Problem
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JudgmentBatch:
+    """One result for each comparison, in the same order.
+
+    Args:
+        results: One judgment or error for each comparison, in the same order.
+        usage: The work of the judge for this request.
+    """
+
+    results: tuple[Judgment | ItemError, ...]
+    usage: RequestUsage
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -336,7 +391,12 @@ class AuditPage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Turn:
-    """One message of a conversation, by its author ("user", "assistant" or "system")."""
+    """One message of a conversation.
+
+    Args:
+        role: Its author: `user`, `assistant` or `system`.
+        content: Its text.
+    """
 
     role: str
     content: str
@@ -541,6 +601,11 @@ class CalibrationDetail(Calibration):
 class Limits:
     """The limits of one request.
 
+    Args:
+        max_batch: Most comparisons in one request.
+        max_body_bytes: Most bytes of a request body.
+        max_prompt_tokens: Most tokens of a prompt.
+
     Raises:
         ValueError: A limit on comparisons or bytes is below 1. The message is its name.
     """
@@ -556,27 +621,97 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Info:
-    """The judge, the defaults and the limits of the service.
+class DecisionServer:
+    """Decision servers as the start has found them; all of it is part of the fingerprint.
 
-    `dtype` and `prefill` are None for a judge that has none. `kind` is "chat model" or "reward
-    model"; None if the service does not say it.
+    Args:
+        hosts: Names of the hosts of the servers.
+        answered_as: Name and version of the model in the servers' answers. If a later answer names
+            another one, judging stops.
+        dialect: Form of requests and answers, found at the start: `systemone`, `openai`, or
+            `systemone at /decisions`.
+        questions_together: Number of questions in one request: 2, or 1 where the servers take one
+            at a time.
+        decimals: Decimals to which the servers round probabilities; None if they do not.
+    """
+
+    hosts: tuple[str, ...]
+    answered_as: str
+    dialect: str
+    questions_together: int
+    decimals: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Info:
+    """The judge, the promise, the defaults and the limits of the service.
+
+    Args:
+        version: Version of scope-judge.
+        commit: Commit of scope-judge; None if unknown.
+        judge: Name of the judge.
+        fingerprint: Digest of model, prompt, prefill and label tokens. A calibration serves one
+            fingerprint only.
+        kind: Kind of the judge: `chat model` answers with one of two labels, `reward model` gives
+            each response a number, `decision server` gives each of two options a probability; None
+            if unknown.
+        model: Hugging Face id or folder of the model.
+        dtype: Number format in which the judge computes; None for kinds of judges without one.
+        label_tokens: Token ids of the labels A and B; None for kinds of judges without one.
+        prefill: Beginning of the judge's answer; None for kinds of judges without one.
+        template: Digest of the prompt template, or of a reward model's chat template; part of the
+            fingerprint, and equal for judges that share the template.
+        head_dtype: Number format in which the judge computes its logits; None if unknown. Formats
+            other than `float32` make scores tie.
+        decision_server: The decision servers as detected at the start; None for other kinds of
+            judges.
+        runtime: The part of the installation that decides how scores are rounded: vLLM's version,
+            the GPU's compute capability (or the CPU), and how many GPUs share the judge; None if
+            unknown. It is not part of the fingerprint.
+        alpha_bounds: The share that alpha bounds, in words. The promise does not cover ties.
+        default_alpha: Value of `SCOPE_DEFAULT_ALPHA`.
+        default_guarantee: Value of `SCOPE_DEFAULT_GUARANTEE`.
+        default_delta: Value of `SCOPE_DEFAULT_DELTA`.
+        min_label_mass: Value of `SCOPE_MIN_LABEL_MASS`.
+        on_alarm: Value of `SCOPE_ON_ALARM`.
+        audit_rate: Value of `SCOPE_AUDIT_RATE`.
+        limits: Limits of one request.
     """
 
     version: str
+    commit: str | None
     judge: str
     fingerprint: str
+    kind: str | None
     model: str
     dtype: str | None
+    label_tokens: tuple[int, int] | None
     prefill: str | None
+    template: str | None
+    head_dtype: str | None
+    decision_server: DecisionServer | None
+    runtime: str | None
+    alpha_bounds: str
     default_alpha: float
-    default_guarantee: str
+    default_guarantee: Guarantee
     default_delta: float
     min_label_mass: float
+    on_alarm: Literal["report", "abstain"]
+    audit_rate: float
     limits: Limits
-    audit_rate: float = 0.0
-    commit: str | None = None
-    kind: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServiceStatus:
+    """Health of the service in one word, and what is wrong if it is degraded.
+
+    Args:
+        status: State of the service.
+        detail: The part that is missing or not in order.
+    """
+
+    status: Literal["ok", "ready", "degraded"]
+    detail: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -584,8 +719,8 @@ class Comparison:
     """One judged comparison of a group, by the indices of its responses.
 
     Args:
-        a: Index of the first response.
-        b: Index of the second response; None for the reference.
+        a: Index of the response that is response A of the judgment.
+        b: Index of the other response; None for the reference.
         judgment: The judgment.
     """
 
@@ -596,7 +731,13 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComparisonError:
-    """One comparison of a group that could not be judged; `b` is None for the reference."""
+    """One comparison of a group that could not be judged.
+
+    Args:
+        a: Index of the first response.
+        b: Index of the other response; None for the reference.
+        error: The problem.
+    """
 
     a: int
     b: int | None
@@ -604,20 +745,21 @@ class ComparisonError:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GroupRewards:
+class Rewards:
     """The rewards of the responses to one question, in their order.
 
     The guarantee is about each comparison, not about a reward.
 
     Args:
-        rewards: Mean of the points of a response's accepted comparisons; None if there are none.
-            An empty response has -1, unless `empty` is "null".
-        reasons: Why there is no reward, such as "abstained" or "failed"; None if there is one.
-        accepted: Number of comparisons that count in the reward.
-        compared: Number of comparisons.
-        ties: Number of other responses with an equal text, which are not compared.
+        rewards: Mean of the points of the accepted comparisons, from -1 to 1; None without any. An
+            empty response has -1, unless `empty` is `null`.
+        reasons: Why a reward is None: `suspended`, `infeasible`, `abstained`, `failed`, `tied`,
+            `empty` or `unopposed`; None for other rewards.
+        accepted: Number of comparisons that the reward is the mean of.
+        compared: Number of comparisons of the response.
+        ties: Number of other texts that equal the response and are not compared with it.
         errors: The comparisons that could not be judged.
-        comparisons: The judged comparisons, if they were asked for.
+        comparisons: The judgments, if the request asked for them; otherwise None.
     """
 
     rewards: tuple[float | None, ...]
@@ -627,6 +769,41 @@ class GroupRewards:
     ties: tuple[int, ...]
     errors: tuple[ComparisonError, ...]
     comparisons: tuple[Comparison, ...] | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SingleRewards(Rewards):
+    """The rewards of a request with one group, with their cost.
+
+    Args:
+        usage: The work of the judge for this request.
+    """
+
+    usage: RequestUsage
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroupError:
+    """The error of one group, in place of its rewards.
+
+    Args:
+        error: The problem.
+    """
+
+    error: Problem
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RewardsBatch:
+    """The rewards or the error of each group, in the same order.
+
+    Args:
+        groups: The rewards of each group, or its error.
+        usage: The work of the judge for this request.
+    """
+
+    groups: tuple[Rewards | GroupError, ...]
+    usage: RequestUsage
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

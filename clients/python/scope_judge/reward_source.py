@@ -13,7 +13,7 @@ from scope_judge.async_client import AsyncScopeClient
 from scope_judge.client import ScopeClient
 from scope_judge.comparisons import Group, group_fields, text_of, to_json
 from scope_judge.errors import ScopeError, ServerError, UnavailableError
-from scope_judge.records import Check, GroupRewards, ItemError
+from scope_judge.records import Check, ItemError, Rewards
 from scope_judge.reward_settings import RewardSettings
 
 # Why a response has no reward. The first seven are the service's reasons. "unanswered": a request
@@ -169,7 +169,7 @@ class RewardSource:
         rewards = [Reward(None, asked.reason)] * len(fields["responses"])
         if outcome is None:
             return rewards
-        if isinstance(outcome, GroupRewards):
+        if isinstance(outcome, Rewards):
             found = zip(asked.places, outcome.rewards, outcome.reasons, strict=True)
             for place, value, reason in found:
                 rewards[place] = Reward(value, reason)
@@ -183,7 +183,7 @@ class RewardSource:
         return rewards
 
 
-_Outcome = GroupRewards | ItemError | ScopeError
+_Outcome = Rewards | ItemError | ScopeError
 _Plan = Generator[list[Group], list[_Outcome] | None, list[list[Reward]]]
 
 
@@ -219,7 +219,7 @@ class _Asked:
         """Leaves the longest response out, if they were too long; returns whether others remain."""
         outcome = self.outcome
         error = outcome.error if isinstance(outcome, ItemError) else outcome
-        if isinstance(error, GroupRewards) or error is None or error.code != "body_too_large":
+        if isinstance(error, Rewards) or error is None or error.code != "body_too_large":
             return False
         responses = self.fields["responses"]
         self.places.remove(max(self.places, key=lambda i: len(text_of(responses[i]))))
@@ -263,7 +263,7 @@ def shared_source(**options: Any) -> RewardSource:
 def _comparisons(asked: _Asked) -> Iterator[dict[str, Any]]:
     """Each judged comparison of a group in the fields of POST /judge and its answer."""
     group, outcome = asked.group(), asked.outcome
-    if not isinstance(outcome, GroupRewards):
+    if not isinstance(outcome, Rewards):
         return
     assert isinstance(group, Mapping)
     responses = group["responses"]

@@ -39,7 +39,6 @@ from scope_judge.records import (
     CalibrationReport,
     Check,
     ExampleError,
-    GroupRewards,
     Identifier,
     Info,
     ItemError,
@@ -49,6 +48,8 @@ from scope_judge.records import (
     PoolReport,
     Problem,
     Resumed,
+    Rewards,
+    SingleJudgment,
 )
 
 R = TypeVar("R")
@@ -133,10 +134,10 @@ class Service:
         b: Response,
         identifier: Identifier | None,
         criterion: Mapping[str, Any],
-    ) -> Steps[Judgment]:
+    ) -> Steps[SingleJudgment]:
         """Judges one comparison."""
         body = {**checked(criterion, Criterion), **comparison(question, a, b, identifier)}
-        return self._read(Judgment, Call("POST", "/judge", to_json(body), patient=True))
+        return self._read(SingleJudgment, Call("POST", "/judge", to_json(body), patient=True))
 
     def judging(
         self, criterion: Mapping[str, Any], in_flight: int
@@ -201,23 +202,23 @@ class Service:
             places = list(passing)
             yield pause
 
-    def rewards_of(self, group: Group, rule: Mapping[str, Any]) -> Steps[GroupRewards]:
+    def rewards_of(self, group: Group, rule: Mapping[str, Any]) -> Steps[Rewards]:
         """Computes the rewards of one group."""
         fields = group_fields(group)
         kind = GroupRule if fields.get("reference") is None else ReferenceRule
         body = {**checked(rule, kind), **fields}
         path = "/rewards/group" if kind is GroupRule else "/rewards/reference"
         call = Call("POST", path, to_json(body), patient=True)
-        rewards = yield from self._read(GroupRewards, call)
+        rewards = yield from self._read(Rewards, call)
         return _fitting(rewards, len(body["responses"]))
 
     def rewarding(
         self, rule: Mapping[str, Any], in_flight: int
-    ) -> Steps[Work[GroupRewards | ItemError]]:
+    ) -> Steps[Work[Rewards | ItemError]]:
         """Prepares the rewards of many groups."""
         rule = checked(rule, GroupRule)
 
-        def ask(groups: Sequence[Item]) -> Steps[list[GroupRewards | ItemError]]:
+        def ask(groups: Sequence[Item]) -> Steps[list[Rewards | ItemError]]:
             body = body_of(rule, "groups", groups)
             call = Call("POST", "/rewards/groups", body, patient=len(groups) == 1)
             answer = yield from self._session.exchange(call)
@@ -365,7 +366,7 @@ def _unfitting(what: str) -> AnswerError:
     )
 
 
-def _fitting(rewards: GroupRewards, responses: int) -> GroupRewards:
+def _fitting(rewards: Rewards, responses: int) -> Rewards:
     """The rewards; raises AnswerError if they are not about so many responses."""
     lists = (rewards.rewards, rewards.reasons, rewards.accepted, rewards.compared)
     if any(len(column) != responses for column in (*lists, rewards.ties)):
@@ -382,13 +383,13 @@ def _result(value: Any) -> _Result:
     return _Result(value, parse(ItemError, value) if is_error else parse(Judgment, value))
 
 
-def _group(value: Any) -> GroupRewards | ItemError:
+def _group(value: Any) -> Rewards | ItemError:
     if isinstance(value, dict) and "error" in value:
         return ItemError(id=None, error=parse(Problem, value["error"]))
-    return parse(GroupRewards, value)
+    return parse(Rewards, value)
 
 
-def _fitting_group(found: GroupRewards | ItemError, group: Item) -> GroupRewards | ItemError:
+def _fitting_group(found: Rewards | ItemError, group: Item) -> Rewards | ItemError:
     return found if isinstance(found, ItemError) else _fitting(found, group.responses)
 
 

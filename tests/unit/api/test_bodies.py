@@ -10,9 +10,10 @@ from typing import Any
 
 import httpx
 import pytest
+from pydantic import TypeAdapter
 
 from app.api.bodies import LARGE_BYTES
-from app.wire import answers
+from scope_judge import records
 from tests.serving import client_of
 from tests.unit.api.problems import calibrated, comparison, problem
 
@@ -181,9 +182,9 @@ async def test_a_large_answer_has_the_same_bytes_as_several_small_ones(
     start, end = b'{"results":[', b'],"usage":'
     first, second = (answer.content.partition(end)[0].removeprefix(start) for answer in halves)
     assert whole.content.startswith(start + first + b"," + second + end)
-    # FastAPI writes a model like this.
-    model = answers.JudgeBatchOut.model_validate_json(whole.content)
-    assert whole.content == model.model_dump_json().encode()
+    # A record is written like this.
+    adapter = TypeAdapter(records.JudgmentBatch)
+    assert whole.content == adapter.dump_json(adapter.validate_json(whole.content))
     assert whole.headers["content-type"] == "application/json"
 
 

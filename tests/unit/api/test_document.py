@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from app.api import document
-from app.api.document import describe_fields
+from app.api.document import describe_fields, record_meanings
+from scope_judge import records
 from tests.serving import application_of
 
 
@@ -30,8 +31,23 @@ def test_every_field_is_described() -> None:
 
 
 def test_an_object_tells_the_meaning_of_its_base() -> None:
-    answer, judgment = schemas()["JudgeOut"], schemas()["JudgmentOut"]
+    answer, judgment = schemas()["SingleJudgment"], schemas()["Judgment"]
     assert answer["properties"]["p_bar"] == judgment["properties"]["p_bar"]
+
+
+def test_a_record_describes_its_fields_in_its_docstring() -> None:
+    found = schemas()
+    declared = {name: record for name, record in vars(records).items() if name in found}
+    assert {"SingleJudgment", "JudgmentBatch", "SingleRewards", "Info", "Problem"} <= set(declared)
+    for name, record in declared.items():
+        meanings = record_meanings(record)
+        assert set(meanings) == set(found[name]["properties"]), name
+    limit = found["Limits"]["properties"]["max_batch"]["description"]
+    assert limit == "Most comparisons in one request."
+    # A sentence over several lines, and JSON's word for None.
+    assert found["Judgment"]["properties"]["preferred"]["description"].endswith(
+        "even if it abstains; null if it has no preference."
+    )
 
 
 def test_every_described_field_exists() -> None:

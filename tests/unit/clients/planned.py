@@ -15,6 +15,7 @@ from scope_judge.exchange import Timing
 Served = TypeVar("Served", bound=ThreadingHTTPServer)
 
 INFO: dict[str, Any] = {
+    **dict.fromkeys(("commit", "template", "head_dtype", "decision_server", "runtime")),
     "version": "9",
     "judge": "planned",
     "fingerprint": "f",
@@ -23,12 +24,16 @@ INFO: dict[str, Any] = {
     "dtype": "float64",
     "label_tokens": [0, 1],
     "prefill": "",
+    "alpha_bounds": "the share of wrong verdicts",
     "default_alpha": 0.1,
     "default_guarantee": "marginal",
     "default_delta": 0.1,
     "min_label_mass": 0.0,
+    "on_alarm": "report",
+    "audit_rate": 0.0,
     "limits": {"max_batch": 1000, "max_body_bytes": 2**20, "max_prompt_tokens": 100},
 }
+USAGE = {"engine_prompts": 2, "prompt_tokens": 40}
 
 
 def judgment(item: dict[str, Any]) -> dict[str, Any]:
@@ -51,6 +56,10 @@ def judgment(item: dict[str, Any]) -> dict[str, Any]:
         "label_mass": 0.99,
         "calibration": {"name": "default", "version": 1, "n": 400},
         "judge": "planned",
+        **dict.fromkeys(("audit", "temperature")),
+        "orders": 2,
+        "cached": False,
+        "bounded": False,
     }
 
 
@@ -139,7 +148,7 @@ class Handler(BaseHTTPRequestHandler):
         elif "examples" in body:
             answer = calibration(body["examples"])
         else:
-            answer = judgment(body)
+            answer = {**judgment(body), "words": "A.", "usage": USAGE}
         self.send(200, json.dumps(answer).encode())
 
     def log_message(self, format: str, *args: object) -> None:

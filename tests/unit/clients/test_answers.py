@@ -58,8 +58,8 @@ def example(hint: Any) -> Any:
     return {str: "x", int: 1, float: 0.5, bool: True}[hint]
 
 
-JUDGMENT = example(records.Judgment)
-GROUP = example(records.GroupRewards)
+JUDGMENT = example(records.SingleJudgment)
+GROUP = example(records.Rewards)
 # Each call of a client, and the answer to it.
 CALLS: dict[str, tuple[Callable[[Service], Steps[Any]], Any]] = {
     "info": (lambda service: service.info(), INFO),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scope_judge import AsyncScopeClient, GroupRewards, RequestError, ScopeError, TooLargeError
+from scope_judge import AsyncScopeClient, RequestError, Rewards, ScopeError, TooLargeError
 from tests.patience import PATIENCE_S
 from tests.unit.clients.planned import Handler, PlannedService, problem, rewards, serving
 
@@ -64,12 +64,12 @@ def test_a_call_that_is_alone_is_a_request_of_its_own() -> None:
 def test_an_error_of_one_call_is_of_this_call_only(service_url: str) -> None:
     calls: list[Any] = [("A?", RESPONSES), (" ", RESPONSES), ("B?", 3), ("C?", RESPONSES, None)]
     found = asyncio.run(asked(service_url, [*calls, ("D?", RESPONSES)]))
-    kinds = [GroupRewards, RequestError, TypeError, TypeError, GroupRewards]
+    kinds = [Rewards, RequestError, TypeError, TypeError, Rewards]
     assert [type(each) for each in found] == kinds
     # A group that is too large for a request of 300 comparisons.
     large = ("A?", [f"quality={i}" for i in range(30)])
     found = asyncio.run(asked(service_url, [("B?", RESPONSES), large, ("C?", RESPONSES)]))
-    assert [type(each) for each in found] == [GroupRewards, TooLargeError, GroupRewards]
+    assert [type(each) for each in found] == [Rewards, TooLargeError, Rewards]
 
 
 def test_an_error_of_the_whole_batch_is_of_each_call() -> None:

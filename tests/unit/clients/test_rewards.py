@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from scope_judge import GroupRewards, ItemError, RequestError, TooLargeError
+from scope_judge import ItemError, RequestError, Rewards, TooLargeError
 from tests.unit.clients.client_kinds import KINDS, Kind, call
 from tests.unit.clients.planned import Clock, Handler, PlannedService, problem, serving
 
@@ -87,7 +87,7 @@ def test_something_that_is_no_group_is_named_by_its_number(kind: Kind, bad: Any)
 
 def test_the_service_rewards_the_better_response(kind: Kind, service_url: str) -> None:
     found = call(kind, service_url, "group_rewards", "Which?", ANSWERS, comparisons=True)
-    assert isinstance(found, GroupRewards)
+    assert isinstance(found, Rewards)
     assert found.rewards == (1.0, -1.0, 1.0)
     assert found.ties == (1, 0, 1)
     assert found.comparisons is not None

@@ -13,6 +13,7 @@ from scope_judge import (
     NotFoundError,
     RequestError,
     RequestUsage,
+    SingleJudgment,
 )
 from tests.unit.clients.client_kinds import KINDS, Kind, call
 
@@ -27,7 +28,7 @@ def pair(gap: float, **fields: Any) -> dict[str, Any]:
 def test_a_judgment_is_the_one_of_the_service(kind: Kind, service_url: str) -> None:
     found = call(kind, service_url, "judge", "Which?", "quality=3", "quality=0", id="x", alpha=0.2)
     answer = httpx.post(f"{service_url}/judge", json=pair(3, id="x", alpha=0.2)).json()
-    assert isinstance(found, Judgment)
+    assert isinstance(found, SingleJudgment)
     assert found.accepted
     assert found.calibration is not None
     assert found.usage == RequestUsage(**answer["usage"])
