@@ -651,52 +651,8 @@ class ScoreStore(Protocol):
         """
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Lease:
-    """The right of one holder to work on an item alone until a time.
-
-    Args:
-        holder: Name of the holder.
-        until: Time at which it ends, in seconds since 1970 by the clock of the store.
-    """
-
-    holder: str
-    until: float
-
-
-class LeaseStore(Protocol):
-    """Keeps leases, which end by themselves; to lose them costs that two people work on one item.
-
-    An item is leased in a room. Leases of the same item in two rooms have nothing to do with each
-    other. Errors are those of `CalibrationStore`.
-    """
-
-    async def leases(self, room: str) -> dict[str, Lease]:
-        """Returns the leases of a room by their items, without those that have ended."""
-
-    async def lease(
-        self, room: str, items: Sequence[str], *, holder: str, most: int, seconds: int
-    ) -> dict[str, float]:
-        """Leases items to a holder, in one atomic step.
-
-        Args:
-            room: The room.
-            items: The items, in the order in which to give them. Items of other holders are left
-                out. The lease of an item of this holder begins anew.
-            holder: Name of the holder.
-            most: Most items that the holder gets now, at least 1.
-            seconds: Length of each lease, at least 1.
-
-        Returns:
-            Item -> end of its lease, in seconds since 1970, in the order of `items`.
-        """
-
-    async def end_leases(self, room: str, items: Collection[str], *, holder: str) -> int:
-        """Ends the leases of a holder; returns their number. Those of others stay."""
-
-
-class Store(CalibrationStore, AuditStore, ScoreStore, LeaseStore, Protocol):
-    """One store that keeps calibration sets, audits, scores and leases."""
+class Store(CalibrationStore, AuditStore, ScoreStore, Protocol):
+    """One store that keeps calibration sets, audits and scores."""
 
 
 @runtime_checkable

@@ -21,7 +21,6 @@ from app.api.routes import calibrations as calibrating
 from app.api.routes import (
     decisions,
     docs,
-    labelling,
     operations,
     pools,
     rewards,
@@ -112,7 +111,6 @@ def create_application(
         calibrating,
         pools,
         auditing,
-        labelling,
         operations,
         docs,
     ):

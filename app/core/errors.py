@@ -21,7 +21,6 @@
     │   ├── AuditsIncompleteError     audits have no label, so the others are not a random sample
     │   ├── BecomesInfeasibleError    a change of a set would end all verdicts at an alpha in use
     │   ├── LabelChangesError         the label of an audit was changed too often
-    │   └── AlreadyLabelledError      somebody else has labelled the pair first
     ├── UnavailableError              the caller can try again later
     │   ├── OverloadedError           a limit on concurrent work is reached
     │   ├── RateLimitedError          the key has used up its comparisons a minute
@@ -223,13 +222,6 @@ class LabelChangesError(RequestError):
 
     code = "too_many_label_changes"
     title = "The label was changed too often"
-
-
-class AlreadyLabelledError(RequestError):
-    """Somebody else labeled the pair first, and that label stays."""
-
-    code = "already_labelled"
-    title = "Somebody else labelled this pair"
 
 
 class OverloadedError(UnavailableError):

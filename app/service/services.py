@@ -16,8 +16,6 @@ from app.service.auditing.text_keeper import TextKeeper
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
 from app.service.judging.judge import Judge
-from app.service.labelling.disagreements import DisagreementFinder
-from app.service.labelling.queue import LabelQueue
 from app.service.readiness import Readiness
 from app.service.rewards.rewarder import Rewarder
 from app.service.scoring.scorer import Scorer
@@ -56,8 +54,6 @@ class Services:
     monitor: Monitor
     changes: Changes
     absorber: Absorber
-    queue: LabelQueue
-    disagreements: DisagreementFinder
     store: Store
     admission: Admission
     readiness: Readiness

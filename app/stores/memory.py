@@ -9,7 +9,6 @@ from itertools import islice
 from app.ports import (
     MOST_AUDIT_TEXTS,
     NO_TEXTS,
-    Lease,
     StoredCalibration,
     StoredChange,
     Version,
@@ -31,8 +30,6 @@ class MemoryStore:
         self._texts: dict[str, str] = {}
         # Slot -> text, and the time at which it expires.
         self._scores: dict[int, tuple[str, float]] = {}
-        # Room and item -> lease, also some that have ended.
-        self._leases: dict[tuple[str, str], Lease] = {}
 
     async def open(self) -> None:
         """Does nothing: there is nothing to connect to."""
@@ -45,7 +42,6 @@ class MemoryStore:
         self._audits.clear()
         self._texts.clear()
         self._scores.clear()
-        self._leases.clear()
 
     async def ping(self) -> None:
         """Returns at once, because memory can always be read."""
@@ -183,30 +179,6 @@ class MemoryStore:
         """Puts texts into slots for a time."""
         until = time.monotonic() + seconds
         self._scores |= {slot: (text, until) for slot, text in scores.items()}
-
-    async def leases(self, room: str) -> dict[str, Lease]:
-        """Returns the leases of a room by their items, without those that have ended."""
-        now = time.time()
-        self._leases = {place: lease for place, lease in self._leases.items() if now < lease.until}
-        return {item: lease for (of_room, item), lease in self._leases.items() if of_room == room}
-
-    async def lease(
-        self, room: str, items: Sequence[str], *, holder: str, most: int, seconds: int
-    ) -> dict[str, float]:
-        """Leases items to a holder; returns the end of each lease."""
-        current, until = await self.leases(room), time.time() + seconds
-        free = (item for item in items if item not in current or current[item].holder == holder)
-        granted = dict.fromkeys(islice(free, most), until)
-        self._leases |= {(room, item): Lease(holder=holder, until=until) for item in granted}
-        return granted
-
-    async def end_leases(self, room: str, items: Collection[str], *, holder: str) -> int:
-        """Ends the leases of a holder; returns their number."""
-        current = await self.leases(room)
-        ended = {item for item in items if item in current and current[item].holder == holder}
-        for item in ended:
-            del self._leases[room, item]
-        return len(ended)
 
 
 def _copy(state: StoredCalibration) -> StoredCalibration:

@@ -17,7 +17,6 @@ The keys of a set are a public interface:
     scope:audits:secret                      string: the secret that draws audits, in hexadecimal
 
     scope:score:{slot}                       string: a comparison and its score; the key expires
-    scope:leases:{room}                      hash: item -> its lease; the key expires
 
 The keys `trail` and `undo` remain after the set is deleted. A stream accepts only entries after its
 last one and never changes an entry. So `XREVRANGE …:trail + -` returns the trail as it was written,
@@ -61,7 +60,6 @@ from app.ports import (
     LARGEST_NUMBER,
     MOST_AUDIT_TEXTS,
     NO_TEXTS,
-    Lease,
     StoredCalibration,
     StoredChange,
     Version,
@@ -70,7 +68,6 @@ from app.stores.redis_keys import (
     AUDIT_TEXTS_KEY,
     AUDITS_KEY,
     CHANGED_CHANNEL,
-    LEASES_PREFIX,
     NAMES_KEY,
     SCORE_PREFIX,
     SECRET_KEY,
@@ -79,10 +76,7 @@ from app.stores.redis_keys import (
 from app.stores.redis_scripts import (
     APPEND_SCRIPT,
     DELETE_SCRIPT,
-    END_LEASES_SCRIPT,
     LAST_NUMBER_SCRIPT,
-    LEASE_SCRIPT,
-    LEASES_SCRIPT,
     READ_SCRIPT,
     WRITE_SCRIPT,
 )
@@ -427,31 +421,6 @@ class RedisStore:
                 pipeline.execute()
 
         await self._in_thread(keep)
-
-    async def leases(self, room: str) -> dict[str, Lease]:
-        """Returns the leases of a room by their items, without those that have ended."""
-        key = LEASES_PREFIX + room
-        answer = await self._in_thread(lambda bulk: bulk.eval(LEASES_SCRIPT, 1, key))
-        each = iter(cast("list[str]", answer))
-        return {
-            item: Lease(until=int(ends) / 1000, holder=holder)
-            for item, ends, holder in zip(each, each, each, strict=True)
-        }
-
-    async def lease(
-        self, room: str, items: Sequence[str], *, holder: str, most: int, seconds: int
-    ) -> dict[str, float]:
-        """Leases items to a holder with one script; returns the end of each lease."""
-        arguments = (LEASES_PREFIX + room, holder, str(most), str(1000 * seconds), *items)
-        answer = await self._in_thread(lambda bulk: bulk.eval(LEASE_SCRIPT, 1, *arguments))
-        ends, granted = cast("tuple[str, list[str]]", answer)
-        return dict.fromkeys(granted, int(ends) / 1000)
-
-    async def end_leases(self, room: str, items: Collection[str], *, holder: str) -> int:
-        """Ends the leases of a holder with one script; returns their number."""
-        arguments = (LEASES_PREFIX + room, holder, *items)
-        ended = await self._in_thread(lambda bulk: bulk.eval(END_LEASES_SCRIPT, 1, *arguments))
-        return int(cast("int", ended))
 
     async def _in_thread(self, work: Callable[[redis.Redis], T]) -> T:
         """Runs `work` in a thread of the store, which finishes it even if the call is cancelled."""

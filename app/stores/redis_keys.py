@@ -8,7 +8,6 @@ AUDITS_KEY = "scope:audits"
 AUDIT_TEXTS_KEY = "scope:audits:texts"
 SECRET_KEY = "scope:audits:secret"
 SCORE_PREFIX = "scope:score:"
-LEASES_PREFIX = "scope:leases:"
 
 
 class SetKeys(NamedTuple):

@@ -15,12 +15,11 @@ from app.ports import (
     LARGEST_NUMBER,
     MOST_AUDIT_TEXTS,
     NO_TEXTS,
-    Lease,
     StoredCalibration,
     StoredChange,
     Version,
 )
-from app.stores import sqlite_file, sqlite_leases
+from app.stores import sqlite_file
 from app.stores.sqlite_file import OpenFile, transaction, unsynced
 
 T = TypeVar("T")
@@ -214,26 +213,6 @@ class SqliteStore:
     async def keep_scores(self, scores: Mapping[int, str], *, seconds: int) -> None:
         """Puts texts into slots for a time, in one step that does not wait for the disk."""
         await self._run(lambda connection: _put_scores(connection, scores, seconds))
-
-    async def leases(self, room: str) -> dict[str, Lease]:
-        """Returns the leases of a room by their items, without those that have ended."""
-        return await self._run(lambda connection: sqlite_leases.current(connection, room))
-
-    async def lease(
-        self, room: str, items: Sequence[str], *, holder: str, most: int, seconds: int
-    ) -> dict[str, float]:
-        """Leases items to a holder in one transaction; returns the end of each lease."""
-        return await self._run(
-            lambda connection: sqlite_leases.take(
-                connection, room, items, holder=holder, most=most, seconds=seconds
-            )
-        )
-
-    async def end_leases(self, room: str, items: Collection[str], *, holder: str) -> int:
-        """Ends the leases of a holder in one transaction; returns their number."""
-        return await self._run(
-            lambda connection: sqlite_leases.end(connection, room, items, holder=holder)
-        )
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Runs `work` in the thread of the store; connects first if `open` could not."""

@@ -38,11 +38,6 @@ SCHEMA_VERSION = 5
 _AUDIT_TEXT = "CREATE TABLE audit_text (pair TEXT PRIMARY KEY, texts TEXT NOT NULL)"
 # Kept scores; `until` is in seconds since 1970.
 _SCORE = "CREATE TABLE score (slot INTEGER PRIMARY KEY, text TEXT NOT NULL, until REAL NOT NULL)"
-# Leases; `until` is in seconds since 1970.
-_LEASE = (
-    "CREATE TABLE lease (room TEXT NOT NULL, item TEXT NOT NULL, holder TEXT NOT NULL,"
-    " until REAL NOT NULL, PRIMARY KEY (room, item)) WITHOUT ROWID"
-)
 
 
 # Triggers protect the trail and the log of audits from other programs: to shorten them, somebody
@@ -79,7 +74,6 @@ SCHEMA = (
     "CREATE TABLE audit_secret (only INTEGER PRIMARY KEY CHECK (only = 1), bytes BLOB NOT NULL)",
     _AUDIT_TEXT,
     _SCORE,
-    _LEASE,
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )

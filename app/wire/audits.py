@@ -15,13 +15,12 @@ from app.service.auditing.entries import (
     Draw,
     DrawId,
     LabelEntry,
-    OpinionEntry,
     written,
     written_span,
 )
 from app.service.auditing.ledger import Audit, AuditPage, Status
 from app.service.auditing.periods import Period
-from app.service.auditing.text_keeper import TextsPage
+from app.service.auditing.text_keeper import PairsToLabel
 from app.service.auditing.texts import DrawnTexts
 from app.wire.answers import Out
 from app.wire.requests import NOT_BLANK, Strict
@@ -72,8 +71,18 @@ class AuditLabelsIn(Strict):
         ]
 
 
+class EarlierLabelOut(Out):
+    """A pair that somebody else has labeled first."""
+
+    id: str
+    labeler: str
+
+
 class AuditLabelsOut(Out):
-    """Effect of the labels, and the ids whose labels were not taken."""
+    """Effect of the labels, and the ids whose labels were not taken.
+
+    `earlier` names the pairs that somebody else has labeled first: that label stays.
+    """
 
     labelled: int
     closed: int
@@ -83,6 +92,7 @@ class AuditLabelsOut(Out):
     expired: int
     unknown_ids: list[str]
     expired_ids: list[str]
+    earlier: list[EarlierLabelOut]
 
     @classmethod
     def of(cls, report: LabelReport) -> "AuditLabelsOut":
@@ -96,53 +106,10 @@ class AuditLabelsOut(Out):
             expired=len(report.expired),
             unknown_ids=list(report.unknown),
             expired_ids=list(report.expired),
+            earlier=[
+                EarlierLabelOut(id=each, labeler=name) for each, name in report.earlier.items()
+            ],
         )
-
-
-class AuditOut(Out):
-    """One drawn comparison, without texts and without the verdict."""
-
-    id: str
-    calibration: str
-    status: Status
-    rate: float
-    drawn_at: str
-    drawn_by: str
-    expires_at: str
-    label: AuditLabel | None
-    labelled_at: str | None
-    labelled_by: str | None
-
-    @classmethod
-    def of(cls, audit: Audit, *, at: float) -> "AuditOut":
-        """Converts an audit as it was at a time, in seconds since 1970."""
-        return cls(
-            id=audit.draw.id,
-            calibration=audit.draw.calibration,
-            status=audit.status(at),
-            rate=audit.draw.rate,
-            drawn_at=written(audit.draw.at),
-            drawn_by=audit.draw.by,
-            expires_at=written(audit.expires_at),
-            label=audit.label,
-            labelled_at=None if audit.labelled_at is None else written(audit.labelled_at),
-            labelled_by=audit.labelled_by,
-        )
-
-
-class AuditsOut(Out):
-    """Some drawn comparisons, oldest first."""
-
-    audits: list[AuditOut]
-    next_after: int | None = Field(
-        description="Value of `after` for the next page; null on the last one."
-    )
-
-    @classmethod
-    def of(cls, page: AuditPage) -> "AuditsOut":
-        """Converts a page."""
-        audits = [AuditOut.of(audit, at=page.at) for audit in page.audits]
-        return cls(audits=audits, next_after=page.next_after)
 
 
 class PairTextsOut(Out):
@@ -160,42 +127,76 @@ class PairTextsOut(Out):
         )
 
 
-class AuditTextsOut(Out):
-    """One open audit, with its texts if the service has them."""
+class AuditOut(Out):
+    """One drawn comparison, without the verdict.
+
+    `texts` is null unless the request asks for them.
+    """
 
     id: str
     calibration: str
+    status: Status
+    rate: float
     drawn_at: str
+    drawn_by: str
+    expires_at: str
+    label: AuditLabel | None
+    labelled_at: str | None
+    labelled_by: str | None
     texts: PairTextsOut | None
 
     @classmethod
-    def of(cls, audit: Audit, texts: DrawnTexts | None) -> "AuditTextsOut":
-        """Converts an audit."""
+    def of(cls, audit: Audit, *, at: float, texts: DrawnTexts | None = None) -> "AuditOut":
+        """Converts an audit as it was at a time, in seconds since 1970.
+
+        Args:
+            audit: The audit.
+            at: The time.
+            texts: Its texts, with the id of their order; None without texts.
+        """
         return cls(
-            # A pair that was judged in both orders has the texts of one of them.
             id=audit.draw.id if texts is None else texts.id,
             calibration=audit.draw.calibration,
+            status=audit.status(at),
+            rate=audit.draw.rate,
             drawn_at=written(audit.draw.at),
+            drawn_by=audit.draw.by,
+            expires_at=written(audit.expires_at),
+            label=audit.label,
+            labelled_at=None if audit.labelled_at is None else written(audit.labelled_at),
+            labelled_by=audit.labelled_by,
             texts=None if texts is None else PairTextsOut.of(texts),
         )
 
 
-class AuditTextsPageOut(Out):
-    """Some open audits with their texts, oldest first."""
+class AuditsOut(Out):
+    """Some drawn comparisons.
 
-    audits: list[AuditTextsOut]
-    keeps_texts: bool
+    `open` counts all open audits, and `without_texts` those of them whose texts the service does
+    not have. Both are null unless the request asks for texts.
+    """
+
+    audits: list[AuditOut]
+    open: int | None = None
+    without_texts: int | None = None
     next_after: int | None = Field(
         description="Value of `after` for the next page; null on the last one."
     )
 
     @classmethod
-    def of(cls, page: TextsPage) -> "AuditTextsPageOut":
+    def of(cls, page: AuditPage) -> "AuditsOut":
         """Converts a page."""
+        audits = [AuditOut.of(audit, at=page.at) for audit in page.audits]
+        return cls(audits=audits, next_after=page.next_after)
+
+    @classmethod
+    def with_texts(cls, found: PairsToLabel) -> "AuditsOut":
+        """Converts open audits with their texts; long work for long texts."""
         return cls(
-            audits=[AuditTextsOut.of(audit, page.texts(audit)) for audit in page.audits],
-            keeps_texts=page.keeps,
-            next_after=page.next_after,
+            audits=[AuditOut.of(pair.audit, at=found.at, texts=pair.texts) for pair in found.pairs],
+            open=found.open,
+            without_texts=found.without_texts,
+            next_after=found.next_after,
         )
 
 
@@ -273,7 +274,7 @@ class AuditEventOut(Out):
         entry = item.entry
         assert not isinstance(entry, Draw), "draws are not part of the trail"
         at, by = written(entry.at), entry.by
-        if isinstance(entry, LabelEntry | OpinionEntry):
+        if isinstance(entry, LabelEntry):
             return cls(
                 event="closed" if item.before is None else "label_changed",
                 at=at,

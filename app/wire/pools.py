@@ -2,7 +2,6 @@
 
 from app.core.calibration import Calibration
 from app.service.calibration.calibrator import PoolReport
-from app.service.labelling.progress import decision_of
 from app.wire.answers import Out, RequestUsageOut
 from app.wire.calibrations import ExampleErrorOut
 
@@ -102,5 +101,13 @@ class NextOut(Out):
             threshold=row.threshold if row.feasible else None,
             feasible=row.feasible,
             digests=digests[:limit],
-            words=decision_of(len(digests) or None, alpha=alpha),
+            words=_decision(len(digests) or None, alpha=alpha),
         )
+
+
+def _decision(needed: int | None, *, alpha: float) -> str:
+    """Says how many labels of a pool are missing before the next test of its threshold."""
+    if needed is None:
+        return f"The threshold at alpha {alpha:g} is decided."
+    labels = "1 more label" if needed == 1 else f"{needed} more labels"
+    return f"{labels} until the next test of the threshold at alpha {alpha:g}."

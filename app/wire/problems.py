@@ -29,7 +29,6 @@ STATUS: dict[type[ScopeJudgeError], int] = {
     errors.AuditsIncompleteError: 409,
     errors.BecomesInfeasibleError: 409,
     errors.LabelChangesError: 409,
-    errors.AlreadyLabelledError: 409,
     errors.OverloadedError: 429,
     errors.RateLimitedError: 429,
     errors.DeadlineExceededError: 504,

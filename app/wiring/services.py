@@ -27,8 +27,6 @@ from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
 from app.service.calibration.following import follow
 from app.service.judging.judge import Judge
-from app.service.labelling.disagreements import DisagreementFinder
-from app.service.labelling.queue import LabelQueue
 from app.service.readiness import Readiness
 from app.service.rewards.rewarder import Rewarder
 from app.service.scoring.cached import CachingScorer
@@ -180,8 +178,6 @@ def assembled(
         monitor=monitor,
         changes=changes,
         absorber=absorber,
-        queue=LabelQueue(store, auditor, calibrations, monitor, absorber),
-        disagreements=DisagreementFinder(store, auditor, calibrations),
         store=store,
         admission=admission,
         readiness=Readiness(scorer, store, calibrations, telemetry),

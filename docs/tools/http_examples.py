@@ -71,7 +71,7 @@ async def _examples() -> dict[str, Example]:
     with TemporaryDirectory() as folder:
         roles = ["judge", "calibrate", "label", "admin"]
         keys = Keys(write_keys(Path(folder) / "keys.json", entry("analyst", roles)))
-        # The random sides of the queue and the ties of the drift are the same in each run.
+        # The ties of the drift are the same in each run.
         with (
             patch.object(secrets, "token_bytes", bytes),
             patch.object(wiring, "Drift", functools.partial(Drift, seed=1)),
@@ -224,23 +224,8 @@ async def _judge(recorder: _Recorder) -> None:
 
 
 async def _label(recorder: _Recorder) -> None:
-    queue = "/calibrations/{name}/queue"
-    shown = "open pairs ticket question left right leased_until"
-    pairs = await recorder.send("POST", queue, {"take": 3, "reviewer": "anna"}, show=shown)
-    tickets = [pair["ticket"] for pair in pairs["pairs"]]
-    answers = {"reviewer": "anna", "answers": [{"ticket": tickets[0], "choice": "left"}]}
-    shown = "open labelled corrected errors released"
-    await recorder.send("POST", f"{queue}/answers", answers, show=shown)
-    release = {"reviewer": "anna", "tickets": tickets[1:2]}
-    await recorder.send("POST", f"{queue}/release", release, show=shown)
-    await recorder.send("GET", f"{queue}/textless")
-    shown = "words agreement pairs disagreements kappa label_noise"
-    await recorder.send("GET", "/calibrations/{name}/disagreements", show=shown)
-    link = {"reviewer": "anna", "hours": 72}
-    await recorder.send("POST", "/calibrations/{name}/label-links", link)
     shown = "audits id calibration status drawn_at label next_after"
     audits = await recorder.send("GET", "/audits", query="?status=open", show=shown)
-    await recorder.send("GET", "/audits/texts")
     labels = [{"id": audit["id"], "label": "A"} for audit in audits["audits"]]
     await recorder.send("POST", "/audits/labels", {"labels": labels})
     shown = "name criteria alpha audited errors error_interval alarm certified light summary"

@@ -28,8 +28,6 @@ WIDTH = 1280
 # Enough for an alarm of traffic that is wrong far more often than promised.
 _WRONG = 60
 _RIGHT = 60
-# Two people label the first pairs, and disagree on these.
-_TWICE, _DISAGREED = 12, (3, 8)
 _POOL = 120
 _COLOURS = 128
 
@@ -97,8 +95,6 @@ class _DeskPictures:
         self._page = page
         self._folder = folder
         self._pairs = iter(demo_sets().fresh)
-        # Question -> its better response.
-        self._better: dict[str, str] = {}
 
     def take(self) -> None:
         right = self._judge(islice(self._pairs, _RIGHT))
@@ -107,10 +103,6 @@ class _DeskPictures:
         self._try()
         canvas = self._page.locator("canvas")
         self._picture("set", "sets/default", until=canvas, of="main section >> nth=0")
-        self._label_twice()
-        agreement = "section[aria-label=Agreement]"
-        disagreement = self._page.get_by_text("to decide")
-        self._picture("disagreement", "label/default?reviewers=2", until=disagreement, of=agreement)
         self._pool()
         self._label({id: label for id, label in right.items() if id in self._open()})
         wrong = self._judge(map(_as_wrong_list, islice(self._pairs, _WRONG)))
@@ -122,8 +114,6 @@ class _DeskPictures:
     def _judge(self, pairs: Iterable[Pair]) -> dict[str, str]:
         """Judges pairs; returns the right label of each audit by its id."""
         given = list(pairs)
-        for pair in given:
-            self._better[pair.question] = pair.response_a if pair.label == "A" else pair.response_b
         body = {"comparisons": [_comparison(pair) for pair in given]}
         answer = self._client.post("/judge/batch", json=body).raise_for_status()
         return {
@@ -148,20 +138,6 @@ class _DeskPictures:
         self._page.get_by_label("Response B").fill("76")
         self._page.get_by_role("button", name="Judge", exact=True).click()
         self._picture("try", None, until=self._page.locator("canvas"))
-
-    def _label_twice(self) -> None:
-        """Two people label the oldest pairs, and agree on most."""
-        path = "/calibrations/default/queue"
-        for person in ("ann", "bob"):
-            who = {"reviewer": person, "reviewers": 2}
-            for number in range(_TWICE):
-                taken = self._client.post(path, json={"take": 1, **who}).raise_for_status().json()
-                (pair,) = taken["pairs"]
-                choice = "left" if pair["left"] == self._better[pair["question"]] else "right"
-                if person == "bob" and number in _DISAGREED:
-                    choice = "tie"
-                answers = [{"ticket": pair["ticket"], "choice": choice}]
-                self._client.post(f"{path}/answers", json={"answers": answers, **who})
 
     def _pool(self) -> None:
         """The queue of a pool, with the texts of a file."""

@@ -74,7 +74,13 @@ _IGNORED = "Ignored."
 _REQUIRED = "\\*"
 
 # The need of a route -> its wording on the page.
-KEY_NEEDED = {"key": "any", "nothing": "none", "switch": "`SCOPE_METRICS`"}
+KEY_NEEDED = {
+    "key": "any",
+    "any key": "any",
+    "calibrate or label": "`calibrate` or `label`",
+    "nothing": "none",
+    "switch": "`SCOPE_METRICS`",
+}
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -1,6 +1,6 @@
 """The caller of a request: name of the key, roles and permitted calibration sets."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, get_args
 
@@ -21,7 +21,6 @@ class Caller:
         calibrations: Names of the calibration sets that the key may use; None for all.
         comparisons_per_minute: Most comparisons a minute on average; None for no limit.
         expires: Time after which the key is refused; None for never.
-        link_of: Name of the key that made the link which the caller has sent; None for a key.
     """
 
     name: str
@@ -29,43 +28,19 @@ class Caller:
     calibrations: frozenset[str] | None = None
     comparisons_per_minute: int | None = None
     expires: datetime | None = None
-    link_of: str | None = None
-
-    @property
-    def key(self) -> str:
-        """Name of the key whose limits and counts the caller has."""
-        return self.link_of or self.name
 
     @property
     def only_labels(self) -> bool:
         """Whether the caller may label and nothing else, not even read what any key may."""
         return self.roles == {"label"}
 
-    def reviewer(self, given: str | None) -> str:
-        """The name under which the caller labels.
-
-        Args:
-            given: Name that a request states; None for the caller's own.
-
-        Raises:
-            ForbiddenError: The caller has a link for another person.
-        """
-        if given is None or given == self.name:
-            return self.name
-        name = f"{given}@{self.key}"
-        if self.link_of is not None and name != self.name:
-            raise ForbiddenError(f"this link is for {self.name!r}, and not for {given!r}")
-        return name
-
-    def reviewer_of(self, reviewer: str, *, calibration: str) -> "Caller":
-        """The caller with a link that this one has made for a reviewer and a calibration set."""
-        return replace(
-            self,
-            name=f"{reviewer}@{self.name}",
-            roles=frozenset({"label"}),
-            calibrations=frozenset({calibration}),
-            link_of=self.name,
-        )
+    def check_may_label(self) -> None:
+        """Raises ForbiddenError unless the caller may read texts of audits and label them."""
+        if self.roles.isdisjoint(("calibrate", "label")):
+            raise ForbiddenError(
+                f"the key {self.name!r} has neither the role 'label' nor 'calibrate', one of which "
+                "this request needs: `scope-judge keys list` shows its roles"
+            )
 
     def may_use(self, calibration: str) -> bool:
         """Whether the caller may use a calibration set."""

@@ -10,14 +10,13 @@ import stat
 import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from app.api.auth.callers import Caller, Role
-from app.api.auth.links import PREFIX, LabelLink, SentToken, secret_of
 from app.core.errors import KeysUnavailableError, StartupError, UnauthenticatedError
 from app.wire.requests import CalibrationName
 
@@ -25,9 +24,6 @@ logger = logging.getLogger("app.api")
 
 # Time between two readings of the file; so long a revoked key may still be accepted.
 CHECK_EVERY_S = 0.5
-
-# A key needs this role to make links, and each link needs it as long as it is used.
-LINK_ROLE: Role = "calibrate"
 
 # How long the keys of the last reading stay valid while this process cannot open any file.
 KEPT_S = 60.0
@@ -98,25 +94,11 @@ class _Known(NamedTuple):
 
     Args:
         sha256: The hash of the key.
-        secret: The secret that seals the tokens of its links.
         caller: The caller that it identifies.
     """
 
     sha256: bytes
-    secret: bytes
     caller: Caller
-
-
-class MadeLink(NamedTuple):
-    """A link for a reviewer.
-
-    Args:
-        token: The token, which is shown once.
-        link: The permission that it gives.
-    """
-
-    token: str
-    link: LabelLink
 
 
 class _FileContent(NamedTuple):
@@ -252,7 +234,7 @@ class Keys:
         )
 
     def caller(self, key: bytes) -> Caller:
-        """The caller that a key identifies, or the token of a link that a key has made.
+        """The caller that a key identifies.
 
         Raises:
             UnauthenticatedError: The key is unknown or was revoked.
@@ -260,8 +242,6 @@ class Keys:
             KeysUnavailableError: The key file cannot be read, so every key is refused.
         """
         self.check()
-        if key.startswith(PREFIX):
-            return self._caller_of_link(key)
         given = hash_of(key)
         match: Caller | None = None
         # Always compare with all keys, so that the duration does not reveal the position.
@@ -272,61 +252,6 @@ class Keys:
             raise UnauthenticatedError("this key is unknown or was revoked")
         match.check_not_expired(self._now())
         return match
-
-    def label_link(
-        self, caller: Caller, *, calibration: str, reviewer: str, hours: int
-    ) -> MadeLink:
-        """Makes a link with which a person can label one set, and do nothing else.
-
-        Args:
-            caller: The key that makes it.
-            calibration: Name of the set.
-            reviewer: Name of the person.
-            hours: Hours until it expires; it never outlives the key.
-
-        Raises:
-            UnauthenticatedError: The key was revoked in the meantime.
-        """
-        known = next((known for known in self._known if known.caller.name == caller.name), None)
-        if known is None:
-            raise UnauthenticatedError("this key was revoked")
-        expires = int(self._now()) + 3600 * hours
-        if known.caller.expires is not None:
-            expires = min(expires, int(known.caller.expires.timestamp()))
-        link = LabelLink(
-            calibration=calibration, reviewer=reviewer, key=caller.name, expires=expires
-        )
-        logger.info(
-            "the key %r made a link for %r to label %r until %s",
-            caller.name,
-            reviewer,
-            calibration,
-            datetime.fromtimestamp(expires, UTC).isoformat(),
-        )
-        return MadeLink(link.token(known.secret), link)
-
-    def _caller_of_link(self, token: bytes) -> Caller:
-        """The caller of a token; raises UnauthenticatedError unless its key still permits it."""
-        sent = SentToken.of(token)
-        if sent is not None:
-            # As with keys, always compare with all.
-            sealers = [known for known in self._known if sent.is_sealed_with(known.secret)]
-            link = sent.link() if sealers else None
-            for known in sealers:
-                if link is not None and self._permits(known.caller, link):
-                    return known.caller.reviewer_of(link.reviewer, calibration=link.calibration)
-        raise UnauthenticatedError("this link is invalid, expired or revoked: ask for a new one")
-
-    def _permits(self, caller: Caller, link: LabelLink) -> bool:
-        """Whether a key permits a link that it has made."""
-        now = self._now()
-        return (
-            caller.name == link.key
-            and LINK_ROLE in caller.roles
-            and caller.may_use(link.calibration)
-            and now < link.expires
-            and not caller.has_expired(now)
-        )
 
     def limited_to(self, calibration: str) -> int:
         """Returns the number of keys that may use a calibration set, and not all others."""
@@ -403,8 +328,7 @@ class Keys:
         entries = parse_key_file(content).keys
         hashes = [bytes.fromhex(entry.sha256) for entry in entries]
         self._known = [
-            _Known(sha256, secret_of(sha256), entry.caller)
-            for sha256, entry in zip(hashes, entries, strict=True)
+            _Known(sha256, entry.caller) for sha256, entry in zip(hashes, entries, strict=True)
         ]
         self._content, self._fault = content, None
 

@@ -5,10 +5,10 @@ from typing import Literal
 
 from app.api.auth.callers import Role
 
-Need = Role | Literal["key", "nothing", "switch", "nobody"]
+Need = Role | Literal["calibrate or label", "key", "any key", "nothing", "switch", "nobody"]
 # Method and path of a route -> the required role, `key` (any key that may do more than label),
-# `nothing`, or `switch` (SCOPE_METRICS decides). Roles do not include each other; a key can have
-# several.
+# `any key`, `nothing`, or `switch` (SCOPE_METRICS decides). Roles do not include each other; a key
+# can have several.
 NEEDS: Mapping[tuple[str, str], Need] = {
     ("POST", "/judge"): "judge",
     ("POST", "/judge/batch"): "judge",
@@ -29,18 +29,11 @@ NEEDS: Mapping[tuple[str, str], Need] = {
     ("POST", "/calibrations/{name}/resume"): "calibrate",
     ("POST", "/calibrations/{name}/pool"): "calibrate",
     ("GET", "/calibrations/{name}/next"): "key",
-    ("POST", "/calibrations/{name}/queue"): "label",
-    ("GET", "/calibrations/{name}/queue/textless"): "label",
-    ("POST", "/calibrations/{name}/queue/answers"): "label",
-    ("POST", "/calibrations/{name}/queue/release"): "label",
-    ("GET", "/calibrations/{name}/disagreements"): "calibrate",
-    ("POST", "/calibrations/{name}/label-links"): "calibrate",
     ("GET", "/calibrations/{name}/versions"): "key",
     ("POST", "/calibrations/{name}/rollback"): "admin",
     ("DELETE", "/calibrations/{name}"): "admin",
-    ("GET", "/audits"): "key",
-    ("GET", "/audits/texts"): "calibrate",
-    ("POST", "/audits/labels"): "calibrate",
+    ("GET", "/audits"): "any key",
+    ("POST", "/audits/labels"): "calibrate or label",
     ("POST", "/calibrations/{name}/absorb"): "calibrate",
     ("GET", "/healthz"): "nothing",
     ("GET", "/readyz"): "nothing",

@@ -89,7 +89,7 @@ class _PendingRequest:
         self.deadline = self.begun + timeout_s
         # Name of the caller's key; None if the service has no key file.
         caller = scope.get(CALLER_KEY)
-        self.key: str | None = None if caller is None else caller.key
+        self.key: str | None = None if caller is None else caller.name
         self.body = bytearray()
         # Bytes that count for this request until its answer.
         self.body_bytes = 0
@@ -309,9 +309,9 @@ def _flow_of(scope: Scope) -> Flow:
     caller = scope.get(CALLER_KEY)
     address = scope.get("client") or ("",)
     return Flow(
-        caller=address[0] if caller is None else caller.key,
+        caller=address[0] if caller is None else caller.name,
         kind=_kind_of(scope["path"]),
-        key=(caller or ANYONE).key,
+        key=(caller or ANYONE).name,
         comparisons_per_minute=(caller or ANYONE).comparisons_per_minute,
     )
 

@@ -24,7 +24,6 @@ from app.wire.audits import (
     AuditLabelsIn,
     AuditLabelsOut,
     AuditsOut,
-    AuditTextsPageOut,
     AuditTrailOut,
     ResumeIn,
     ResumeOut,
@@ -54,10 +53,29 @@ async def list_audits(
     status: Annotated[Status | None, Query(description="Only with this status.")] = None,
     limit: Annotated[int, Query(ge=1, le=MOST_LABELS, description="Most audits to list.")] = 100,
     after: After = 0,
+    texts: Annotated[
+        bool,
+        Query(description=f"Only open audits whose texts the service has, at most {MOST_TEXTS}."),
+    ] = False,
 ) -> Response:
-    """Lists audits, oldest first, without texts and verdicts."""
+    """Lists audits without verdicts, oldest first.
+
+    With `texts`, these are the oldest open audits, with their texts, for a person who labels: in an
+    order that depends on the key, and with a random response as response A. Texts need the role
+    `label` or `calibrate`, and `SCOPE_AUDIT_TEXTS` at the draw.
+    """
     if calibration is not None:
         caller.check_calibration(calibration)
+    if texts:
+        caller.check_may_label()
+        found = await services.text_keeper.to_label(
+            calibration=calibration,
+            person=caller.name,
+            after=after,
+            limit=min(limit, MOST_TEXTS),
+            may_use=caller.may_use,
+        )
+        return await off_loop(as_json, partial(AuditsOut.with_texts, found))
     page = await services.auditor.page(
         calibration=calibration,
         status=status,
@@ -68,32 +86,6 @@ async def list_audits(
     return await off_loop(as_json, partial(AuditsOut.of, page))
 
 
-@router.get(
-    "/audits/texts",
-    response_model=AuditTextsPageOut,
-    responses=error_responses(*ACCESS_ERRORS, *STORE_ERRORS),
-)
-async def list_audit_texts(
-    services: CurrentServices,
-    caller: CurrentCaller,
-    calibration: OfCalibration = None,
-    limit: Annotated[
-        int, Query(ge=1, le=MOST_TEXTS, description="Most audits to list.")
-    ] = MOST_TEXTS,
-    after: After = 0,
-) -> Response:
-    """Lists open audits with their texts, oldest first.
-
-    Texts are missing if they are too long, or if `SCOPE_AUDIT_TEXTS` was off at the draw.
-    """
-    if calibration is not None:
-        caller.check_calibration(calibration)
-    page = await services.text_keeper.page(
-        calibration=calibration, after=after, limit=limit, may_use=caller.may_use
-    )
-    return await off_loop(as_json, partial(AuditTextsPageOut.of, page))
-
-
 @router.post(
     "/audits/labels",
     response_model=AuditLabelsOut,
@@ -102,11 +94,17 @@ async def list_audit_texts(
 async def label_audits(
     body: AuditLabelsIn, services: CurrentServices, caller: CurrentCaller
 ) -> AuditLabelsOut:
-    """Labels audits, all in one step. A later label replaces an earlier one.
+    """Labels audits, all in one step.
 
-    The label `none`, with a `reason`, closes an audit that nobody can label.
+    The first label of a pair counts. Who gave it can correct it, and so can a key that also has the
+    role `admin`. The label `none`, with a `reason`, closes an audit that nobody can label.
     """
-    report = await services.auditor.label(body.sent, by=caller.name, may_use=caller.may_use)
+    report = await services.auditor.label(
+        body.sent,
+        by=caller.name,
+        may_use=caller.may_use,
+        yields="admin" not in caller.roles,
+    )
     return AuditLabelsOut.of(report)
 
 

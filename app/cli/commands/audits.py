@@ -168,6 +168,9 @@ def _print_labels(report: "AuditLabels") -> None:
         f"sent before {report.unchanged}"
         + (f", unknown {report.unknown}, expired {report.expired}" if lost else "")
     )
+    if report.earlier:
+        labelers = ", ".join(sorted({each.labeler for each in report.earlier}))
+        say(f"{len(report.earlier)} were labeled first by {labelers}: those labels stay")
 
 
 @app.command()

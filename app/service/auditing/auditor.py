@@ -4,9 +4,12 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from app.core.calibration import Calibration
 from app.core.comparison import AuditReference, Criterion, CriterionDefaults
@@ -25,10 +28,9 @@ from app.service.auditing.entries import (
     Draw,
     Entry,
     LabelEntry,
-    OpinionEntry,
     readable_entry,
 )
-from app.service.auditing.ledger import Audit, AuditPage, Ledger, Rows, Status
+from app.service.auditing.ledger import Audit, AuditPage, Ledger, Status
 from app.service.auditing.periods import Period, periods_of
 from app.service.auditing.sampling import Drawn, Sampler
 from app.service.auditing.texts import key_of
@@ -48,8 +50,6 @@ MOST_LABEL_CHANGES = 100
 _PAGE = 200
 
 logger = logging.getLogger("app.audits")
-
-_LabelEntry = LabelEntry | OpinionEntry
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,8 +79,7 @@ class LabelReport:
             batch.
         unknown: Ids without a draw.
         expired: Ids of draws that were not labelled in time, and take no more labels.
-        taken: Ids of draws that have a label of another key, which a yielding label leaves, or that
-            take no opinion of this person.
+        earlier: Id of a draw that keeps the label of another key -> the name of that key.
     """
 
     labelled: int
@@ -89,7 +88,7 @@ class LabelReport:
     unchanged: int
     unknown: tuple[str, ...]
     expired: tuple[str, ...]
-    taken: tuple[str, ...] = ()
+    earlier: Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,8 +97,7 @@ class TrailEntry:
 
     Args:
         position: Its position in the log.
-        entry: A label that closed a draw or replaced another one, the second opinion that closed a
-            draw, or an entry about an alarm.
+        entry: A label that closed a draw or replaced another one, or an entry about an alarm.
         before: The label that it replaced; None if there was none.
     """
 
@@ -142,7 +140,7 @@ class Auditor:
         self.expires_s = expires_s
         self._default = default
         self.keeps_texts = keeps_texts
-        self._now = now
+        self.now = now
         # The state of all audits; another object after the log of the store was replaced.
         self.ledger = Ledger(expires_s=expires_s)
         self._sampler: Sampler | None = None
@@ -281,9 +279,9 @@ class Auditor:
         if self._sampler is None:
             return [None] * len(candidates)
         if _are_few(candidates):
-            drawn = self._sampler.drawn(candidates, at=self._now())
+            drawn = self._sampler.drawn(candidates, at=self.now())
         else:
-            drawn = await off_loop(self._sampler.drawn, candidates, at=self._now())
+            drawn = await off_loop(self._sampler.drawn, candidates, at=self.now())
         with self._placed(drawn) as placed:
             new = {
                 (each.draw.digest, each.draw.decider): each
@@ -399,7 +397,7 @@ class Auditor:
         """Returns the audit reference for the answer to a drawn judgment."""
         audit = self.ledger.audit(draw.id) if self.ledger.knows_use(draw) else None
         # Nobody should spend a label on a draw that takes no more labels.
-        if audit is not None and audit.status(self._now()) == "expired":
+        if audit is not None and audit.status(self.now()) == "expired":
             return None
         return AuditReference(id=draw.id, rate=draw.rate) if audit is not None or kept else None
 
@@ -410,20 +408,16 @@ class Auditor:
         by: str,
         may_use: Callable[[str], bool],
         yields: bool = False,
-        opinions: bool = False,
     ) -> LabelReport:
         """Takes labels of draws in one atomic step; sending them again changes nothing.
 
         The label "none" closes a draw that nobody can label: other labels do not wait for it.
-        Opinions are the labels of two people; the report counts each as the first label of its
-        draw.
 
         Args:
             labels: The labels, in order; only the last label of a draw is written.
             by: Name of the key that sent the labels.
             may_use: Whether the sender may use a calibration set.
             yields: Whether labels of other keys stay, whichever process has taken them.
-            opinions: Whether these are opinions; a person has one about a draw, and it stays.
 
         Raises:
             ForbiddenError: A draw belongs to a set that the sender may not use; no label was taken.
@@ -434,11 +428,11 @@ class Auditor:
         async with self._reading:
             with self._watched():
                 await self._read_all()
-            batch = self._assessed(labels, by=by, may_use=may_use, yields=yields, opinions=opinions)
+            batch = self._assessed(labels, by=by, may_use=may_use, yields=yields)
             entries = list(batch.entries.values())
             with self._watched(writing=bool(entries)):
                 audits = await self._audits_before(entries)
-        both = list[tuple[AuditLabel | None, _LabelEntry]]()
+        both = list[tuple[AuditLabel | None, LabelEntry]]()
         for audit, entry in zip(audits, entries, strict=True):
             if audit is not None and _is_taken(audit, entry):
                 # It came in between, from another process.
@@ -456,8 +450,12 @@ class Auditor:
             unchanged=len(labels) - len(first) - updated - refused,
             unknown=tuple(batch.unknown),
             expired=tuple(batch.expired),
-            taken=tuple(batch.taken),
+            earlier={each: self._labeler(each) for each in batch.taken},
         )
+
+    def _labeler(self, identifier: str) -> str:
+        audit = self.ledger.audit(identifier)
+        return "service" if audit is None or audit.labelled_by is None else audit.labelled_by
 
     def _assessed(
         self,
@@ -466,10 +464,9 @@ class Auditor:
         by: str,
         may_use: Callable[[str], bool],
         yields: bool,
-        opinions: bool,
     ) -> "_LabelBatch":
         """Sorts labels into those that may change something, and those that are not taken."""
-        batch, at = _LabelBatch(), self._now()
+        batch, at = _LabelBatch(), self.now()
         for sent in labels:
             audit = self.ledger.audit(sent.id)
             if audit is None:
@@ -485,7 +482,7 @@ class Auditor:
             if audit.status(at) == "expired":
                 batch.expired.append(sent.id)
                 continue
-            entry = _entry_of(sent, by=by, at=at, yields=yields, opinions=opinions)
+            entry = _entry_of(sent, by=by, at=at, yields=yields)
             if _is_taken(audit, entry):
                 batch.taken.append(sent.id)
                 continue
@@ -495,18 +492,12 @@ class Auditor:
                 batch.entries[audit.position] = entry
         return batch
 
-    async def _audits_before(self, entries: Sequence[_LabelEntry]) -> list[Audit | None]:
+    async def _audits_before(self, entries: Sequence[LabelEntry]) -> list[Audit | None]:
         """Appends labels; returns the audit of each, in order, as it was before."""
         if not entries:
             return []
         texts = [entry.text for entry in entries]
-        # A second opinion may come in between from another process; the texts of its draw go with
-        # the next round of `TextKeeper`.
-        forgotten = {
-            key_of(entry.id)
-            for entry in entries
-            if (audit := self.ledger.audit(entry.id)) is not None and audit.settles(entry)
-        }
+        forgotten = {key_of(entry.id) for entry in entries}
         last = await self._store.append_audits(texts, forgotten=forgotten)
         first = last - len(entries) + 1
         # Entries of other replicas may lie in between; these labels come after them.
@@ -538,25 +529,27 @@ class Auditor:
             after=after,
             limit=limit,
             may_use=may_use,
-            now=self._now(),
+            now=self.now(),
         )
 
-    def count(self, calibration: str, *, status: Status | None = None) -> int:
-        """Returns the number of audits of a set that were read; see `Ledger.count`."""
-        return self.ledger.count(calibration, status=status, now=self._now())
-
-    async def open_draws(self, calibration: str) -> Rows:
-        """Gathers a set's open audits; see `Ledger.open_draws`.
+    async def open_ids(
+        self, calibration: str | None, *, may_use: Callable[[str], bool]
+    ) -> NDArray[np.void]:
+        """Returns the ids of open audits, oldest first; see `Ledger.open_ids`.
 
         Raises:
             StoreUnavailableError: The store does not answer.
         """
         await self.catch_up()
-        return self.ledger.open_draws(calibration, now=self._now())
+        return self.ledger.open_ids(calibration, may_use=may_use, now=self.now())
+
+    def count(self, calibration: str, *, status: Status | None = None) -> int:
+        """Returns the number of audits of a set that were read; see `Ledger.count`."""
+        return self.ledger.count(calibration, status=status, now=self.now())
 
     def open_pairs(self, keys: Iterable[str]) -> set[str]:
         """Returns the given pairs that still wait for a label according to the ledger."""
-        return self.ledger.open_pairs(keys, now=self._now())
+        return self.ledger.open_pairs(keys, now=self.now())
 
     async def record(self, entries: Sequence[AboutAlarm]) -> None:
         """Appends entries about alarms, without those that another replica has written.
@@ -601,7 +594,7 @@ class Auditor:
 
     async def periods(self, calibration: str) -> Sequence[Period]:
         """Counts the drawn judgments of a set over time, as far as this process has read them."""
-        view, now = self.ledger.view(calibration), self._now()
+        view, now = self.ledger.view(calibration), self.now()
         return await off_loop(periods_of, view, now=now)
 
     @contextmanager
@@ -645,25 +638,19 @@ def _are_few(candidates: Sequence[JudgedComparison]) -> bool:
     return sum(map(len, texts)) <= _MOST_CHARACTERS_ON_LOOP
 
 
-def _entry_of(sent: SentLabel, *, by: str, at: float, yields: bool, opinions: bool) -> _LabelEntry:
-    if opinions:
-        return OpinionEntry(id=sent.id, label=sent.label, by=by, at=at, reason=sent.reason)
+def _entry_of(sent: SentLabel, *, by: str, at: float, yields: bool) -> LabelEntry:
     return LabelEntry(
         id=sent.id, label=sent.label, by=by, at=at, reason=sent.reason, yields=yields or None
     )
 
 
-def _earlier(audit: Audit, entry: _LabelEntry) -> AuditLabel | None:
+def _earlier(audit: Audit, entry: LabelEntry) -> AuditLabel | None:
     """Returns the label that an entry would replace or repeat, in the order of its id."""
-    if isinstance(entry, OpinionEntry):
-        return audit.opinion_of(entry.id, by=entry.by)
     return audit.label_of(entry.id)
 
 
-def _is_taken(audit: Audit, entry: _LabelEntry) -> bool:
+def _is_taken(audit: Audit, entry: LabelEntry) -> bool:
     """Whether an entry changes nothing, because what others have said stays."""
-    if isinstance(entry, OpinionEntry):
-        return _earlier(audit, entry) != entry.label and not audit.takes_opinion(by=entry.by)
     return entry.yields is not None and audit.is_of_another(entry.by)
 
 
@@ -676,11 +663,9 @@ def _check_changes(audit: Audit, sent: SentLabel) -> None:
         )
 
 
-def _log_changes(changes: Iterable[tuple[AuditLabel | None, _LabelEntry]]) -> None:
+def _log_changes(changes: Iterable[tuple[AuditLabel | None, LabelEntry]]) -> None:
     """Logs each changed label with both values, and each draw that was closed."""
     for earlier, entry in changes:
-        if isinstance(entry, OpinionEntry):
-            continue
         if earlier is None and entry.label == "none":
             logger.info("audit %s: closed without a label by %r", entry.id, entry.by)
         elif earlier not in (None, entry.label):
@@ -705,7 +690,7 @@ class _LabelBatch:
         taken: Ids of draws that have a label of another key.
     """
 
-    entries: dict[int, _LabelEntry] = field(default_factory=dict)
+    entries: dict[int, LabelEntry] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
     expired: list[str] = field(default_factory=list)
     taken: list[str] = field(default_factory=list)

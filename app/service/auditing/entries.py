@@ -6,7 +6,6 @@ The store keeps each entry as one flat JSON object:
      "calibration", "alpha", "guarantee", "delta", "write_id", "version", "accepted",
      "rate", "at", "by", "wait_s"}
     {"kind": "label", "id", "label", "by", "at", "reason", "yields"}
-    {"kind": "opinion", "id", "label", "by", "at", "reason"}
     {"kind": "alarm", "calibration", "alpha", "guarantee", "delta", "write_id", "version",
      "errors", "audited", "needed", "suspends", "after", "by", "at",
      "first_judged_at", "last_judged_at"}
@@ -15,9 +14,7 @@ The store keeps each entry as one flat JSON object:
 
 Times are seconds since 1970. Only a label "none", which closes a draw without a label, has a
 reason, and only a label that replaces none of another key has `yields`. Only a draw whose texts are
-too long to be kept has `wait_s`.
-Two equal opinions are a label, so no entry has to follow the second one, which a crash could
-prevent.  Later releases may add fields and kinds, which this one ignores.
+too long to be kept has `wait_s`. Later releases may add fields and kinds, which this one ignores.
 
 The digest of a comparison ignores the order of its two responses, and so must a draw. The id of a
 draw is 127 bits for the comparison, and one last bit for the order. So a label is understood in the
@@ -145,34 +142,6 @@ class LabelEntry:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OpinionEntry:
-    """One of two labels that two people give to a draw without seeing each other's.
-
-    Two equal ones are the label of the draw. Two that differ leave it open.
-
-    Args:
-        id: Id of the draw, in either order.
-        label: The side that a person prefers, in the order of the id; "none" if it has no label.
-        by: Name of the person.
-        at: Time of the opinion, in seconds since 1970.
-        reason: Why the draw cannot be labelled; None with any other label.
-    """
-
-    __pydantic_config__ = _STRICT
-
-    id: DrawId
-    label: AuditLabel
-    by: str
-    at: float
-    reason: str | None = None
-
-    @property
-    def text(self) -> str:
-        """The entry as the store keeps it."""
-        return _json({"kind": "opinion", **_OPINION.dump_python(self, exclude_none=True)})
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class AlarmEntry:
     """The labels of a version have proved more errors than alpha.
 
@@ -266,7 +235,7 @@ class AlarmEnd:
 
 # Entries about the alarms of a set.
 AboutAlarm = AlarmEntry | AlarmEnd
-Entry = Draw | LabelEntry | OpinionEntry | AboutAlarm
+Entry = Draw | LabelEntry | AboutAlarm
 
 
 def parse_entry(text: str) -> Entry | None:
@@ -280,8 +249,6 @@ def parse_entry(text: str) -> Entry | None:
             return _DRAW.validate_json(text)
         case "label":
             return _LABEL.validate_json(text)
-        case "opinion":
-            return _OPINION.validate_json(text)
         case "alarm":
             return _ALARM.validate_json(text)
         case "alarm_end":
@@ -333,7 +300,6 @@ def _nested(fields: Any) -> Any:
 _KIND = TypeAdapter(_Kind)
 _DRAW: TypeAdapter[Draw] = TypeAdapter(Annotated[Draw, BeforeValidator(_nested)])
 _LABEL = TypeAdapter(LabelEntry)
-_OPINION = TypeAdapter(OpinionEntry)
 _ALARM: TypeAdapter[AlarmEntry] = TypeAdapter(Annotated[AlarmEntry, BeforeValidator(_nested)])
 _ALARM_END: TypeAdapter[AlarmEnd] = TypeAdapter(Annotated[AlarmEnd, BeforeValidator(_nested)])
 _json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode

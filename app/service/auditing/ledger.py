@@ -23,9 +23,7 @@ from app.service.auditing.entries import (
     Draw,
     Entry,
     LabelEntry,
-    OpinionEntry,
 )
-from app.service.auditing.texts import key_of
 
 T = TypeVar("T", bound=Hashable)
 Rows = NDArray[np.void]
@@ -40,8 +38,6 @@ _MIRRORED: Mapping[AuditLabel, AuditLabel] = {"A": "B", "B": "A", "tie": "tie", 
 MOST_CRITERIA = 64
 # One key begins at most this many of them, so that judgments of other keys are audited, too.
 MOST_CRITERIA_OF_KEY = 32
-# Most opinions of one draw.
-OPINIONS = 2
 # Name of every caller of a service without keys.
 KEYLESS = "anonymous"
 
@@ -119,14 +115,6 @@ _OUTCOME = np.dtype(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Opinion:
-    """The label of one of two people, in the order of the first judgment."""
-
-    label: AuditLabel
-    by: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Audit:
     """One drawn comparison with its label, in the order of its first judgment.
 
@@ -139,8 +127,6 @@ class Audit:
         labelled_at: Time of its first label, or at which it was closed first.
         labelled_by: Name of the key that sent its present label, or closed it.
         label_changes: Number of labels that replaced another one.
-        opinions: The labels of at most two people who do not see each other's. Equal ones are its
-            label; others wait for a decision.
     """
 
     draw: Draw
@@ -150,7 +136,6 @@ class Audit:
     labelled_at: float | None
     labelled_by: str | None
     label_changes: int
-    opinions: tuple[Opinion, ...] = ()
 
     def label_of(self, identifier: str) -> AuditLabel | None:
         """Returns the label in the order of an id of this draw."""
@@ -159,23 +144,6 @@ class Audit:
     def turned(self, label: AuditLabel, identifier: str) -> AuditLabel:
         """Turns a label between the order of this draw and that of an id of it."""
         return label if self.draw.id == identifier else _MIRRORED[label]
-
-    def opinion_of(self, identifier: str, *, by: str) -> AuditLabel | None:
-        """Returns the opinion of a person in the order of an id of this draw; None without one."""
-        own = [opinion.label for opinion in self.opinions if opinion.by == by]
-        return self.turned(own[0], identifier) if own else None
-
-    def takes_opinion(self, *, by: str) -> bool:
-        """Whether an opinion of a person counts: one of two, and one a person, until a label."""
-        is_new = all(opinion.by != by for opinion in self.opinions)
-        return self.label is None and is_new and len(self.opinions) < OPINIONS
-
-    def settles(self, entry: LabelEntry | OpinionEntry) -> bool:
-        """Whether the draw has a label with an entry that counts."""
-        if isinstance(entry, LabelEntry):
-            return True
-        label = self.turned(entry.label, entry.id)
-        return any(opinion.label == label for opinion in self.opinions)
 
     def is_of_another(self, by: str) -> bool:
         """Whether it has a label, or was closed, by another key than this one."""
@@ -327,8 +295,6 @@ class Ledger:
         self._events = _Table(_EVENT)
         # Id without the bit of its order -> row of the draw.
         self._rows: dict[int, int] = {}
-        # Number of a set -> key of a pair -> its opinions, which few draws have.
-        self._opinions: dict[int, dict[str, tuple[Opinion, ...]]] = {}
         # Row of a draw and number of a decider, of the uses after the first one of each draw.
         self._used_again: set[tuple[int, int]] = set()
         self._calibrations = _Numbered[str]()
@@ -364,8 +330,6 @@ class Ledger:
             self._apply_draw(position, entry)
         elif isinstance(entry, LabelEntry):
             self._apply_label(position, entry)
-        elif isinstance(entry, OpinionEntry):
-            self._apply_opinion(position, entry)
         elif entry is not None and self.alarms.apply(position, entry):
             self._changes[entry.calibration] += 1
             self._note(position, entry.calibration, before=NO_LABEL)
@@ -412,23 +376,28 @@ class Ledger:
         waits = (draws["label"] == NO_LABEL) & (now <= draws["last_at"] + draws["wait_s"])
         return {key for key, each in zip(rows, waits.tolist(), strict=True) if each}
 
-    def open_draws(self, calibration: str, *, now: float) -> Rows:
-        """Gathers a set's open audits; a copy for any thread.
+    def open_ids(
+        self, calibration: str | None, *, may_use: Callable[[str], bool], now: float
+    ) -> NDArray[np.void]:
+        """Returns the ids of open audits as bytes, oldest first; a copy for any thread.
 
-        Returns:
-            Shape (n,). The audits, oldest first, with the fields `id` and `digest`, as bytes.
+        Args:
+            calibration: Only audits of this set; None for all sets.
+            may_use: Whether the caller may use a calibration set; audits of others are left out.
+            now: Time of the statuses, in seconds since 1970.
         """
         draws = self._draws.rows
-        is_of_set = draws["calibration"] == self._number_of(calibration)
-        places = np.flatnonzero(is_of_set & self._have_status(draws, "open", now))
-        rows = np.empty(len(places), _OPEN)
-        for field in ("id", "digest"):
-            rows[field] = draws[field][places]
-        return rows
+        wanted = self._have_status(draws, "open", now) & self._usable(draws, calibration, may_use)
+        return draws["id"][np.flatnonzero(wanted)]
 
-    def opinions(self, calibration: str) -> dict[str, tuple[Opinion, ...]]:
-        """Returns the opinions about a set's audits by the keys of their pairs; a copy."""
-        return self._opinions.get(self._number_of(calibration), {}).copy()
+    def _usable(
+        self, draws: Rows, calibration: str | None, may_use: Callable[[str], bool]
+    ) -> NDArray[np.bool_]:
+        usable = [number for number, name in enumerate(self._calibrations) if may_use(name)]
+        wanted = np.isin(draws["calibration"], usable)
+        if calibration is not None:
+            wanted &= draws["calibration"] == self._number_of(calibration)
+        return wanted
 
     def _row_of(self, key: str) -> int | None:
         try:
@@ -547,10 +516,7 @@ class Ledger:
             now: Time of the statuses, in seconds since 1970.
         """
         draws = self._draws.rows
-        usable = [number for number, name in enumerate(self._calibrations) if may_use(name)]
-        wanted = np.isin(draws["calibration"], usable)
-        if calibration is not None:
-            wanted &= draws["calibration"] == self._number_of(calibration)
+        wanted = self._usable(draws, calibration, may_use)
         if status is not None:
             wanted &= self._have_status(draws, status, now)
         wanted &= self._uses.rows["position"][draws["first_use"]] > after
@@ -591,7 +557,6 @@ class Ledger:
     def _audit(self, row: np.void, first_use: np.void) -> Audit:
         draw, use = _fields(row), _fields(first_use)
         label, identifier = _LABELS[draw["label"]], draw["id"].hex()
-        opinions = self._opinions.get(draw["calibration"])
         return Audit(
             draw=Draw(
                 id=identifier,
@@ -611,7 +576,6 @@ class Ledger:
             labelled_at=None if label is None else draw["labelled_at"],
             labelled_by=None if label is None else self._names[draw["labelled_by"]],
             label_changes=draw["label_changes"],
-            opinions=() if opinions is None else opinions.get(key_of(identifier), ()),
         )
 
     def _apply_draw(self, position: int, draw: Draw) -> None:
@@ -698,21 +662,7 @@ class Ledger:
         if not (entry.yields and self._is_labelled_by_another(state, entry.by)):
             self._set_label(position, state, entry)
 
-    def _apply_opinion(self, position: int, entry: OpinionEntry) -> None:
-        audit, row = self.audit(entry.id), self._rows.get(drawn_pair(entry.id))
-        if audit is None or row is None:
-            return
-        self._append_entry(position, row, at=entry.at)
-        if not audit.takes_opinion(by=entry.by):
-            return
-        state = self._draws.rows[row]
-        opinion = Opinion(label=audit.turned(entry.label, entry.id), by=entry.by)
-        of_set = self._opinions.setdefault(int(state["calibration"]), {})
-        of_set[key_of(entry.id)] = (*audit.opinions, opinion)
-        if audit.settles(entry):
-            self._set_label(position, state, entry)
-
-    def _set_label(self, position: int, state: np.void, entry: LabelEntry | OpinionEntry) -> None:
+    def _set_label(self, position: int, state: np.void, entry: LabelEntry) -> None:
         is_mirrored = state["id"].tobytes().hex() != entry.id
         label = _LABELS.index(_MIRRORED[entry.label] if is_mirrored else entry.label)
         before, calibration = state["label"], self._calibrations[state["calibration"]]

@@ -6,16 +6,23 @@ the label, or a replica drew the pair again before it knew the label.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from app.core.errors import StoreCorruptError, StoreUnavailableError
 from app.ports import AuditStore
 from app.service.auditing.auditor import Auditor
 from app.service.auditing.ledger import Audit
 from app.service.auditing.texts import DrawnTexts, key_of, read_texts
+from app.service.off_loop import off_loop
 
+# Everybody labels the oldest pairs, in an own order: labels count in the order of the draws.
+_OLDEST = 64
 # Interval at which the texts of audits that are not open are removed.
 _ROUND_S = 60.0
 # Pairs of one step, which takes 2 ms of the event loop, and 35 ms of SQLite to remove all of them.
@@ -23,25 +30,35 @@ _STEP = 500
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TextsPage:
-    """Open audits with their texts, oldest first.
+class PairToLabel:
+    """An open audit with its texts.
 
     Args:
-        audits: The audits.
-        written: Key of a pair -> its texts as the store has them.
-        keeps: Whether the service keeps the texts of new draws.
-        next_after: Position after which the next page begins; None for the last page.
+        audit: The audit.
+        texts: Its texts, on random sides; their id says which order this is.
     """
 
-    audits: Sequence[Audit]
-    written: Mapping[str, str]
-    keeps: bool
-    next_after: int | None
+    audit: Audit
+    texts: DrawnTexts
 
-    def texts(self, audit: Audit) -> DrawnTexts | None:
-        """Reads the texts of an audit of this page; None if the store has none."""
-        written = self.written.get(key_of(audit.draw.id))
-        return None if written is None else read_texts(written, audit.draw.id)
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PairsToLabel:
+    """Open audits with their texts, in the order in which one person labels them.
+
+    Args:
+        pairs: The pairs.
+        open: Number of all open audits.
+        without_texts: Number of those whose texts the store does not have.
+        next_after: Place after which the next page begins; None for the last page.
+        at: Time of the statuses, in seconds since 1970.
+    """
+
+    pairs: Sequence[PairToLabel]
+    open: int
+    without_texts: int
+    next_after: int | None
+    at: float
 
 
 class TextKeeper:
@@ -51,29 +68,50 @@ class TextKeeper:
         self._store = store
         self._auditor = auditor
 
-    async def page(
+    async def to_label(
         self,
         *,
         calibration: str | None,
+        person: str,
         after: int,
         limit: int,
         may_use: Callable[[str], bool],
-    ) -> TextsPage:
-        """Returns open audits with their texts; see `Ledger.page`.
+    ) -> PairsToLabel:
+        """Returns open audits with their texts, in an order that depends on the person.
+
+        Labels count in the order of the draws, so everybody works on the oldest pairs. The order
+        among these differs, so that two people seldom label the same pair.
+
+        Args:
+            calibration: Only audits of this set; None for all sets.
+            person: Name of the person who labels.
+            after: Only pairs after this place of the order.
+            limit: Most pairs to return.
+            may_use: Whether the person may use a calibration set; audits of others are left out.
 
         Raises:
             StoreUnavailableError: The store does not answer.
         """
-        page = await self._auditor.page(
-            calibration=calibration, status="open", after=after, limit=limit, may_use=may_use
-        )
-        audits = list(page.audits)
-        written = await self._store.audit_texts([key_of(audit.draw.id) for audit in audits])
-        return TextsPage(
-            audits=audits,
-            written=written,
-            keeps=self._auditor.keeps_texts,
-            next_after=page.next_after,
+        kept = await self._store.audit_text_keys()
+        ids = await self._auditor.open_ids(calibration, may_use=may_use)
+        known = await off_loop(_with_texts, ids, kept)
+        places = {_place(person, identifier): identifier for identifier in known[:_OLDEST]}
+        following = sorted(place for place in places if place > after)
+        shown = following[:limit]
+        written = await self._store.audit_texts([key_of(places[place]) for place in shown])
+        pairs = list[PairToLabel]()
+        for place in shown:
+            audit = self._auditor.ledger.audit(places[place])
+            texts = read_texts(written.get(key_of(places[place])), places[place])
+            # It may have been labeled in the meantime.
+            if audit is not None and texts is not None:
+                pairs.append(PairToLabel(audit=audit, texts=_on_random_sides(texts, place)))
+        return PairsToLabel(
+            pairs=pairs,
+            open=len(ids),
+            without_texts=len(ids) - len(known),
+            next_after=shown[-1] if len(following) > limit else None,
+            at=self._auditor.now(),
         )
 
     async def follow(self) -> None:
@@ -100,3 +138,27 @@ class TextKeeper:
                 await self._store.forget_audit_texts(others)
             # The store in memory answers without a pause.
             await asyncio.sleep(0)
+
+
+def _with_texts(ids: NDArray[np.void], kept: Collection[str]) -> list[str]:
+    """The ids of the audits whose texts the store has, as text; long work for 10,000 of them."""
+    texts = (identifier.hex() for identifier in ids.tolist())
+    return [identifier for identifier in texts if key_of(identifier) in kept]
+
+
+def _place(person: str, identifier: str) -> int:
+    """The place of a pair in the order of a person: 52 random bits, the same at each request."""
+    digest = hashlib.sha256(f"{person}\n{key_of(identifier)}".encode()).digest()
+    return int.from_bytes(digest[:8]) >> 12
+
+
+def _on_random_sides(texts: DrawnTexts, place: int) -> DrawnTexts:
+    """The texts with response B first for every other place, and the id of that order."""
+    if place % 2:
+        return texts
+    return DrawnTexts(
+        id=f"{int(texts.id, 16) ^ 1:032x}",
+        question=texts.question,
+        response_a=texts.response_b,
+        response_b=texts.response_a,
+    )

@@ -41,7 +41,6 @@ from scope_judge.records import (
     Audit,
     AuditEvent,
     AuditLabels,
-    AuditTexts,
     CalibrationDetail,
     CalibrationReport,
     Check,
@@ -318,7 +317,7 @@ class AsyncScopeClient:
                 yield audit
             after = page.next_after
 
-    async def audit_texts(self, calibration: str | None = None) -> AsyncIterator[AuditTexts]:
+    async def audit_texts(self, calibration: str | None = None) -> AsyncIterator[Audit]:
         """Yields the open audits with texts, as `ScopeClient.audit_texts`."""
         after: int | None = 0
         while after is not None:

@@ -32,7 +32,6 @@ from scope_judge.records import (
     Audit,
     AuditEvent,
     AuditLabels,
-    AuditTexts,
     CalibrationDetail,
     CalibrationReport,
     Check,
@@ -481,10 +480,11 @@ class ScopeClient:
             yield from page.audits
             after = page.next_after
 
-    def audit_texts(self, calibration: str | None = None) -> Iterator[AuditTexts]:
-        """Yields the open audits with the texts that the service keeps, oldest first.
+    def audit_texts(self, calibration: str | None = None) -> Iterator[Audit]:
+        """Yields the oldest open audits with texts, at most 64, for a person who labels.
 
-        The service keeps texts with SCOPE_AUDIT_TEXTS; the key needs the role `calibrate`.
+        The order depends on the key, and a random response is response A. The service keeps texts
+        with SCOPE_AUDIT_TEXTS; the key needs the role `label` or `calibrate`.
 
         Args:
             calibration: Only audits of this calibration set; by default of all sets that the key
@@ -502,8 +502,8 @@ class ScopeClient:
     def label_audits(self, labels: Mapping[str, Label]) -> AuditLabels:
         """Labels judgments that were drawn for an audit.
 
-        Sending labels again changes nothing, and another label for the same audit replaces the
-        first one.
+        The first label of an audit counts, and sending it again changes nothing. The key that gave
+        it can correct it, and so can a key with the role `admin`.
 
         Args:
             labels: The id of each audit, from `Judgment.audit` or `audits`, and its label: "A", "B"

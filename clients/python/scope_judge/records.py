@@ -353,43 +353,6 @@ class AbsorbReport(Calibration):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Audit:
-    """One comparison that was drawn for an audit; times are in ISO 8601, UTC.
-
-    Args:
-        id: Id of its first judgment.
-        calibration: The calibration set that was used.
-        status: "open", "labelled", "closed" or "expired".
-        rate: Probability with which the comparison was drawn.
-        drawn_at: Time of its first judgment.
-        expires_at: Time until which it takes its first label.
-        label: Its label, in the order of its first judgment; "none" if it was closed without one.
-        labelled_at: Time of its first label.
-        labelled_by: Name of the key that sent its label, or closed it.
-        drawn_by: Name of the key that asked for its first judgment.
-    """
-
-    id: str
-    calibration: str
-    status: str
-    rate: float
-    drawn_at: str
-    expires_at: str
-    label: Label | Literal["none"] | None
-    labelled_at: str | None
-    labelled_by: str | None
-    drawn_by: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AuditPage:
-    """Some audits, and the `after` of the next page; None for the last page."""
-
-    audits: tuple[Audit, ...]
-    next_after: int | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Turn:
     """One message of a conversation.
 
@@ -412,31 +375,41 @@ class PairTexts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AuditTexts:
-    """One open audit with the texts that the service keeps.
+class Audit:
+    """One comparison that was drawn for an audit; times are in ISO 8601, UTC.
 
     Args:
-        id: Its id, in the order of these responses, for `ScopeClient.label_audits`.
+        id: Id of its first judgment.
         calibration: The calibration set that was used.
-        drawn_at: Time of its first judgment in ISO 8601, UTC.
-        texts: The texts; None if the service has none.
+        status: "open", "labelled", "closed" or "expired".
+        rate: Probability with which the comparison was drawn.
+        drawn_at: Time of its first judgment.
+        expires_at: Time until which it takes its first label.
+        label: Its label, in the order of its first judgment; "none" if it was closed without one.
+        labelled_at: Time of its first label.
+        labelled_by: Name of the key that sent its label, or closed it.
+        drawn_by: Name of the key that asked for its first judgment.
+        texts: Its texts in the order of `id`, from `ScopeClient.audit_texts`; else None.
     """
 
     id: str
     calibration: str
+    status: str
+    rate: float
     drawn_at: str
-    texts: PairTexts | None
+    expires_at: str
+    label: Label | Literal["none"] | None
+    labelled_at: str | None
+    labelled_by: str | None
+    drawn_by: str
+    texts: PairTexts | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AuditTextsPage:
-    """Some open audits with their texts, and the `after` of the next page; None for the last page.
+class AuditPage:
+    """Some audits, and the `after` of the next page; None for the last page."""
 
-    `keeps_texts` says whether the service keeps the texts of new draws.
-    """
-
-    audits: tuple[AuditTexts, ...]
-    keeps_texts: bool
+    audits: tuple[Audit, ...]
     next_after: int | None
 
 
@@ -503,6 +476,14 @@ class Resumed:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class EarlierLabel:
+    """A pair that somebody else has labeled first."""
+
+    id: str
+    labeler: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AuditLabels:
     """The effect of labels.
 
@@ -515,6 +496,7 @@ class AuditLabels:
         unknown_ids: Ids without an audit.
         expired_ids: Ids of audits that take no more labels.
         closed: Number of audits that were closed without a label.
+        earlier: Audits that somebody else has labeled first, and who did: that label stays.
     """
 
     labelled: int
@@ -525,6 +507,7 @@ class AuditLabels:
     unknown_ids: tuple[str, ...]
     expired_ids: tuple[str, ...]
     closed: int = 0
+    earlier: tuple[EarlierLabel, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -33,7 +33,6 @@ from scope_judge.records import (
     AbsorbReport,
     AuditLabels,
     AuditPage,
-    AuditTextsPage,
     AuditTrail,
     CalibrationDetail,
     CalibrationReport,
@@ -278,11 +277,10 @@ class Service:
         _check_progress(page, after)
         return page
 
-    def audit_texts_page(self, calibration: str | None, after: int) -> Steps[AuditTextsPage]:
-        """Lists open audits with texts, oldest first, after the place of an earlier page."""
-        query = given_fields(calibration=calibration, after=after)
-        call = Call("GET", _with_query("/audits/texts", query))
-        page = yield from self._read(AuditTextsPage, call)
+    def audit_texts_page(self, calibration: str | None, after: int) -> Steps[AuditPage]:
+        """Lists the pairs that this key labels next, after the place of an earlier page."""
+        query = given_fields(calibration=calibration, texts="true", after=after)
+        page = yield from self._read(AuditPage, Call("GET", _with_query("/audits", query)))
         _check_progress(page, after)
         return page
 
@@ -353,7 +351,7 @@ def _results(answer: Any, name: str, count: int, read: Callable[[Any], R]) -> li
     return [read(result) for result in results]
 
 
-def _check_progress(page: AuditPage | AuditTextsPage, after: int) -> None:
+def _check_progress(page: AuditPage, after: int) -> None:
     """Refuses a page whose next one would not come after it."""
     if page.next_after is not None and page.next_after <= after:
         raise _unfitting("repeats a page of audits")
@@ -472,11 +470,14 @@ def _errors(items: Sequence[Item], parts: Sequence[_Part]) -> tuple[ExampleError
     return tuple(errors)
 
 
+_LISTS_OF_LABELS = ("unknown_ids", "expired_ids", "earlier")
+
+
 def _merged_labels(parts: Sequence[AuditLabels]) -> AuditLabels:
     """Adds the counts and joins the lists of several reports."""
 
     def total(name: str) -> Any:
         values = [getattr(part, name) for part in parts]
-        return sum(values, ()) if name.endswith("_ids") else sum(values)
+        return sum(values, ()) if name in _LISTS_OF_LABELS else sum(values)
 
     return AuditLabels(**{field.name: total(field.name) for field in fields(AuditLabels)})

@@ -37,10 +37,6 @@ BODY_ROUTES: dict[str, bytes] = {
     "POST /calibrations/{name}/rollback": b"/calibrations/fuzz/rollback",
     "POST /calibrations/{name}/absorb": b"/calibrations/fuzz/absorb",
     "POST /calibrations/{name}/resume": b"/calibrations/fuzz/resume",
-    "POST /calibrations/{name}/queue": b"/calibrations/fuzz/queue",
-    "POST /calibrations/{name}/queue/answers": b"/calibrations/fuzz/queue/answers",
-    "POST /calibrations/{name}/queue/release": b"/calibrations/fuzz/queue/release",
-    "POST /calibrations/{name}/label-links": b"/calibrations/fuzz/label-links",
     "POST /audits/labels": b"/audits/labels",
 }
 _JSON: Headers = ((b"Content-Type", JSON_TEXT.encode()),)

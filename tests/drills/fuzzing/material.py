@@ -223,27 +223,6 @@ def _set_bodies(draw: random.Random, comparison: dict[str, Any]) -> dict[str, An
             ]
         },
         "POST /calibrations/{name}/resume": {"reason": "fuzzing"},
-        **_queue_bodies(draw),
-    }
-
-
-def _queue_bodies(draw: random.Random) -> dict[str, Any]:
-    ticket = f"{draw.getrandbits(128):032x}.{draw.choice('AB')}.{draw.getrandbits(128):032x}"
-    return {
-        "POST /calibrations/{name}/queue": {
-            "take": draw.randint(1, 5),
-            "reviewer": "anna",
-            "digests": [f"{draw.getrandbits(256):064x}"],
-        },
-        "POST /calibrations/{name}/queue/answers": {
-            "reviewer": "anna",
-            "answers": [
-                *({"ticket": ticket, "choice": each} for each in ("left", "right", "tie")),
-                {"ticket": ticket, "choice": "none", "reason": "too long"},
-            ],
-        },
-        "POST /calibrations/{name}/queue/release": {"reviewer": "anna", "tickets": [ticket]},
-        "POST /calibrations/{name}/label-links": {"reviewer": "anna", "hours": 72},
     }
 
 

@@ -18,12 +18,9 @@ import pytest
 
 from app.api.auth.needs import NEEDS
 from app.api.bodies import LARGE_BYTES
-from app.service.labelling.pairs import BlindPair, left_side
-from app.service.labelling.tickets import ticket_of
 from app.wire.audits import MOST_LABELS
-from app.wire.labelling import MOST_ANSWERS
 from tests.integration.processes.server import free_port
-from tests.integration.processes.ticking_service import AUDITS, TEXTS, audit_id
+from tests.integration.processes.ticking_service import audit_id
 from tests.serving import scripted_fingerprint
 from tests.unit.api.rewards.reward_routes import ROUTES
 
@@ -165,7 +162,6 @@ SET, TRAIL = ("GET", "/calibrations/{name}"), ("GET", "/calibrations/{name}/vers
 REMOVE = ("DELETE", "/calibrations/{name}")
 # Cases that do not change the store come first; the last case deletes the large set.
 _labels = itertools.cycle("AB")
-_choices = itertools.cycle(("left", "right"))
 
 
 def audit_labels() -> bytes:
@@ -173,16 +169,6 @@ def audit_labels() -> bytes:
     label = next(_labels)
     rows = [{"id": audit_id(i), "label": label} for i in range(MOST_LABELS)]
     return json.dumps({"labels": rows}).encode()
-
-
-def queue_answers() -> bytes:
-    """The most answers that a queue takes at once, to long pairs; each body corrects them."""
-    answers, choice = list[dict[str, str]](), next(_choices)
-    for i in range(AUDITS - MOST_ANSWERS, AUDITS):
-        identifier = audit_id(i)
-        pair = BlindPair(key=identifier, fields=TEXTS, left=left_side(0, identifier))
-        answers.append({"ticket": ticket_of(pair), "choice": choice})
-    return json.dumps({"answers": answers}).encode()
 
 
 CASES: dict[str, Case] = {
@@ -363,45 +349,8 @@ CASES: dict[str, Case] = {
     "scores": Case(SCORE, 200, lambda: examples(long_text)),
     "audits": Case(("GET", "/audits"), url="/audits?status=labelled&limit=1000"),
     "last audits": Case(("GET", "/audits"), url="/audits?status=expired"),
-    "texts of audits": Case(("GET", "/audits/texts"), url="/audits/texts?calibration=audited"),
+    "texts of audits": Case(("GET", "/audits"), url="/audits?texts=true&calibration=audited"),
     "labels": Case(("POST", "/audits/labels"), 200, audit_labels),
-    "queue": Case(
-        ("POST", "/calibrations/{name}/queue"),
-        200,
-        lambda: b'{"take": 5}',
-        "/calibrations/audited/queue",
-    ),
-    "queue by digests": Case(
-        ("POST", "/calibrations/{name}/queue"),
-        200,
-        lambda: json.dumps({"take": 5, "digests": [f"{i:064x}" for i in range(200)]}).encode(),
-        "/calibrations/audited/queue",
-    ),
-    "digests of a queue": Case(
-        ("GET", "/calibrations/{name}/queue/textless"),
-        url="/calibrations/audited/queue/textless",
-    ),
-    "answers of a queue": Case(
-        ("POST", "/calibrations/{name}/queue/answers"),
-        200,
-        queue_answers,
-        "/calibrations/audited/queue/answers",
-    ),
-    "release of a queue": Case(
-        ("POST", "/calibrations/{name}/queue/release"),
-        200,
-        lambda: json.dumps({"tickets": [f"{audit_id(0)}.A.{0:032x}"]}).encode(),
-        "/calibrations/audited/queue/release",
-    ),
-    "disagreements": Case(
-        ("GET", "/calibrations/{name}/disagreements"), url="/calibrations/audited/disagreements"
-    ),
-    "link without keys": Case(
-        ("POST", "/calibrations/{name}/label-links"),
-        403,
-        lambda: b'{"reviewer": "anna"}',
-        "/calibrations/audited/label-links",
-    ),
     "absorption": Case(
         ("POST", "/calibrations/{name}/absorb"),
         200,

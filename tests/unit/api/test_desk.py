@@ -132,7 +132,6 @@ def test_every_view_is_small() -> None:
             "label.js",
             "pool.js",
             "queue.js",
-            "two_reviewers.js",
             *texts,
             "pair_file.js",
             *pool,

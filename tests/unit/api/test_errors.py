@@ -126,10 +126,6 @@ REACHED: dict[str, Reach] = {
 }
 
 
-# Errors of one item of a request, which never refuse a request.
-IN_ITEMS = {"already_labelled"}
-
-
 async def stalling() -> AsyncIterator[bytes]:
     """A body whose second half never arrives."""
     yield b'{"question":'
@@ -192,7 +188,7 @@ async def reaching(code: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
     await store.close()
 
 
-@pytest.mark.parametrize("code", [code for error in STATUS if (code := error.code) not in IN_ITEMS])
+@pytest.mark.parametrize("code", [error.code for error in STATUS])
 async def test_each_code_is_answered_as_a_problem_and_counted(
     code: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

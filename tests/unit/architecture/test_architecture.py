@@ -68,14 +68,6 @@ ALLOWED: dict[str, set[str]] = {
     "service.auditing.texts": {"core", "service.auditing", "pydantic"},
     "service.judging": _USE_CASE
     | {"service.scoring", "service.calibration", "service.auditing", "numpy"},
-    # People who label: the terminal, and the queue that a page shows.
-    "service.labelling": {"core"},
-    "service.labelling.queue": _USE_CASE
-    | {"service.calibration", "service.auditing", "service.labelling"},
-    "service.labelling.disagreements": _USE_CASE
-    | {"service.calibration", "service.auditing", "service.labelling"},
-    "service.labelling.waiting": {"service.auditing"},
-    "service.labelling.progress": {"service.auditing"},
     "service.rewards": _USE_CASE | {"service.judging", "service.admission"},
     # JSON in and out, shared by HTTP, files and Ray. The package does not know HTTP.
     "wire": {"scope_judge.records", "core", "service", "observability", "release", "pydantic"},
@@ -123,7 +115,7 @@ ALLOWED: dict[str, set[str]] = {
     "stores.memory": _ADAPTER,
     # Comparisons in files of any format, for the command line; labelled rows go through the check
     # that a page shares.
-    "files": {"core", "service.labelling", "pyarrow"},
+    "files": {"core", "pyarrow"},
     "evaluation": {
         "core",
         "ports",

@@ -105,7 +105,7 @@ CALLS: dict[str, tuple[Callable[[Service], Steps[Any]], Any]] = {
     "audits": (lambda service: service.audit_page(None, None, 0), example(records.AuditPage)),
     "audit_texts": (
         lambda service: service.audit_texts_page(None, 0),
-        example(records.AuditTextsPage),
+        example(records.AuditPage),
     ),
     "label_audits": (
         lambda service: service.label_audits({"x": "A"}),

@@ -31,6 +31,9 @@ TEXT = "a secret question"
 # The schema of each record that the service does not build yet.
 SCHEMA_OF: dict[Any, str] = {
     records.Audit: "AuditOut",
+    records.PairTexts: "PairTextsOut",
+    records.Turn: "Turn",
+    records.EarlierLabel: "EarlierLabelOut",
     records.AuditPage: "AuditsOut",
     records.AuditLabels: "AuditLabelsOut",
     records.AbsorbReport: "AbsorbOut",

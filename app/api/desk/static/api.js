@@ -1,8 +1,6 @@
 // Requests to the service, with the key of this browser tab.
 
 const KEY = "scope-desk-key";
-const REVIEWER = "scope-desk-reviewer";
-const NAME = "scope-desk-name";
 
 /** The service's answer to a request that it refused, or the reason why none came. */
 export class Problem extends Error {
@@ -22,36 +20,11 @@ export class Problem extends Error {
 /** @returns {string | null} The key of this tab. */
 export const savedKey = () => sessionStorage.getItem(KEY);
 
-/** @returns {boolean} Whether the key came with a reviewer's link, which may only label. */
-export const isReviewer = () => sessionStorage.getItem(REVIEWER) !== null;
-
-/**
- * Keeps a key until the tab is closed.
- * @param {string | null} key The key; null forgets it.
- * @param {{ reviewer?: boolean }} [options]
- */
-export function saveKey(key, { reviewer = false } = {}) {
+/** Keeps a key until the tab is closed. @param {string | null} key The key; null forgets it. */
+export function saveKey(key) {
   if (key === null) sessionStorage.removeItem(KEY);
   else sessionStorage.setItem(KEY, key);
-  if (reviewer) sessionStorage.setItem(REVIEWER, "yes");
-  else sessionStorage.removeItem(REVIEWER);
 }
-
-/**
- * @returns {string | undefined} The name under which this tab labels: two tabs with one key are two people, who never get
- *   the same pair. A link has its name in it.
- */
-export function labellerName() {
-  if (isReviewer()) return undefined;
-  const saved = sessionStorage.getItem(NAME);
-  if (saved !== null) return saved;
-  const made = `desk-${crypto.getRandomValues(new Uint32Array(1))[0].toString(36)}`;
-  saveLabellerName(made);
-  return made;
-}
-
-/** @param {string} name */
-export const saveLabellerName = (name) => sessionStorage.setItem(NAME, name);
 
 /**
  * Sends a request; paths are relative to the page, so a proxy's prefix stays.

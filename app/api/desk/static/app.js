@@ -1,7 +1,7 @@
 // The shell: tabs, the key, the theme, the one place for errors, and the view of the address.
 import { html, render, useCallback, useEffect, useRef, useState } from "./ui.js";
 import { Alarms } from "./alarms.js";
-import { get, isReviewer, Problem, savedKey, saveKey } from "./api.js";
+import { get, Problem, savedKey, saveKey } from "./api.js";
 import { detailOf, Dialog, Waiting } from "./parts.js";
 
 const TABS = { label: "Label", sets: "Sets", watch: "Watch", try: "Try" };
@@ -10,15 +10,7 @@ const THEME_WORDS = { "": "Theme: system", dark: "Theme: dark", light: "Theme: l
 
 /** @returns {{ view: string, name: string }} What the address asks for. */
 function routeOf() {
-  const [path, query] = location.hash.slice(1).split("?");
-  const asked = new URLSearchParams(query);
-  const token = asked.get("token");
-  if (token !== null) {
-    // A reviewer's link: the token leaves the address bar, and the browser's history.
-    saveKey(token, { reviewer: true });
-    asked.delete("token");
-    history.replaceState(null, "", `#${path}${asked.size === 0 ? "" : `?${asked}`}`);
-  }
+  const [path] = location.hash.slice(1).split("?");
   const [view, ...rest] = path.split("/");
   // Names of sets have no characters that an address would have to escape.
   return { view: view in TABS ? view : "", name: rest.join("/") };
@@ -59,12 +51,12 @@ function Theme() {
   return html`<button type="button" class="quiet" onClick=${next}>${THEME_WORDS[/** @type {"" | "dark" | "light"} */ (theme)]}</button>`;
 }
 
-/** @param {{ view: string, info: any, onForget: () => void }} props */
-const Header = ({ view, info, onForget }) =>
+/** @param {{ view: string, info: any, onlyLabels: boolean, onForget: () => void }} props */
+const Header = ({ view, info, onlyLabels, onForget }) =>
   html`<header class="top">
     <span class="brand">scope-judge</span>
-    <nav aria-label="Views">${Object.entries(isReviewer() ? { label: TABS.label } : TABS).map(
-      ([name, label]) => html`<a href=${isReviewer() ? location.hash : `#${name}`} aria-current=${view === name ? "page" : undefined}>${label}</a>`,
+    <nav aria-label="Views">${Object.entries(onlyLabels ? { label: TABS.label } : TABS).map(
+      ([name, label]) => html`<a href=${`#${name}`} aria-current=${view === name ? "page" : undefined}>${label}</a>`,
     )}</nav>
     <div class="row tools">
       ${info !== null && html`<span class="muted judge" title=${`fingerprint ${info.fingerprint.slice(0, 12)}`}>judge ${info.judge}</span>`}
@@ -99,6 +91,17 @@ function nameOf(route, sets) {
   return (sets.find((set) => set.name === "default") ?? sets[0])?.name ?? "";
 }
 
+/** @returns {Promise<{ info: any, sets: any[] } | null>} The service and its sets; null for a key that may only label. */
+async function serviceOf() {
+  try {
+    const [info, list] = await Promise.all([get("info"), get("calibrations")]);
+    return { info, sets: list.calibrations };
+  } catch (problem) {
+    if (problem instanceof Problem && problem.status === 403) return null;
+    throw problem;
+  }
+}
+
 function Desk() {
   // What is shown, all at once: an address leads to nothing new until its view and data are there.
   const [shown, setShown] = useState(/** @type {any} */ (null));
@@ -116,12 +119,13 @@ function Desk() {
     const turn = ++newest.current;
     try {
       const asked = routeOf();
-      // A reviewer may label one set, and see nothing else.
-      const route = isReviewer() ? { ...asked, view: "label" } : asked;
-      const [info, list] = isReviewer() ? [null, { calibrations: [] }] : await Promise.all([get("info"), get("calibrations")]);
-      const sets = list.calibrations;
-      const component = await componentOf(route, sets);
-      if (turn === newest.current) setShown({ route, info, sets, component, name: nameOf(route, sets) });
+      const service = await serviceOf();
+      // A key with the role label alone may label, and see nothing else.
+      const onlyLabels = service === null;
+      const route = onlyLabels ? { ...asked, view: "label" } : asked;
+      const { info, sets } = service ?? { info: null, sets: [] };
+      const component = onlyLabels ? (await import("./label.js")).Label : await componentOf(route, sets);
+      if (turn === newest.current) setShown({ route, info, sets, onlyLabels, component, name: onlyLabels ? route.name : nameOf(route, sets) });
     } catch (problem) {
       if (turn === newest.current) report(problem);
     }
@@ -141,10 +145,10 @@ function Desk() {
     setShown(null);
     again();
   };
-  const { route, info, sets, name, component } = shown ?? {};
-  return html`<${Header} view=${route?.view || "try"} info=${info ?? null} onForget=${forget} />
+  const { route, info, sets, name, component, onlyLabels } = shown ?? {};
+  return html`<${Header} view=${route?.view || "try"} info=${info ?? null} onlyLabels=${onlyLabels ?? false} onForget=${forget} />
     <main>
-      ${shown !== null && !isReviewer() && html`<${Alarms} names=${sets.map((/** @type {any} */ set) => set.name).filter((/** @type {string} */ each) => route.view !== "watch" || each !== name)} />`}
+      ${shown !== null && !onlyLabels && html`<${Alarms} names=${sets.map((/** @type {any} */ set) => set.name).filter((/** @type {string} */ each) => route.view !== "watch" || each !== name)} />`}
       ${error !== null && html`<${Trouble} error=${error} onClose=${() => setError(null)} />`}
       ${shown !== null
         ? html`<${component} key=${`${route.view}/${name}`} info=${info} sets=${sets} name=${name} report=${report} onChanged=${load} />`

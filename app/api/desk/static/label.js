@@ -1,15 +1,13 @@
 // Label: the queue of one set, blind and side by side, with a key for each answer.
 import { html, useEffect, useState } from "./ui.js";
-import { isReviewer, labellerName, ofSet, post, savedKey, saveLabellerName, urlOf } from "./api.js";
-import { Action, Copyable, Dialog, Waiting, Words } from "./parts.js";
-import { moment } from "./format.js";
-import { Sources } from "./label_file.js";
+import { Dialog, Waiting, Words } from "./parts.js";
+import { plural } from "./format.js";
+import { PoolFile } from "./label_file.js";
 import { openFile } from "./file_texts.js";
 import { Markdown } from "./markdown.js";
 import { levelOfAddress, PoolCard } from "./pool.js";
 import { PoolUpload } from "./pool_upload.js";
 import { useQueue } from "./queue.js";
-import { addressOf, reviewersOfAddress, TwoReviewers } from "./two_reviewers.js";
 
 const KEYS = [
   ["1", "the left response is better"],
@@ -46,45 +44,15 @@ const Keys = ({ onClose }) =>
     <div class="row end"><button type="button" class="main" onClick=${onClose} data-first>Close</button></div>
   <//>`;
 
-/** The name that the trail has for the labels of this tab. @param {{ value: string, onChange: (name: string) => void }} props */
-function Name({ value, onChange }) {
-  const change = (/** @type {any} */ event) => {
-    const name = event.target.value.trim();
-    event.target.value = name === "" ? value : name;
-    if (name === "" || name === value) return;
-    saveLabellerName(name);
-    onChange(name);
-  };
-  return html`<p class="row hint"><label>You label as <input value=${value} maxlength="64" pattern="[A-Za-z0-9][A-Za-z0-9._\\-]*"
-    title="Letters, digits, dots, hyphens and underscores" onChange=${change} /></label></p>`;
-}
-
-/** Makes a link with which somebody else may label this set, and nothing else. @param {any} props */
-function Invite({ name, reviewers, report }) {
-  const [who, setWho] = useState("");
-  const [link, setLink] = useState(/** @type {any} */ (null));
-  const make = async () => {
-    const made = await post(ofSet(name, "/label-links"), { reviewer: who });
-    setLink({ url: `${urlOf("desk")}#label/${name}?${reviewers === 2 ? "reviewers=2&" : ""}token=${encodeURIComponent(made.token)}`, expires: made.expires });
-  };
-  return html`<details class="card"><summary>Invite a reviewer</summary>
-    <p class="hint">The link lets one person label this set until it expires, and do nothing else.</p>
-    <div class="fields"><label>Name of the reviewer <input value=${who} onInput=${(/** @type {any} */ e) => setWho(e.target.value)} /></label>
-      <${Action} run=${make} report=${report} disabled=${who.trim() === ""}>Make a link<//></div>
-    ${link !== null && html`<p>This link works until ${moment(link.expires)}, and is shown only now.</p>
-      <${Copyable} texts=${{ link: link.url }} />`}
-  </details>`;
-}
-
 /** What stands in place of a pair when there is none. @param {{ state: any, onFinish: () => void, onAgain: () => void }} props */
 function Done({ state, onFinish, onAgain }) {
   if (state.working) return html`<section class="card empty"><p role="status">Loading…</p></section>`;
   if (state.held !== null)
     return html`<section class="card empty"><div><p>${state.pool === null ? "That was the last pair." : "That was the last pair before the next test."}
       ${" "}Your last answer is not sent yet, so you can still take it back.</p><p class="row"><button type="button" class="main" onClick=${onFinish}>Send it</button></p></div></section>`;
-  if (state.without_texts > state.matched)
-    return html`<section class="card empty"><div><p>Pairs wait for a label, and their texts are not here. Open a file that has them.
-      With <code>SCOPE_AUDIT_TEXTS=on</code> the service keeps the texts of the next ones itself.</p>
+  if (state.open > 0 && state.open === state.without_texts)
+    return html`<section class="card empty"><div><p>${plural(state.open, "audit")} without texts in the service: send the labels from a file, with
+      <code>scope-judge audits label FILE</code>. With <code>SCOPE_AUDIT_TEXTS=on</code> the service keeps the texts of the next ones.</p>
       <p><button type="button" onClick=${onAgain}>Look again</button></p></div></section>`;
   if (state.pool !== null && state.pool.needed > 0 && state.pool.here === 0)
     return html`<section class="card empty"><div><p>The next pairs of the pool are not here. Open the file that has them.</p>
@@ -100,7 +68,7 @@ const Text = ({ of, label, kind, rendered }) =>
 /** The pair on the screen. @param {{ pair: import("./queue.js").Pair, rendered: boolean }} props */
 const Pair = ({ pair, rendered }) =>
   html`<${Text} of=${pair.question} label="Question" kind="question" rendered=${rendered} />
-    <div class="sides" key=${pair.ticket}>
+    <div class="sides" key=${pair.id}>
       <${Text} of=${pair.left} label="Left response" kind="response" rendered=${rendered} />
       <${Text} of=${pair.right} label="Right response" kind="response" rendered=${rendered} />
     </div>`;
@@ -111,12 +79,9 @@ const isTyping = (target) =>
 
 /** @param {{ name: string, sets: any[], info: any, report: (error: unknown) => void, onChanged: () => void }} props */
 export function Label({ name, sets, info, report, onChanged }) {
-  const [reviewer, setReviewer] = useState(labellerName);
-  const reviewers = reviewersOfAddress();
-  // An opinion is about an audit: a pair of a pool has one label.
-  const level = reviewers === 1 ? levelOfAddress() : "";
+  const level = info === null ? "" : levelOfAddress();
   const set = sets.find((each) => each.name === name);
-  const queue = useQueue(name, reviewer, reviewers, level, report);
+  const queue = useQueue(name, level, info?.fingerprint ?? "", report);
   const [asks, setAsks] = useState(/** @type {"reason" | "keys" | null} */ (null));
   const [rendered, setRendered] = useState(false);
   const { state, answer, undo, skip, finish } = queue;
@@ -127,7 +92,7 @@ export function Label({ name, sets, info, report, onChanged }) {
     openFile(file, info.fingerprint, () => undefined).then(queue.again, report);
   };
   // A pair of a pool is never closed: the tests would stop there.
-  const canClose = pair !== null && !pair.is_pooled;
+  const canClose = pair !== null && !pair.isPooled;
   useEffect(() => {
     const press = (/** @type {KeyboardEvent} */ event) => {
       if (asks !== null || isTyping(event.target) || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
@@ -152,7 +117,7 @@ export function Label({ name, sets, info, report, onChanged }) {
   if (state === null) return html`<${Waiting} failed=${queue.failed} />`;
   return html`<div class="label">
     <div class="row spread above"><div class="row"><h1>Which response is better? ${sets.length <= 1 && html`<small>${name}</small>`}</h1>${sets.length > 1 &&
-      html`<select aria-label="Set" value=${name} onChange=${(/** @type {any} */ e) => (location.hash = addressOf(e.target.value, reviewers))}>
+      html`<select aria-label="Set" value=${name} onChange=${(/** @type {any} */ e) => (location.hash = `#label/${e.target.value}`)}>
         ${sets.map((set) => html`<option value=${set.name}>${set.name}</option>`)}</select>`}</div><p class="muted" role="status"><${Words} of=${state.words} /></p></div>
     ${pair === null
       ? html`<${Done} state=${state} onFinish=${finish} onAgain=${queue.again} />`
@@ -169,19 +134,16 @@ export function Label({ name, sets, info, report, onChanged }) {
       <button type="button" class="quiet" aria-pressed=${rendered} onClick=${() => setRendered(!rendered)}>Markdown</button>
       <button type="button" class="quiet" onClick=${() => setAsks("keys")}>Keys <kbd>?</kbd></button>
     </div>
-    ${!pair?.is_pooled && html`<p class="hint">A skipped pair comes back. Labels count in the order in which pairs were drawn, so a pair that stays
+    ${!pair?.isPooled && html`<p class="hint">A skipped pair comes back. Labels count in the order in which pairs were drawn, so a pair that stays
       without one holds the later ones up.</p>`}
     ${asks === "reason" && html`<${Reason} onClose=${() => setAsks(null)} onReason=${(/** @type {string} */ reason) => {
       setAsks(null);
       answer("none", reason);
     }} />`}
     ${asks === "keys" && html`<${Keys} onClose=${() => setAsks(null)} />`}
-    <${Sources} name=${name} withoutTexts=${state.without_texts} kept=${state.open} matched=${state.matched} pooled=${state.pool?.here ?? null} report=${report} onFile=${queue.again} />
-    ${set !== undefined && reviewers === 1 && (set.unlabelled > 0 || level !== "") && html`<${PoolCard} set=${set} level=${level} state=${state} />`}
+    ${state.pool !== null && html`<${PoolFile} fingerprint=${info.fingerprint} here=${state.pool.here} report=${report} onFile=${queue.again} />`}
+    ${set !== undefined && (set.unlabelled > 0 || level !== "") && html`<${PoolCard} set=${set} level=${level} state=${state} />`}
     ${set !== undefined && html`<details class="card"><summary>Add pairs without labels</summary>
       <${PoolUpload} name=${name} info=${info} labelled=${set.labelled} report=${report} onDone=${pooled} /></details>`}
-    ${reviewer !== undefined && html`<${Name} value=${reviewer} onChange=${setReviewer} />`}
-    ${!isReviewer() && html`<${TwoReviewers} name=${name} reviewers=${reviewers} waiting=${state.disagreements} report=${report} />`}
-    ${!isReviewer() && savedKey() !== null && html`<${Invite} name=${name} reviewers=${reviewers} report=${report} />`}
   </div>`;
 }

@@ -128,7 +128,7 @@ export class Places {
   }
 }
 
-/** @param {Comparison} pair @returns {string} As `service/labelling/pairs.py` writes it. */
+/** @param {Comparison} pair @returns {string} The turns, one below the other. */
 const questionText = ({ question }) =>
   question.length === 1 && question[0][0] === "user"
     ? question[0][1]

@@ -2,11 +2,12 @@
 import { html, useState } from "./ui.js";
 import { get, ofSet, Problem } from "./api.js";
 import { plural } from "./format.js";
-import { matching, opened } from "./file_texts.js";
+import { matching, opened, textOf } from "./file_texts.js";
 
 /** @typedef {import("./queue.js").Held} Held */
+/** @typedef {import("./queue.js").Pair} Pair */
 
-// The queue takes so many digests.
+// More than a person labels before the next test.
 const MOST = 200;
 
 /** @returns {string} The alpha and delta for which the address labels the pool, as a query; "" if it does not. */
@@ -19,28 +20,46 @@ export function levelOfAddress() {
 
 /** The pairs of a pool that the next test needs and the open file has. */
 export class Pool {
-  /** @param {string} name The set. @param {string} level As of `levelOfAddress`; "" for no pair at all. */
-  constructor(name, level) {
+  /** @param {string} name The set. @param {string} level As of `levelOfAddress`; "" for no pair at all. @param {string} fingerprint Of the judge. */
+  constructor(name, level, fingerprint) {
     this.name = name;
+    this.fingerprint = fingerprint;
     this.path = level === "" ? null : ofSet(name, `/next?${level}&limit=${MOST}`);
-    /** @type {string[]} */
+    /** Digests that wait for a label, in the order of the service. @type {string[]} */
     this.digests = [];
     /** What the service says about the pool. @type {{ words: string, needed: number, complete: boolean } | null} */
     this.told = null;
   }
 
-  /** Looks which pairs the next test needs. @param {string} fingerprint Of the judge of the set. */
-  async look(fingerprint) {
+  /** Looks which pairs the next test needs. */
+  async look() {
     if (this.path === null) return;
     const { digests, words, needed, complete } = await get(this.path);
     this.told = { words, needed, complete };
-    this.digests = opened() === null ? [] : await matching(digests, fingerprint);
+    this.digests = opened() === null ? [] : await matching(digests, this.fingerprint);
+  }
+
+  /**
+   * The first pairs with their texts, on sides that look random.
+   * @param {number} most
+   * @param {string[]} without Digests of pairs to leave out.
+   * @returns {Promise<Pair[]>}
+   */
+  async pairs(most, without) {
+    const wanted = this.digests.filter((digest) => !without.includes(digest)).slice(0, most);
+    return Promise.all(wanted.map(async (digest) => {
+      const texts = await textOf(digest);
+      if (texts === null) throw new Error("the file does not have a pair that it had");
+      const { question, first, second, fields, isReversed } = texts;
+      const isFirst = parseInt(digest[0], 16) % 2 === 0;
+      const [left, right] = isFirst ? [first, second] : [second, first];
+      return { id: digest, question, left, right, isPooled: true, fields, isSwapped: isFirst === isReversed };
+    }));
   }
 
   /** The example that an answer makes, with the texts of its pair. @param {Held} held */
-  exampleOf({ pair, sent: { choice } }) {
-    const isFirst = (choice === "left") === pair.left_is_first;
-    const label = choice === "tie" ? "tie" : isFirst === pair.isReversed ? "B" : "A";
+  exampleOf({ pair, choice }) {
+    const label = choice === "tie" ? "tie" : (choice === "left") === pair.isSwapped ? "B" : "A";
     return { calibration: this.name, examples: [{ ...pair.fields, label }] };
   }
 

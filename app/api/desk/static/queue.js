@@ -1,97 +1,95 @@
-// The queue of a set in this tab: pairs fetched ahead, and one answer held back for an undo.
+// The pairs that this tab labels: fetched ahead, and one answer held back for an undo.
 import { useEffect, useRef, useState } from "./ui.js";
-import { call, ofSet, post } from "./api.js";
-import { textOf } from "./file_texts.js";
-import { FileQueue } from "./label_file.js";
+import { call, get, post } from "./api.js";
+import { plural } from "./format.js";
 import { Pool } from "./pool.js";
 
 /**
  * @typedef {object} Pair
- * @property {string} ticket
+ * @property {string} id Id of the audit in the order left, right; the digest of a pair of the pool.
  * @property {string} question
  * @property {string} left
  * @property {string} right
- * @property {string | null} digest Null if the service has the texts.
- * @property {boolean} left_is_first
- * @property {boolean} is_pooled Whether this is a pair of the pool, whose ticket is its digest.
- * @property {Record<string, unknown>} [fields] Texts of the file for `POST /judge`; so with `isReversed`.
- * @property {boolean} [isReversed] Whether response B of the file comes first by its code points.
- * @property {string} leased_until
+ * @property {boolean} isPooled Whether this is a pair of the pool, whose label is an example.
+ * @property {Record<string, unknown>} [fields] Texts of a pair of the pool for `POST /calibrate`.
+ * @property {boolean} [isSwapped] Whether response B of `fields` is on the left.
  */
 /** @typedef {"left" | "right" | "tie" | "none"} Choice */
-/** @typedef {{ ticket: string, choice: Choice, reason?: string }} Sent */
-/** @typedef {{ pair: Pair, sent: Sent }} Held */
+/** @typedef {{ pair: Pair, choice: Choice, reason?: string }} Held */
 
-// The service gives at most five. The answer that is held back and one on its way are among them.
 const TAKEN = 5;
 const AHEAD = 3;
-// The service takes so many digests of pairs whose texts a file has.
-const MOST_NAMED = 200;
+/** @type {Record<Choice, string>} */
+const LABELS = { left: "A", right: "B", tie: "tie", none: "none" };
 
 /** What happens in the queue between two pictures of it. */
 class Queue {
   /**
-   * @param {string} name The set.
-   * @param {string | undefined} reviewer Name of the person who labels; undefined for that of the link.
-   * @param {1 | 2} reviewers Number of people who label each pair.
+   * @param {string} name The set; "" for all sets of the key.
    * @param {string} level Alpha and delta for which to label the pool; "" to label audits only.
+   * @param {string} fingerprint Of the judge.
    * @param {(error: unknown) => void} report
    * @param {(state: any) => void} show Receives each new state.
    */
-  constructor(name, reviewer, reviewers, level, report, show) {
-    this.reviewer = reviewer;
-    this.reviewers = reviewers;
-    this.path = ofSet(name, "/queue");
-    this.file = new FileQueue(name);
-    this.pool = new Pool(name, level);
+  constructor(name, level, fingerprint, report, show) {
+    this.path = `audits?texts=true&limit=${TAKEN}${name === "" ? "" : `&calibration=${encodeURIComponent(name)}`}`;
+    this.pool = new Pool(name, level, fingerprint);
     this.report = report;
     this.show = show;
     /** @type {Pair[]} */
     this.pairs = [];
     /** @type {Held | null} */
     this.held = null;
+    /** Place in the order of the audits. */
+    this.after = 0;
     /** @type {Set<string>} */
     this.done = new Set();
-    /** Pairs that were skipped, until the service knows it. @type {Set<string>} */
+    /** Pairs that come back after all others. @type {Set<string>} */
     this.skipped = new Set();
     // Requests go one after the other, so that no answer is older than what was sent before it.
     this.tasks = Promise.resolve();
     this.working = 0;
     this.closed = false;
-    /** @type {any} */
+    /** @type {{ open: number, without_texts: number } | null} */
     this.told = null;
   }
 
-  tell(/** @type {any} */ told = null) {
-    if (told !== null) this.told = { ...this.told, ...told };
-    if (!this.closed && this.told !== null) this.show({ ...this.told, ...this.ofPool(), matched: this.file.digests.length, pair: this.pairs[0] ?? null, held: this.held, working: this.working > 0 });
-  }
-
-  /** What the view shows of the pool instead of the audits. */
-  ofPool() {
+  tell() {
+    if (this.closed || this.told === null) return;
     const { told, digests } = this.pool;
-    return told === null ? { pool: null } : { words: told.words, pool: { ...told, here: digests.length } };
+    const pool = told === null ? null : { ...told, here: digests.length };
+    const waiting = `${this.told.open === 0 ? "No pair waits" : `${plural(this.told.open, "pair")} ${this.told.open === 1 ? "waits" : "wait"}`}.`;
+    this.show({ ...this.told, words: told?.words ?? waiting, pool, pair: this.pairs[0] ?? null, held: this.held, working: this.working > 0 });
   }
 
   /** Fetches pairs ahead, so that the next one is there at once. */
   async fill() {
-    if (this.closed || this.pairs.length >= AHEAD) return;
-    const asked = { take: TAKEN, reviewer: this.reviewer, reviewers: this.reviewers, digests: [...this.file.digests, ...this.pool.digests].slice(0, MOST_NAMED) };
-    const { pairs, ...told } = await post(this.path, asked);
-    const shown = await Promise.all(pairs.map(withTexts));
-    // Asking again gives the same pairs.
-    const known = new Set([...this.done, ...this.skipped, ...this.pairs.map((pair) => pair.ticket)]);
-    this.pairs.push(...shown.filter((/** @type {Pair} */ pair) => !known.has(pair.ticket)));
-    this.tell(told);
+    let turns = this.after === 0 ? 1 : 2;
+    while (turns > 0 && this.pairs.length < AHEAD && !this.closed) {
+      const { audits, open, without_texts, next_after } = await get(`${this.path}&after=${this.after}`);
+      this.told = { open, without_texts };
+      this.push(audits.map(auditOf));
+      this.after = next_after ?? 0;
+      if (next_after === null) turns -= 1;
+    }
+    if (this.pairs.length < AHEAD && !this.closed) this.push(await this.pool.pairs(AHEAD, [...this.done, ...this.skipped]));
+    if (this.pairs.length === 0 && this.skipped.size > 0) {
+      this.skipped.clear();
+      await this.fill();
+    }
+    this.tell();
+  }
+
+  /** @param {Pair[]} pairs */
+  push(pairs) {
+    const known = new Set([...this.done, ...this.skipped, ...this.pairs.map((pair) => pair.id)]);
+    this.pairs.push(...pairs.filter((pair) => !known.has(pair.id)));
   }
 
   /** Looks for pairs, also in the file that is open. */
   async look() {
-    await this.file.look();
-    await this.pool.look(this.file.fingerprint);
-    // Pairs of a file that was closed stay until they have an answer.
+    await this.pool.look();
     await this.fill();
-    this.tell();
   }
 
   /** @param {Choice} choice @param {string} [reason] Why the pair has no label. */
@@ -99,9 +97,8 @@ class Queue {
     const pair = this.pairs.shift();
     if (pair === undefined) return;
     const earlier = this.held;
-    const sent = { ticket: pair.ticket, choice };
-    this.held = { pair, sent: reason === undefined ? sent : { ...sent, reason } };
-    this.done.add(pair.ticket);
+    this.held = reason === undefined ? { pair, choice } : { pair, choice, reason };
+    this.done.add(pair.id);
     this.tell();
     this.work(async () => {
       if (earlier !== null) await this.send(earlier);
@@ -111,7 +108,7 @@ class Queue {
 
   undo() {
     if (this.held === null) return;
-    this.done.delete(this.held.pair.ticket);
+    this.done.delete(this.held.pair.id);
     this.pairs.unshift(this.held.pair);
     this.held = null;
     this.tell();
@@ -120,13 +117,9 @@ class Queue {
   skip() {
     const pair = this.pairs.shift();
     if (pair === undefined) return;
-    this.skipped.add(pair.ticket);
+    this.skipped.add(pair.id);
     this.tell();
-    this.work(async () => {
-      await post(`${this.path}/release`, { tickets: [pair.ticket], reviewer: this.reviewer });
-      this.skipped.delete(pair.ticket);
-      await this.fill();
-    });
+    this.work(() => this.fill());
   }
 
   /** Sends the answer that is held back. */
@@ -144,54 +137,40 @@ class Queue {
   /** @param {Held} held */
   async send(held) {
     try {
-      if (held.pair.is_pooled) await this.sendPooled(held);
-      else await this.sendAudit(held);
+      const answer = await post(pathOf(held), this.bodyOf(held));
+      if (held.pair.isPooled) {
+        this.pool.check(answer);
+        await this.pool.look();
+      } else this.note(answer);
     } catch (error) {
       // The pair is shown again, so no answer is lost in silence.
-      this.done.delete(held.pair.ticket);
+      this.done.delete(held.pair.id);
       this.pairs.unshift(held.pair);
       this.tell();
       throw error;
     }
   }
 
-  /** @param {Held} held */
-  async sendAudit(held) {
-    const { errors, words, open, disagreements, leased, without_texts } = await post(this.pathOf(held), this.bodyOf(held));
-    if (held.pair.digest !== null) this.file.remove(held.pair.digest);
-    this.tell({ words, open, disagreements, leased, without_texts });
-    if (errors.length > 0) this.report(new Error(errors[0].error.detail));
+  /** @param {any} report The answer of POST /audits/labels. */
+  note({ labelled, closed, expired, earlier }) {
+    if (this.told !== null) this.told.open -= labelled + closed;
+    if (earlier.length > 0) this.report(new Error(`${earlier[0].labeler} has labeled this pair first, and that label stays.`));
+    else if (expired > 0) this.report(new Error("The time for this pair has ended: it takes no label."));
   }
 
-  /** @param {Held} held */
-  async sendPooled(held) {
-    this.pool.check(await post(this.pathOf(held), this.bodyOf(held)));
-    await this.pool.look(this.file.fingerprint);
-    this.tell();
-  }
-
-  /** Sends what is held back and gives the other pairs back, also while the page is closed. */
+  /** Sends what is held back, also while the page is closed. */
   leave() {
-    const { held, pairs } = this;
+    const { held } = this;
     this.held = null;
     this.pairs = [];
-    const last = { keepalive: true };
-    if (held !== null) call("POST", this.pathOf(held), this.bodyOf(held), last).catch(this.report);
-    // A pair that is not given back comes back by itself when its lease ends.
-    const tickets = pairs.map((pair) => pair.ticket);
-    const released = { tickets, reviewer: this.reviewer };
-    if (tickets.length > 0) call("POST", `${this.path}/release`, released, last).catch(() => undefined);
-  }
-
-  /** @param {Held} held */
-  pathOf(held) {
-    return held.pair.is_pooled ? "calibrate" : `${this.path}/answers`;
+    if (held !== null) call("POST", pathOf(held), this.bodyOf(held), { keepalive: true }).catch(this.report);
   }
 
   /** @param {Held} held */
   bodyOf(held) {
-    if (held.pair.is_pooled) return this.pool.exampleOf(held);
-    return { answers: [held.sent], reviewer: this.reviewer, reviewers: this.reviewers };
+    if (held.pair.isPooled) return this.pool.exampleOf(held);
+    const label = { id: held.pair.id, label: LABELS[held.choice] };
+    return { labels: [held.reason === undefined ? label : { ...label, reason: held.reason }] };
   }
 
   /** @param {() => Promise<void>} task */
@@ -204,29 +183,39 @@ class Queue {
   }
 }
 
-/** @param {any} pair @returns {Promise<Pair>} The pair with its texts, of the service or of the file. */
-async function withTexts(pair) {
-  if (pair.digest === null) return pair;
-  const texts = await textOf(pair.digest);
-  if (texts === null) throw new Error("the file does not have a pair that it had");
-  const [left, right] = pair.left_is_first ? [texts.first, texts.second] : [texts.second, texts.first];
-  return { ...pair, question: texts.question, left, right, fields: texts.fields, isReversed: texts.isReversed };
-}
+/** @param {Held} held */
+const pathOf = (held) => (held.pair.isPooled ? "calibrate" : "audits/labels");
+
+/** @param {any} audit @returns {Pair} */
+const auditOf = ({ id, texts }) => ({
+  id,
+  question: questionOf(texts.question),
+  left: responseOf(texts.response_a),
+  right: responseOf(texts.response_b),
+  isPooled: false,
+});
+
+/** @param {string | { role: string, content: string }[]} question */
+const questionOf = (question) =>
+  typeof question === "string" ? question : question.map(({ role, content }) => `[${role}]\n${content}`).join("\n\n");
+
+/** @param {string | string[]} response */
+const responseOf = (response) =>
+  typeof response === "string" ? response : response.map((text, i) => `[answer ${i + 1}]\n${text}`).join("\n\n");
 
 /**
- * The queue of a set as a view shows it.
+ * The queue as a view shows it.
  * @param {string} name
- * @param {string | undefined} reviewer
- * @param {1 | 2} reviewers
  * @param {string} level
+ * @param {string} fingerprint
  * @param {(error: unknown) => void} report
  */
-export function useQueue(name, reviewer, reviewers, level, report) {
+export function useQueue(name, level, fingerprint, report) {
   const [state, setState] = useState(/** @type {any} */ (null));
   const [failed, setFailed] = useState(false);
   const queue = useRef(/** @type {Queue | null} */ (null));
   useEffect(() => {
-    const now = new Queue(name, reviewer, reviewers, level, report, setState);
+    const now = new Queue(name, level, fingerprint, report, setState);
     queue.current = now;
     // Nobody answers a pair of the queue before.
     setState(null);
@@ -238,7 +227,7 @@ export function useQueue(name, reviewer, reviewers, level, report) {
       }),
     );
     const leave = () => now.leave();
-    // A page that comes back from the browser's cache has given its pairs back.
+    // A page that comes back from the browser's cache has sent what it held.
     const back = (/** @type {PageTransitionEvent} */ event) => event.persisted && now.work(() => now.fill());
     addEventListener("pagehide", leave);
     addEventListener("pageshow", back);
@@ -248,7 +237,7 @@ export function useQueue(name, reviewer, reviewers, level, report) {
       now.leave();
       now.closed = true;
     };
-  }, [name, reviewer, reviewers, level]);
+  }, [name, level, fingerprint]);
   return {
     state,
     failed,

@@ -12,7 +12,6 @@ from app.service.auditing.entries import (
     Draw,
     Entry,
     LabelEntry,
-    OpinionEntry,
 )
 from app.service.auditing.ledger import Audit, Ledger
 
@@ -62,19 +61,6 @@ def labelled(
 ) -> LabelEntry:
     """Returns a label for the comparison with this number, in one of its orders."""
     return LabelEntry(
-        id=draw_id(number, mirrored=mirrored),
-        label=label,
-        by=by,
-        at=at,
-        reason="no text" if label == "none" else None,
-    )
-
-
-def opinion(
-    number: int, label: AuditLabel, *, by: str, at: float = 100.0, mirrored: bool = False
-) -> OpinionEntry:
-    """Returns an opinion about the comparison with this number, in one of its orders."""
-    return OpinionEntry(
         id=draw_id(number, mirrored=mirrored),
         label=label,
         by=by,

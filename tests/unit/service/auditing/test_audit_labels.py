@@ -233,10 +233,10 @@ async def test_a_label_that_yields_leaves_those_of_other_keys() -> None:
         end = await store.last_audit()
         report = await yielding(auditor, "ben", (one, "B"), (two, "A"), (one, "A"))
         assert (report.labelled, report.updated, report.unchanged) == (0, 0, 0)
-        assert report.taken == (one, two, one)
+        assert list(report.earlier.items()) == [(one, "ana"), (two, "ana")]
         assert await store.last_audit() == end
         report = await yielding(auditor, "ben", (one, "B"), (three, "tie"))
-        assert (report.labelled, report.taken) == (1, (one,))
+        assert (report.labelled, report.earlier) == (1, {one: "ana"})
         # Ben corrects his own label, and Ana hers.
         assert (await yielding(auditor, "ben", (three, "A"))).updated == 1
         assert (await yielding(auditor, "ana", (one, "tie"))).updated == 1
@@ -256,7 +256,7 @@ async def test_a_label_that_comes_in_between_stays_on_every_replica(
         store.first = LabelEntry(id=one, label="A", by="ana", at=time.time())
         report = await yielding(services.auditor, "ben", (one, "B"), (two, "B"))
         assert (report.labelled, report.updated, report.unchanged) == (1, 0, 0)
-        assert report.taken == (one,)
+        assert report.earlier == {one: "ana"}
         assert "changed" not in caplog.text
         other = replica(store)
         await other.open()

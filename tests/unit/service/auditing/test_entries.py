@@ -16,7 +16,7 @@ from app.service.auditing.entries import (
     parse_entry,
     readable_entry,
 )
-from tests.unit.service.auditing.logs import PAC, drawn, labelled, opinion
+from tests.unit.service.auditing.logs import PAC, drawn, labelled
 
 RANG = AlarmEntry(
     decider=drawn(1).decider,
@@ -54,8 +54,6 @@ ENDED = AlarmEnd(
         labelled(6, "tie", by="é 裁判"),
         labelled(7, "none"),
         replace(labelled(8, "B"), yields=True),
-        opinion(9, "tie", by="é 裁判"),
-        opinion(9, "none", by="ana"),
         RANG,
         replace(RANG, decider=drawn(1, criterion=PAC, write_id="w3").decider, suspends=False),
         ENDED,
@@ -93,9 +91,6 @@ def test_an_entry_is_one_flat_object_without_texts_of_the_pair() -> None:
         "kind": "label", "id": f"{1:030x}00", "label": "B", "by": "ana", "at": 100.0
     }  # fmt: skip
     # Another kind than a label, so that an earlier release does not take it for one.
-    assert json.loads(opinion(1, "B", by="ana").text) == {
-        "kind": "opinion", "id": f"{1:030x}00", "label": "B", "by": "ana", "at": 100.0
-    }  # fmt: skip
     closed = json.loads(labelled(1, "none").text)
     assert (closed["label"], closed["reason"]) == ("none", "no text")
 

@@ -21,7 +21,6 @@ from tests.unit.service.auditing.logs import (
     drawn,
     folded,
     labelled,
-    opinion,
 )
 
 
@@ -289,50 +288,3 @@ def test_a_draw_takes_less_than_half_a_kilobyte() -> None:
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert (after - before) / 10_000 < 500
-
-
-def test_two_equal_opinions_are_the_label_in_either_order_of_the_pair() -> None:
-    ledger = folded(drawn(1), opinion(1, "A", by="ana", at=5.0))
-    assert (audit_of(ledger, 1).label, audit_of(ledger, 1).status(2.0)) == (None, "open")
-    changes = ledger.changes("default")
-    apply(ledger, opinion(1, "B", by="bob", at=6.0, mirrored=True))
-    audit = audit_of(ledger, 1)
-    assert (audit.label, audit.labelled_at, audit.labelled_by) == ("A", 6.0, "bob")
-    assert ledger.changes("default") == changes + 1
-    assert ledger.last_sender("default") == "bob"
-    assert [(each.label, each.by) for each in audit.opinions] == [("A", "ana"), ("A", "bob")]
-    assert audit.opinion_of(draw_id(1, mirrored=True), by="ana") == "B"
-
-
-def test_two_opinions_that_differ_leave_the_draw_open_until_a_label() -> None:
-    ledger = folded(drawn(1), opinion(1, "A", by="ana"), opinion(1, "tie", by="bob"))
-    assert audit_of(ledger, 1).label is None
-    apply(ledger, opinion(1, "A", by="cem"))
-    assert audit_of(ledger, 1).label is None
-    apply(ledger, labelled(1, "B", by="kim"))
-    assert (audit_of(ledger, 1).label, audit_of(ledger, 1).labelled_by) == ("B", "kim")
-    assert [each.by for each in audit_of(ledger, 1).opinions] == ["ana", "bob"]
-    assert list(ledger.opinions("default")) == [f"{int(draw_id(1), 16) >> 1:032x}"]
-    assert ledger.opinions("other") == {}
-
-
-def test_a_person_has_one_opinion_and_none_after_the_label() -> None:
-    ledger = folded(
-        drawn(1),
-        drawn(2),
-        opinion(1, "A", by="ana"),
-        opinion(1, "A", by="ana"),
-        opinion(1, "B", by="ana"),
-        labelled(2, "A"),
-        opinion(2, "A", by="bob"),
-        opinion(3, "A", by="bob"),
-    )
-    assert [each.label for each in audit_of(ledger, 1).opinions] == ["A"]
-    assert audit_of(ledger, 1).label is None
-    assert audit_of(ledger, 2).opinions == ()
-
-
-def test_two_people_who_cannot_label_a_draw_close_it() -> None:
-    ledger = folded(drawn(1), opinion(1, "none", by="ana"), opinion(1, "none", by="bob"))
-    assert audit_of(ledger, 1).status(2.0) == "closed"
-    assert [place.position for place in ledger.trail("default", before=None, limit=9)] == [3]

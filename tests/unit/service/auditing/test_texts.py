@@ -10,7 +10,7 @@ import pytest
 
 from app.core.comparison import Comparison, Turn
 from app.service.auditing.entries import LabelEntry
-from app.service.auditing.text_keeper import TextKeeper, TextsPage
+from app.service.auditing.text_keeper import PairsToLabel, TextKeeper
 from app.service.auditing.texts import (
     LONGEST_TEXTS,
     DrawnTexts,
@@ -36,14 +36,33 @@ async def keeping(store: MemoryStore, **given: Any) -> AsyncIterator[Services]:
         yield services
 
 
-async def page(keeper: TextKeeper, **asked: Any) -> TextsPage:
-    given = {"calibration": None, "after": 0, "limit": 20, "may_use": lambda _: True, **asked}
-    return await keeper.page(**given)
+async def page(keeper: TextKeeper, **asked: Any) -> PairsToLabel:
+    given = {
+        "calibration": None,
+        "person": "ana",
+        "after": 0,
+        "limit": 64,
+        "may_use": lambda _: True,
+        **asked,
+    }
+    return await keeper.to_label(**given)
 
 
-async def shown(services: Services, **asked: Any) -> list[DrawnTexts | None]:
+async def shown(services: Services, **asked: Any) -> list[DrawnTexts]:
+    """The texts of the open audits in the order of their draws, on the sides that were judged."""
     found = await page(services.text_keeper, **asked)
-    return [found.texts(audit) for audit in found.audits]
+    drawn = sorted(found.pairs, key=lambda pair: pair.audit.position)
+    return [
+        pair.texts
+        if pair.texts.id == pair.audit.draw.id
+        else DrawnTexts(
+            id=pair.audit.draw.id,
+            question=pair.texts.question,
+            response_a=pair.texts.response_b,
+            response_b=pair.texts.response_a,
+        )
+        for pair in drawn
+    ]
 
 
 @pytest.mark.parametrize(
@@ -110,32 +129,27 @@ async def test_both_orders_of_a_pair_have_one_key() -> None:
     assert key_of(ID) == key_of(SWAPPED) != key_of(ID.replace("0", "2"))
 
 
-async def test_drawn_pairs_are_listed_with_their_texts_oldest_first() -> None:
+async def test_drawn_pairs_are_listed_with_their_texts() -> None:
     async with keeping(MemoryStore()) as services:
         pairs = traffic(range(5))
         drawn = await ids(services, pairs)
         found = await shown(services)
-        assert [each.id for each in found if each is not None] == drawn
-        texts = [(x.question, x.response_a, x.response_b) for x in found if x is not None]
+        assert [each.id for each in found] == drawn
+        texts = [(x.question, x.response_a, x.response_b) for x in found]
         assert texts == [
             (each.question[0].content, each.response_a[0], each.response_b[0]) for each in pairs
         ]
-        first = await page(services.text_keeper, limit=2)
-        assert ([x.draw.id for x in first.audits], first.keeps) == (drawn[:2], True)
-        rest = await page(services.text_keeper, after=first.next_after)
-        assert ([x.draw.id for x in rest.audits], rest.next_after) == (drawn[2:], None)
         assert await shown(services, calibration="other") == []
         assert await shown(services, may_use=lambda _: False) == []
 
 
-async def test_without_the_setting_nothing_is_kept_and_draws_are_listed_without_texts() -> None:
+async def test_without_the_setting_nothing_is_kept_and_no_draw_is_shown() -> None:
     store = MemoryStore()
     async with services_of(store=store, audit_rate=1.0) as services:
         await services.calibrator.add("default", EXAMPLES)
         await ids(services, traffic(range(2)))
         found = await page(services.text_keeper)
-        assert (len(found.audits), found.keeps) == (2, False)
-        assert [found.texts(audit) for audit in found.audits] == [None, None]
+        assert (found.pairs, found.open, found.without_texts) == ([], 2, 2)
     assert await store.audit_text_keys() == set()
 
 
@@ -143,7 +157,7 @@ async def test_a_draw_with_too_long_texts_is_kept_without_them() -> None:
     async with keeping(MemoryStore()) as services:
         long, short = pair(3.0, 0.0, question="x" * LONGEST_TEXTS), pair(3.0, 0.0)
         assert len(await ids(services, [long, short])) == 2
-        assert [each is None for each in await shown(services)] == [True, False]
+        assert [each.question for each in await shown(services)] == [short.question[0].content]
 
 
 async def test_a_label_or_closing_takes_the_texts_away_whatever_the_replica_keeps() -> None:
@@ -156,7 +170,7 @@ async def test_a_label_or_closing_takes_the_texts_away_whatever_the_replica_keep
         swapped = f"{int(two, 16) ^ 1:032x}"
         await label(replica(store), (swapped, "none"))
         assert await store.audit_text_keys() == {key_of(three)}
-        assert [each.id for each in await shown(services) if each is not None] == [three]
+        assert [each.id for each in await shown(services)] == [three]
 
 
 async def test_a_pair_that_comes_swapped_or_under_another_criterion_keeps_its_first_texts() -> None:
@@ -182,12 +196,11 @@ async def test_a_draw_of_before_the_setting_gets_texts_when_it_comes_again_swapp
         (one,) = await ids(services, [given])
     async with keeping(store) as services:
         await judged(services, [given.swapped], alpha=0.2)
-        (found,) = await shown(services)
-        assert found is not None
+        (found,) = (await page(services.text_keeper)).pairs
         # The id names the order of the texts, so that a label counts for the right side.
-        assert int(found.id, 16) == int(one, 16) ^ 1
-        assert found.response_a == given.response_b[0]
-        await label(services.auditor, (found.id, "B"))
+        is_first = found.texts.response_a == given.response_a[0]
+        assert int(found.texts.id, 16) == int(one, 16) ^ (not is_first)
+        await label(services.auditor, (found.texts.id, "A" if is_first else "B"))
         assert [audit.label for audit in services.auditor.ledger.audits()] == ["A"]
 
 
@@ -242,4 +255,4 @@ async def test_a_store_that_lost_the_texts_is_no_error() -> None:
     async with keeping(store) as services:
         await ids(services, traffic(range(2)))
         await store.forget_audit_texts(await store.audit_text_keys())
-        assert await shown(services) == [None, None]
+        assert await shown(services) == []

@@ -1,1 +1,0 @@
-"""People who label pairs: blind pairs on random sides, their order, and answers with undo."""
