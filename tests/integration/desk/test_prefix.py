@@ -1,5 +1,6 @@
 """The desk behind a proxy that shows the service below a prefix."""
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -82,10 +83,16 @@ def test_the_desk_works_below_a_prefix(
         expect(page.locator(".chip")).to_have_text("A")
         expect(page.locator("canvas")).to_have_count(1)
         expect(page.locator("pre")).to_contain_text(f"{url}{PREFIX}/judge")
-        page.get_by_role("link", name="Label", exact=True).click()
-        rows = '{"question": "Is the number 4821 even or odd?", "response_a": "quality=0", '
+        # As many as the first test of pac needs.
+        pool = [
+            {"question": f"{i}?", "response_a": "quality=0", "response_b": f"quality={4 + i / 30}"}
+            for i in range(20)
+        ]
+        service.client.post("/calibrations/mine/pool", json={"comparisons": pool})
         path = tmp_path / "pairs.jsonl"
-        path.write_text(f'{rows}"response_b": "quality=4"}}\n', encoding="utf-8")
+        path.write_text("".join(f"{json.dumps(pair)}\n" for pair in pool), encoding="utf-8")
+        page.goto("about:blank")
+        page.goto(f"{PREFIX}/desk#label/mine?alpha=0.3&delta=0.2")
         page.get_by_label("File of pairs").set_input_files(path)
         # The worker of the file is below the prefix, too.
         expect(page.get_by_role("region", name="Left response")).to_contain_text("quality")
