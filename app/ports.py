@@ -464,7 +464,7 @@ class StoredCalibration:
     Args:
         version: Version of this state.
         meta: Field -> value. The store adds the fields "write_id" and "version" itself.
-        examples: Digest of the comparison -> labelled score.
+        examples: Digest of the comparison -> labeled score.
         thresholds: "guarantee:alpha" -> lambda_hat, for programs that read the store directly.
     """
 

@@ -1,7 +1,7 @@
 """Files of judged pairs: a synthetic one of each shape, and the real ones of ../shared/data.
 
 An ordinary clone has only the synthetic files; tests of the real files skip there. The judge of a
-synthetic file has log-odds z for the labelled response, with z ~ N(margin, spread^2). Each vote is
+synthetic file has log-odds z for the labeled response, with z ~ N(margin, spread^2). Each vote is
 for that response with probability sigmoid(z). A reward model scores it z above the other response.
 """
 

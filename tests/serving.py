@@ -147,7 +147,7 @@ def pair(a: float, b: float, *, question: str = "Which?") -> Comparison:
 
 
 def labelled(gap: float, label: Label, *, number: int) -> LabelledComparison:
-    """A labelled comparison with this gap; each number gives a different question."""
+    """A labeled comparison with this gap; each number gives a different question."""
     return LabelledComparison(
         comparison=pair(gap, 0.0, question=f"Question {number}?"), label=label
     )

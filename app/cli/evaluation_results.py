@@ -153,7 +153,7 @@ def print_splits(rows: "Sequence[RuleOutcome]", n: int) -> None:
 
     Args:
         rows: Rows of the protocol; other rules are left out.
-        n: Number of labelled pairs.
+        n: Number of labeled pairs.
     """
     shown = [row for row in rows if row.selector in ("scope", "pac")]
     splits = shown[0].outcome.splits if shown else 0

@@ -24,7 +24,7 @@ def checked_pairs(
 
 
 def print_label_report(report: LabelReport) -> None:
-    """Prints what became of labelled rows."""
+    """Prints what became of labeled rows."""
     say((report.sentence, "bold"))
     for detail in report.details:
         kind, colon, rest = detail.partition(":")

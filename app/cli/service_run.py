@@ -243,7 +243,7 @@ def _print_ready(
             else "There is no calibration 'default' of this judge"
         )
         say(
-            f"{reason}: POST labelled pairs to /calibrate, or name another set. "
+            f"{reason}: POST labeled pairs to /calibrate, or name another set. "
             '"alpha": null below asks for a judgment without a guarantee.',
         )
     say("The desk, a page to try, label and recalibrate: ", (f"{url}/desk", "bold"))

@@ -246,7 +246,7 @@ class AssessedSet(CalibrationDetail):
     """A set with everything that its assessment shows.
 
     Raises:
-        ValueError: The accuracy is not a share of labelled pairs.
+        ValueError: The accuracy is not a share of labeled pairs.
     """
 
     feasible_alphas: tuple[FeasibleAlphas, ...] = ()

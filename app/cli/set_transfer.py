@@ -245,7 +245,7 @@ def _described(first: FileRow) -> dict[str, Any]:
     if MARK not in first.fields:
         raise InvalidRequestError(
             f"{first.place}: this is not an exported set. `scope-judge sets export` writes one; "
-            "`scope-judge calibrate` reads labelled pairs"
+            "`scope-judge calibrate` reads labeled pairs"
         )
     if first.fields[MARK] != _FORMAT or any(field not in first.fields for field in _DESCRIBED):
         raise InvalidRequestError(

@@ -1,4 +1,4 @@
-"""Whether a judge is good enough: figures of labelled pairs, and one recommendation in words.
+"""Whether a judge is good enough: figures of labeled pairs, and one recommendation in words.
 
 The module imports no numpy: `scope-judge calibrate` makes an assessment of a service's answer.
 """
@@ -29,7 +29,7 @@ AFTER_LOOKING: Mapping[Guarantee, str] = {
     ),
     "pac": (
         "not promised: this is a choice made after seeing the labels. In simulations with delta "
-        "0.10, the true error exceeded alpha in up to 19% of the calibrations that were labelled "
+        "0.10, the true error exceeded alpha in up to 19% of the calibrations that were labeled "
         "until alpha was feasible, in up to 17% of those that followed more_examples, and in up to "
         "11% at the smallest feasible of five alphas: with a weak judge, in nearly all of those "
         "that accepted anything. For several alphas, divide delta by their number"
@@ -56,14 +56,14 @@ class AlphaInterval(NamedTuple):
 
 
 class AlphaRow(NamedTuple):
-    """One alpha under one guarantee, on labelled pairs.
+    """One alpha under one guarantee, on labeled pairs.
 
     Args:
         guarantee: "marginal" or "pac".
         alpha: Largest share of errors among accepted verdicts, in (0, 1).
         delta: In (0, 1) for "pac"; None for "marginal".
         threshold: In nats; None if the alpha is infeasible.
-        coverage: Accepted share of the labelled pairs, in [0, 1].
+        coverage: Accepted share of the labeled pairs, in [0, 1].
         empirical_risk: Share of errors among the accepted pairs; None if none is accepted.
         more_labels: Number of further labels that make an infeasible alpha feasible if the error
             rates stay the same; None if no number does, or the alpha is feasible.
@@ -80,10 +80,10 @@ class AlphaRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """The figures of a judge on labelled pairs.
+    """The figures of a judge on labeled pairs.
 
     Args:
-        n: Number of labelled pairs.
+        n: Number of labeled pairs.
         accuracy: Share of pairs on which judge and label agree; None without pairs.
         auroc: AUROC of confidence for being right; None if all verdicts are right or all are wrong.
         position_flips: Share of pairs in which the two orders prefer different responses; None if
@@ -128,7 +128,7 @@ def recommendation(assessment: Assessment) -> str:
     """One recommendation in plain words."""
     interval = assessment.accuracy_interval
     if interval is None or assessment.accuracy is None:
-        return "There are no labelled pairs yet: label some."
+        return "There are no labeled pairs yet: label some."
     low, high = interval
     share = f"{assessment.accuracy:.0%} ({low:.0%} to {high:.0%})"
     if high < 0.5:

@@ -1,4 +1,4 @@
-"""A calibration set: its labelled scores, and the thresholds computed from them."""
+"""A calibration set: its labeled scores, and the thresholds computed from them."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -48,7 +48,7 @@ class Calibration:
         version: Number of the version; it grows by one with every write.
         judge: Name of the judge.
         fingerprint: Fingerprint of the judge that scored the examples.
-        examples: Digest of the comparison -> labelled example.
+        examples: Digest of the comparison -> labeled example.
         min_label_mass: In [0, 1). An example with less label mass is off task: never accepted.
         changed_at: Time at which this version was made, in seconds since 1970; None if the version
             is not stored yet.

@@ -142,7 +142,7 @@ class CalibrationReference:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuditReference:
-    """The audit of a judgment that was drawn at random, to be labelled by people.
+    """The audit of a judgment that was drawn at random, to be labeled by people.
 
     Args:
         id: Id of the draw, for its label.

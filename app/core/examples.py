@@ -57,7 +57,7 @@ class LabelledExample:
 
 
 class Examples(Mapping[str, LabelledExample]):
-    """An immutable mapping: digest of a comparison -> labelled example.
+    """An immutable mapping: digest of a comparison -> labeled example.
 
     Args:
         rows: Digest -> index of its row, in the order of the rows.

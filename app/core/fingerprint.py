@@ -1,4 +1,4 @@
-"""Digests that identify a judge, a comparison and a labelled batch."""
+"""Digests that identify a judge, a comparison and a labeled batch."""
 
 import hashlib
 import json
@@ -99,7 +99,7 @@ def is_reversed(identifier: str) -> bool:
 
 
 def batch_digest(batch: Sequence[LabelledComparison]) -> str:
-    """Identifies a labelled batch, so that clients can recognise the batches that they posted.
+    """Identifies a labeled batch, so that clients can recognise the batches that they posted.
 
     The digest is the SHA-256 of the batch as JSON: a list with one row for each example, in order
     and with ties, without spaces, and with JSON escapes for all characters outside ASCII:

@@ -1,4 +1,4 @@
-"""Whether the judgments of one run are like the labelled pairs of their set.
+"""Whether the judgments of one run are like the labeled pairs of their set.
 
 The run is over, so a test of two samples fits: that of Kolmogorov and Smirnov. It sees a change of
 the spread, too, and needs fewer judgments than the martingale of `conformal`, which may be looked
@@ -22,13 +22,13 @@ _FEWEST = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """The clearest difference between the judgments of a run and the labelled pairs.
+    """The clearest difference between the judgments of a run and the labeled pairs.
 
     Args:
         value: Name of the value that differs.
         above: Number at which the distributions are the furthest apart.
         share: Share of the judgments whose value is above it.
-        expected: Share of the labelled pairs whose value is above it.
+        expected: Share of the labeled pairs whose value is above it.
         p_value: Probability of a difference as large as this one between samples of one kind.
     """
 
@@ -42,12 +42,12 @@ class Difference:
 def difference(
     judged: Mapping[str, ArrayLike], expected: Mapping[str, FloatArray], *, tests: int = 1
 ) -> Difference | None:
-    """Returns how judgments differ from labelled pairs; None if that may be chance.
+    """Returns how judgments differ from labeled pairs; None if that may be chance.
 
     Args:
         judged: Name of a value -> its numbers, of one judgment of each question; NaN where it is
             unknown.
-        expected: The same for the labelled pairs.
+        expected: The same for the labeled pairs.
         tests: Number of calls that share the false alarms of a run.
     """
     found = [

@@ -136,7 +136,7 @@ class LabelNoiseBounds:
 
     @classmethod
     def of(cls, disagreements: int, pairs: int, *, level: float = 0.95) -> "LabelNoiseBounds":
-        """Bounds the noise by the pairs that two people labelled.
+        """Bounds the noise by the pairs that two people labeled.
 
         Two people who each flip a label with probability eps, independently, disagree on a share
         d = 2 eps (1 - eps) of the pairs. The bounds of Clopper and Pearson (1934) on d give those
@@ -145,7 +145,7 @@ class LabelNoiseBounds:
 
         Args:
             disagreements: Pairs on which the two labels differ, at most `pairs`.
-            pairs: Pairs that both labelled.
+            pairs: Pairs that both labeled.
             level: Probability with which each bound holds, in (0, 1).
         """
         assert 0 <= disagreements <= pairs, "no more disagreements than pairs"

@@ -119,7 +119,7 @@ def pac_tests(
     """Tests the ranks in ascending order, as far as labels reach.
 
     Fixed-sequence testing looks at no label beyond the first test that fails. So the threshold of
-    partly labelled pairs is the one of the same pairs with all labels, for the alpha and delta that
+    partly labeled pairs is the one of the same pairs with all labels, for the alpha and delta that
     were chosen in advance.
 
     Args:

@@ -87,9 +87,9 @@ class PacPairs:
         )
 
     def needed(self, alpha: float, delta: float) -> LabelsNeeded:
-        """Returns the threshold, or else the pairs that must be labelled before the next test.
+        """Returns the threshold, or else the pairs that must be labeled before the next test.
 
-        Labelling exactly these pairs again and again, until there is a threshold, gives the
+        Labeling exactly these pairs again and again, until there is a threshold, gives the
         threshold that all labels would give. It needs the fewest labels in that order.
 
         Args:

@@ -13,7 +13,7 @@ Orders = Literal[1, 2]
 class Score:
     """One judge's preference between two responses; it holds no text.
 
-    Labelled examples, judged comparisons and draws embed it.
+    Labeled examples, judged comparisons and draws embed it.
 
     Args:
         gap_fwd: Logit of response_a minus logit of response_b, with response_a shown first; any

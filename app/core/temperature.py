@@ -17,7 +17,7 @@ _DIGITS = 4
 
 
 def fitted_temperature(gap: FloatArray, label_a: NDArray[np.bool_]) -> float:
-    """Fits the temperature to labelled gaps.
+    """Fits the temperature to labeled gaps.
 
     Args:
         gap: Shape (n,). Gap of response_a minus response_b, finite.

@@ -21,7 +21,7 @@ class LabelledVerdict:
         label: The person's side.
         alpha: The alpha of the verdict.
         unit: Verdicts of one unit, such as a question, may be wrong together.
-        probability: Probability with which the comparison was drawn for labelling.
+        probability: Probability with which the comparison was drawn for labeling.
     """
 
     verdict: Side

@@ -1,6 +1,6 @@
 """Battles of twelve models whose true ratings are known, for the demo judge.
 
-python -m app.demo.arena battles.jsonl                  # 2,000 battles, 10% of them labelled
+python -m app.demo.arena battles.jsonl                  # 2,000 battles, 10% of them labeled
 scope-judge battles battles.jsonl --out rows.jsonl      # judged by a running service
 
 The true ratings are written beside the battles, into battles-true-ratings.csv.
@@ -87,12 +87,12 @@ def _written(model: str, text: str, *, favoured: bool) -> str:
 
 
 def rows(seed: int, count: int, label_share: float) -> Iterator[dict[str, object]]:
-    """Yields battles as `scope-judge battles` reads them; people labelled a random sample.
+    """Yields battles as `scope-judge battles` reads them; people labeled a random sample.
 
     Args:
         seed: An equal seed yields the same rows.
         count: Number of battles.
-        label_share: Probability with which a battle was drawn for labelling; 0 for no labels.
+        label_share: Probability with which a battle was drawn for labeling; 0 for no labels.
     """
     drawn = random.Random(f"labels {seed}")
     stream = battles(seed)

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 
 class Pair(NamedTuple):
-    """A labelled comparison of one family."""
+    """A labeled comparison of one family."""
 
     family: str
     question: str

@@ -1,4 +1,4 @@
-"""The paper's experiments: a judge measured on labelled pairs, without a running service.
+"""The paper's experiments: a judge measured on labeled pairs, without a running service.
 
 The code of each part of the paper:
 

@@ -77,7 +77,7 @@ def sources_of(
         )
     if not judged.pairs:
         raise InvalidRequestError(
-            f"{file} has no labelled pair that was judged: there are {judged.report.sentence}"
+            f"{file} has no labeled pair that was judged: there are {judged.report.sentence}"
         )
     datasets: dict[str, list[JudgedPair]] = {}
     for pair in judged.pairs:

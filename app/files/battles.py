@@ -74,7 +74,7 @@ class Battle:
         model_b: Name of the second model.
         fields: The comparison, with the response of model_a first.
         human: The label of a person, if there is one.
-        human_probability: Probability with which the row was drawn for labelling, if it is known.
+        human_probability: Probability with which the row was drawn for labeling, if it is known.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""The one check of labelled rows: what is usable, repeated or contradictory, before any judging.
+"""The one check of labeled rows: what is usable, repeated or contradictory, before any judging.
 
 A pair is the same pair in either order of its responses, as in a calibration set: the swapped pair
 with the swapped label agrees.
@@ -46,7 +46,7 @@ class LabelledRow:
 
     @property
     def answer(self) -> AuditLabel | None:
-        """The label, "none" if the pair cannot be labelled, or None without an answer."""
+        """The label, "none" if the pair cannot be labeled, or None without an answer."""
         return self.label if self.reason is None else "none"
 
 
@@ -65,12 +65,12 @@ class RowPlace:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabelReport:
-    """The outcome of the check of labelled rows; each row counts once.
+    """The outcome of the check of labeled rows; each row counts once.
 
     Args:
         usable: Number of rows with label A or B that count.
         ties: Number of rows with label "tie" that count.
-        closed: Number of rows that count and say that the pair cannot be labelled.
+        closed: Number of rows that count and say that the pair cannot be labeled.
         unlabelled: Number of rows without a label.
         unusable: The rows that cannot be used.
         repeated: Places of the rows that repeat an earlier pair with the same label.
@@ -100,14 +100,14 @@ class LabelReport:
         """All counts in a sentence."""
         counts = (
             (self.ties, "ties" if self.ties != 1 else "tie"),
-            (self.closed, "cannot be labelled"),
-            (self.unlabelled, "unlabelled"),
+            (self.closed, "cannot be labeled"),
+            (self.unlabelled, "unlabeled"),
             (len(self.unusable), "unusable"),
             (len(self.repeated), "repeated"),
             (sum(map(len, self.contradicting)), "contradict each other"),
         )
         told = [f"{n} {word}" for n, word in counts if n]
-        # Pairs that are to be labelled are not usable yet.
+        # Pairs that are to be labeled are not usable yet.
         if self.usable or not self.unlabelled:
             told.insert(0, f"{self.usable} usable")
         return f"{self.rows} row{'s' * (self.rows != 1)}: {', '.join(told)}"
@@ -176,7 +176,7 @@ class CheckedRows(Generic[Row]):
 
     Args:
         labelled: The rows that count, in order: one for each pair with label A, B or "tie", or that
-            cannot be labelled.
+            cannot be labeled.
         unlabelled: The first row of each pair that has no label in any row.
         report: The outcome of the check of all rows.
     """

@@ -47,7 +47,7 @@ def read_pairs(
     Args:
         inputs: Files, folders and patterns.
         form: How the rows are written.
-        labelled: Whether labels are read. Without, every row is unlabelled.
+        labelled: Whether labels are read. Without, every row is unlabeled.
 
     Raises:
         InvalidRequestError: A file cannot be read, or has no rows. Or its first row has no

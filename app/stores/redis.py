@@ -5,7 +5,7 @@ The keys of a set are a public interface:
     scope:calibrations                       set: the names of all sets
     scope:calibration:{name}:meta            hash: write_id, version, and the fields of meta,
                                              which app/service/calibration/codec.py describes
-    scope:calibration:{name}:examples        hash: digest -> labelled score
+    scope:calibration:{name}:examples        hash: digest -> labeled score
     scope:calibration:{name}:thresholds      hash: "guarantee:alpha" -> lambda_hat
     scope:calibration:{name}:trail           stream: `number-0` -> record of each change
     scope:calibration:{name}:undo            hash: number -> undo of that change

@@ -1,4 +1,4 @@
-"""JSON about the absorption of labelled audits: what is asked, and what it does to the set."""
+"""JSON about the absorption of labeled audits: what is asked, and what it does to the set."""
 
 from pydantic import Field
 
@@ -8,7 +8,7 @@ from app.wire.requests import DryRun, Strict
 
 
 class AbsorbIn(Strict):
-    """The absorption of a set's labelled audits; the service chooses which ones."""
+    """The absorption of a set's labeled audits; the service chooses which ones."""
 
     even_if_infeasible: bool = Field(
         False, description="Continue even if an alpha in use gets no more verdicts."
@@ -17,7 +17,7 @@ class AbsorbIn(Strict):
 
 
 class AbsorbOut(ChangeOut):
-    """The calibration set after labelled audits were absorbed, with their counts.
+    """The calibration set after labeled audits were absorbed, with their counts.
 
     After an alarm, the first audits since the first alarm replace all examples (`replaced`).
     Without one, audits up to the first open one are added. `effects` has the criteria in use: those

@@ -7,7 +7,7 @@ from app.service.fair_queue import CURRENT_FLOW
 RISK_LEVEL = (
     "Smallest alpha that accepts a judgment of this uncertainty. Like alpha, it describes all "
     "judgments that such an alpha accepts. It is not the probability that "
-    "this judgment is wrong, and can be small for a pair that differs from the labelled ones."
+    "this judgment is wrong, and can be small for a pair that differs from the labeled ones."
 )
 
 

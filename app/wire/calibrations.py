@@ -114,12 +114,12 @@ class CurvePointOut(Out):
 
 
 class TrafficOut(Out):
-    """About the last 1,000 judgments with this version, compared with its labelled pairs.
+    """About the last 1,000 judgments with this version, compared with its labeled pairs.
 
     `abstentions` is the share of judgments that abstained. `expected_abstentions` is the share of
-    the labelled pairs that the same thresholds do not accept. Both are null if fewer than 200
+    the labeled pairs that the same thresholds do not accept. Both are null if fewer than 200
     judgments had a feasible alpha. `drifted` is true if the judgments of all replicas are unlike
-    the labelled pairs by more than chance (`GET /calibrations/{name}/monitor` has the evidence).
+    the labeled pairs by more than chance (`GET /calibrations/{name}/monitor` has the evidence).
     """
 
     judgments: int
@@ -277,7 +277,7 @@ class VersionOut(Out):
     """One change in the trail of a calibration set.
 
     `action` is "calibrate", "pool", "import", "absorb", "rollback" or "delete". `by` is the name of
-    the key that sent the request. `batch_digest` is the SHA-256 of the labelled batch; a pool, an
+    the key that sent the request. `batch_digest` is the SHA-256 of the labeled batch; a pool, an
     import or an absorption has none. A deletion also takes a version number; its `write_id` and
     `thresholds_after` are null. Thresholds are "guarantee:alpha" -> nats, null if infeasible,
     without those that depend on missing labels. They were computed with `min_label_mass`, the

@@ -125,7 +125,7 @@ class MonitoredOut(RingingOut):
 
 
 class StreamOut(RingingOut):
-    """Evidence of the answering process that a value of its judgments is unlike the labelled ones.
+    """Evidence of the answering process that a value of its judgments is unlike the labeled ones.
 
     `alarm` is true once the evidence has reached 20, which by chance alone any of the values
     of a version ever does with probability at most 0.05.
@@ -187,7 +187,7 @@ class RecoveryOut(Out):
             note = (
                 f"label the first {number} audits drawn since the alarm, then run `scope-judge "
                 f"audits absorb {criterion.calibration}`; {recovery.drawn} are drawn, and "
-                f"{recovery.labelled} of the first {number} are labelled or closed"
+                f"{recovery.labelled} of the first {number} are labeled or closed"
             )
         return cls(
             alpha=criterion.alpha,
@@ -298,7 +298,7 @@ def _note(report: SetReport, *, rate: float, refused: int, has_drifted: bool) ->
         )
     if has_drifted:
         return (
-            "judgments are unlike the labelled pairs, so the guarantee may not hold: label a random"
+            "judgments are unlike the labeled pairs, so the guarantee may not hold: label a random"
             " sample of today's pairs (docs/guides/monitoring.md, Drift)"
         )
     if refused:
@@ -348,7 +348,7 @@ def summary(criteria: Sequence[MonitoredCriterion], drift: Figures) -> str:
     if not drifted:
         return about
     since = min((each.rang.at for each in drifted if each.rang is not None), default=None)
-    return f"{about}; the traffic is unlike the labelled pairs{_since(since)}"
+    return f"{about}; the traffic is unlike the labeled pairs{_since(since)}"
 
 
 def _about(monitored: MonitoredCriterion) -> str:

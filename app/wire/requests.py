@@ -274,7 +274,7 @@ class ExampleIn(_ComparisonIn):
     label: Label
 
     def labelled(self) -> LabelledComparison:
-        """The labelled comparison; raises InvalidComparisonError like `comparison`."""
+        """The labeled comparison; raises InvalidComparisonError like `comparison`."""
         return LabelledComparison(comparison=self.comparison(), label=self.label)
 
 
@@ -291,7 +291,7 @@ class LabelledBatchIn(Strict):
 
 
 class CalibrateIn(LabelledBatchIn):
-    """A labelled batch for one calibration set."""
+    """A labeled batch for one calibration set."""
 
     replace: Replace = False
     even_if_infeasible: EvenIfInfeasible = False
@@ -309,7 +309,7 @@ class PoolPairIn(_ComparisonIn):
 
 
 class PoolIn(Strict):
-    """Comparisons of the traffic, to be judged now and labelled later."""
+    """Comparisons of the traffic, to be judged now and labeled later."""
 
     # `items` validates them, after the route has checked how many there are.
     comparisons: list[SkipValidation[PoolPairIn]]

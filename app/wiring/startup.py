@@ -73,7 +73,7 @@ async def prepare_default(
             return
         observer.stage("Deleting the default calibration, made by an earlier release of this judge")
         await services.calibrator.delete(DEFAULT_CALIBRATION)
-    observer.stage(f"Calibrating with {len(examples)} labelled pairs")
+    observer.stage(f"Calibrating with {len(examples)} labeled pairs")
     await services.calibrator.add(
         DEFAULT_CALIBRATION,
         examples,

@@ -254,7 +254,7 @@ async def _change(recorder: _Recorder) -> None:
     shown = f"{_SET} added updated"
     await recorder.send("POST", "/calibrations/{name}/examples", scored, show=shown)
     pool = {"comparisons": [_pair(number) for number in range(300, 400)]}
-    shown = f"{_SET} labelled unlabelled digests"
+    shown = f"{_SET} labeled unlabeled digests"
     await recorder.send("POST", "/calibrations/{name}/pool", pool, show=shown)
     shown = "labelled needed complete threshold digests words"
     await recorder.send("GET", "/calibrations/{name}/next", show=shown)

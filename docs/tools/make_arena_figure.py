@@ -69,7 +69,7 @@ class Row:
 
     Args:
         view: Name of the view.
-        labelled: Probability with which a battle was drawn for labelling; 0 without labels.
+        labelled: Probability with which a battle was drawn for labeling; 0 without labels.
         boards: Number of boards, one for each arena and draw of labels.
         tau: Mean of Kendall's tau-b with the true order.
         spread: Slope of ratings on true ratings, without the favoured model; 1 is right.

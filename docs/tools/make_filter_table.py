@@ -22,7 +22,7 @@ ALPHAS = (0.05, 0.10, 0.20)
 
 
 def written_pairs(file: Path) -> int:
-    """Writes 2,000 preference pairs; a fifth is labelled the wrong way round.
+    """Writes 2,000 preference pairs; a fifth is labeled the wrong way round.
 
     Returns:
         The number of wrong pairs.

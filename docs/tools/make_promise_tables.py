@@ -274,7 +274,7 @@ def print_questions(runs: int = 1000) -> None:
 
 
 def print_lazy(runs: int = 4000) -> None:
-    """Labels that lazy labelling asks."""
+    """Labels that lazy labeling asks."""
     rows = []
     for judge in (WEAK, OTHER, MIDDLING, STRONG):
         row = [named(judge)]

@@ -51,7 +51,7 @@ class Field:
         batch: Number of comparisons in one of our requests.
         at_once: Number of our requests in flight at a time.
         calibration: Pairs that our service is calibrated with; none for the demo judge, which
-            calibrates itself. All are labelled A, because labels do not change the speed.
+            calibrates itself. All are labeled A, because labels do not change the speed.
         shares: Contestant -> number of a repeat's pairs for a slow contestant.
         texts: Source of the pairs, for the notes.
         targets: Contestant -> smallest accepted ratio of ours to theirs.

@@ -57,7 +57,7 @@ def scripted_service(folder: Path) -> HttpServer:
 
 
 def calibrate(server: HttpServer, examples: list[dict[str, str]]) -> None:
-    """Calibrates the set `default` with labelled pairs."""
+    """Calibrates the set `default` with labeled pairs."""
     httpx.post(
         f"{server.url}/calibrate", json={"examples": examples}, headers=HEADERS, timeout=PATIENCE_S
     ).raise_for_status()

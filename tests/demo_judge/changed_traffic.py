@@ -1,7 +1,7 @@
 """Measures what audits notice when the traffic of a service changes, and what they mend.
 
 The pairs of all task families come first. Then sums and differences, which the demo judge never
-learnt, become frequent. A labeller labels each audited judgment at once, and correctly. After the
+learnt, become frequent. A labeler labels each audited judgment at once, and correctly. After the
 alarm of the monitor the first audits become the calibration set: as many as the service named.
 """
 
@@ -34,7 +34,7 @@ class Phase(NamedTuple):
         accepted: Number of verdicts.
         wrong: Number of wrong verdicts.
         suspended: Number of abstentions because of the alarm.
-        audited: Number of judgments with a labelled audit; a pair that comes again keeps its audit.
+        audited: Number of judgments with a labeled audit; a pair that comes again keeps its audit.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Story:
         points: Reports of the service after each batch of the first version of the set.
         drift_alarm: Judgments since the change of the traffic at the alarm of the drift.
         monitor_alarm: Judgments since the change of the traffic at the alarm of the monitor.
-        labels_to_alarm: Labelled questions, from the first on, at the alarm of the monitor.
+        labels_to_alarm: Labeled questions, from the first on, at the alarm of the monitor.
         labels_after_change: Those of them that were drawn after the change.
         audits: Number of audits to label after the alarm, which the service named at the alarm.
         absorbed: Number of examples in the new calibration set, which are these audits.

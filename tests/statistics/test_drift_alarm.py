@@ -36,7 +36,7 @@ class Mixture(NamedTuple):
         return gap[:, np.newaxis] + 0.3 * rng.standard_normal((count, 2))
 
     def calibration(self, rng: np.random.Generator, n: int) -> Calibration:
-        """A calibration on labelled pairs of the mixture."""
+        """A calibration on labeled pairs of the mixture."""
         rows = self.gaps(rng, n).tolist()
         examples = {
             str(i): labelled_example(gaps[0], gaps[1], float(rng.uniform(0.9, 1.0)), "A")
@@ -77,7 +77,7 @@ def test_traffic_like_the_pairs_rarely_raises_an_alarm(n: int) -> None:
 
 
 def first_alarms(mixture: Mixture, *, before: int, runs: int = 60) -> list[float]:
-    """Judgments of a mixture before an alarm, after some like the labelled pairs; sorted."""
+    """Judgments of a mixture before an alarm, after some like the labeled pairs; sorted."""
     rng = np.random.default_rng(11)
     found = []
     for _ in range(runs):

@@ -140,7 +140,7 @@ def test_something_is_accepted(name: str, guarantee: str) -> None:
 )
 def test_the_ratio_of_sums_can_exceed_alpha(name: str) -> None:
     # docs/design/guarantees.md, section 2. The most confident level has about three quarters of the
-    # pairs and an error rate near 0.15. A split accepts it if its labelled half has fewer errors by
+    # pairs and an error rate near 0.15. A split accepts it if its labeled half has fewer errors by
     # chance, and only such splits enter the ratio.
     found = split(name, "marginal", 0.15)
     assert 0 < (found.accepted > 0).mean() < 0.8
@@ -156,7 +156,7 @@ def test_pac_overshoots_in_at_most_delta_of_half_splits(name: str, alpha: float)
     # than that of the binomial draw in the test, so that delta holds with a margin.
     assert (found.file_fdr > alpha).mean() <= at_most(DELTA)
     # The error rates of the two halves vary in opposite directions. Let F be the file's FDR, s the
-    # binomial standard deviation at k labelled points, and Z standard normal. The labelled half has
+    # binomial standard deviation at k labeled points, and Z standard normal. The labeled half has
     # the rate F - Z s / sqrt 2, and the judged half has F + Z s / sqrt 2. A test that passes at
     # alpha - z s is a violation if Z exceeds sqrt 2 max(z - f, f) with f = (alpha - F) / s. The
     # worst case is f = z / 2, with probability Phi(-z / sqrt 2) = 0.18 at delta = 0.1.

@@ -1,4 +1,4 @@
-"""Alpha or the number of labels chosen after a look, and the labels that lazy labelling asks.
+"""Alpha or the number of labels chosen after a look, and the labels that lazy labeling asks.
 
 The expected numbers are those of docs/measured/promises.md.
 """

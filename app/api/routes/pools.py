@@ -1,4 +1,4 @@
-"""The routes of pairs that are judged first and labelled later."""
+"""The routes of pairs that are judged first and labeled later."""
 
 from functools import partial
 from typing import Annotated

@@ -30,7 +30,7 @@ def check(
     say(f"judge: {found.info.judge}")
     if judgment.calibration is not None:
         used = judgment.calibration
-        say(f"calibration set: {used.name}, version {used.version}, {used.n} labelled pairs")
+        say(f"calibration set: {used.name}, version {used.version}, {used.n} labeled pairs")
     pac = "" if judgment.delta is None else f", delta {judgment.delta:g}"
     say(f"criterion: alpha {judgment.alpha:g}, {judgment.guarantee}{pac}")
     say(f"one group of two responses: {judgment.verdict}, in {found.latency_s:.2f} s")

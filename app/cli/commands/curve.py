@@ -134,7 +134,7 @@ def _print_splits(scores: "LabelledScores", alphas: tuple[float, ...], delta: fl
     from app.evaluation.selectors import Points, pac, scope
 
     if scores.n < 4:
-        raise CommandError("--split needs at least 4 labelled pairs")
+        raise CommandError("--split needs at least 4 labeled pairs")
     rules = {"scope": scope, "pac": pac}
     points = Points.of(scores.uncertainty, scores.error)
     design = Design(alphas=alphas, delta=delta)

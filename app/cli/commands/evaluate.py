@@ -136,7 +136,7 @@ def evaluate(
 
     if judged is None and not data:
         known = ", ".join(benchmark_names())
-        raise CommandError(f"no data: name a file of labelled pairs, or benchmarks among {known}")
+        raise CommandError(f"no data: name a file of labeled pairs, or benchmarks among {known}")
     if judged is not None:
         observations = None if methods is None else _observations(_named(methods))
         own = judged.name == LOG_NAME

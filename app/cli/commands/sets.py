@@ -106,15 +106,15 @@ def _traffic(traffic: "Traffic") -> Iterable[str]:
     abstentions = (
         ""
         if traffic.abstentions is None
-        else f"abstentions {_share(traffic.abstentions)} (labelled pairs: "
+        else f"abstentions {_share(traffic.abstentions)} (labeled pairs: "
         f"{_share(traffic.expected_abstentions)}), "
     )
     yield (
         f"the last {traffic.judgments} judgments: {abstentions}uncertainty "
-        f"{_share(traffic.uncertainty)} (labelled pairs: {_share(traffic.expected_uncertainty)})"
+        f"{_share(traffic.uncertainty)} (labeled pairs: {_share(traffic.expected_uncertainty)})"
     )
     if traffic.drifted:
-        yield "the traffic has drifted: it is unlike the labelled pairs (docs/guides/monitoring.md)"
+        yield "the traffic has drifted: it is unlike the labeled pairs (docs/guides/monitoring.md)"
 
 
 @app.command()
@@ -273,7 +273,7 @@ def import_set(
                 f"the judge {exported.judge!r} ({exported.fingerprint[:12]}){made} scored {file}, "
                 f"and the service has the judge {service.judge_name!r} "
                 f"({service.fingerprint[:12]}){here}. Import into a service with that judge, or "
-                "run `scope-judge calibrate` on the labelled pairs, which judges them again"
+                "run `scope-judge calibrate` on the labeled pairs, which judges them again"
             )
         bodies = requests_of(
             service,

@@ -2,7 +2,7 @@
 
 People who label an audit should know neither the verdict nor the models, so a row has the id and
 the texts alone. A service keeps no texts unless SCOPE_AUDIT_TEXTS is on: what is lost here can then
-not be labelled.
+not be labeled.
 """
 
 from collections.abc import Iterable, Mapping

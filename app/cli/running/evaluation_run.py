@@ -1,4 +1,4 @@
-"""Asks a judge about labelled pairs for `scope-judge evaluate`, with progress; can be resumed."""
+"""Asks a judge about labeled pairs for `scope-judge evaluate`, with progress; can be resumed."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -162,7 +162,7 @@ def loaded_benchmarks(
         contradictions: The decision about pairs of a file whose labels differ.
 
     Raises:
-        InvalidRequestError: A data set cannot be read, or has no labelled pair.
+        InvalidRequestError: A data set cannot be read, or has no labeled pair.
     """
     from app.evaluation.benchmarks.catalogue import load_benchmark
 

@@ -1,4 +1,4 @@
-"""Judges labelled pairs for `scope-judge curve`, if no judge has judged them yet."""
+"""Judges labeled pairs for `scope-judge curve`, if no judge has judged them yet."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class Judging:
 
 
 def checked_before(inputs: Sequence[Path], judging: Judging) -> CheckedRows[FilePair]:
-    """The labelled pairs of files that nobody has judged, with their report printed.
+    """The labeled pairs of files that nobody has judged, with their report printed.
 
     Raises:
         ScopeJudgeError: The pairs have no labels, or cannot be used.

@@ -1,4 +1,4 @@
-"""Benchmarks by name: the paper's five, the demo pairs, and any file of labelled pairs."""
+"""Benchmarks by name: the paper's five, the demo pairs, and any file of labeled pairs."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -98,7 +98,7 @@ def _checked_benchmark(name: str, rows: Iterable[RawPair | LeftOut]) -> Benchmar
         pairs[pair.id] = pair
     if not pairs:
         rest = ", ".join(f"{n} with {reason}" for reason, n in left_out.items()) or "no other row"
-        raise InvalidRequestError(f"{name} has no labelled pair: {ties} ties, {rest}")
+        raise InvalidRequestError(f"{name} has no labeled pair: {ties} ties, {rest}")
     return Benchmark(name=name, pairs=tuple(pairs.values()), ties=ties, left_out=dict(left_out))
 
 

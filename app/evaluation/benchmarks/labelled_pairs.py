@@ -59,11 +59,11 @@ class LabelledPair:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Benchmark:
-    """A data set of labelled pairs.
+    """A data set of labeled pairs.
 
     Args:
         name: Name of the benchmark, or the stem of its file.
-        pairs: Labelled pairs without ties.
+        pairs: Labeled pairs without ties.
         ties: Number of ties, which are left out as in the paper.
         left_out: Number of other rows that were left out, by reason.
         report: The outcome of the check of a file's rows; None for a data set of the hub.

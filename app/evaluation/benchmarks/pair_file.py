@@ -10,7 +10,7 @@ from app.files.labelled import FilePair
 
 
 def benchmark_of_file(name: str, rows: Sequence[FilePair], report: LabelReport) -> Benchmark:
-    """The labelled pairs of a file as a benchmark.
+    """The labeled pairs of a file as a benchmark.
 
     Args:
         name: Name of the data set.
@@ -40,7 +40,7 @@ def benchmark_of_file(name: str, rows: Sequence[FilePair], report: LabelReport) 
             raise InvalidRequestError(f"{name} has the id {pair.id!r} twice: ids must differ")
         pairs[pair.id] = pair
     if not pairs:
-        raise InvalidRequestError(f"{name} has no labelled pair: {report.sentence}")
+        raise InvalidRequestError(f"{name} has no labeled pair: {report.sentence}")
     return Benchmark(
         name=name,
         pairs=tuple(pairs.values()),

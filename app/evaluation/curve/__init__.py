@@ -1,1 +1,1 @@
-"""Coverage and risk of each alpha on labelled pairs that a judge has already judged."""
+"""Coverage and risk of each alpha on labeled pairs that a judge has already judged."""

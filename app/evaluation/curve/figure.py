@@ -50,7 +50,7 @@ class Findings:
     """The content of the figure.
 
     Args:
-        scores: Scores of a judge on labelled pairs.
+        scores: Scores of a judge on labeled pairs.
         assessment: Their assessment, with the alphas to mark.
         more: Estimates for more labels at these alphas.
     """
@@ -135,7 +135,7 @@ def _conclusion(findings: Findings) -> tuple[list[str], list[str]]:
     low, high = share_interval(found.accuracy, found.n)
     answered = ", ".join(f"{row.alpha:g}: {row.coverage:.0%}" for row in findings.of("pac"))
     figures = (
-        f"The judge agrees with people on {found.accuracy:.1%} of {found.n} labelled pairs (95% "
+        f"The judge agrees with people on {found.accuracy:.1%} of {found.n} labeled pairs (95% "
         f"interval {low:.1%} to {high:.1%}). Share answered with pac at alpha {answered}."
     )
     return textwrap.wrap(recommendation(found), _CONCLUSION), textwrap.wrap(figures, _FIGURES)

@@ -1,4 +1,4 @@
-"""The scores of a judge on labelled pairs."""
+"""The scores of a judge on labeled pairs."""
 
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ from app.files.checking import LabelReport, RowPlace
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LabelledScores:
-    """The uncertainty and the error of a judge on labelled pairs.
+    """The uncertainty and the error of a judge on labeled pairs.
 
     Args:
         uncertainty: Shape (n,). s(x) in nats, within [0, ln 2].
@@ -32,7 +32,7 @@ class LabelledScores:
 
     @property
     def n(self) -> int:
-        """Number of labelled pairs, at least 1."""
+        """Number of labeled pairs, at least 1."""
         return len(self.error)
 
     @property
@@ -65,7 +65,7 @@ def labelled_scores_of(judged: Judged, source: str) -> LabelledScores:
     scores = METHODS["bpe"].score(judged.pairs)
     if not len(scores.pairs):
         raise InvalidRequestError(
-            f"{source} has no labelled pair: each row needs a label (A or B), and p_fwd and p_rev, "
+            f"{source} has no labeled pair: each row needs a label (A or B), and p_fwd and p_rev, "
             f"or score_a and score_b; there are {judged.report.sentence}"
         )
     unscored = set(range(len(judged.pairs))) - set(scores.pairs.tolist())

@@ -1,4 +1,4 @@
-"""Coverage against the number of labels, from random draws of the labelled pairs."""
+"""Coverage against the number of labels, from random draws of the labeled pairs."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -42,7 +42,7 @@ def coverage_by_labels(scores: LabelledScores, *, alpha: float, delta: float) ->
     """Calibrates on random subsets of several sizes, the last of which is all labels.
 
     Args:
-        scores: Scores of a judge on labelled pairs.
+        scores: Scores of a judge on labeled pairs.
         alpha: In (0, 1).
         delta: Level of "pac", in (0, 1).
     """
@@ -64,7 +64,7 @@ def coverage_with_more_labels(
     coverage differed by 0.08: an estimate below the present coverage says that it is a lucky one.
 
     Args:
-        scores: Scores of a judge on labelled pairs.
+        scores: Scores of a judge on labeled pairs.
         alphas: Each in (0, 1).
         delta: Level of "pac", in (0, 1).
     """

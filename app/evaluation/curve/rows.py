@@ -1,4 +1,4 @@
-"""Coverage and risk of each alpha under both guarantees, on the labelled pairs of a file."""
+"""Coverage and risk of each alpha under both guarantees, on the labeled pairs of a file."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ def assessment_of(
     """The figures of a judge, with a row for each guarantee and alpha.
 
     Args:
-        scores: Scores of a judge on labelled pairs.
+        scores: Scores of a judge on labeled pairs.
         alphas: Levels, each in (0, 1).
         delta: Level of "pac", in (0, 1).
     """

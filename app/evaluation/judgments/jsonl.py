@@ -68,7 +68,7 @@ def read_judgments(
     form: InputFormat | None = None,
     contradictions: Contradictions = "drop",
 ) -> Judged:
-    """Reads files of pairs that a judge has judged and people have labelled.
+    """Reads files of pairs that a judge has judged and people have labeled.
 
     Each row has a label (see `label_in`) and the judge's answers: `gap_fwd` and `gap_rev`, the
     label logit of response_a minus that of response_b with response_a shown first and second, or

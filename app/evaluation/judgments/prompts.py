@@ -68,7 +68,7 @@ def draw_personas(
     personas have the same set.
 
     Args:
-        demonstrations: Labelled pairs that are not judged.
+        demonstrations: Labeled pairs that are not judged.
         seed: An equal seed draws the same personas.
         personas: Number of personas.
         examples: Number of demonstrations of each persona.
@@ -83,7 +83,7 @@ def draw_personas(
     if n < fewest:
         raise InvalidRequestError(
             f"{personas} simulated annotators with {examples} demonstrations each need at least "
-            f"{fewest} labelled pairs that are not judged, better {personas * examples}; there are "
+            f"{fewest} labeled pairs that are not judged, better {personas * examples}; there are "
             f"{n}. Judge fewer pairs, or leave simulated_annotators out"
         )
     rng = np.random.default_rng(seed)

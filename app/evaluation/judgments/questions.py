@@ -1,4 +1,4 @@
-"""The questions that a judge is asked about a labelled pair, and their digests."""
+"""The questions that a judge is asked about a labeled pair, and their digests."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""The answers of one judge about one labelled pair."""
+"""The answers of one judge about one labeled pair."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ class Cost:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgedPair:
-    """One labelled pair with the judge's answers; None for questions that were not asked.
+    """One labeled pair with the judge's answers; None for questions that were not asked.
 
     A pair has at most one of `gaps`, `p` and `scores`. All pairs of a judge have the same one.
 

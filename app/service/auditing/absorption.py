@@ -1,4 +1,4 @@
-"""Makes labelled audits examples of their calibration set.
+"""Makes labeled audits examples of their calibration set.
 
 After an alarm, the first draws since then replace all examples. Their number was fixed by the alarm
 from its criterion alone, so neither labels nor people choose it: a number that is chosen by looking
@@ -43,7 +43,7 @@ class _Chosen:
 
     @property
     def criteria(self) -> frozenset[Criterion]:
-        """The criteria under which the labelled ones were drawn first."""
+        """The criteria under which the labeled ones were drawn first."""
         return frozenset(audit.draw.decider.criterion for audit in self.labelled)
 
 
@@ -52,7 +52,7 @@ class AbsorbReport:
     """The outcome of one absorption.
 
     Args:
-        change: The change of the set by the labelled draws.
+        change: The change of the set by the labeled draws.
         replaced: Whether they replace all examples.
         unlabelled: Number of draws that were left out because they were closed or have expired.
         waiting: Number of labels that wait for an earlier open draw.
@@ -82,7 +82,7 @@ class AbsorbReport:
 
 
 class Absorber:
-    """Adds labelled audits to calibration sets.
+    """Adds labeled audits to calibration sets.
 
     Args:
         auditor: Keeps the audits.
@@ -118,7 +118,7 @@ class Absorber:
         return AbsorbReport.of(change, chosen)
 
     async def absorb(self, name: str, *, even_if_infeasible: bool, by: str) -> AbsorbReport:
-        """Makes labelled draws examples of the set, all in one version or not at all.
+        """Makes labeled draws examples of the set, all in one version or not at all.
 
         Ties keep their scores, as by POST /calibrate. Absorbing again changes nothing.
 
@@ -227,7 +227,7 @@ def _first_since(alarm: Alarm, own: list[Audit], *, now: float) -> list[Audit]:
 
 
 def _example_of(audit: Audit) -> JudgedExample:
-    """Returns a labelled audit as an example."""
+    """Returns a labeled audit as an example."""
     draw, label = audit.draw, audit.label
     assert label is not None, "open audits are not absorbed"
     assert label != "none", "closed audits are not absorbed"

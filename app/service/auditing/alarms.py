@@ -2,7 +2,7 @@
 
 An alarm is raised when the labels of one version prove more errors than alpha under a criterion. It
 then lasts until somebody ends it with a reason, or until the set has a version of which at least
-half of the labelled examples are in no version up to the one that raised it. Corrected labels,
+half of the labeled examples are in no version up to the one that raised it. Corrected labels,
 rollbacks and smaller changes of the set do not end it. If such a version is rolled back, the alarm
 is raised again.
 

@@ -59,7 +59,7 @@ class SentLabel:
     Args:
         id: Id of the draw, in either order.
         label: The side that a person prefers, in the order of the id; "none" closes the draw.
-        reason: Why the draw cannot be labelled; None with any other label.
+        reason: Why the draw cannot be labeled; None with any other label.
     """
 
     id: str
@@ -78,7 +78,7 @@ class LabelReport:
         unchanged: Number of labels that the draws had already, or that have a later one in the
             batch.
         unknown: Ids without a draw.
-        expired: Ids of draws that were not labelled in time, and take no more labels.
+        expired: Ids of draws that were not labeled in time, and take no more labels.
         earlier: Id of a draw that keeps the label of another key -> the name of that key.
     """
 

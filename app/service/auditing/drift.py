@@ -1,10 +1,10 @@
-"""Tests without labels whether judgments by a set are like its labelled pairs.
+"""Tests without labels whether judgments by a set are like its labeled pairs.
 
-A guarantee holds for traffic like the labelled pairs. Three values of each judgment are compared
-with those of the labelled pairs: uncertainty, position gap |p_fwd - p_rev| and label mass. A judge
+A guarantee holds for traffic like the labeled pairs. Three values of each judgment are compared
+with those of the labeled pairs: uncertainty, position gap |p_fwd - p_rev| and label mass. A judge
 that sees no order has no position gap, and one without labels has no label mass. The test cannot
 see a wrong verdict, nor a change that leaves these values as they were. A question counts once,
-with one labelled pair or with its first judgment: several pairs of it resemble each other.
+with one labeled pair or with its first judgment: several pairs of it resemble each other.
 
 Each process tests its own judgments, at 5% divided by the number of replicas. So over all of them a
 false alarm is as rare as that of one, and an alarm of any of them counts.
@@ -49,7 +49,7 @@ class StreamFigures:
     """The evidence of one stream.
 
     Args:
-        evidence: Wealth of the bets that the judgments are unlike the labelled pairs; the largest
+        evidence: Wealth of the bets that the judgments are unlike the labeled pairs; the largest
             so far, divided by the number of streams and replicas, which share the false alarms.
         alarm: Whether it has reached 1 / delta.
         rang: When it did; None without an alarm.
@@ -70,7 +70,7 @@ def streams_of(calibration: Calibration) -> tuple[str, ...]:
 
 
 def tested_values(calibration: Calibration) -> dict[str, FloatArray]:
-    """Returns the values of the labelled pairs that judgments are compared with, by stream.
+    """Returns the values of the labeled pairs that judgments are compared with, by stream.
 
     They are those of one pair of each question: correlated scores are not exchangeable.
     """
@@ -94,7 +94,7 @@ class Martingales:
 
     def add(self, values: Sequence[float], rng: np.random.Generator) -> None:
         """Adds judgments; `values` has those of one judgment after the other."""
-        # In a random order: a batch that callers have sorted is not unlike the labelled pairs.
+        # In a random order: a batch that callers have sorted is not unlike the labeled pairs.
         table = rng.permutation(np.asarray(values, dtype=np.float64).reshape(-1, VALUES))
         for name, column in zip(STREAMS, table.T, strict=True):
             if name in self._streams:
@@ -199,7 +199,7 @@ class Drift:
     def _state(self, calibration: Calibration) -> _SetDrift:
         state = self._sets.get(calibration.name)
         if state is None or state.write_id != calibration.write_id:
-            # Another version has other labelled pairs, so its tests start over.
+            # Another version has other labeled pairs, so its tests start over.
             self._sets[calibration.name] = state = _SetDrift(calibration.write_id)
             if len(self._sets) > _MOST_SETS:
                 self._sets.popitem(last=False)
@@ -254,7 +254,7 @@ class Drift:
 def _log_alarm(calibration: Calibration, name: str, figures: StreamFigures) -> None:
     rang = figures.rang
     logger.warning(
-        "drift alarm: the traffic of calibration %r (version %d) is unlike its labelled pairs "
+        "drift alarm: the traffic of calibration %r (version %d) is unlike its labeled pairs "
         "since %s: the evidence from the %s of its judgments%s is %.3g; docs/guides/monitoring.md "
         "says what to do",
         calibration.name,

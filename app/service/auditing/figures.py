@@ -111,7 +111,7 @@ def _monitored(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Sided:
-    """Draws that count for the error: labelled with a side, closed, or expired.
+    """Draws that count for the error: labeled with a side, closed, or expired.
 
     Args:
         rows: The draws.

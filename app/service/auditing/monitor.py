@@ -3,7 +3,7 @@
 The figures are a function of the log and the time alone, so replicas agree and a restart changes
 nothing. Alarms and their ends are part of the log (`alarms`). The labels count by question, in the
 order of the first draws: those after the first question with an open draw wait until that is
-labelled or has expired, and each waits until the hour is over in which draws of its question count.
+labeled or has expired, and each waits until the hour is over in which draws of its question count.
 Otherwise people who label hard pairs later would move the errors to the end.
 """
 

@@ -59,7 +59,7 @@ class Sampler:
     def drawn(self, candidates: Sequence[JudgedComparison], *, at: float) -> list[Drawn | None]:
         """Returns for each candidate, in order, its draw or None.
 
-        Labelled examples of the set are never drawn: they say nothing about other traffic.
+        Labeled examples of the set are never drawn: they say nothing about other traffic.
 
         Args:
             candidates: The judgments.

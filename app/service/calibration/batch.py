@@ -1,4 +1,4 @@
-"""A judged labelled batch, ready to be applied to a calibration set."""
+"""A judged labeled batch, ready to be applied to a calibration set."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ class JudgedExample:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoredExample:
-    """A labelled comparison with its score, or its error."""
+    """A labeled comparison with its score, or its error."""
 
     labelled: LabelledComparison
     score: Score | ScoreError

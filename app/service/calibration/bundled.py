@@ -1,4 +1,4 @@
-"""The calibration set of the bundled judge, made of the labelled pairs that ship with the judge."""
+"""The calibration set of the bundled judge, made of the labeled pairs that ship with the judge."""
 
 import json
 from collections.abc import Sequence

@@ -246,7 +246,7 @@ class Calibrations:
     async def is_renewed(
         self, after: Calibration, *, since: Version, now: Calibration | None
     ) -> bool:
-        """Whether half of a set's labelled examples are in no version up to an earlier one.
+        """Whether half of a set's labeled examples are in no version up to an earlier one.
 
         Args:
             after: The set, or the set after a change that is not written yet.
@@ -309,7 +309,7 @@ class Calibrations:
                 "restore the store from a backup, or calibrate again"
             )
         raise CalibrationNotFoundError(
-            f"there is no calibration {name!r}: POST labelled examples to /calibrate first, or "
+            f"there is no calibration {name!r}: POST labeled examples to /calibrate first, or "
             'judge with "alpha": null, which has no guarantee'
         )
 
@@ -468,7 +468,7 @@ class Calibrations:
 
 
 def _count_newer(now: Calibration, seen: set[str]) -> int:
-    """Returns how many labelled examples of a set are not among those that were seen."""
+    """Returns how many labeled examples of a set are not among those that were seen."""
     return sum(
         example.label in ("A", "B") and digest not in seen for digest, example in now.table.pairs()
     )
@@ -491,6 +491,6 @@ def refuse_other_judge(calibration: Calibration, fingerprint: str) -> None:
         here = f"this is scope-judge {RELEASE} with judge"
     raise JudgeMismatchError(
         f"calibration {calibration.name!r} was {made} ({calibration.fingerprint[:12]}), {here} "
-        f"{fingerprint[:12]}: {INPUTS_DIFFER}. Run `scope-judge calibrate` on the labelled pairs "
+        f"{fingerprint[:12]}: {INPUTS_DIFFER}. Run `scope-judge calibrate` on the labeled pairs "
         "under another name, or delete the calibration first"
     )

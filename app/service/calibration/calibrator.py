@@ -1,4 +1,4 @@
-"""Changes calibration sets: adds labelled batches, restores versions, deletes sets.
+"""Changes calibration sets: adds labeled batches, restores versions, deletes sets.
 
 Every change becomes an entry of the set's trail, and every version of a set can be restored.
 """
@@ -41,7 +41,7 @@ logger = logging.getLogger("app.calibrations")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationReport:
-    """The outcome of one labelled batch.
+    """The outcome of one labeled batch.
 
     Args:
         calibration: The set after the batch.
@@ -128,7 +128,7 @@ class Calibrator:
     """Changes calibration sets and lists their trails.
 
     Args:
-        scorer: Scores labelled comparisons. Only sets of its judge can be changed.
+        scorer: Scores labeled comparisons. Only sets of its judge can be changed.
         store: The store that keeps the sets.
         calibrations: The cache of the sets, updated with each change.
         now: Returns the current time in UTC, for the trail.
@@ -160,7 +160,7 @@ class Calibrator:
         unread: int = 0,
         on_progress: Callable[[int], None] | None = None,
     ) -> CalibrationReport:
-        """Judges a labelled batch and adds it to a set, all in one version or not at all.
+        """Judges a labeled batch and adds it to a set, all in one version or not at all.
 
         Adding is idempotent. A comparison that the set already has updates its label and adds no
         example. A tie keeps its score, which counts for drift and not for the error. The last label
@@ -168,7 +168,7 @@ class Calibrator:
 
         Args:
             name: Name of the calibration set; a missing set is made.
-            examples: The labelled batch.
+            examples: The labeled batch.
             by: Name of the key that posted the batch, for the trail.
             unread: Number of posted examples that could not be parsed, for the trail.
             on_progress: Called with the number of examples judged so far.
@@ -200,7 +200,7 @@ class Calibrator:
         replaces: bool = False,
         on_progress: Callable[[int], None] | None = None,
     ) -> JudgedBatch:
-        """Judges a labelled batch for a set, and changes nothing.
+        """Judges a labeled batch for a set, and changes nothing.
 
         The arguments are those of `add`. With `replaces`, the batch is to remove all other examples
         of the set.
@@ -346,7 +346,7 @@ class Calibrator:
             raise JudgeMismatchError(
                 f"the examples were scored by the judge {batch.fingerprint[:12]}, this judge is "
                 f"{self._identity.name!r} ({self._identity.fingerprint[:12]}): {INPUTS_DIFFER}. "
-                "Post the examples to a service with that judge, or calibrate the labelled pairs "
+                "Post the examples to a service with that judge, or calibrate the labeled pairs "
                 "again with this one"
             )
 

@@ -105,7 +105,7 @@ def _lost(effect: Effect) -> str:
 def missing_labels(effect: Effect) -> str:
     """Says how many labels an infeasible criterion lacks."""
     if effect.after.labels_missing:
-        return "it needs labels for the unlabelled pairs of the set"
+        return "it needs labels for the unlabeled pairs of the set"
     if effect.more_labels is None:
         return "no number of further labels with these error rates makes it feasible"
     return f"about {effect.more_labels} more labels with these error rates make it feasible"

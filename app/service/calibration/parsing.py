@@ -43,16 +43,16 @@ def parse_finite(value: Any) -> float:
 
 
 def parse_example(fields: Any) -> LabelledExample:
-    """Returns a labelled example from `[gap_fwd, gap_rev, label_mass, label]`.
+    """Returns a labeled example from `[gap_fwd, gap_rev, label_mass, label]`.
 
     The last two numbers may be null. A fifth field is the digest of the question.
 
     Raises:
-        ValueError, TypeError, OverflowError: The fields are not a labelled example.
+        ValueError, TypeError, OverflowError: The fields are not a labeled example.
     """
     gap_fwd, gap_rev, label_mass, label, *more = fields
     if label not in _LABELS:
-        raise ValueError("not a labelled example")
+        raise ValueError("not a labeled example")
     if len(more) > 1:
         raise ValueError("too many fields")
     question = parse_digest(more[0]) if more else None

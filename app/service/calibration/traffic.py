@@ -1,6 +1,6 @@
-"""Recent judgments by each set, beside the labelled pairs of the set.
+"""Recent judgments by each set, beside the labeled pairs of the set.
 
-The figures inform people. `drift` tests whether the judgments are like the labelled pairs.
+The figures inform people. `drift` tests whether the judgments are like the labeled pairs.
 """
 
 import math
@@ -110,7 +110,7 @@ class SetTraffic:
         return fresh
 
     def _expected_at(self, calibration: Calibration, threshold: float) -> float:
-        """The share of the labelled pairs that a threshold does not accept."""
+        """The share of the labeled pairs that a threshold does not accept."""
         expected = self._expected.get(threshold)
         if expected is None:
             if len(self._expected) >= _MOST_THRESHOLDS:

@@ -67,7 +67,7 @@ class Change:
         action: An `Action`, or the name of an action that a later release added.
         at: Time of the change in UTC, in ISO 8601 to the second.
         by: Name of the key that requested the change, or "service".
-        batch_digest: Digest of the labelled batch; None without a batch.
+        batch_digest: Digest of the labeled batch; None without a batch.
         added: Number of new examples.
         updated: Number of examples that the set already had.
         ties: Number of examples without a preferred side.

@@ -274,7 +274,7 @@ class AsyncScopeClient:
         name: str,
         examples: Iterable[Example],
     ) -> CalibrationReport:
-        """Adds labelled pairs to a calibration set, as `ScopeClient.calibrate`."""
+        """Adds labeled pairs to a calibration set, as `ScopeClient.calibrate`."""
         return await self._transport.run(self._service.calibrate(examples, {"calibration": name}))
 
     async def pool(
@@ -349,7 +349,7 @@ class AsyncScopeClient:
         return (await self._transport.run(self._service.resume(name, reason))).resumed
 
     async def absorb(self, name: str, **asked: "Unpack[Absorption]") -> AbsorbReport:
-        """Makes labelled audits examples of a calibration set, as `ScopeClient.absorb`."""
+        """Makes labeled audits examples of a calibration set, as `ScopeClient.absorb`."""
         return await self._transport.run(self._service.absorb(name, asked))
 
 

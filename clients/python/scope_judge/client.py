@@ -380,7 +380,7 @@ class ScopeClient:
         name: str,
         examples: Iterable[Example],
     ) -> CalibrationReport:
-        """Adds labelled pairs to a calibration set.
+        """Adds labeled pairs to a calibration set.
 
         The service recognises a pair by its digest: posting it again updates its label and adds
         nothing. So a repeated request counts no example twice; its examples are then `updated`.
@@ -522,10 +522,10 @@ class ScopeClient:
         """Closes audits that nobody can label, so that other labels do not wait for them.
 
         A closed audit counts as right for the alarm, and as an error for the certificate. It may
-        still be labelled later.
+        still be labeled later.
 
         Args:
-            reasons: The id of each audit, and why it cannot be labelled, in at most 200 characters.
+            reasons: The id of each audit, and why it cannot be labeled, in at most 200 characters.
 
         Raises:
             ScopeError: The service refuses a request, or does not answer, as for `label_audits`.
@@ -562,7 +562,7 @@ class ScopeClient:
         return self._transport.run(self._service.resume(name, reason)).resumed
 
     def absorb(self, name: str, **asked: "Unpack[Absorption]") -> AbsorbReport:
-        """Makes labelled audits examples of a calibration set, in one new version.
+        """Makes labeled audits examples of a calibration set, in one new version.
 
         After an alarm, the first audits since then replace all examples; `recovery` of the monitor
         has their number. Without an alarm, those up to the first open one are added.

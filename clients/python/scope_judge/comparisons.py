@@ -1,4 +1,4 @@
-"""The bodies of requests: pairs, labelled examples, and the criterion of a verdict."""
+"""The bodies of requests: pairs, labeled examples, and the criterion of a verdict."""
 
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ class Criterion(TypedDict, total=False):
 
 
 class Absorption(TypedDict, total=False):
-    """How labelled audits become examples of a set; the service chooses which ones.
+    """How labeled audits become examples of a set; the service chooses which ones.
 
     even_if_infeasible: Absorb even if an alpha in use gets no more verdicts.
     dry_run: Only say what would happen.
@@ -147,7 +147,7 @@ def pair_item(pair: Pair, number: int) -> Item:
 
 
 def example_item(example: Example, number: int) -> Item:
-    """A labelled pair as an item; the fourth value is its label."""
+    """A labeled pair as an item; the fourth value is its label."""
     return _item(example, number, size=4, what="an example: (question, a, b, label)")
 
 

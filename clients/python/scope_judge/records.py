@@ -317,7 +317,7 @@ class CalibrationReport(Calibration):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AbsorbReport(Calibration):
-    """The calibration set after labelled audits became its examples, with their counts.
+    """The calibration set after labeled audits became its examples, with their counts.
 
     Args:
         added: Number of new examples.
@@ -492,7 +492,7 @@ class AuditLabels:
         updated: Number of labels that replaced another one.
         unchanged: Number of labels that the audits had already.
         unknown: Number of ids without an audit.
-        expired: Number of audits that were not labelled in time, and take no more labels.
+        expired: Number of audits that were not labeled in time, and take no more labels.
         unknown_ids: Ids without an audit.
         expired_ids: Ids of audits that take no more labels.
         closed: Number of audits that were closed without a label.
@@ -537,7 +537,7 @@ class Infeasible:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Traffic:
-    """Recent judgments of the process that answers, compared with the labelled pairs."""
+    """Recent judgments of the process that answers, compared with the labeled pairs."""
 
     judgments: int
     abstentions: float | None
@@ -812,7 +812,7 @@ class Check:
         why = (
             "its audits have raised an alarm"
             if judgment.reason == "suspended"
-            else f"its {found.n} labelled pairs cannot show it"
+            else f"its {found.n} labeled pairs cannot show it"
         )
         return (
             f"no comparison is accepted at alpha {judgment.alpha:g} with the set {found.name!r}: "

@@ -257,7 +257,7 @@ class Service:
     def calibrate(
         self, examples: Iterable[Example], common: Mapping[str, Any]
     ) -> Steps[CalibrationReport]:
-        """Adds labelled examples, one request after the other, with `calibrate_fields`."""
+        """Adds labeled examples, one request after the other, with `calibrate_fields`."""
         items = [example_item(example, number) for number, example in enumerate(examples)]
 
         def ask(some: Sequence[Item]) -> Steps[list[_Part]]:
@@ -317,7 +317,7 @@ class Service:
         return self._read(Resumed, Call("POST", f"{_set_path(name)}/resume", body))
 
     def absorb(self, name: str, asked: Absorption) -> Steps[AbsorbReport]:
-        """Makes labelled audits examples of a set, or says what that would do."""
+        """Makes labeled audits examples of a set, or says what that would do."""
         call = Call("POST", f"{_set_path(name)}/absorb", to_json(dict(asked)))
         return self._read(AbsorbReport, call)
 

@@ -184,5 +184,5 @@ def run_demo(cluster: RayCluster, redis: RedisServer, folder: Path) -> Iterator[
     yield (
         f"bulk, {len(lines)} pairs, demo judge in vLLM",
         f"{len(engines)} engines, one killed in the middle: {len(results)} judged, "
-        f"{len(accepted)} accepted, {right} of them as labelled, {took:.0f} s with loading",
+        f"{len(accepted)} accepted, {right} of them as labeled, {took:.0f} s with loading",
     )

@@ -91,7 +91,7 @@ class Deployment:
         return said.stdout
 
     def calibrate(self, first: int, count: int) -> int:
-        """Adds labelled examples; returns the new version."""
+        """Adds labeled examples; returns the new version."""
         examples = [
             {
                 "question": f"Question {i}?",

@@ -67,7 +67,7 @@ def _label(number: int) -> str:
 
 
 def example(set_name: str, number: int) -> dict[str, Any]:
-    """A labelled pair that differs from those of other numbers and of other sets."""
+    """A labeled pair that differs from those of other numbers and of other sets."""
     return {
         "question": f"example {number} of {set_name}",
         "response_a": f"quality={_gap(number):.6f}",

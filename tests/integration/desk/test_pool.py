@@ -1,4 +1,4 @@
-"""The pool of a set is labelled on the desk, with the texts of a file, up to its threshold."""
+"""The pool of a set is labeled on the desk, with the texts of a file, up to its threshold."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""An alarm is seen, labelled and ended by somebody who has nothing but the page; real vLLM.
+"""An alarm is seen, labeled and ended by somebody who has nothing but the page; real vLLM.
 
 .venv/bin/python -m pytest -n 0 -s tests/integration/desk/test_story.py
 

@@ -181,7 +181,7 @@ def test_an_empty_service_leads_to_its_first_set(browser: Browser, tmp_path: Pat
             page.goto("/desk")
             expect(page.get_by_role("heading", name="Three steps")).to_be_visible()
             page.get_by_label("Name of the new set").fill("mine")
-            page.get_by_label("File of labelled pairs").set_input_files(
+            page.get_by_label("File of labeled pairs").set_input_files(
                 {"name": "rows.jsonl", "mimeType": "text/plain", "buffer": rows.encode()}
             )
             page.get_by_role("button", name="Judge and preview").click()

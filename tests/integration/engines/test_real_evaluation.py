@@ -55,7 +55,7 @@ def evaluate(*arguments: str) -> Result:
 
 
 def rows() -> Iterator[dict[str, str]]:
-    """Short labelled pairs, and one that is longer than the judge's context."""
+    """Short labeled pairs, and one that is longer than the judge's context."""
     # A data set that is not in this repository, else the demo judge's pairs.
     source = DATA / "llmbar_case__GPT-4_prompt-ensemble.jsonl.gz"
     pairs = load_benchmark(str(source) if has_real_texts() else "demo").pairs

@@ -12,7 +12,7 @@ _POD = "scope-judge-7d9c5b7f4-x2x5k"
 
 
 def _discovered(it: Deployed, *, port: int, name: str, app: str) -> dict[str, Any]:
-    """A target of Prometheus as the discovery of pods makes it, before relabelling."""
+    """A target of Prometheus as the discovery of pods makes it, before relabeling."""
     (named,) = (each for each in it.container["ports"] if each["name"] == "metrics")
     pod = {
         "name": name,

@@ -85,7 +85,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
         traffic.calibrate(material.examples[:300])
         for kind in WEIGHTS:
             traffic.send(kind)
-        # Enough requests that the drift watch can compare the traffic with the labelled pairs.
+        # Enough requests that the drift watch can compare the traffic with the labeled pairs.
         for _ in range(12):
             traffic.send("batch")
         prometheus.wait_until('up{job="scope-judge"} == 1')

@@ -37,7 +37,7 @@ class Material(NamedTuple):
     """Pairs to judge and pairs to calibrate with.
 
     Args:
-        examples: Labelled pairs.
+        examples: Labeled pairs.
         pairs: Pairs for judging.
     """
 
@@ -48,7 +48,7 @@ class Material(NamedTuple):
 def scripted_material() -> Material:
     """Pairs for the scripted judge: most state their quality, the others show an order bias.
 
-    The judged pairs are like the labelled ones; otherwise there would be an alert about drift.
+    The judged pairs are like the labeled ones; otherwise there would be an alert about drift.
     """
     with_quality = [example("traffic", number) for number in range(300)]
     # Without a stated quality each order gets its own gap, so that many pairs flip.
@@ -107,7 +107,7 @@ class MixedTraffic:
         self._client.close()
 
     def calibrate(self, examples: Sequence[Fields]) -> None:
-        """Posts labelled pairs."""
+        """Posts labeled pairs."""
         body = {"calibration": "default", "examples": list(examples)}
         self._client.post("/calibrate", json=body)
 
@@ -115,7 +115,7 @@ class MixedTraffic:
         """Sends a request of a kind drawn by its weight; returns the status.
 
         Args:
-            calibrating: Whether it may be labelled pairs. They make a new version, about whose
+            calibrating: Whether it may be labeled pairs. They make a new version, about whose
                 traffic the service says nothing before 200 judgments.
         """
         kinds = [kind for kind in WEIGHTS if calibrating or kind != "calibrate"]

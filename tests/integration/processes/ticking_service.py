@@ -81,7 +81,7 @@ def yardstick() -> float:
 
 
 def labelled(number: int) -> LabelledComparison:
-    """A labelled pair; every 30th label is wrong, so that thresholds are among the scores."""
+    """A labeled pair; every 30th label is wrong, so that thresholds are among the scores."""
     gap = (number % 4000 + 1) / 1000
     comparison = Comparison.of(f"Question {number}?", f"quality={gap}", "quality=0")
     return LabelledComparison(comparison=comparison, label="B" if number % 30 == 0 else "A")

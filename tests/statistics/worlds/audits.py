@@ -75,7 +75,7 @@ def delays(alarms: Sequence[int | None], change: int) -> FloatArray:
 
 
 class Asked(NamedTuple):
-    """Traffic with equally many pairs of each question, some of which are drawn and labelled.
+    """Traffic with equally many pairs of each question, some of which are drawn and labeled.
 
     Args:
         pairs: Number of accepted pairs of each question.

@@ -1,4 +1,4 @@
-"""Draws of questions that come over an hour and again on other days, labelled at once."""
+"""Draws of questions that come over an hour and again on other days, labeled at once."""
 
 from typing import NamedTuple
 

@@ -34,7 +34,7 @@ def comparison(**fields: Any) -> dict[str, Any]:
 
 
 def examples(n: int = 60, *, right: bool = True) -> list[dict[str, Any]]:
-    """n labelled examples with gaps in (0, 4]; the judge is right on all of them, or on none."""
+    """n labeled examples with gaps in (0, 4]; the judge is right on all of them, or on none."""
     return [
         {
             "question": f"Question {i}?",

@@ -77,7 +77,7 @@ async def test_the_alphas_of_draws_and_of_recent_traffic_are_in_use() -> None:
         pac = {"guarantee": "pac", "delta": 0.2}
         await client.post("/judge", json=comparison(question="P?", alpha=0.2, **pac))
         await client.post("/judge", json=comparison(question="None?", alpha=None))
-        # The pair of a draw is a labelled example of the next version, and is not drawn again.
+        # The pair of a draw is a labeled example of the next version, and is not drawn again.
         await absorbed(client)
         await client.post("/judge", json=comparison(question="Traffic 0?", alpha=0.3))
         effects = (await absorbed(client, dry_run=True)).json()["effects"]
@@ -87,7 +87,7 @@ async def test_the_alphas_of_draws_and_of_recent_traffic_are_in_use() -> None:
 
 
 async def alike(client: httpx.AsyncClient, count: int) -> list[str]:
-    """Judges new pairs with the scores of the labelled ones; returns the ids of their audits."""
+    """Judges new pairs with the scores of the labeled ones; returns the ids of their audits."""
     found: list[str] = []
     for number in range(count):
         quality = {"response_a": f"quality={4 * (number % 60 + 1) / 60}"}
@@ -122,7 +122,7 @@ async def test_after_an_alarm_the_first_audits_since_then_replace_all_examples()
         assert detail.startswith("10 of the first 200 audits")
         await send(client, {suspended["audit"]["id"]: "A"})
         await send(client, dict.fromkeys(rest, "A"))
-        # Later draws do not count, labelled or not.
+        # Later draws do not count, labeled or not.
         await send(client, dict.fromkeys((await alike(client, 5))[:3], "B"))
         would = (await absorbed(client, dry_run=True)).json()
         assert [each["after"]["feasible"] for each in would["effects"]] == [True]

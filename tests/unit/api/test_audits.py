@@ -48,7 +48,7 @@ async def listed(client: httpx.AsyncClient, query: str = "", headers: Any = None
 
 
 async def absorbed(client: httpx.AsyncClient, **body: Any) -> httpx.Response:
-    """Absorbs the labelled audits of the set."""
+    """Absorbs the labeled audits of the set."""
     return await client.post("/calibrations/default/absorb", json=body)
 
 

@@ -324,8 +324,8 @@ async def test_drift_of_the_scores_is_reported_and_none_without_it() -> None:
         assert found["drift"]["uncertainty"]["alarm"]
         assert found["drift"]["uncertainty"]["evidence"] >= 20.0
         assert found["alarm"]
-        assert "unlike the labelled pairs" in found["note"]
-        assert "unlike the labelled pairs since" in found["summary"]
+        assert "unlike the labeled pairs" in found["note"]
+        assert "unlike the labeled pairs since" in found["summary"]
         stream = found["drift"]["uncertainty"]
         assert stream["rang_version"] == 1
         times = [stream[name] for name in ("first_judged_at", "last_judged_at", "rang_at")]

@@ -1,4 +1,4 @@
-"""Pairs that are judged first and labelled later, through HTTP."""
+"""Pairs that are judged first and labeled later, through HTTP."""
 
 import hashlib
 import math
@@ -22,7 +22,7 @@ PAC = {"guarantee": "pac", "alpha": 0.1, "delta": 0.1}
 
 
 def pairs(n: int, *, errors: int = 0) -> list[dict[str, Any]]:
-    """n labelled pairs of different certainty; the judge is wrong on the least certain ones."""
+    """n labeled pairs of different certainty; the judge is wrong on the least certain ones."""
     found = examples(n)
     for row in found[:errors]:
         row["label"] = "B"
@@ -143,7 +143,7 @@ async def test_the_threshold_is_that_of_all_labels(n: int, errors: int) -> None:
     assert lazily.json()["threshold"] == fully.json()["threshold"] == found["threshold"]
     assert (whole["labelled"], whole["unlabelled"], whole["updated"]) == (n, 0, n)
     if errors > 50:
-        # The first test that fails ends the labelling.
+        # The first test that fails ends the labeling.
         assert labels < n
 
 

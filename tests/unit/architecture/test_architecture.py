@@ -113,7 +113,7 @@ ALLOWED: dict[str, set[str]] = {
     "stores.sqlite_file": {"core"},
     "stores.sqlite_leases": {"ports", "stores.sqlite_file"},
     "stores.memory": _ADAPTER,
-    # Comparisons in files of any format, for the command line; labelled rows go through the check
+    # Comparisons in files of any format, for the command line; labeled rows go through the check
     # that a page shares.
     "files": {"core", "pyarrow"},
     "evaluation": {

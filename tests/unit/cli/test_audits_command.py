@@ -120,7 +120,7 @@ def test_status_says_in_a_sentence_what_the_audits_show(url: str) -> None:
     assert re.fullmatch(
         r"default, version 1: \d\d% to 100% of the verdicts are wrong; promised were 10% by alpha "
         r"0\.1 \(marginal\); the alarm has been active since 20[-\d]+ \d\d:\d\d UTC; the "
-        r"traffic is unlike the labelled pairs since 20[-\d]+ \d\d:\d\d UTC\.",
+        r"traffic is unlike the labeled pairs since 20[-\d]+ \d\d:\d\d UTC\.",
         sentence,
     )
     at = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
@@ -137,7 +137,7 @@ def test_status_says_in_a_sentence_what_the_audits_show(url: str) -> None:
     assert "do not use them" in note
     assert recover == (
         "recover: label the first 200 audits drawn since the alarm, then run `scope-judge audits "
-        "absorb default`; 0 are drawn, and 0 of the first 200 are labelled or closed"
+        "absorb default`; 0 are drawn, and 0 of the first 200 are labeled or closed"
     )
     cells = shown.stdout.rstrip("\n").split("\t")
     assert (cells[:7], cells[8:]) == (

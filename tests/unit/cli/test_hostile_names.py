@@ -58,7 +58,7 @@ class World:
     Args:
         url: Service whose answers have hostile texts.
         folder: A new folder.
-        pairs: Labelled pairs with a hostile column, and a row that is none.
+        pairs: Labeled pairs with a hostile column, and a row that is none.
         judged: The same pairs with judgments.
         strange: Rows whose columns are all hostile.
         battles: Battles of models.

@@ -59,7 +59,7 @@ def untidy() -> Rows:
     return [*right(range(30)), *wrong, *repeated, *contradicting, *others]
 
 
-REPORT = "68 rows: 40 usable, 1 tie, 1 unlabelled, 2 unusable, 20 repeated, 4 contradict each other"
+REPORT = "68 rows: 40 usable, 1 tie, 1 unlabeled, 2 unusable, 20 repeated, 4 contradict each other"
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_what_the_messages_suggest_leads_from_excel_to_a_picture(
     assert second[0] == "--map"
     result = run(*command, *first, *second)
     assert result.exit_code == 0, result.output
-    assert "60 rows: 58 usable, 1 tie, 1 unlabelled" in one_line(result.stderr)
+    assert "60 rows: 58 usable, 1 tie, 1 unlabeled" in one_line(result.stderr)
     assert result.stdout.startswith("n = 58, accuracy 0.")
     assert plot.read_bytes().startswith(b"\x89PNG")
     # The other commands take the same options.
@@ -188,7 +188,7 @@ def test_labels_that_people_add_in_excel_to_judged_pairs_are_read(
     judged = run("curve", out, "--encoding", "cp1252", *options)
     assert judged.exit_code == 0, judged.output
     assert judged.stdout == expected
-    assert "60 rows: 58 usable, 1 tie, 1 unlabelled" in one_line(judged.stderr)
+    assert "60 rows: 58 usable, 1 tie, 1 unlabeled" in one_line(judged.stderr)
 
 
 def test_an_unknown_encoding_and_a_wrong_one_are_refused(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def test_a_pool_is_labelled_as_far_as_it_is_needed(kind: Kind, service_url: str)
     options = {"alpha": 0.2, "delta": 0.1, "limit": 90}
     while not (found := call(kind, service_url, "next_to_label", name, **options)).complete:
         assert 0 < len(found.digests) <= min(90, found.needed)
-        # Right where the judge is certain only: the labelling ends early.
+        # Right where the judge is certain only: the labeling ends early.
         rows = [(*pairs[each], "A" if float(pairs[each][1][8:]) > 3 else "B")
                 for each in found.digests]  # fmt: skip
         assert call(kind, service_url, "calibrate", name, rows).added == 0

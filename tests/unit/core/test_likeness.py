@@ -43,7 +43,7 @@ def test_the_shares_are_those_at_the_largest_distance() -> None:
     expected = {"uncertainty": np.array([0.6] * 20 + [0.1] * 80)}
     found = difference(judged, expected)
     assert found is not None
-    # Above 0.1: 60 of 100 judgments, and 20 of 100 labelled pairs.
+    # Above 0.1: 60 of 100 judgments, and 20 of 100 labeled pairs.
     assert (found.value, found.above, found.share, found.expected) == ("uncertainty", 0.1, 0.6, 0.2)
 
 

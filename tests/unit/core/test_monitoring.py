@@ -256,7 +256,7 @@ def test_nothing_looks_better_or_worse_than_it_is_by_closing_and_expiring(
 
 
 def test_the_weaker_certificate_leaves_expired_draws_out_and_closed_ones_in() -> None:
-    # 300 right verdicts are a certificate; each tenth draw is not labelled.
+    # 300 right verdicts are a certificate; each tenth draw is not labeled.
     errors, missing = [False] * 300, [i % 10 == 0 for i in range(300)]
     late = monitor(errors, expired=missing, alpha=0.1)
     assert (late.certified, late.certified_without_expired) == (False, True)

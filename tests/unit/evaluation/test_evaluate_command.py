@@ -247,7 +247,7 @@ def test_a_folder_keeps_the_answers_of_one_judge(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ([], "no data: name a file of labelled pairs, or benchmarks among mt-bench"),
+        ([], "no data: name a file of labeled pairs, or benchmarks among mt-bench"),
         (
             ["demo", "--methods", "bpe,guess"],
             "--methods guess: the methods are predictive_probability",

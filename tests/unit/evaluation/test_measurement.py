@@ -295,5 +295,5 @@ def test_a_file_of_several_judges_or_none_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match=r"several judges \(an unnamed one, j\)"):
         sources_of(several, Path("x"), at_most=9, seed=1)
     none = Judged(pairs=(), places=(), report=LabelReport(), judges=frozenset())
-    with pytest.raises(InvalidRequestError, match="no labelled pair that was judged"):
+    with pytest.raises(InvalidRequestError, match="no labeled pair that was judged"):
         sources_of(none, Path("x"), at_most=9, seed=1)

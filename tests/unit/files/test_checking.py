@@ -1,4 +1,4 @@
-"""The one check of labelled rows: each row counts once, and a swapped pair is the same pair."""
+"""The one check of labeled rows: each row counts once, and a swapped pair is the same pair."""
 
 from itertools import pairwise
 
@@ -62,7 +62,7 @@ def test_every_kind_of_row_by_hand() -> None:
     assert places(found.unlabelled) == ["line 3"]
     report = found.report
     assert report.sentence == (
-        "11 rows: 1 usable, 1 tie, 1 unlabelled, 1 unusable, 3 repeated, 4 contradict each other"
+        "11 rows: 1 usable, 1 tie, 1 unlabeled, 1 unusable, 3 repeated, 4 contradict each other"
     )
     assert report.details == [
         "unusable, 1: response_a is blank (line 4)",

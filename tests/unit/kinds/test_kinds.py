@@ -168,7 +168,7 @@ def run(scene: Scene, *arguments: str | Path) -> Result:
 
 
 def labelled_file(folder: Path) -> Path:
-    """40 labelled pairs, of which one cannot be judged."""
+    """40 labeled pairs, of which one cannot be judged."""
     rows = [{**row, "id": str(i)} for i, row in enumerate(EXAMPLES)]
     rows[7] = {**rows[7], **pair(7, bad=True)}
     file = folder / "pairs.jsonl"

@@ -62,6 +62,6 @@ def test_drift_is_told_beside_the_labels() -> None:
         "position_gap": calm,
     }
     told = summary([], drift)
-    assert told.endswith("; the traffic is unlike the labelled pairs since 2026-11-22 08:00 UTC")
+    assert told.endswith("; the traffic is unlike the labeled pairs since 2026-11-22 08:00 UTC")
     unknown = {"uncertainty": StreamFigures(evidence=50.0, alarm=True)}
-    assert summary([], unknown).endswith("the traffic is unlike the labelled pairs")
+    assert summary([], unknown).endswith("the traffic is unlike the labeled pairs")

@@ -19,9 +19,9 @@ export function FirstRun({ report, onChanged, info }) {
         <p><a class="button" href="#try">Try a pair</a></p>
       </li>
       <li>
-        <h2>Give it labelled pairs</h2>
+        <h2>Give it labeled pairs</h2>
         <p>The judge learns from your labels when to abstain. Draw the pairs at random from what you
-          will judge; a few hundred are a good start. Pairs without labels are labelled here, on the page
+          will judge; a few hundred are a good start. Pairs without labels are labeled here, on the page
           Label.</p>
         <label>Name of the new set
           <input value=${name} onInput=${(/** @type {any} */ e) => setName(e.target.value)} spellcheck="false" />

@@ -93,7 +93,7 @@ function optionsOf({ top, marks, accepted, label }, host) {
 }
 
 /**
- * The share of the labelled pairs that are as sure as an uncertainty, or surer.
+ * The share of the labeled pairs that are as sure as an uncertainty, or surer.
  * @param {{ uncertainty: number, coverage: number }[]} points By rising uncertainty.
  * @param {number} uncertainty
  */

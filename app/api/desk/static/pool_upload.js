@@ -57,7 +57,7 @@ function leftOut({ repeated, unreadable, reason }) {
  * @param {object} props
  * @param {string} props.name The set.
  * @param {any} props.info The answer of GET /info.
- * @param {number} props.labelled Number of labelled pairs that the set has.
+ * @param {number} props.labelled Number of labeled pairs that the set has.
  * @param {(error: unknown) => void} props.report
  * @param {(file: File) => void} props.onDone
  */

@@ -44,7 +44,7 @@ function RiskCoverage({ set, row }) {
   if (set.curve.length === 0)
     return html`<p class="note">There is no curve until all pairs of the set have labels.</p>`;
   const line = row.feasible
-    ? `At ${criterion(row)}, ${percent(row.coverage)} of the labelled pairs get a verdict, and ${percent(row.empirical_risk, 1)} of these are wrong.`
+    ? `At ${criterion(row)}, ${percent(row.coverage)} of the labeled pairs get a verdict, and ${percent(row.empirical_risk, 1)} of these are wrong.`
     : `At ${criterion(row)} nothing gets a verdict.`;
   return html`<${Curve}
     points=${set.curve}
@@ -170,7 +170,7 @@ export function OneSet({ name, info, report, onChanged }) {
       <${Recalibrate} name=${name} monitor=${monitor} report=${report} onChanged=${changed} />
     </section>
     <section class="card" aria-labelledby="add-title">
-      <h2 id="add-title">Add labelled pairs</h2>
+      <h2 id="add-title">Add labeled pairs</h2>
       <${Upload} name=${name} info=${info} report=${report} onDone=${changed} />
       <p class="hint after">Pairs without labels are added on the page <a href=${`#label/${name}`}>Label</a>.</p>
     </section>

@@ -24,7 +24,7 @@ export function SetNote({ set, info }) {
 export function Sets({ sets, info }) {
   return html`<section class="card" aria-labelledby="sets-title">
     <h1 id="sets-title">Calibration sets</h1>
-    <p class="hint">A set has labelled pairs of one judge, and the thresholds that follow from them.</p>
+    <p class="hint">A set has labeled pairs of one judge, and the thresholds that follow from them.</p>
     <table class="cards">
       <thead><tr>
         <th scope="col">Set</th><th scope="col">Version</th><th scope="col">Pairs</th><th scope="col">Judge is right</th>

@@ -78,7 +78,7 @@ function Place({ judgment, detail }) {
     label=${`labelled pairs of ${detail.name}, from sure to unsure`}
     accepted=${end}
     marks=${[{ axis: "x", at: here, colour: "mark" }, ...(end === null ? [] : [{ axis: "x", at: end, colour: "threshold", dashed: true }])]}
-    caption=${`Solid line: this pair; ${percent(here)} of the labelled pairs are as sure as it, or surer. ${line}`}
+    caption=${`Solid line: this pair; ${percent(here)} of the labeled pairs are as sure as it, or surer. ${line}`}
   />`;
 }
 

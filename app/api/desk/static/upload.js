@@ -8,7 +8,7 @@ import { Action } from "./parts.js";
 const FIELDS = ["question", "response_a", "response_b", "label"];
 
 /**
- * Reads the rows of a file in JSON Lines, with the fields that a labelled pair has.
+ * Reads the rows of a file in JSON Lines, with the fields that a labeled pair has.
  * @param {string} text
  * @returns {Record<string, unknown>[]}
  */
@@ -49,7 +49,7 @@ export function* partsOf(rows, limits) {
 }
 
 /**
- * A file of labelled pairs for one set.
+ * A file of labeled pairs for one set.
  * @param {{ name: string, info: any, report: (error: unknown) => void, onDone: () => void }} props
  */
 export function Upload({ name, info, report, onDone }) {
@@ -87,7 +87,7 @@ export function Upload({ name, info, report, onDone }) {
     onDone();
   };
   return html`<div class="upload">
-    <label>File of labelled pairs (JSON Lines)
+    <label>File of labeled pairs (JSON Lines)
       <input type="file" accept=".jsonl,.ndjson,.json" onChange=${(/** @type {any} */ e) => setFile(e.target.files[0] ?? null)} />
     </label>
     <p class="hint">One object a line: <code>${'{"question": "…", "response_a": "…", "response_b": "…", "label": "A"}'}</code>.

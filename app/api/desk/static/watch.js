@@ -209,7 +209,7 @@ export function Watch({ name, sets, report, onChanged }) {
     </section>
     ${monitor.criteria.map((/** @type {any} */ of) => html`<${Criterion} of=${of} />`)}
     <section class="card" aria-labelledby="drift-title">
-      <h2 id="drift-title">Is the traffic unlike the labelled pairs?</h2>
+      <h2 id="drift-title">Is the traffic unlike the labeled pairs?</h2>
       <p class="hint">Evidence of a difference, on a logarithmic scale. At the line, an alarm rings.</p>
       ${Object.entries(DRIFT).map(([field, label]) => monitor.drift[field] !== null &&
         html`<${Evidence} label=${label} value=${monitor.drift[field].evidence} line=${monitor.alarm_evidence} />`)}

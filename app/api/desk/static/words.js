@@ -13,7 +13,7 @@ const MEANINGS = {
   pac: "A stricter promise: the share is at most alpha for this set, except for the chance delta of an unlucky sample.",
   threshold: "The uncertainty up to which a pair gets a verdict.",
   audit: "A judged pair, drawn at random, that a person labels to check the judge.",
-  expired: "Drawn for an audit, but not labelled in time.",
+  expired: "Drawn for an audit, but not labeled in time.",
   evidence: "How strongly labels contradict the promise. 1 means nothing; at the line an alarm starts.",
   traffic: "The pairs that programs send to the service.",
   uncertainty: "How unsure the judge is of a pair: 0 is sure, 0.69 is a coin toss.",

@@ -438,7 +438,7 @@ def test_an_unknown_name_and_an_empty_file_are_refused(tmp_path: Path) -> None:
         InvalidRequestError, match="neither a file nor a benchmark; the benchmarks are mt-bench"
     ):
         load_benchmark("mtbench")
-    with pytest.raises(InvalidRequestError, match="no labelled pair: 1 row: 0 usable, 1 tie"):
+    with pytest.raises(InvalidRequestError, match="no labeled pair: 1 row: 0 usable, 1 tie"):
         load_benchmark(jsonl(tmp_path, LINE | {"label": "tie"}))
     broken = tmp_path / "x.jsonl.gz"
     broken.write_bytes(b"\x1f\x8b\x08 no gzip")

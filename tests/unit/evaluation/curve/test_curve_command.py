@@ -122,7 +122,7 @@ def test_the_figure_says_the_conclusion_the_accuracy_and_the_alphas_that_were_as
     text = " ".join(" ".join(parts).split())
     assert recommendation(shown.assessment) in text
     low, high = shown.assessment.accuracy_interval or (0.0, 0.0)
-    assert f"agrees with people on {data.accuracy:.1%} of 400 labelled pairs" in text
+    assert f"agrees with people on {data.accuracy:.1%} of 400 labeled pairs" in text
     assert f"interval {low:.1%} to {high:.1%}" in text
     first, second = (row.coverage for row in shown.of("pac"))
     assert f"Share answered with pac at alpha 0.07: {first:.0%}, 0.4: {second:.0%}." in text

@@ -126,7 +126,7 @@ def test_ties_and_incomplete_lines_are_left_out_and_counted(tmp_path: Path) -> N
 def test_a_file_without_a_usable_line_is_refused(tmp_path: Path) -> None:
     unusable: list[list[Any]] = [[pair(None, None)], [pair(1, 1, "tie")], [{"label": "A"}]]
     for rows in unusable:
-        with pytest.raises(InvalidRequestError, match="no labelled pair"):
+        with pytest.raises(InvalidRequestError, match="no labeled pair"):
             of(tmp_path, rows)
 
 

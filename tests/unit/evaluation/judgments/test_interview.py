@@ -1,4 +1,4 @@
-"""Asking a judge about labelled pairs: questions, stored answers, and repeated questions."""
+"""Asking a judge about labeled pairs: questions, stored answers, and repeated questions."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -84,7 +84,7 @@ def sent(identifier: str, label: AuditLabel) -> SentLabel:
 async def label(
     auditor: Auditor, *labels: tuple[str, AuditLabel], by: str = "ana", sets: str | None = None
 ) -> tuple[int, int, int, int, int]:
-    """Returns the numbers of labelled, updated, unchanged, unknown and expired ids."""
+    """Returns the numbers of labeled, updated, unchanged, unknown and expired ids."""
     report = await auditor.label(
         [sent(*each) for each in labels],
         by=by,

@@ -368,7 +368,7 @@ async def test_a_trail_has_pages_and_the_entries_of_its_set_alone() -> None:
         (only,) = await replica.auditor.trail("other", before=None, limit=3)
         assert isinstance(only.entry, LabelEntry)
         assert (only.before, only.entry.label, only.entry.reason) == (None, "none", "no text")
-        # In the order of the id that was labelled.
+        # In the order of the id that was labeled.
         mirrored = SentLabel(id=draw_id(9, mirrored=True), label="B")
         await replica.auditor.label([mirrored], by="ana", may_use=bool)
         (newest,) = await replica.auditor.trail("default", before=None, limit=1)

@@ -15,7 +15,7 @@ async def test_rate_one_draws_every_judgment_that_used_an_alpha() -> None:
         drawn = await judged(services, traffic(range(20)))
         assert all(audit is not None and audit.rate == 1.0 for audit in drawn)
         assert await judged(services, traffic(range(20, 30)), alpha=None) == [None] * 10
-        # Labelled examples are no fresh traffic.
+        # Labeled examples are no fresh traffic.
         assert await judged(services, [each.comparison for each in EXAMPLES]) == [None] * 40
         assert [audit.draw.id for audit in audits(services.auditor)] == [
             audit.id for audit in drawn if audit

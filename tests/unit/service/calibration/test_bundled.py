@@ -69,7 +69,7 @@ async def test_an_upgraded_demo_judge_is_calibrated_again_and_the_trail_is_kept(
 ) -> None:
     path, url = tmp_path / "set.db", f"sqlite:///{tmp_path}/set.db"
     async with release(path, 1, monkeypatch) as old:
-        assert await started(old, url) == ["Calibrating with 600 labelled pairs"]
+        assert await started(old, url) == ["Calibrating with 600 labeled pairs"]
         assert await started(old, url) == []
     for fence, version in ((2, 3), (3, 5)):
         async with release(path, fence, monkeypatch) as new:
@@ -77,7 +77,7 @@ async def test_an_upgraded_demo_judge_is_calibrated_again_and_the_trail_is_kept(
                 await new.judge.judge(request(pair(3, 0)))
             assert await started(new, url) == [
                 "Deleting the default calibration, made by an earlier release of this judge",
-                "Calibrating with 600 labelled pairs",
+                "Calibrating with 600 labeled pairs",
             ]
             assert await default_version(new) == version
             await new.judge.judge(request(pair(3, 0)))

@@ -1,4 +1,4 @@
-"""Adding labelled batches: counts, versions, and failures of engine and store."""
+"""Adding labeled batches: counts, versions, and failures of engine and store."""
 
 import asyncio
 import math

@@ -64,7 +64,7 @@ async def test_the_tested_values_are_uncertainty_position_gap_and_label_mass() -
         preference = judgment.preference
         gap = abs(preference.p_fwd - preference.p_rev)
         assert values.tolist() == [preference.uncertainty, gap, judgment.label_mass]
-        # They are the same numbers as those of the labelled pairs.
+        # They are the same numbers as those of the labeled pairs.
         numbers = calibration.table.numbers
         found = preference_from_gaps(numbers[:, 0], numbers[:, 1])
         assert found.entropy.tolist() == calibration.uncertainty.tolist()

@@ -38,7 +38,7 @@ async def judge_one(engine: ScriptedEngine, comparison: Comparison) -> Judgment:
 async def calibrate(
     services: Services, *, n: int = 60, wrong_below: float = 0.0, seed: int = 1
 ) -> None:
-    """Adds n examples with gaps in (0, 4]; those below `wrong_below` are labelled B."""
+    """Adds n examples with gaps in (0, 4]; those below `wrong_below` are labeled B."""
     gaps = np.random.default_rng(seed).uniform(0.01, 4.0, n)
     await services.calibrator.add(
         "default",
