@@ -17,6 +17,8 @@ from tests.benchmarks.texts import DATA, has_real_texts
 
 pytestmark = [
     pytest.mark.vllm,
+    # `make test` has the answers in words of vLLM, and whole runs of the scripted judge.
+    pytest.mark.long,
     # vLLM does not close a ZeroMQ context; the garbage collector warns about it.
     pytest.mark.filterwarnings("ignore:Unclosed context:ResourceWarning"),
 ]

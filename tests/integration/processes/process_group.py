@@ -1,4 +1,4 @@
-"""The living members of a process group, and their memory."""
+"""The living members of a process group."""
 
 import os
 import signal
@@ -6,20 +6,17 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-_PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / 2**20
 
-
-def members(group: int) -> dict[int, float]:
-    """Pid -> resident memory in MiB, for each living process of the group."""
-    found = {}
+def members(group: int) -> set[int]:
+    """The pids of the living processes of a group."""
+    found = set()
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
             state, _, its_group = status.read_text().rpartition(")")[2].split()[:3]
-            pages = (status.parent / "statm").read_text().split()[1]
-        except (OSError, IndexError):
+        except OSError:
             continue
         if int(its_group) == group and state not in "ZX":
-            found[int(status.parent.name)] = int(pages) * _PAGE_MIB
+            found.add(int(status.parent.name))
     return found
 
 

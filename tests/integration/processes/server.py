@@ -25,7 +25,6 @@ def free_port() -> int:
     return port
 
 
-_ROOT = Path(__file__).parents[3]
 SERVE = (str(Path(sys.executable).with_name("scope-judge")), "serve")
 
 
@@ -54,12 +53,7 @@ class Server:
         self.log = folder / "serve.log"
         self._start_timeout_s = start_timeout_s
         self._output = output
-        self._forks = (
-            command is None
-            and settings.get("SCOPE_ENGINE") == "scripted"
-            # Drills also attack the code of another folder.
-            and settings.get("PYTHONPATH") in (None, str(_ROOT))
-        )
+        self._forks = command is None and settings.get("SCOPE_ENGINE") == "scripted"
         self._command = command or SERVE
         self._environment = {k: v for k, v in os.environ.items() if not k.startswith("SCOPE_")}
         # No proxy is in front of the service, so it needs no drain lag.
