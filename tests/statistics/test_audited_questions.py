@@ -17,7 +17,7 @@ from tests.statistics.worlds.audits import (
     expiring_runs,
     share_with_any_alarm,
 )
-from tests.statistics.worlds.revisions import Returning, revised_alarms
+from tests.statistics.worlds.revisions import Returning, Rounds, revised_alarms
 
 RATES = (0.02, 0.1, 0.3, 1.0)
 SMALL_OR_LARGE = [60, pytest.param(400, marks=pytest.mark.long)]
@@ -100,3 +100,21 @@ def test_a_bet_that_is_revised_within_its_hour_raises_no_false_alarm(
 
 def test_the_same_traffic_rings_if_each_draw_is_a_bet() -> None:
     assert revised_alarms(Returning(), count=12, seed=9, every=400, by_question=False) > 0.15
+
+
+# Questions and draws of each within an hour, as in docs/design/guarantees.md, section 6.
+ROUNDS = [Rounds(2000, 3), Rounds(2000, 10), Rounds(3000, 6)]
+
+
+@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("world", ROUNDS)
+def test_bets_on_complete_questions_keep_both_promises(world: Rounds, count: int) -> None:
+    alarms, certificates = world.outcomes(is_complete=True, count=count, seed=11)
+    # The first criterion has 2.5% of the false alarms.
+    assert alarms <= 0.025 + 2.5 * math.sqrt(0.025 * 0.975 / count)
+    assert certificates <= at_most(count)
+
+
+def test_bets_before_the_hour_is_over_break_the_promise_of_the_certificate() -> None:
+    _, certificates = Rounds(3000, 6).outcomes(is_complete=False, count=100, seed=11)
+    assert certificates > at_most(100)

@@ -5,7 +5,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.monitoring import AGAIN_S, LEFT_OUT, alarm_delta, bets_of, monitor
+from app.core.monitoring import (
+    AGAIN_S,
+    LEFT_OUT,
+    MonitorFigures,
+    alarm_delta,
+    bets_of,
+    monitor,
+)
 from tests.statistics.worlds.audits import ALPHA
 
 
@@ -79,3 +86,42 @@ def revised_alarms(
             for end in [*range(every, len(wrong), every), len(wrong)]
         )
     return rang / count
+
+
+class Rounds(NamedTuple):
+    """Questions that are drawn once in each round of one hour, each with its label at once.
+
+    Args:
+        questions: Number of questions.
+        draws: Number of rounds, so of draws of each question.
+        correlation: Correlation between the errors of two draws of one question, in (0, 1).
+    """
+
+    questions: int
+    draws: int
+    correlation: float = 0.3
+
+    def outcomes(self, *, is_complete: bool, count: int, seed: int) -> tuple[float, float]:
+        """Shares of runs with an alarm, and with a certificate, at any look; the error is alpha.
+
+        Args:
+            is_complete: Count questions after their hour, as the service does. Otherwise look after
+                each round, so that later draws change a mean that was bet on.
+            count: Number of runs.
+            seed: Seed.
+        """
+        rng, size = np.random.default_rng(seed), 1 / self.correlation - 1
+        shape = (self.questions, self.draws)
+        alarms = certificates = 0
+        for _ in range(count):
+            error = rng.beta(ALPHA * size, (1 - ALPHA) * size, self.questions)
+            wrong = rng.random(shape) < error[:, None]
+            looks = [self.draws] if is_complete else range(1, self.draws + 1)
+            seen = [self._seen(wrong[:, :look]) for look in looks]
+            alarms += any(figures.alarm for figures in seen)
+            certificates += any(figures.certified for figures in seen)
+        return alarms / count, certificates / count
+
+    def _seen(self, wrong: NDArray[np.bool_]) -> MonitorFigures:
+        bets = np.repeat(np.arange(self.questions), wrong.shape[1])
+        return monitor(wrong.ravel(), questions=bets, alpha=ALPHA, false_alarms=alarm_delta(1))
