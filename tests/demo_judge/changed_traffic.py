@@ -202,8 +202,7 @@ class _Traffic:
 
     def absorb(self, audits: int) -> int:
         """Makes the first audits since the alarm the calibration set; returns their number."""
-        absorbing = {"since": "alarm", "audits": audits, "replace": True}
-        added: int = self._post("/calibrations/default/absorb", absorbing)["added"]
+        added: int = self._post("/calibrations/default/absorb", {})["added"]
         return added
 
     def _monitor(self) -> dict[str, Any]:

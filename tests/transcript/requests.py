@@ -239,7 +239,7 @@ def _audits(walk: Walk) -> None:
     walk.send("audits labelled", "GET", f"{listing}&status=labelled")
     walk.send("audits monitor with labels", "GET", monitor)
     absorb = "/calibrations/watched/absorb"
-    walk.send("audits absorb incomplete", "POST", absorb, {"all": True, "dry_run": True})
+    walk.send("audits absorb dry run", "POST", absorb, {"dry_run": True})
     label("wrong", [(place, "B") for place in ids[11:]])
     walk.send("audits monitor in the end", "GET", monitor)
     body = {**pair(6000, 3.0), "calibration": "watched", "alpha": 0.2}

@@ -206,15 +206,8 @@ def _set_bodies(draw: random.Random, comparison: dict[str, Any]) -> dict[str, An
             "dry_run": draw.choice((True, False)),
         },
         "POST /calibrations/{name}/absorb": {
-            "since": draw.choice((None, "alarm", "2026-11-22 10:00", "2026-11-22T10:00:00Z")),
-            "all": draw.choice((True, False)),
+            "even_if_infeasible": draw.choice((True, False)),
             "dry_run": draw.choice((True, False)),
-            "until": draw.choice((None, "2026-11-22T11:00:00+01:00")),
-            "replace": False,
-            "unlabelled": draw.choice(("refuse", "leave_out")),
-            "even_if_unsafe": draw.choice((True, False)),
-            "begin": draw.choice((True, False)),
-            "audits": draw.choice((None, 5)),
         },
         "POST /audits/labels": {
             "labels": [

@@ -8,6 +8,7 @@ prints the clicks, keys and minutes.
 import itertools
 import random
 import re
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,7 +104,8 @@ def service(tmp_path: Path) -> Iterator[Server]:
         "SCOPE_AUDIT_TEXTS": "on",
         "SCOPE_TIMEOUT_S": f"{PATIENCE_S:g}",
     }
-    with Server(tmp_path, settings, start_timeout_s=VLLM_START_S) as server:
+    command = (sys.executable, "-m", "tests.serve_at_once")
+    with Server(tmp_path, settings, start_timeout_s=VLLM_START_S, command=command) as server:
         yield server
 
 

@@ -108,18 +108,10 @@ def test_an_alarm_is_red_and_its_recalibration_is_previewed(
         expect(state.get_by_role("button", name="Recalibrate")).to_be_disabled()
         state.get_by_role("link", name="More choices").click()
         recalibration = page.get_by_role("region", name="Recalibrate from audits")
-        recalibration.get_by_role("combobox").select_option("all")
-        recalibration.get_by_label("Leave out audits without a label").check()
         recalibration.get_by_label("Even if an alpha").check()
-        recalibration.get_by_label("Even if that breaks the promise").check()
         recalibration.get_by_role("button", name="Preview").click()
-        dialog = page.get_by_role("dialog")
-        expect(dialog.locator("table.effects th")).to_contain_text(["In use", "Before", "After"])
-        dialog.get_by_role("button", name="Recalibrate").click()
-        expect(dialog).to_have_count(0)
-        version = service.client.get("/calibrations/drifted").json()["version"]
-        expect(page.get_by_role("heading", level=1)).to_contain_text(f"version {version},")
-    assert version == monitor["version"] + 1
+        # The audits that the alarm needs are not drawn yet.
+        expect(page.get_by_role("alert")).to_contain_text("wait for more draws")
 
 
 def test_a_set_is_deleted_after_a_preview_and_a_question(

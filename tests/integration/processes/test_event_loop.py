@@ -354,9 +354,7 @@ CASES: dict[str, Case] = {
     "absorption": Case(
         ("POST", "/calibrations/{name}/absorb"),
         200,
-        lambda: (
-            b'{"all": true, "unlabelled": "leave_out", "replace": true, "even_if_infeasible": true}'
-        ),
+        lambda: b'{"even_if_infeasible": true}',
         "/calibrations/audited/absorb",
     ),
     "alive": Case(("GET", "/healthz")),
