@@ -103,19 +103,15 @@ class WhenRead(Collector):
 
 
 def of_calibrations(
-    shown: Iterable[CalibrationFigures], *, count: int, lost: Sequence[str]
+    shown: Iterable[CalibrationFigures], *, lost: Sequence[str]
 ) -> Iterator[GaugeMetricFamily]:
     """Yields the gauges of calibration sets.
 
     Args:
         shown: The sets that get gauges.
-        count: Number of sets in memory.
         lost: Names of sets that are gone from the store and were not deleted.
     """
     shown = list(shown)
-    sets = _family("calibrations", "Calibration sets in memory.")
-    sets.add_metric((), count)
-    yield sets
     gone = _family(
         "calibration_lost",
         "1 if a set that this process used is gone from the store and was not deleted.",

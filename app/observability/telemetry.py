@@ -125,11 +125,6 @@ class Telemetry:
             "Prompts that the judge read: two per comparison, or one per response for reward "
             "models.",
         )
-        self._scores = counter(
-            "scope_scored_comparisons",
-            "Comparisons, new or repeated (SCOPE_SCORE_CACHE).",
-            ["outcome"],
-        )
         self._engine_errors = counter(
             "scope_engine_errors",
             "Engine calls that failed completely, by error code.",
@@ -244,18 +239,16 @@ class Telemetry:
         self,
         shown: Callable[[], Iterable[CalibrationFigures]],
         *,
-        count: Callable[[], int],
         lost: Callable[[], Sequence[str]],
     ) -> None:
         """Shows the state of calibration sets at each reading of the metrics.
 
         Args:
             shown: Returns the sets that get gauges; a bounded number, because callers choose names.
-            count: Returns the number of sets in memory.
             lost: Returns the names of sets that are gone from the store and were not deleted.
         """
         self._registry.register(
-            gauges.WhenRead(lambda: gauges.of_calibrations(shown(), count=count(), lost=lost()))
+            gauges.WhenRead(lambda: gauges.of_calibrations(shown(), lost=lost()))
         )
 
     def show_monitors(self, shown: Callable[[], Iterable[MonitoredCriterion]]) -> None:
@@ -298,11 +291,6 @@ class Telemetry:
     def count_engine_prompts(self, prompts: int) -> None:
         """Counts prompts that are sent to the engine."""
         self._prompts.inc(prompts)
-
-    def count_scores(self, *, new: int, repeated: int) -> None:
-        """Counts comparisons that the judge scored, and those with a kept score."""
-        self._scores.labels("new").inc(new)
-        self._scores.labels("repeated").inc(repeated)
 
     def count_engine_error(self, code: str) -> None:
         """Counts an engine call that failed for all its prompts."""

@@ -482,7 +482,7 @@ def _collected_metrics() -> list[Metric]:
     telemetry = Telemetry.on_own_registry()
     traffic = TrafficFigures(200, 0.1, 0.1, 0.3, 0.3)
     figures = CalibrationFigures("default", 1, 1, 0.0, 0.0, [("marginal", 0.1, 0.1)], traffic)
-    telemetry.show_calibrations(lambda: [figures], count=lambda: 1, lost=lambda: ["default"])
+    telemetry.show_calibrations(lambda: [figures], lost=lambda: ["default"])
     telemetry.show_monitors(list)
     telemetry.show_waiting(list)
     telemetry.show_drift(list)

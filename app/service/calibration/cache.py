@@ -116,7 +116,7 @@ class Calibrations:
         self._reads: dict[str, _Read] = {}
         self._store_is_away = False
         self.traffic = Traffic()
-        telemetry.show_calibrations(self._figures, count=lambda: len(self._known), lost=self.lost)
+        telemetry.show_calibrations(self._figures, lost=self.lost)
 
     async def usable(self, name: str, *, fingerprint: str) -> ConfirmedCalibration:
         """Returns the set to judge by: at most half a second old, or older if the store is gone.

@@ -65,7 +65,7 @@ class CachingScorer:
     Args:
         scorer: Scores the comparisons without a kept score.
         store: Keeps the scores.
-        telemetry: Counts repeated and new comparisons.
+        telemetry: Counts failed reads of the store.
         seconds: How long a score is kept.
         slots: Number of slots.
         now: Returns a time in seconds that never goes back.
@@ -103,7 +103,6 @@ class CachingScorer:
         for place, key in enumerate(keys):
             if key.check not in scores:
                 new.setdefault(key.check, place)
-        self._telemetry.count_scores(new=len(new), repeated=len(keys) - len(new))
         fresh = await self._scorer.score([comparisons[place] for place in new.values()])
         for place, score in zip(new.values(), fresh, strict=True):
             scores[keys[place].check] = keys[place].turned(score)
