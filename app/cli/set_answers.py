@@ -26,9 +26,10 @@ class ListedSet(Calibration):
 
 @dataclass(frozen=True, slots=True)
 class Sets:
-    """Every calibration set that the key may use."""
+    """One page of the calibration sets that the key may use."""
 
     calibrations: tuple[ListedSet, ...]
+    next_after: str | None
 
 
 @dataclass(frozen=True, slots=True)

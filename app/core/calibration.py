@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -221,13 +221,27 @@ class Calibration:
             delta: In (0, 1) with "pac"; None for "marginal".
         """
         path = f"GET /calibrations/{self.name}/next"
-        why = f'"marginal" needs all labels. Label the rest, or use "pac": {path}'
-        if alpha is not None:
+        if alpha is None:
+            why = f'"marginal" needs all labels. {self._usable_pac}Label the rest: {path}'
+        else:
             criterion = f"alpha={alpha:g}&delta={delta:g}"
             why = f"the tests of alpha {alpha:g} need more: {path}?{criterion}"
         return LabelsMissingError(
             f"calibration {self.name!r} has {self.unlabelled} pairs without a label, and {why} "
             "lists the pairs to label next"
+        )
+
+    @cached_property
+    def _usable_pac(self) -> str:
+        """Names the smallest standard alpha at which the labels so far give verdicts with "pac"."""
+        rows = (self.row(alpha, "pac", STANDARD_DELTA) for alpha in STANDARD_ALPHAS)
+        usable = next((row for row in rows if row.feasible), None)
+        if usable is None:
+            return ""
+        return (
+            'The labels so far give verdicts with "guarantee": "pac", '
+            f'"alpha": {usable.alpha:g}, "delta": {STANDARD_DELTA:g}, which is promised if you '
+            "labeled for these two. "
         )
 
     @cached_property
@@ -337,7 +351,7 @@ class Calibration:
             )
         used = self.counted if guarantee == "pac" else np.ones(self.n, dtype=bool)
         used = used & ~self.table.tied
-        return ThresholdRow.of(
+        row = ThresholdRow.of(
             self._curve_of(guarantee),
             threshold,
             alpha=alpha,
@@ -345,6 +359,12 @@ class Calibration:
             delta=delta,
             undecided=int((used & self._undecided).sum()),
             off_task=int((used & ~self.on_task).sum()),
+        )
+        accepted = self.on_task & ~self._undecided & (self.uncertainty <= threshold)
+        return replace(
+            row,
+            accepted_ties=int((accepted & self.table.tied).sum()),
+            accepted_sided=int((accepted & self.sided).sum()),
         )
 
     def _curve_of(self, guarantee: Guarantee) -> ThresholdCurve:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from app.core.assessment import share_interval
 from app.core.comparison import Guarantee
 from app.core.pac import pac_threshold_of_counts, rounded_down
 from app.core.thresholds import ThresholdCurve
@@ -23,6 +24,9 @@ class ThresholdRow:
             accepted.
         labels_missing: Whether the set lacks labels that the threshold depends on. It accepts
             nothing then, with the threshold -inf.
+        accepted_ties: Number of the pairs of the set that the threshold accepts and people found
+            equal.
+        accepted_sided: Number of those of which people prefer one side.
 
     The row of "pac" is about the pairs that "pac" counts, which may be one pair a question.
     """
@@ -34,6 +38,8 @@ class ThresholdRow:
     coverage: float
     empirical_risk: float | None
     labels_missing: bool = False
+    accepted_ties: int = 0
+    accepted_sided: int = 0
 
     @classmethod
     def of(
@@ -58,6 +64,19 @@ class ThresholdRow:
             coverage=accepted / n if n else 0.0,
             empirical_risk=errors / accepted if accepted else None,
         )
+
+    @property
+    def tie_share(self) -> float | None:
+        """Share of ties among the accepted pairs with a label; None if there are none."""
+        labeled = self.accepted_ties + self.accepted_sided
+        return self.accepted_ties / labeled if labeled else None
+
+    @property
+    def tie_interval(self) -> tuple[float, float] | None:
+        """The 95% interval of `tie_share`."""
+        share = self.tie_share
+        labeled = self.accepted_ties + self.accepted_sided
+        return None if share is None else share_interval(share, labeled)
 
     @property
     def feasible(self) -> bool:

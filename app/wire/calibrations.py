@@ -21,7 +21,9 @@ class ThresholdOut(Out):
 
     `coverage` and `empirical_risk` are over the pairs that the guarantee counts: all of them under
     "marginal", and one pair of each question under "pac". `labels_missing` is true if the
-    threshold depends on labels that the set does not have yet. Nothing is accepted then.
+    threshold depends on labels that the set does not have yet. Nothing is accepted then. The
+    promise is about pairs of which people prefer one side: `tie_share` is the share of ties among
+    the accepted pairs of the set that have a label, and `tie_interval` its 95% interval.
     """
 
     alpha: float
@@ -32,6 +34,8 @@ class ThresholdOut(Out):
     empirical_risk: float | None
     feasible: bool
     labels_missing: bool
+    tie_share: float | None
+    tie_interval: tuple[float, float] | None
 
     @classmethod
     def of(cls, row: ThresholdRow) -> "ThresholdOut":
@@ -45,6 +49,8 @@ class ThresholdOut(Out):
             empirical_risk=row.empirical_risk,
             feasible=row.feasible,
             labels_missing=row.labels_missing,
+            tie_share=row.tie_share,
+            tie_interval=row.tie_interval,
         )
 
 
@@ -261,16 +267,10 @@ class CalibrationDetailOut(CalibrationOut):
 
 
 class CalibrationListOut(Out):
-    """Every calibration set of the store."""
+    """One page of the calibration sets; `next_after` is null on the last page."""
 
     calibrations: list[CalibrationOut]
-
-    @classmethod
-    def of(cls, calibrations: Iterable[Calibration]) -> "CalibrationListOut":
-        """Converts calibration sets."""
-        return cls(
-            calibrations=[CalibrationOut.of_set(calibration) for calibration in calibrations]
-        )
+    next_after: str | None
 
 
 class VersionOut(Out):

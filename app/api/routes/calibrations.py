@@ -20,6 +20,7 @@ from app.core.errors import (
     BatchTooLargeError,
     BecomesInfeasibleError,
     CalibrationNotFoundError,
+    InvalidRequestError,
     JudgeMismatchError,
     VersionNotFoundError,
 )
@@ -28,6 +29,7 @@ from app.wire.calibrations import (
     AlphasQuery,
     CalibrationDetailOut,
     CalibrationListOut,
+    CalibrationOut,
     VersionsOut,
 )
 from app.wire.changes import CalibrateOut, DeletionOut, RollbackOut
@@ -124,14 +126,30 @@ def _read_all(body: LabelledBatchIn) -> PostedItems[LabelledComparison]:
 @router.get(
     "/calibrations",
     response_model=CalibrationListOut,
-    responses=error_responses(*KEY_ERRORS, *STORE_ERRORS),
+    responses=error_responses(*KEY_ERRORS, *STORE_ERRORS, InvalidRequestError),
 )
-async def list_calibrations(services: CurrentServices, caller: CurrentCaller) -> Response:
-    """Lists the sets that the key can use, with thresholds."""
-    everything = await services.calibrations.all()
-    usable = [calibration for calibration in everything if caller.may_use(calibration.name)]
-    await services.calibrations.find_thresholds(usable)
-    return await off_loop(as_json, partial(CalibrationListOut.of, usable))
+async def list_calibrations(
+    services: CurrentServices,
+    caller: CurrentCaller,
+    after: Annotated[str, Query(description="Only sets whose names sort after this one.")] = "",
+    limit: Annotated[int, Query(ge=1, le=1000, description="Most sets to list.")] = 100,
+) -> Response:
+    """Lists the sets that the key can use, with thresholds, in pages sorted by name."""
+    names = [
+        name
+        for name in await services.calibrations.names()
+        if name > after and caller.may_use(name)
+    ]
+    page = names[:limit]
+    # One set at a time, so that a page never holds more than one set that is not cached.
+    sets = [
+        await off_loop(CalibrationOut.of_set, calibration)
+        async for calibration in services.calibrations.readable(page)
+    ]
+    following = page[-1] if len(names) > limit else None
+    return await off_loop(
+        as_json, lambda: CalibrationListOut(calibrations=sets, next_after=following)
+    )
 
 
 @router.get("/calibrations/{name}", response_model=CalibrationDetailOut, responses=OF_ONE)

@@ -41,6 +41,7 @@ from app.cli.service_client import (
 )
 from app.cli.set_transfer import Upload, preview_scores, requests_of, set_path, upload_scores
 from app.cli.stopping import resumable
+from app.cli.summary_of_ties import ties_in_lines
 from app.files.labelled import FilePair
 
 _SHOWN_FAILURES = 3
@@ -283,6 +284,8 @@ def _print_outcome(name: str, upload: Upload, shown: dict[str, Any], *, failed: 
         )
     else:
         print_assessment(assessment_of_answer(detail), stderr=True)
+    for line in ties_in_lines(detail):
+        say(line)
     if detail.counted < detail.labelled:
         say(f"pac counts one pair of each question: {detail.counted} of {detail.labelled}.")
     names = ("added", "updated", "ties", "removed", "failed")

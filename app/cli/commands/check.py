@@ -1,5 +1,7 @@
 """`scope-judge check`: tests a service by judging one group."""
 
+from typing import TYPE_CHECKING
+
 from app.cli.console import CommandError, say
 from app.cli.running.options import (
     Alpha,
@@ -8,7 +10,13 @@ from app.cli.running.options import (
     Guarantee,
     given_criterion,
 )
-from app.cli.service_client import DEFAULT_URL, Url, checked_service
+from app.cli.service_client import DEFAULT_URL, Url, checked_service, connected, read
+from app.cli.set_transfer import set_path
+from app.cli.summary_of_ties import labeled_and_ties, ties_of_row
+
+# The help of a command needs its options only: functions import the client.
+if TYPE_CHECKING:
+    from scope_judge import Judgment
 
 
 def check(
@@ -30,9 +38,29 @@ def check(
     say(f"judge: {found.info.judge}")
     if judgment.calibration is not None:
         used = judgment.calibration
-        say(f"calibration set: {used.name}, version {used.version}, {used.n} labeled pairs")
+        say(f"calibration set: {used.name}, version {used.version}, {_pairs(url, judgment)}")
     pac = "" if judgment.delta is None else f", delta {judgment.delta:g}"
     say(f"criterion: alpha {judgment.alpha:g}, {judgment.guarantee}{pac}")
     say(f"one group of two responses: {judgment.verdict}, in {found.latency_s:.2f} s")
     if found.warning is not None:
         raise CommandError(found.warning)
+
+
+def _pairs(url: str, judgment: "Judgment") -> str:
+    """Says how many pairs the set has, and the share of ties among those that it accepts.
+
+    A key that may only judge sees the number of pairs.
+    """
+    from scope_judge import CalibrationDetail
+
+    used = judgment.calibration
+    assert used is not None, "the judgment has a set"
+    try:
+        with connected(url) as service:
+            detail = read(CalibrationDetail, service.get(set_path(used.name)))
+    except CommandError:
+        return f"{used.n} pairs"
+    same = (row for row in detail.thresholds if row.guarantee == judgment.guarantee)
+    row = next((row for row in same if row.alpha == judgment.alpha), None)
+    told = None if row is None or row.delta != judgment.delta else ties_of_row(row)
+    return labeled_and_ties(detail) + ("" if told is None else f"; {told}")

@@ -19,10 +19,11 @@ from app.cli.set_transfer import (
     upload_scores,
     write_set,
 )
+from app.cli.summary_of_ties import ties_in_lines
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
-    from app.cli.set_answers import Change, MonitoredCriterion, MonitoredKey
+    from app.cli.set_answers import Change, ListedSet, MonitoredCriterion, MonitoredKey
     from scope_judge import Calibration, CalibrationDetail, Traffic
 
 app = typer.Typer(
@@ -35,6 +36,7 @@ Name = Annotated[str, typer.Argument(help="Name of the calibration set.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the service's answer as JSON.")]
 
 _SHOWN_ALPHA = 0.10
+_SETS_OF_PAGE = 100
 _RIGHT = {"version", "accuracy", "added", "updated", "removed", "n"}
 _MONITORED = ("audited", "errors", "evidence", "alarm at", "open")
 
@@ -48,10 +50,16 @@ def list_sets(as_json: AsJson = False, url: Url = DEFAULT_URL) -> None:
     from app.cli.set_answers import Sets
 
     with connected(url) as service:
-        answer = service.get("/calibrations")
-        calibrations = read(Sets, answer).calibrations
+        found, calibrations = list[Any](), list["ListedSet"]()
+        after: str | None = ""
+        while after is not None:
+            answer = service.get("/calibrations", after=after, limit=_SETS_OF_PAGE)
+            page = read(Sets, answer)
+            found += answer["calibrations"]
+            calibrations += page.calibrations
+            after = page.next_after
     if as_json:
-        _print_json(answer["calibrations"])
+        _print_json(found)
         return
     headings = ("name", "version", "n", "judge", "accuracy", f"alpha {_SHOWN_ALPHA:.2f}")
     print_cells(headings, map(_cells, calibrations), right=_RIGHT)
@@ -93,11 +101,8 @@ def _quality(detail: "CalibrationDetail") -> Iterable[str]:
         f"position flips {_share(detail.position_flips)}, label mass "
         f"{_share(detail.mean_label_mass)}, off task {detail.off_task}"
     )
-    yield (
-        f"labelled {detail.labelled}, without a label {detail.unlabelled}, "
-        f"ties {detail.pool_ties}; pac counts {detail.counted} pairs of {detail.questions} "
-        "questions"
-    )
+    yield from ties_in_lines(detail)
+    yield f"pac counts {detail.counted} pairs of {detail.questions} questions"
     if detail.traffic is not None:
         yield from _traffic(detail.traffic)
 

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -41,8 +41,11 @@ from app.service.off_loop import off_loop
 _FRESH_S = 0.5
 # A judgment waits for a hanging store for so long before it uses the cached set.
 _PATIENCE_S = 0.25
-# Callers choose the names of sets, so the numbers of cached sets and of metric labels are limited.
-_MOST_KEPT = 1000
+# Callers choose the names of sets, so the memory of cached sets and the number of metric labels are
+# limited. A set takes so many bytes with its thresholds, and so many more for each pair (measured).
+_MOST_BYTES = 256 * 2**20
+_BYTES_OF_SET = 130_000
+_BYTES_OF_PAIR = 310
 _MOST_SHOWN = 100
 
 DEFAULT_CALIBRATION = "default"
@@ -111,6 +114,7 @@ class Calibrations:
         self._noted: set[tuple[str, tuple[str, ...]]] = set()
         # Name -> the set, and the time at which the store last confirmed its version.
         self._known: dict[str, tuple[Calibration, float]] = {}
+        self._cached_bytes = 0
         # Name of a set that is gone from the store and was not deleted -> last number of its trail.
         self._lost: dict[str, int] = {}
         self._reads: dict[str, _Read] = {}
@@ -196,13 +200,16 @@ class Calibrations:
         """
         return self._found(name, await self.current(name))
 
-    async def current(self, name: str, *, read_anew: bool = False) -> Calibration | None:
+    async def current(
+        self, name: str, *, read_anew: bool = False, keep: bool = True
+    ) -> Calibration | None:
         """Returns the version that the store has right now; None if there is no such set.
 
         Args:
             name: Name of the calibration set.
             read_anew: Read and check the set even if its version is cached. Another program may
                 have changed the set without changing its version.
+            keep: Whether a set that is not cached is cached.
 
         Raises:
             StoreCorruptError: This version cannot read the stored set. The cached set is kept.
@@ -230,10 +237,11 @@ class Calibrations:
         if self.in_memory(name) is before:
             if known is None:
                 self._note_absence(name, before, last)
-                self._known.pop(name, None)
+                self._drop(name)
             else:
                 self._note_presence(known, before)
-                self._keep(known, begun)
+                if keep or before is not None:
+                    self._keep(known, begun)
                 self._note_runtimes(known)
         return known
 
@@ -441,30 +449,51 @@ class Calibrations:
         self._reads.pop(calibration.name, None)
 
     def _keep(self, calibration: Calibration, confirmed: float) -> None:
-        """Caches a set; above the limit, drops the oldest cached set that is not in use."""
-        self._known[calibration.name] = (calibration, confirmed)
-        if len(self._known) > _MOST_KEPT:
-            in_use = {DEFAULT_CALIBRATION, *self.traffic.names()[: _MOST_KEPT // 2]}
-            self.forget(next(name for name in self._known if name not in in_use))
+        """Caches a set; above the limit, drops others, those in use and the default set last."""
+        name = calibration.name
+        self._cached_bytes -= self._bytes_of(name)
+        self._known[name] = (calibration, confirmed)
+        self._cached_bytes += self._bytes_of(name)
+        if self._cached_bytes <= _MOST_BYTES:
+            return
+        in_use = [DEFAULT_CALIBRATION, *self.traffic.names()]
+        idle = self._known.keys() - {*in_use, name}
+        dropped = [each for each in self._known if each in idle]
+        dropped += [each for each in reversed(in_use) if each in self._known and each != name]
+        for other in dropped:
+            if self._cached_bytes <= _MOST_BYTES:
+                return
+            self.forget(other)
+
+    def _bytes_of(self, name: str) -> int:
+        """Returns about how much memory a cached set takes; 0 for one that is not cached."""
+        known = self._known.get(name)
+        return 0 if known is None else _BYTES_OF_SET + _BYTES_OF_PAIR * known[0].n
+
+    def _drop(self, name: str) -> None:
+        self._cached_bytes -= self._bytes_of(name)
+        self._known.pop(name, None)
 
     def forget(self, name: str) -> None:
         """Drops a deleted set, and reads of it that began before the deletion."""
-        self._known.pop(name, None)
+        self._drop(name)
         self._lost.pop(name, None)
         self._reads.pop(name, None)
 
-    async def all(self) -> list[Calibration]:
-        """Returns every set of the store that can be read, sorted by name."""
-        sets = []
-        for name in await self._store.names():
+    async def names(self) -> list[str]:
+        """Returns the names of all sets of the store, sorted."""
+        return await self._store.names()
+
+    async def readable(self, names: Iterable[str]) -> AsyncIterator[Calibration]:
+        """Yields the sets that can be read, one at a time, and caches none of them."""
+        for name in names:
             try:
-                calibration = await self.current(name)
+                calibration = await self.current(name, keep=False)
             except StoreCorruptError as exc:
                 logger.warning("%s", exc.detail)
                 continue
             if calibration is not None:
-                sets.append(calibration)
-        return sets
+                yield calibration
 
 
 def _count_newer(now: Calibration, seen: set[str]) -> int:

@@ -210,7 +210,9 @@ class JudgmentBatch:
 class Threshold:
     """The threshold of one alpha and guarantee, with coverage and risk on the set's examples.
 
-    `labels_missing` is true if it depends on labels that the set does not have yet.
+    `labels_missing` is true if it depends on labels that the set does not have yet. `tie_share` is
+    the share of ties among the accepted pairs with a label, which the promise leaves out, and
+    `tie_interval` its 95% interval.
     """
 
     alpha: float
@@ -221,6 +223,8 @@ class Threshold:
     empirical_risk: float | None
     feasible: bool
     labels_missing: bool = False
+    tie_share: float | None = None
+    tie_interval: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

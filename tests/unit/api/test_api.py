@@ -62,6 +62,8 @@ THRESHOLD: dict[str, Any] = {
     "empirical_risk": (*NUMBER, NULL),
     "feasible": bool,
     "labels_missing": bool,
+    "tie_share": (float, NULL),
+    "tie_interval": (list, NULL),
 }
 DIAGNOSTICS: dict[str, Any] = {
     "accuracy_interval": (list, NULL),
@@ -303,7 +305,7 @@ async def test_calibrate_answers_with_the_set_and_the_counts(
 
 
 async def test_sets_are_listed_shown_and_deleted(client: httpx.AsyncClient) -> None:
-    assert (await client.get("/calibrations")).json() == {"calibrations": []}
+    assert (await client.get("/calibrations")).json() == {"calibrations": [], "next_after": None}
     for name in ("default", "a.b-c_1"):
         await client.post("/calibrate", json={"calibration": name, "examples": examples(30)})
     listed = (await client.get("/calibrations")).json()["calibrations"]

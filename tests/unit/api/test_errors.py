@@ -224,7 +224,10 @@ async def test_an_engine_that_loses_answers_is_a_failed_judgment() -> None:
     async with client_of(ShortEngine()) as client:
         problem(await client.post("/judge", json=PLAIN), "judgment_failed")
         problem(await client.post("/calibrate", json={"examples": examples(2)}), "judgment_failed")
-        assert (await client.get("/calibrations")).json() == {"calibrations": []}
+        assert (await client.get("/calibrations")).json() == {
+            "calibrations": [],
+            "next_after": None,
+        }
 
 
 async def test_an_engine_that_is_down_fails_a_batch_as_a_whole_and_writes_nothing() -> None:
@@ -233,7 +236,10 @@ async def test_an_engine_that_is_down_fails_a_batch_as_a_whole_and_writes_nothin
         problem(await client.post("/judge/batch", json=batch), "engine_unavailable")
         body = {"examples": examples(2)}
         problem(await client.post("/calibrate", json=body), "engine_unavailable")
-        assert (await client.get("/calibrations")).json() == {"calibrations": []}
+        assert (await client.get("/calibrations")).json() == {
+            "calibrations": [],
+            "next_after": None,
+        }
 
 
 @pytest.mark.parametrize("marker_in", ["question", "response_a", "response_b", "id"])

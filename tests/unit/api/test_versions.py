@@ -271,5 +271,5 @@ async def test_the_trail_names_the_key_and_keys_cannot_use_other_sets(
         ):
             problem(response, "forbidden")
         listed = (await client.get("/calibrations", headers=other)).json()
-        assert listed == {"calibrations": []}
+        assert listed == {"calibrations": [], "next_after": None}
         assert await versions(client, **owner) == told

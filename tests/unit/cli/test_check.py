@@ -24,7 +24,7 @@ def test_a_usable_service_is_described(url: str) -> None:
     assert found.exit_code == 0, found.output
     shown = one_line(found.output)
     assert f"service: {url}" in shown
-    assert "calibration set: default, version 1, 60 labeled pairs" in shown
+    assert "calibration set: default, version 1, 60 pairs labeled, of these 0 ties" in shown
     assert "criterion: alpha 0.2, marginal" in shown
     assert "one group of two responses: " in shown
 

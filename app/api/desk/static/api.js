@@ -61,6 +61,17 @@ const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** @param {string} path */
 export const get = (path) => call("GET", path);
+/** The list of all sets that the key may use, page by page. */
+export async function allSets() {
+  /** @type {any[]} */
+  const calibrations = [];
+  for (let after = ""; after !== null; ) {
+    const page = await get(`calibrations?limit=1000&after=${encodeURIComponent(after)}`);
+    calibrations.push(...page.calibrations);
+    after = page.next_after;
+  }
+  return { calibrations };
+}
 /** @param {string} path @param {unknown} body */
 export const post = (path, body) => call("POST", path, body);
 /** @param {string} name @param {string} [rest] */

@@ -1,7 +1,7 @@
 // The shell: tabs, the key, the theme, the one place for errors, and the view of the address.
 import { html, render, useCallback, useEffect, useRef, useState } from "./ui.js";
 import { Alarms } from "./alarms.js";
-import { get, Problem, savedKey, saveKey } from "./api.js";
+import { allSets, get, Problem, savedKey, saveKey } from "./api.js";
 import { detailOf, Dialog, Waiting } from "./parts.js";
 
 const TABS = { label: "Label", sets: "Sets", watch: "Watch", try: "Try" };
@@ -94,7 +94,7 @@ function nameOf(route, sets) {
 /** @returns {Promise<{ info: any, sets: any[] } | null>} The service and its sets; null for a key that may only label. */
 async function serviceOf() {
   try {
-    const [info, list] = await Promise.all([get("info"), get("calibrations")]);
+    const [info, list] = await Promise.all([get("info"), allSets()]);
     return { info, sets: list.calibrations };
   } catch (problem) {
     if (problem instanceof Problem && problem.status === 403) return null;

@@ -275,7 +275,8 @@ async def test_a_late_none_does_not_drop_a_version_that_was_written_meanwhile() 
 async def test_sets_in_use_and_the_default_set_stay_in_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("app.service.calibration.cache._MOST_KEPT", 10)
+    # Room for ten sets of one pair.
+    monkeypatch.setattr("app.service.calibration.cache._MOST_BYTES", 10 * 130_310)
     async with services_of() as services:
         names = ["default", "used", *(f"set-{number}" for number in range(20))]
         for name in names:
@@ -286,7 +287,9 @@ async def test_sets_in_use_and_the_default_set_stay_in_memory(
         assert len(kept) == 10
         assert {"default", "used", "set-19"} <= kept
         # The other sets are read again on demand.
-        assert len(await services.calibrations.all()) == len(names)
+        listed = [each.name async for each in services.calibrations.readable(sorted(names))]
+        assert listed == sorted(names)
+        assert kept == {each.name for each in services.calibrations.known()}
         usable = await services.calibrations.usable(
             "set-0", fingerprint=services.identity.fingerprint
         )
