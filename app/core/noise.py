@@ -3,7 +3,6 @@
 A judge's scores depend on what the model computes at the same time; people disagree about a pair.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,7 +10,6 @@ import numpy as np
 
 from app.core.preference import FloatArray, preference_from_gaps
 from app.core.score import Score
-from app.core.shares import clopper_pearson
 
 # More pairs than this share that change are worth a warning.
 MOST_FLIPS = 0.01
@@ -117,45 +115,6 @@ class Resolution:
             "probably computes its logits in 16 bits (`head_dtype` in /info): start a vLLM server "
             'with --hf-overrides \'{"head_dtype": "float32"}\''
         )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LabelNoiseBounds:
-    """Confidence bounds on the share of labels that are flipped, each for itself.
-
-    `low` is the one to calibrate with: a label noise above the real one lets through more errors
-    than alpha, and one below it costs coverage only.
-
-    Args:
-        low: In [0, 0.5].
-        high: In [0, 0.5]; 0.5 says nothing.
-    """
-
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, disagreements: int, pairs: int, *, level: float = 0.95) -> "LabelNoiseBounds":
-        """Bounds the noise by the pairs that two people labeled.
-
-        Two people who each flip a label with probability eps, independently, disagree on a share
-        d = 2 eps (1 - eps) of the pairs. The bounds of Clopper and Pearson (1934) on d give those
-        on eps = (1 - sqrt(1 - 2 d)) / 2. If one of the two errs more than the other, that is at
-        least the mean of their noises. Mistakes that they share are not seen.
-
-        Args:
-            disagreements: Pairs on which the two labels differ, at most `pairs`.
-            pairs: Pairs that both labeled.
-            level: Probability with which each bound holds, in (0, 1).
-        """
-        assert 0 <= disagreements <= pairs, "no more disagreements than pairs"
-        low, high = clopper_pearson(disagreements, pairs, tail=1.0 - level)
-        return cls(low=_flipped(float(low)), high=_flipped(float(high)))
-
-
-def _flipped(disagreement: float) -> float:
-    """The label noise of two people who disagree so often."""
-    return 0.5 * (1.0 - math.sqrt(max(0.0, 1.0 - 2.0 * disagreement)))
 
 
 def _verdicts(p_bar: FloatArray, entropy: FloatArray, threshold: float) -> FloatArray:

@@ -3,9 +3,8 @@
 import math
 
 import pytest
-from scipy.stats import binom
 
-from app.core.noise import LabelNoiseBounds, Noise, Resolution
+from app.core.noise import Noise, Resolution
 from app.core.preference import LN2
 from app.core.score import Score
 
@@ -55,35 +54,3 @@ def test_equal_gaps_are_counted_once_and_reported() -> None:
     assert (tied.prompts, tied.distinct) == (100, 26)
     assert tied.warning is not None
     assert "only 26 different scores" in tied.warning
-
-
-def test_100_pairs_without_a_disagreement_bound_the_label_noise_from_above_only() -> None:
-    # 0.05 = (1 - d)^100 for d = 0.029513; eps = (1 - sqrt(1 - 0.059026)) / 2 = 0.014982.
-    bounds = LabelNoiseBounds.of(0, 100)
-    assert bounds.low == 0.0
-    assert bounds.high == pytest.approx(0.0149818, abs=1e-6)
-
-
-def test_the_bounds_on_label_noise_solve_the_binomial_tails() -> None:
-    bounds = LabelNoiseBounds.of(7, 60, level=0.9)
-    low, high = (2 * each * (1 - each) for each in (bounds.low, bounds.high))
-    assert binom.cdf(7, 60, high) == pytest.approx(0.1)
-    assert binom.sf(6, 60, low) == pytest.approx(0.1)
-
-
-@pytest.mark.parametrize(("disagreements", "pairs"), [(0, 0), (5, 5), (50, 100)])
-def test_people_who_disagree_half_the_time_have_no_upper_bound(
-    disagreements: int, pairs: int
-) -> None:
-    assert LabelNoiseBounds.of(disagreements, pairs).high == 0.5
-
-
-@pytest.mark.parametrize("noise", [0.02, 0.1, 0.3])
-def test_each_bound_on_label_noise_holds_as_often_as_it_says(noise: float) -> None:
-    # Exact: the probability of the numbers of disagreements whose bound is on the wrong side.
-    disagree = 2 * noise * (1 - noise)
-    bounds = [LabelNoiseBounds.of(k, 100) for k in range(101)]
-    too_low = max(k for k, each in enumerate(bounds) if each.high < noise)
-    too_high = min(k for k, each in enumerate(bounds) if each.low > noise)
-    assert 0.0 < binom.cdf(too_low, 100, disagree) <= 0.05
-    assert 0.0 < binom.sf(too_high - 1, 100, disagree) <= 0.05
