@@ -35,27 +35,6 @@ _MORE = (
 )
 _WINNER = "winner"
 _WINNERS: Mapping[Label, Winner] = {"A": "model_a", "B": "model_b", "tie": "tie"}
-# Words that other data sets use for the two models, in lower case with underscores.
-_USUAL: Mapping[str, tuple[str, ...]] = {
-    "model_a": (
-        "model_1",
-        "left_model",
-        "model_left",
-        "system_a",
-        "generator_a",
-        "left",
-        "a_model",
-    ),
-    "model_b": (
-        "model_2",
-        "right_model",
-        "model_right",
-        "system_b",
-        "generator_b",
-        "right",
-        "b_model",
-    ),
-}
 # Hexadecimal digits of a digest that serves as an id.
 _SHORT = 16
 
@@ -243,7 +222,7 @@ def battle_shape(
     if shape is None or any(others[field] not in row for field in MODELS):
         raise InvalidRequestError(
             f"the columns are {listed(row)}, and a battle needs question, response_a, response_b, "
-            f"model_a and model_b: name the columns with --map {suggested_map([row], more=_USUAL)}"
+            f"model_a and model_b: name the columns with --map {suggested_map(row, more=MODELS)}"
         )
     return BattleShape(comparison=shape, columns=others, words=named.words)
 

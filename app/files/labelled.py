@@ -16,6 +16,7 @@ from app.files.shapes import (
     REQUIRED,
     SHAPES,
     ComparisonShape,
+    known_shape,
     label_in,
     listed,
 )
@@ -52,7 +53,7 @@ def read_pairs(
     Raises:
         InvalidRequestError: A file cannot be read, or has no rows. Or its first row has no
             comparison, its first label is an unknown word, or it has no label: its other rows will
-            hardly be better. The message has a map that may fit.
+            hardly be better. The message has a map to start from.
     """
     pairs: list[FilePair] = []
     for path in files_of(inputs):
@@ -76,7 +77,7 @@ def check_words(rows: Sequence[FileRow], shape: ComparisonShape | None) -> None:
         shape: The shape of its rows; None to look for the label of any shape.
 
     Raises:
-        InvalidRequestError: The message has a map that may fit.
+        InvalidRequestError: The message has a map to start from.
     """
     for row in rows:
         try:
@@ -91,7 +92,7 @@ def refuse_unlabelled(rows: Sequence[FileRow], shape: ComparisonShape | None) ->
     """Refuses rows of which none has a label.
 
     Raises:
-        InvalidRequestError: The message has a map that may fit.
+        InvalidRequestError: The message has a map to start from.
     """
     if any(_is_labelled(row, shape) for row in rows):
         return
@@ -116,19 +117,24 @@ def _is_labelled(row: FileRow, shape: ComparisonShape | None) -> bool:
 
 
 def _advice(rows: Sequence[FileRow], shape: ComparisonShape | None, what: str) -> str:
-    """The end of a message, with a map that may fit; "" for a data set that takes no map."""
+    """The end of a message, with a map to start from; "" for a data set that takes no map."""
     if shape is not None and shape.name in SHAPES and shape.name != PAIRS:
         return ""
-    fields = [row.fields for row in rows]
-    return f": {what} with --map {suggested_map(fields, shape, labelled=True)}"
+    columns = dict.fromkeys(name for row in rows for name in row.fields)
+    return f": {what} with --map {suggested_map(columns, shape, labelled=True)}"
 
 
 def _shape_of(rows: Sequence[FileRow], form: InputFormat) -> ComparisonShape:
+    """The shape of a file: of its first row that has the columns of one."""
+    first = rows[0]
     try:
-        shape = form.shape or shape_for(rows[0].fields, [row.fields for row in rows])
-        shape.fields(rows[0].fields)
+        found = (known_shape(row.fields) for row in rows)
+        shape = form.shape or next(filter(None, found), None) or shape_for(first.fields)
+        complete = (row for row in rows if all(name in row.fields for name in shape.columns))
+        first = next(complete, first)
+        shape.fields(first.fields)
     except RequestError as exc:
-        raise InvalidRequestError(f"{rows[0].place}: {exc.detail}") from None
+        raise InvalidRequestError(f"{first.place}: {exc.detail}") from None
     return shape
 
 

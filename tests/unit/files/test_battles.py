@@ -118,14 +118,14 @@ def test_only_the_models_may_have_other_names() -> None:
         (
             {"prompt": "?", "model_1": "x", "model_2": "y", "answer_1": "5", "output_b": "4"},
             None,
-            "--map question=prompt,response_a=answer_1,response_b=output_b,model_a=model_1,"
+            "--map question=COLUMN,response_a=COLUMN,response_b=COLUMN,model_a=model_1,"
             "model_b=model_2",
         ),
         (
-            {"question": "?", "response_a": "5", "response_b": "4", "Left Model": "x"},
+            {"question": "?", "response_a": "5", "response_b": "4", "Model A": "x"},
             None,
             "--map 'question=question,response_a=response_a,response_b=response_b,"
-            "model_a=Left Model,model_b=COLUMN'",
+            "model_a=Model A,model_b=COLUMN'",
         ),
         ({**ROW, "signature": "s", "p_bar": 0.5}, None, "their battles have been judged"),
         ({"prompt": "?", "chosen": "a", "rejected": "b"}, None, "a battle needs question"),

@@ -165,18 +165,6 @@ def test_one_column_cannot_be_two_fields(text: str, fields: str) -> None:
         custom_shape(text)
 
 
-def test_unknown_columns_are_listed_with_a_map_that_may_fit() -> None:
-    with pytest.raises(InvalidRequestError) as caught:
-        shape_for({"instruction": "x", "output_1": "y", "output_2": "z", "score": 1})
-    assert "the columns are instruction, output_1, output_2, score" in caught.value.detail
-    wanted = "--map question=instruction,response_a=output_1,response_b=output_2"
-    assert wanted in caught.value.detail
-    with pytest.raises(InvalidRequestError) as caught:
-        shape_for({"Prompt": "x", "answer 1": "y", "answer 2": "z", "better": "A"})
-    wanted = "--map 'question=Prompt,response_a=answer 1,response_b=answer 2,label=better'"
-    assert wanted in caught.value.detail
-
-
 BATTLE = {"conversation_a": [USER, says("x")], "conversation_b": [USER, says("y")]}
 TOOL_CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
 
