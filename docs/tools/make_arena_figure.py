@@ -182,7 +182,7 @@ def judge(work: Path, number: int, url: str) -> None:
             del row["winner"]
             lines.write(f"{json.dumps(row)}\n")
     # A script imports its neighbours by name, and a test imports the script from elsewhere.
-    from running_service import SCOPE_JUDGE
+    from docs.tools.running_service import SCOPE_JUDGE
 
     out = str(rows_of(work, number))
     command = [SCOPE_JUDGE, "battles", str(file), "--out", out, "--alpha", str(ALPHA)]
@@ -272,7 +272,7 @@ def compared(arenas: Sequence[tuple[Battles, Floats]], strict: Sequence[Battles]
 
 def judge_all(work: Path, count: int) -> None:
     """Judges the arenas and measures the judge's liking, with a service if anything is missing."""
-    from running_service import running_service
+    from docs.tools.running_service import running_service
 
     work.mkdir(parents=True, exist_ok=True)
     wanted = [work / _LIKING, *(rows_of(work, number) for number in range(count))]

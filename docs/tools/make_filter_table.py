@@ -13,9 +13,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from running_service import SCOPE_JUDGE, running_service
-
 from app.demo.pairs import demo_sets
+from docs.tools.running_service import SCOPE_JUDGE, running_service
 
 SEED, FLIPPED = 15, 0.2
 ALPHAS = (0.05, 0.10, 0.20)

@@ -112,7 +112,8 @@ def over_when_growing(
     over = 0
     for _ in range(calibrations):
         score, wrong = judge.draw(most, rng)
-        n, added, threshold = first, 0, -math.inf
+        n, threshold = first, -math.inf
+        added: int | None = 0
         while threshold == -math.inf and added is not None:
             curve = ThresholdCurve.fit(score[:n], wrong[:n])
             threshold = threshold_on(curve, ALPHA, "pac", STANDARD_DELTA)

@@ -153,7 +153,7 @@ class _DeskPictures:
     def _recover(self) -> None:
         """The question before the recalibration that ends the alarm."""
         monitor = self._client.get("/calibrations/default/monitor").raise_for_status().json()
-        self._label(self._judge(islice(self._pairs, monitor["recovery"]["audits"]), "plain"))
+        self._label(self._judge(islice(self._pairs, monitor["recovery"]["audits"])))
         self._page.goto("about:blank")
         self._page.goto("/desk#watch/default")
         self._page.get_by_role("button", name="Recalibrate").click()

@@ -14,7 +14,7 @@ import numpy as np
 from app.core.preference import FloatArray
 from app.evaluation.normal_world import NormalJudge
 from tests.statistics.worlds import absorptions, audits, questions, streams, ties
-from tests.statistics.worlds.audits import ALPHA, Asked, Expiring, Phase, TwoGroups
+from tests.statistics.worlds.audits import ALPHA, Asked, Expiring, Phase
 from tests.statistics.worlds.calibrations import (
     MIDDLING,
     OTHER,
@@ -69,20 +69,6 @@ def print_monitor(runs: int = 1000) -> None:
         rows.append([name, false, *(spread(audits.delays(alarms(p), 1000)) for p in changed)])
     headings = ["detector", "false alarms in 10,000 at 0.08 / 0.10", "0.15", "0.20", "0.30"]
     table("monitor: median (90%) labels to the alarm, 1,000 labels at 0.08 before", headings, rows)
-
-
-def print_noise(runs: int = 500) -> None:
-    """The monitor with flipped labels of a known noise."""
-    rows = []
-    for flipped in (0.0, 0.1, 0.2):
-        steady = audits.runs([Phase(10_000, ALPHA)], runs, seed=SEED, flipped=flipped)
-        row = [f"{flipped:.1f}", f"{audits.alarm_rate([run.alarm_at for run in steady]):.3f}"]
-        for error in (0.20, 0.30):
-            phases = [Phase(1000, 0.08), Phase(9000, error)]
-            found = audits.runs(phases, runs, seed=SEED, flipped=flipped)
-            row.append(spread(audits.delays([run.alarm_at for run in found], 1000)))
-        rows.append(row)
-    table("label noise", ["flipped", "false alarms in 10,000 at 0.10", "to 0.20", "0.30"], rows)
 
 
 def print_certificate(runs: int = 1000) -> None:
@@ -170,19 +156,6 @@ def print_expired(runs: int = 1000) -> None:
     table("labels to the certificate at an error of 0.05", ["expired", "median (90%)"], rows)
 
 
-def print_two_groups(runs: int = 400) -> None:
-    """Alarms of the whole and of two declared groups."""
-    rows = []
-    for error, rest in ((0.244, 0.06), (ALPHA, ALPHA)):
-        world = TwoGroups(0.12, error, rest)
-        alarms = audits.group_alarms(world, labels=6000, count=runs, seed=SEED)
-        shown = [share(audits.alarm_rate(each), runs) for each in zip(*alarms, strict=True)]
-        places = np.array([small or np.inf for _, small, _ in alarms])
-        rows.append([f"{error} / {rest}", *shown, spread(places) if error > ALPHA else "-"])
-    headings = ["errors", "whole", "smaller", "larger", "labels to the alarm of the smaller"]
-    table("two groups, 12% and 88% of 6,000 labels: alarms", headings, rows)
-
-
 def print_streams(runs: int = 400) -> None:
     """False alarms and delays of the conformal martingales."""
     like = streams.uncertainty(MIDDLING)
@@ -230,16 +203,6 @@ def print_replicas(runs: int = 200) -> None:
     table("drift: replicas", headings, rows)
 
 
-def print_groups(runs: int = 200) -> None:
-    """Judgments that come in groups."""
-    like, rows = streams.uncertainty(MIDDLING), []
-    for pairs, correlation in ((3, 0.3), (3, 0.6), (10, 0.3), (10, 0.6)):
-        groups = streams.grouped(MIDDLING, pairs=pairs, correlation=correlation)
-        alarms = streams.alarms(Change(like, groups), runs, seed=SEED)
-        rows.append([str(pairs), f"{correlation}", f"{audits.alarm_rate(alarms):.3f}"])
-    table("drift: groups", ["pairs of a question", "correlation", "false alarms"], rows)
-
-
 def print_mean_limit(runs: int = 400) -> None:
     """How often a limit on the mean uncertainty sees the change."""
     rng, change = (
@@ -257,19 +220,17 @@ def print_mean_limit(runs: int = 400) -> None:
 
 
 def print_questions(runs: int = 1000) -> None:
-    """Coverage and P(over) of the three rules for pairs of one question."""
+    """Coverage and P(over) if all pairs of a question count, and if one does."""
     rows = []
     for count, pairs, correlation in ((333, 3, 0.3), (200, 5, 0.6), (100, 10, 0.6), (300, 10, 0.3)):
         world = questions.Questions(
             judge=MIDDLING, questions=count, pairs=pairs, correlation=correlation
         )
-        found = [
-            questions.measured(world, rule, runs, seed=SEED)
-            for rule in ("ignore", "one", "adjusted")
-        ]
+        rules: tuple[questions.Rule, ...] = ("ignore", "one")
+        found = [questions.measured(world, rule, runs, seed=SEED) for rule in rules]
         shown = [f"{coverage:.2f} / {over:.3f}" for coverage, over in found]
         rows.append([f"{count} x {pairs}, correlation {correlation}", *shown])
-    headings = ["calibration: coverage / P(over)", "all pairs", "one pair a question", "Rao-Scott"]
+    headings = ["calibration: coverage / P(over)", "all pairs", "one pair a question"]
     table("several pairs of one question", headings, rows)
 
 
@@ -315,54 +276,6 @@ def print_ties(runs: int = 400) -> None:
             rows.append(row)
     headings = ["judge", "ties", "left out", "scores kept"]
     table("false alarms of the drift in 10,000 judgments", headings, rows)
-
-
-def print_sizes(runs: int = 1000) -> None:
-    """The rules for pairs of one question where sizes differ."""
-    rows = []
-    for count, smallest, tail, correlation in (
-        (500, 1, 1.0, 0.6),
-        (500, 3, 1.0, 0.3),
-        (500, 3, 1.3, 0.6),
-        (300, 3, 1.0, 0.6),
-        (200, 3, 1.0, 0.6),
-        (100, 3, 1.0, 0.6),
-    ):
-        world = questions.Questions(
-            judge=MIDDLING, questions=count, pairs=smallest, correlation=correlation, tail=tail
-        )
-        name = (
-            f"{count} questions, from {smallest} pairs on, tail {tail}, correlation {correlation}"
-        )
-        rows.append([name, *shown_rules(world, runs)])
-    table("sizes that differ: P(over), coverage", ["questions", *_RULES], rows)
-
-
-def print_harder(runs: int = 1000) -> None:
-    """The rules for pairs of one question where large questions are harder."""
-    rows = []
-    for harder in (0.3, 0.6):
-        for count, kept in ((500, 1.0), (2500, 0.2), (10_000, 0.05), (20_000, 0.02)):
-            world = questions.Questions(
-                judge=STRONG,
-                questions=count,
-                correlation=0.3,
-                tail=1.3,
-                harder=harder,
-                kept=kept,
-            )
-            name = f"log-odds {harder:+} per factor e, {kept:.0%} of the pairs of {count} questions"
-            rows.append([name, *shown_rules(world, runs)])
-    table("larger questions are harder: P(over), coverage", ["traffic", *_RULES], rows)
-
-
-_RULES: tuple[questions.Rule, ...] = ("one", "all", "adjusted")
-
-
-def shown_rules(world: questions.Questions, runs: int) -> list[str]:
-    """P(over) with its standard error, and coverage, of each rule."""
-    found = [questions.measured(world, rule, runs, seed=SEED) for rule in _RULES]
-    return [f"{with_error(over, runs)}, {coverage:.2f}" for coverage, over in found]
 
 
 def with_error(share: float, runs: int) -> str:

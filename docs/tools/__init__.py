@@ -1,0 +1,1 @@
+"""Scripts behind the pages; README.md says what each does."""
