@@ -1,5 +1,6 @@
 """Builds the answers that `scope_judge.records` declares, and their JSON."""
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ from pydantic import TypeAdapter
 
 from app import __version__
 from app.core.comparison import Judgment
-from app.core.errors import RequestError, ScopeJudgeError
+from app.core.errors import InternalError, RequestError, ScopeJudgeError
 from app.release import COMMIT
 from app.service.fair_queue import CURRENT_FLOW
 from app.service.judging.judge import Outcome
@@ -29,13 +30,23 @@ _ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
 
 
 def to_json(record: Any) -> bytes:
-    """The JSON of a record."""
-    return _adapter(type(record)).dump_json(record)
+    """The JSON of a record.
+
+    Raises:
+        InternalError: A number is NaN or infinite. pydantic's own writer makes it null, which has
+            a meaning in answers.
+    """
+    value = _adapter(type(record)).dump_python(record, mode="json")
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    except ValueError as exc:
+        raise InternalError(f"a {type(record).__name__} has a number that is not finite") from exc
+    return text.encode()
 
 
 def to_python(record: Any) -> Any:
-    """The lists and dicts that the JSON of a record has."""
-    return _adapter(type(record)).dump_python(record, mode="json")
+    """The lists and dicts that the JSON of a record has; raises what `to_json` raises."""
+    return json.loads(to_json(record))
 
 
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:

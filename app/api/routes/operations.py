@@ -1,10 +1,12 @@
 """GET /healthz, /readyz, /metrics, /info and /usage."""
 
+from functools import partial
+
 from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse, Response
 
 from app.api.dependencies import CurrentCaller, CurrentServices
-from app.api.responses import ENGINE_ERRORS, KEY_ERRORS, STORE_ERRORS, error_responses
+from app.api.responses import ENGINE_ERRORS, KEY_ERRORS, STORE_ERRORS, as_json, error_responses
 from app.core.errors import DrainingError, KeysUnavailableError, RouteNotFoundError
 from app.service.off_loop import off_loop
 from app.wire import records
@@ -56,10 +58,10 @@ async def metrics(services: CurrentServices, caller: CurrentCaller) -> Response:
     return Response(content, media_type=content_type)
 
 
-@router.get("/info", responses=error_responses(*KEY_ERRORS))
-async def info(services: CurrentServices) -> Info:
+@router.get("/info", response_model=Info, responses=error_responses(*KEY_ERRORS))
+async def info(services: CurrentServices) -> Response:
     """Shows the judge, its fingerprint, the limits and the version."""
-    return records.info(services)
+    return as_json(partial(records.info, services))
 
 
 @router.get("/usage", responses=error_responses(*KEY_ERRORS))

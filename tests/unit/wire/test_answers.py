@@ -1,10 +1,20 @@
 """The JSON of answers, field by field, as it was recorded before records declared them."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
+import httpx
+import pytest
+from fastapi import FastAPI, Response
+
+from app.api import errors
+from app.api.responses import as_json
+from app.core.errors import InternalError
 from app.engines.scripted import ScriptedEngine
+from app.wire.records import to_python
+from scope_judge.records import AuditReference
 from tests.serving import client_of
 from tests.unit.api.problems import calibrated, comparison
 from tests.unit.api.rewards.reward_routes import PROMPT, script
@@ -44,3 +54,21 @@ async def answers() -> dict[str, Any]:
 
 async def test_answers_have_the_recorded_fields_and_values() -> None:
     assert await answers() == json.loads(RECORDED.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+async def test_an_answer_with_a_number_that_is_not_finite_is_a_defect(number: float) -> None:
+    record = AuditReference(id="drawn", rate=number)
+    with pytest.raises(InternalError, match="not finite"):
+        to_python(record)
+    app = FastAPI()
+    errors.install(app)
+
+    @app.get("/")
+    async def answer() -> Response:
+        return as_json(lambda: record)
+
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        response = await client.get("/")
+    assert (response.status_code, response.json()["code"]) == (500, "internal")
