@@ -85,14 +85,14 @@ def test_a_set_is_rolled_back_after_a_preview(url: str, browser: Browser, servic
     assert service.client.get(path).json()["n"] == 200
 
 
-def test_an_alarm_is_red_and_its_recalibration_is_previewed(
+def test_an_alarm_is_red_and_its_recalibration_says_what_it_takes(
     url: str, browser: Browser, service: Server
 ) -> None:
     monitor = service.client.get("/calibrations/drifted/monitor").json()
     assert monitor["light"] == "red"
     with open_page(browser, url) as page:
         page.goto("/desk#watch/default")
-        expect(page.get_by_role("region", name="State")).to_contain_text("No sign of trouble")
+        expect(page.get_by_role("region", name="State")).to_contain_text("Attention")
         # Every other view names the set with an alarm, and leads to it.
         line = page.get_by_role("status").filter(has_text="do not use the verdicts of drifted")
         line.get_by_role("link", name="What to do").click()
@@ -108,10 +108,8 @@ def test_an_alarm_is_red_and_its_recalibration_is_previewed(
         expect(state.get_by_role("button", name="Recalibrate")).to_be_disabled()
         state.get_by_role("link", name="More choices").click()
         recalibration = page.get_by_role("region", name="Recalibrate from audits")
-        recalibration.get_by_label("Even if an alpha").check()
-        recalibration.get_by_role("button", name="Preview").click()
-        # The audits that the alarm needs are not drawn yet.
-        expect(page.get_by_role("alert")).to_contain_text("wait for more draws")
+        expect(recalibration).to_contain_text("the first 200 audits since then replace all other")
+        expect(recalibration.get_by_role("button", name="Preview")).to_be_enabled()
 
 
 def test_a_set_is_deleted_after_a_preview_and_a_question(
