@@ -24,15 +24,6 @@ from typing import IO, Any
 
 from app.core.errors import InvalidRequestError
 from app.files.columns import check_columns, check_object, json_object
-from app.files.growth import (
-    LONGEST_LINE,
-    Unpacked,
-    bytes_of,
-    check_growth,
-    lines_of,
-    open_parquet,
-    rest_of,
-)
 from app.files.shapes import ComparisonShape
 
 STDIN = Path("-")
@@ -207,8 +198,7 @@ def is_plain_jsonl(path: Path) -> bool:
         OSError: The file cannot be read.
     """
     with path.open("rb") as file:
-        lines = iter(lambda: file.readline(LONGEST_LINE), b"")
-        first = next((line for line in lines if line.strip()), b"")
+        first = next((line for line in file if line.strip()), b"")
     try:
         return isinstance(_parsed(first.decode("utf-8-sig")), dict)
     except UnicodeDecodeError:
@@ -222,17 +212,14 @@ def _decompressed(path: Path, stack: ExitStack) -> io.BufferedReader:
     if not beginning:
         raise InvalidRequestError(f"{_shown(path)} is empty")
     if beginning.startswith(_GZIP):
-        unpacked = Unpacked(file, _shown(path))
-        packed = io.BufferedReader(unpacked.source)
-        unpacked.stream = stack.enter_context(gzip.GzipFile(fileobj=packed))
+        # Typed as a stream of bytes, which it is; it buffers itself.
+        unpacked: Any = stack.enter_context(gzip.GzipFile(fileobj=file))
         return io.BufferedReader(unpacked)
     if beginning.startswith(_ZSTD):
         import pyarrow
 
-        unpacked = Unpacked(file, _shown(path))
-        packed = pyarrow.PythonFile(io.BufferedReader(unpacked.source), mode="r")
-        unpacked.stream = stack.enter_context(pyarrow.CompressedInputStream(packed, "zstd"))
-        return io.BufferedReader(unpacked)
+        packed = pyarrow.PythonFile(file, mode="r")
+        return io.BufferedReader(stack.enter_context(pyarrow.CompressedInputStream(packed, "zstd")))
     return file
 
 
@@ -246,19 +233,29 @@ def _parquet_rows(file: IO[bytes], name: str) -> Iterator[FileRow]:
     try:
         # Parquet begins at its end, so that a pipe or a compressed file is read as a whole.
         source = file if _is_seekable_itself(file) else io.BytesIO(file.read())
-        size = source.seek(0, io.SEEK_END)
-        source.seek(0)
-        batches = open_parquet(source, size=size, name=name).iter_batches(_ROWS_PER_BATCH)
-        number = read = 0
-        for batch in batches:
-            read += sum(map(bytes_of, batch.columns))
-            check_growth(read, size=size, name=name)
+        number = 0
+        for batch in open_parquet(source, name).iter_batches(_ROWS_PER_BATCH):
             for fields in batch.to_pylist():
                 number += 1
                 present = {key: value for key, value in fields.items() if value is not None}
                 yield FileRow(place=f"{name}, row {number}", fields=present)
     except pyarrow.ArrowException as exc:
         raise InvalidRequestError(f"{name} looks like Parquet but cannot be read: {exc}") from None
+
+
+def open_parquet(source: Any, name: str) -> Any:
+    """Opens a Parquet file, from a path or a seekable stream.
+
+    Raises:
+        InvalidRequestError: The file has a column twice.
+    """
+    from pyarrow import parquet
+
+    file = parquet.ParquetFile(source)
+    # A column of objects is several leaves.
+    check_columns(file.schema_arrow.names, name)
+    check_columns([file.schema.column(i).path for i in range(len(file.schema.names))], name)
+    return file
 
 
 def _is_seekable_itself(file: IO[bytes]) -> bool:
@@ -274,7 +271,7 @@ def _text_rows(
     # Lines end with a line feed only: a text may hold every other line end.
     text = stack.enter_context(io.TextIOWrapper(file, encoding=encoding, newline="\n"))
     first, number = "", 0
-    lines = lines_of(text, name)
+    lines = iter(text)
     for line in lines:
         number += 1
         if line.strip():
@@ -283,13 +280,13 @@ def _text_rows(
     else:
         raise InvalidRequestError(f"{name} is empty")
     if first.lstrip().startswith("["):
-        yield from _array_rows(first + rest_of(text, name), name)
+        yield from _array_rows(first + text.read(), name)
     elif not first.lstrip().startswith("{"):
         yield from _table_rows(first, lines, name, number)
     elif _parsed(first) is not None:
         yield from _line_rows(first, lines, name, number)
     else:
-        whole = _parsed(first + rest_of(text, name))
+        whole = _parsed(first + text.read())
         if not isinstance(whole, dict):
             raise InvalidRequestError(f"{name}, line {number}: this is not JSON")
         place = f"{name}, line {number}"

@@ -10,8 +10,7 @@ from pyarrow import csv as arrow_csv
 from pyarrow import json as arrow_json
 
 from app.core.printable import encodable
-from app.files.growth import LONGEST_LINE, bytes_of, check_growth, open_parquet
-from app.files.reading import STDIN, is_parquet, is_plain_jsonl, read_rows
+from app.files.reading import STDIN, is_parquet, is_plain_jsonl, open_parquet, read_rows
 
 # Bytes of a file that Arrow parses at once; a line may not be longer.
 _BLOCK_BYTES = 2**24
@@ -58,12 +57,9 @@ def _by_arrow(path: Path, columns: Mapping[str, Any]) -> pyarrow.Table | None:
 
 
 def _parquet(path: Path, columns: Mapping[str, Any]) -> pyarrow.Table:
-    size = path.stat().st_size
-    file = open_parquet(path, size=size, name=str(path))
+    file = open_parquet(path, str(path))
     names = set(file.schema_arrow.names)
     table = file.read(columns=[name for name in columns if name in names])
-    read = sum(bytes_of(chunk) for column in table.columns for chunk in column.chunks)
-    check_growth(read, size=size, name=str(path))
     decoded = [
         column.cast(column.type.value_type) if pyarrow.types.is_dictionary(column.type) else column
         for column in table.columns
@@ -93,7 +89,7 @@ def _identifier_type(value: Any) -> Any:
 
 def _csv(path: Path, columns: Mapping[str, Any]) -> pyarrow.Table | None:
     with path.open("rb") as file:
-        header = file.readline(LONGEST_LINE).decode("utf-8-sig").strip()
+        header = file.readline().decode("utf-8-sig").strip()
     names = header.split(",")
     if '"' in header or "\t" in header or ";" in header or len(set(names)) < len(names):
         return None
