@@ -33,7 +33,7 @@ def test_a_set_moves_from_sqlite_to_redis(tmp_path: Path, redis_server: RedisSer
     (tmp_path / "other").mkdir()
     sqlite = {**SCRIPTED, "SCOPE_STORE_URL": f"sqlite:///{tmp_path}/sets.db"}
     with Server(tmp_path / "one", sqlite) as one:
-        scope_judge(one, "calibrate", str(labels), "--name", "mine", "--label-noise", "0.01")
+        scope_judge(one, "calibrate", str(labels), "--name", "mine")
         scope_judge(one, "sets", "export", "mine", "--out", str(moved))
         before = json.loads(scope_judge(one, "sets", "show", "mine", "--json"))
     with Server(tmp_path / "other", {**SCRIPTED, "SCOPE_STORE_URL": redis_server.url}) as other:
