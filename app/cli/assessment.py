@@ -20,7 +20,6 @@ from app.core.assessment import (
 if TYPE_CHECKING:
     from app.cli.set_answers import AssessedSet
     from app.core.comparison import Guarantee
-    from app.evaluation.curve.labels import LabelsRow
 
 
 def print_assessment(assessment: Assessment, *, stderr: bool = False) -> None:
@@ -58,30 +57,6 @@ def print_alphas(rows: Sequence[AlphaRow], n: int, *, output: Console = stdout) 
             _more(row),
         )
     print_table(table, title=f"calibrated on all {n} labels", output=output)
-
-
-def print_more_labels(assessment: Assessment, rows: "Sequence[LabelsRow]") -> None:
-    """Prints the coverage that a set with more labels would have, at each alpha.
-
-    Args:
-        assessment: The figures with the present labels.
-        rows: Estimates for more labels, at the alphas of the assessment.
-    """
-    numbers = sorted({row.labels - assessment.n for row in rows})
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("guarantee", "alpha", "now", *(f"{more} more" for more in numbers)):
-        table.add_column(heading, justify="left" if heading == "guarantee" else "right")
-    estimated = {(row.guarantee, row.alpha, row.labels): row.coverage for row in rows}
-    for row in assessment.rows:
-        delta = "" if row.delta is None else f", delta {row.delta:g}"
-        then = (estimated[row.guarantee, row.alpha, assessment.n + more] for more in numbers)
-        table.add_row(
-            row.guarantee + delta,
-            f"{row.alpha:g}",
-            f"{row.coverage:.3f}",
-            *(f"{coverage:.3f}" for coverage in then),
-        )
-    print_table(table, title="coverage of a set with more labels, if the judge stays as good")
 
 
 def assessment_of_answer(answer: "AssessedSet") -> Assessment:

@@ -1,6 +1,6 @@
 """The results of `scope-judge evaluate`: results.json, report.md, and tables on stdout."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,6 @@ from app.service.scoring.label_logits import LEAST_LABEL_MASS
 # Most modules of app.evaluation need libraries of the extra "evaluation": functions import them.
 if TYPE_CHECKING:
     from app.evaluation.comparison import ComparedDataset
-    from app.evaluation.measurement import Costs
-    from app.evaluation.methods import MethodName, PairCost
     from app.evaluation.protocol import Design, RuleOutcome
     from app.evaluation.report.table import Table as EvaluationTable
     from app.evaluation.results import DatasetResults, Results
@@ -25,23 +23,21 @@ if TYPE_CHECKING:
 _RULES = {"scope": "marginal (scope)", "pac": "pac"}
 
 
-def write_results(results: "Results", costs: "Costs", folder: Path) -> None:
+def write_results(results: "Results", folder: Path) -> None:
     """Writes results.json, report.md, tables/ and figures/ into a folder, and prints the tables.
 
     Raises:
         CommandError: A file cannot be written.
     """
     from app.evaluation.report.figures import write_figures
-    from app.evaluation.report.tables import costs_table, tables_of
+    from app.evaluation.report.tables import tables_of
     from app.evaluation.results import to_json
 
     report, tables = folder / "report.md", tables_of(results)
-    spent = costs_table(costs)
     try:
         (folder / "tables").mkdir(parents=True, exist_ok=True)
         replace_text(folder / "results.json", to_json(results))
-        # The costs of an earlier run stay where this one asked nothing.
-        for table in [*tables, *([spent] if spent.rows else [])]:
+        for table in tables:
             replace_text(folder / "tables" / f"{table.name}.csv", table.csv())
         write_figures(results.judge, results.datasets, folder / "figures")
         replace_text(report, _report(results, tables))
@@ -51,7 +47,6 @@ def write_results(results: "Results", costs: "Costs", folder: Path) -> None:
     for dataset in results.datasets:
         _warn_of_low_label_mass(dataset)
         _print_quality(dataset)
-        _print_costs(dataset.name, costs.get(dataset.name, {}))
         bpe = next((each for each in dataset.methods if each.method == "bpe"), None)
         if bpe is None or not bpe.rows:
             say("too few pairs to calibrate on one half", output=stdout)
@@ -76,24 +71,6 @@ def _report(results: "Results", tables: "Sequence[EvaluationTable]") -> str:
         "- Figures: `figures/`, numbered as the data above. Tables as CSV: `tables/`.",
     ]
     return "\n\n".join(["# Evaluation", "\n".join(facts), *(t.markdown() for t in tables)]) + "\n"
-
-
-def _print_costs(name: str, costs: "Mapping[MethodName, PairCost]") -> None:
-    """Prints what a pair has cost by each method in this run; nothing if it asked nothing."""
-    from app.evaluation.methods import METHODS
-    from app.evaluation.report.table import milliseconds
-
-    if not costs:
-        return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("signal")
-    for heading in ("prompts", "tokens read", "written", "ms", "n"):
-        table.add_column(heading, justify="right")
-    for method, cost in costs.items():
-        tokens = [f"{n:,.0f}" if n else "-" for n in (cost.prompt_tokens, cost.written_tokens)]
-        ms = milliseconds(cost.seconds)
-        table.add_row(METHODS[method].title, f"{cost.prompts:.3g}", *tokens, ms, str(cost.pairs))
-    print_table(table, title=f"{name}: cost of a pair in this run")
 
 
 def write_comparison(datasets: "Sequence[ComparedDataset]", design: "Design", folder: Path) -> None:

@@ -6,11 +6,11 @@ from functools import reduce
 from pathlib import Path
 
 from app.core.errors import InvalidRequestError
-from app.evaluation.compared import ComparedMethod, compared
 from app.evaluation.judgments.jsonl import LOG_NAME, read_judgments
 from app.evaluation.judgments.record import JudgedPair
 from app.evaluation.measurement import sources_of
-from app.evaluation.methods import METHODS, MethodScores
+from app.evaluation.methods import METHODS
+from app.evaluation.metrics import Quality, quality
 from app.evaluation.protocol import Design, RuleOutcome, run_protocol
 from app.evaluation.selectors import SELECTORS, Points
 
@@ -25,12 +25,12 @@ class ComparedJudge:
 
     Args:
         name: Name of the judge.
-        quality: Quality of BPE, with intervals over questions.
+        quality: Quality of BPE.
         rows: SCOPE and pac at every alpha.
     """
 
     name: str
-    quality: ComparedMethod
+    quality: Quality
     rows: tuple[RuleOutcome, ...]
 
 
@@ -104,27 +104,17 @@ def _dataset(name: str, runs: Sequence[_Run], design: Design) -> ComparedDataset
                 f"{name}: {run.judge} and {runs[0].judge} have different labels for the same ids: "
                 "evaluate them on the same data"
             )
-    scores: dict[str, MethodScores] = {
-        run.judge: METHODS["bpe"].score([pairs[id] for id in common])
-        for run, pairs in zip(runs, scored, strict=True)
-    }
-    figures = compared(first, scores, seed=design.seed)
-    return ComparedDataset(
-        name=name,
-        n=len(common),
-        judges=tuple(
-            ComparedJudge(
-                name=run.judge,
-                quality=figures[run.judge],
-                rows=run_protocol(
-                    Points.of(scores[run.judge].uncertainty, scores[run.judge].error),
-                    design,
-                    selectors=_RULES,
-                ),
-            )
-            for run in runs
-        ),
-    )
+    judges = []
+    for run, pairs in zip(runs, scored, strict=True):
+        scores = METHODS["bpe"].score([pairs[id] for id in common])
+        points = Points.of(scores.uncertainty, scores.error)
+        judge = ComparedJudge(
+            name=run.judge,
+            quality=quality(scores.confidence, scores.error),
+            rows=run_protocol(points, design, selectors=_RULES),
+        )
+        judges.append(judge)
+    return ComparedDataset(name=name, n=len(common), judges=tuple(judges))
 
 
 def _scored(pairs: Sequence[JudgedPair]) -> dict[str, JudgedPair]:

@@ -1,7 +1,7 @@
 """The measurement of a judge: judged pairs in, results out."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +12,11 @@ from app.core.diagnostics import confidence_bins
 from app.core.errors import InvalidRequestError
 from app.core.preference import LN2
 from app.evaluation.benchmarks.catalogue import data_name
-from app.evaluation.compared import compared
 from app.evaluation.curve.labelled_scores import LabelledScores
 from app.evaluation.curve.rows import assessment_of
 from app.evaluation.judgments.jsonl import Judged
-from app.evaluation.judgments.record import Cost, JudgedPair, Observation
-from app.evaluation.methods import METHODS, MethodName, MethodScores, PairCost, available
+from app.evaluation.judgments.record import JudgedPair
+from app.evaluation.methods import METHODS, MethodName, MethodScores, available
 from app.evaluation.metrics import quality
 from app.evaluation.protocol import (
     Design,
@@ -30,8 +29,6 @@ from app.evaluation.protocol import (
 from app.evaluation.results import DatasetResults, MethodResults, ReliabilityBin, Results
 from app.evaluation.selectors import Points
 
-# Name of a data set -> method -> cost of a pair.
-Costs = Mapping[str, Mapping[MethodName, PairCost]]
 # Two pairs to calibrate on and two to test on.
 _FEWEST_PAIRS = 4
 
@@ -44,13 +41,11 @@ class JudgedDataset:
         pairs: Judged pairs of one judge.
         ties: Number of ties; people have no preference there.
         left_out: Number of other rows that were left out, by reason.
-        costs: Cost of each observation that this run asked for.
     """
 
     pairs: Sequence[JudgedPair]
     ties: int = 0
     left_out: Mapping[str, int] = field(default_factory=dict)
-    costs: Mapping[Observation, Cost] = field(default_factory=dict)
 
 
 def sources_of(
@@ -93,18 +88,6 @@ def sources_of(
         for name, pairs in datasets.items()
     }
     return judged.pairs[0].judge, judged_datasets
-
-
-def costs_of(datasets: Mapping[str, JudgedDataset]) -> Costs:
-    """The cost of a pair by each method for which this run asked the judge everything."""
-    return {
-        name: {
-            method: cost
-            for method, one in METHODS.items()
-            if (cost := one.cost(dataset.costs)) is not None
-        }
-        for name, dataset in datasets.items()
-    }
 
 
 def _drawn(pairs: Sequence[JudgedPair], at_most: int, seed: int) -> list[JudgedPair]:
@@ -156,15 +139,13 @@ def _measure_dataset(
 ) -> tuple[DatasetResults, Points | None]:
     """The results, and the points of BPE for transfer; None if there are fewer than 4 points."""
     methods, bpe = [], None
-    scored = {method: METHODS[method].score(source.pairs) for method in available(source.pairs)}
-    on_common_pairs = compared(source.pairs, scored, seed=design.seed)
-    for method, scores in scored.items():
+    for method in available(source.pairs):
+        scores = METHODS[method].score(source.pairs)
         on_progress(f"{name}: {METHODS[method].title}")
         points = Points.of(scores.uncertainty, scores.error)
         enough = len(points.error) >= _FEWEST_PAIRS
         rows = run_protocol(points, design) if enough else ()
-        results = _method_results(method, scores, rows)
-        methods.append(replace(results, compared=on_common_pairs.get(method)))
+        methods.append(_method_results(method, scores, rows))
         if method == "bpe" and enough:
             bpe = points
     on_progress(f"{name}: ablations")

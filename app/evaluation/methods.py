@@ -12,9 +12,7 @@ from app.core.comparison import Label
 from app.core.preference import LN2, FloatArray, Preferences, binary_entropy, preference_from_gaps
 from app.core.temperature import fitted_temperature
 from app.evaluation.judgments.answers import parse_confidence, parse_verdict
-from app.evaluation.judgments.prompts import PERSONAS
-from app.evaluation.judgments.questions import SAMPLES
-from app.evaluation.judgments.record import Cost, JudgedPair, Observation
+from app.evaluation.judgments.record import JudgedPair, Observation
 from app.service.scoring.scorer import JudgeKind
 
 MethodName = Literal[
@@ -32,8 +30,6 @@ _SIDES: Mapping[Label | None, float] = {"A": 1.0, "tie": 0.0, "B": -1.0, None: n
 # Vote shares are decimals with few digits: 0.1 + 0.7 and 0.2 + 0.6 are the same level, but not the
 # same float. Rounding to 12 digits makes them equal and keeps the levels of any judge apart.
 _SIGNIFICANT_DIGITS = 12
-# Prompts of the observations other than "orders".
-PROMPTS: Mapping[Observation, int] = {"verbalized": 1, "annotators": PERSONAS, "samples": SAMPLES}
 # Gap of the largest probability below 1 that is a float.
 _LARGEST_GAP = 53 * LN2
 
@@ -62,25 +58,6 @@ class MethodScores:
     unparsed_answers: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PairCost:
-    """The cost of a pair by a method.
-
-    Args:
-        prompts: Mean number of prompts.
-        prompt_tokens: Mean number of their tokens; 0 for a judge that counts none.
-        seconds: Mean time, with many pairs at once.
-        pairs: Number of pairs that this was measured on.
-        written_tokens: Mean number of tokens of answers in words; 0 without such answers.
-    """
-
-    prompts: float
-    prompt_tokens: float
-    seconds: float
-    pairs: int
-    written_tokens: float = 0.0
-
-
 @dataclass(frozen=True, slots=True)
 class Method:
     """An uncertainty method.
@@ -89,39 +66,11 @@ class Method:
         title: Name in the paper.
         needs: Observations that the method needs of a pair.
         score: Scores those of the judged pairs that have all needed observations.
-        orders: Number of orders that the method reads of the observation "orders".
     """
 
     title: str
     needs: tuple[Observation, ...]
     score: Callable[[Sequence[JudgedPair]], MethodScores]
-    orders: Literal[1, 2] = 2
-
-    @property
-    def prompts(self) -> int:
-        """Number of prompts a pair; a reward model reads as many texts."""
-        return sum(self.orders if need == "orders" else PROMPTS[need] for need in self.needs)
-
-    def cost(self, costs: Mapping[Observation, Cost]) -> PairCost | None:
-        """The cost of a pair by this method; None if the run did not ask everything it needs.
-
-        A method that reads one of two orders has half of their cost.
-        """
-        spent = [costs.get(need) for need in self.needs]
-        if any(cost is None for cost in spent):
-            return None
-        parts = [
-            (cost, self.orders / 2.0 if need == "orders" else 1.0)
-            for need, cost in zip(self.needs, spent, strict=True)
-            if cost is not None
-        ]
-        return PairCost(
-            prompts=sum(share * cost.prompts / cost.pairs for cost, share in parts),
-            prompt_tokens=sum(share * cost.prompt_tokens / cost.pairs for cost, share in parts),
-            seconds=sum(share * cost.seconds / cost.pairs for cost, share in parts),
-            pairs=min(cost.pairs for cost, _ in parts),
-            written_tokens=sum(share * cost.written_tokens / cost.pairs for cost, share in parts),
-        )
 
 
 def bpe(pairs: Sequence[JudgedPair]) -> MethodScores:
@@ -240,10 +189,10 @@ def _majority(answered: "_AnsweredPairs", votes: Sequence[FloatArray]) -> Method
 METHODS: Mapping[MethodName, Method] = MappingProxyType(
     {
         "predictive_probability": Method(
-            "Predictive Probability", ("orders",), predictive_probability, orders=1
+            "Predictive Probability", ("orders",), predictive_probability
         ),
         "verbalized_confidence": Method(
-            "Verbalized Confidence", ("orders", "verbalized"), verbalized_confidence, orders=1
+            "Verbalized Confidence", ("orders", "verbalized"), verbalized_confidence
         ),
         "swap_and_aggregate": Method("Swap-and-Aggregate", ("orders",), swap_and_aggregate),
         "simulated_annotators": Method(

@@ -44,11 +44,6 @@ _MODELS = {
     **{"qwen-7b": _QWEN_7B, "qwen-14b": _QWEN_14B, "qwen-32b": _QWEN_32B, "llama-70b": _LLAMA_70B},
     **{"meta-llama-3.1-70b-instruct": _LLAMA_70B},
 }
-# Compared exactly, including case: Qwen/Qwen2.5-7B is the base model, which is another judge.
-_PRESETS = {
-    **{"qwen2.5-7b": _QWEN_7B, "qwen2.5-14b": _QWEN_14B, "qwen2.5-32b": _QWEN_32B},
-    **{"llama-3.1-70b": _LLAMA_70B, "skywork-critic-8b": _SKYWORK},
-}
 _DATASETS = {
     "MT-Bench": "mt-bench",
     "RewardBench": "reward-bench",
@@ -105,12 +100,11 @@ def paper_judge(name: str | None) -> str | None:
     """The paper's name of a judge.
 
     Args:
-        name: A preset, or a model id or path. Only the last part of an id or path is compared,
-            without regard to case.
+        name: A model id or path, of which only the last part is compared, without regard to case.
     """
     if not name:
         return None
-    return _PRESETS.get(name) or _MODELS.get(name.rstrip("/").rpartition("/")[2].lower())
+    return _MODELS.get(name.rstrip("/").rpartition("/")[2].lower())
 
 
 def paper_dataset(name: str) -> str | None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.core.assessment import AlphaRow
-from app.evaluation.compared import ComparedMethod
 from app.evaluation.methods import MethodName
 from app.evaluation.metrics import Quality
 from app.evaluation.protocol import AblationRow, Design, RuleOutcome, TransferRow
@@ -47,8 +46,6 @@ class MethodResults:
         quality: Quality of the confidence.
         reliability: Non-empty bins in ascending order.
         rows: Every rule at every alpha; empty with fewer than 4 pairs.
-        compared: The method on the pairs that all compared methods scored; None if it scored too
-            few pairs to be compared.
     """
 
     method: MethodName
@@ -60,7 +57,6 @@ class MethodResults:
     quality: Quality
     reliability: tuple[ReliabilityBin, ...]
     rows: tuple[RuleOutcome, ...]
-    compared: ComparedMethod | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

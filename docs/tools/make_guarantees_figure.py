@@ -20,7 +20,7 @@ from app.core.pac import pac_threshold
 from app.core.preference import LN2
 from app.core.start_rank import fair_start_rank
 from app.core.thresholds import ThresholdCurve
-from app.evaluation.normal_world import NormalJudge
+from tests.statistics.worlds.normal import NormalJudge
 
 SEED, CALIBRATIONS = 2026, 1000
 ALPHA, DELTA = 0.10, 0.10

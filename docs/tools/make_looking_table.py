@@ -2,8 +2,8 @@
 
 Usage: python docs/tools/make_looking_table.py      (about two minutes)
 
-The judges are simulated (app/evaluation/normal_world.py), so that the true error of a threshold is
-known. "Over" is the share of calibrations in which it exceeds the alpha that was used.
+The judges are simulated (tests/statistics/worlds/normal.py), so that the true error of a threshold
+is known. "Over" is the share of calibrations in which it exceeds the alpha that was used.
 """
 
 import math
@@ -17,7 +17,7 @@ from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
 from app.core.diagnostics import feasibility
 from app.core.threshold_rows import threshold_on
 from app.core.thresholds import ThresholdCurve
-from app.evaluation.normal_world import NormalJudge
+from tests.statistics.worlds.normal import NormalJudge
 
 SEED, CALIBRATIONS = 2026, 1000
 ALPHA = 0.10

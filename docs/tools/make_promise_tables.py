@@ -12,7 +12,6 @@ from typing import get_args
 import numpy as np
 
 from app.core.preference import FloatArray
-from app.evaluation.normal_world import NormalJudge
 from tests.statistics.worlds import absorptions, audits, questions, streams, ties
 from tests.statistics.worlds.audits import ALPHA, Asked, Expiring, Phase
 from tests.statistics.worlds.calibrations import (
@@ -22,6 +21,7 @@ from tests.statistics.worlds.calibrations import (
     WEAK,
     Calibrations,
 )
+from tests.statistics.worlds.normal import NormalJudge
 from tests.statistics.worlds.streams import Change
 
 SEED = 2026

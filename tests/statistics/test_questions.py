@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from app.core.pac_pairs import PacPairs
 from app.core.preference import LN2, FloatArray
-from app.evaluation.normal_world import NormalJudge
+from tests.statistics.worlds.normal import NormalJudge
 from tests.statistics.worlds.questions import ALPHA, DELTA, Questions, Rule, measured, threshold_of
 
 CALIBRATIONS = 400

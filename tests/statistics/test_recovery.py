@@ -15,8 +15,8 @@ from app.core.pac import pac_threshold
 from app.core.preference import FloatArray
 from app.core.recovery import labels_for_verdicts
 from app.core.thresholds import ThresholdCurve
-from app.evaluation.normal_world import NormalJudge
 from tests.statistics.worlds.calibrations import DELTA, MIDDLING, OTHER, STRONG, WEAK
+from tests.statistics.worlds.normal import NormalJudge
 
 RUNS = 200
 # Audits before the change of traffic, and the longest wait for the alarm.

@@ -1,13 +1,12 @@
 """`scope-judge curve`: says whether a judge is good enough, from labeled pairs in files."""
 
-from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.assessment import print_assessment, print_more_labels
+from app.cli.assessment import print_assessment
 from app.cli.console import CommandError, console
 from app.cli.labelled_rows import print_label_report
 from app.cli.running.judged_first import Judging, checked_before, judged_by_service, judged_here
@@ -28,7 +27,6 @@ from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
 # The help needs none of these: functions import them.
 if TYPE_CHECKING:
     from app.evaluation.curve.labelled_scores import LabelledScores
-    from app.evaluation.curve.labels import LabelsRow
     from app.evaluation.judgments.jsonl import Judged
     from app.files.checking import CheckedRows
     from app.files.labelled import FilePair
@@ -77,7 +75,6 @@ def curve(
     alphas = tuple(alpha or STANDARD_ALPHAS)
     _check(alphas, delta, plot)
     from app.evaluation.curve.labelled_scores import labelled_scores_of
-    from app.evaluation.curve.labels import coverage_with_more_labels
     from app.evaluation.curve.rows import assessment_of
     from app.evaluation.judgments.jsonl import read_judgments
 
@@ -99,14 +96,12 @@ def curve(
     # A judgment that failed makes another report.
     if scores.report.sentence != told:
         print_label_report(scores.report)
-    found = assessment_of(scores, alphas, delta=delta)
-    print_assessment(found)
-    more = coverage_with_more_labels(scores, alphas, delta=delta)
-    print_more_labels(found, more)
+    assessment = assessment_of(scores, alphas, delta=delta)
+    print_assessment(assessment)
     if split:
         _print_splits(scores, alphas, delta)
     if plot is not None:
-        _write_figure(scores, found, more, plot)
+        _write_figure(scores, assessment, plot)
 
 
 def _judged(files: list[Path], judging: Judging, rows: "CheckedRows[FilePair]") -> "Judged":
@@ -143,17 +138,11 @@ def _print_splits(scores: "LabelledScores", alphas: tuple[float, ...], delta: fl
     print_splits(rows, scores.n)
 
 
-def _write_figure(
-    scores: "LabelledScores",
-    found: Assessment,
-    more: "Sequence[LabelsRow]",
-    plot: Path,
-) -> None:
+def _write_figure(scores: "LabelledScores", assessment: Assessment, plot: Path) -> None:
     # Imported late, because the other commands work without matplotlib.
-    from app.evaluation.curve.figure import Findings, write_curve_figure
+    from app.evaluation.curve.figure import write_curve_figure
 
-    findings = Findings(scores=scores, assessment=found, more=more)
     try:
-        write_curve_figure(findings, plot)
+        write_curve_figure(scores, assessment, plot)
     except OSError as exc:
         raise CommandError(f"{plot} cannot be written: {exc.strerror}") from None

@@ -65,10 +65,7 @@ def evaluate(
     ] = None,
     judge: Annotated[
         str | None,
-        typer.Option(
-            help="A judge of the paper (docs/measured/reproduce.md), or a model like SCOPE_MODEL.  "
-            "[default: SCOPE_MODEL]"
-        ),
+        typer.Option(help="Model to judge with, like SCOPE_MODEL.  [default: SCOPE_MODEL]"),
     ] = None,
     methods: Annotated[
         str | None,
@@ -130,7 +127,6 @@ def evaluate(
     )
     from app.evaluation.benchmarks.catalogue import benchmark_names, data_name
     from app.evaluation.judgments.jsonl import LOG_NAME
-    from app.evaluation.measurement import costs_of
     from app.evaluation.paper import alphas
     from app.wiring.engines import judge_name
 
@@ -157,7 +153,7 @@ def evaluate(
         sources = judged_sources(job, choice, out or folder)
     if not alpha:
         design = replace(design, alphas=alphas(sources))
-    write_results(_measured(name, sources, design), costs_of(sources), out or folder)
+    write_results(_measured(name, sources, design), out or folder)
 
 
 def _compare(folders: list[Path], design: "Design", out: Path, *, at_most: int) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from app.evaluation.benchmarks.labelled_pairs import Benchmark, DrawnPairs
     from app.evaluation.judgments.interview import Dataset, MissingAnswers
     from app.evaluation.judgments.log import JudgmentLog
-    from app.evaluation.judgments.record import Cost, JudgedPair, Observation
+    from app.evaluation.judgments.record import JudgedPair, Observation
     from app.evaluation.measurement import JudgedDataset
 
 
@@ -67,44 +67,26 @@ class JudgeChoice:
 
 
 def choose_judge(judge: str | None) -> JudgeChoice:
-    """The judge that --judge names; the user's own settings override those of a preset.
-
-    Args:
-        judge: Name of a preset, a model as in SCOPE_MODEL, or None for the settings' own.
+    """The judge of --judge or SCOPE_MODEL, with the prompt of the settings.
 
     Raises:
-        CommandError: A setting is wrong, there is no such judge, or nothing names a judge.
+        CommandError: A setting is wrong, or nothing names a judge.
         StartupError: The kind of the model cannot be read.
     """
-    from app.evaluation.presets import PRESETS
-
-    preset = PRESETS.get(judge or "")
-    given: dict[str, Any] = {} if judge is None else {"model": preset.model if preset else judge}
+    given: dict[str, Any] = {} if judge is None else {"model": judge}
     try:
         settings = read_settings(**given)
-        if preset and "tensor_parallel" not in settings.model_fields_set:
-            settings = read_settings(**given, tensor_parallel=preset.tensor_parallel)
     except ValueError as exc:
         raise CommandError(str(exc)) from None
     # The scripted engine has no model: whoever chooses it has chosen the judge.
     if judge is None and "model" not in settings.model_fields_set and settings.engine != "scripted":
         raise CommandError(
-            f"no judge: give --judge with a model of the hub (OWNER/NAME), a folder, or one of "
-            f"{', '.join(PRESETS)}, demo; or set SCOPE_MODEL"
-        )
-    known = preset or judge in (None, "demo") or "/" in judge or Path(judge).is_dir()
-    if settings.engine == "vllm" and not known:
-        raise CommandError(
-            f"--judge {judge} is neither a folder, nor a model of the hub (OWNER/NAME), nor one of "
-            f"{', '.join(PRESETS)}, demo"
+            "no judge: give --judge with a model of the hub (OWNER/NAME), a folder or demo; or set "
+            "SCOPE_MODEL"
         )
     kind = judge_kind(settings)
-    if kind != "chat model":
-        return JudgeChoice(settings=settings, kind=kind, template=None)
-    own = {"prompt_file", "prefill"} & settings.model_fields_set
-    if preset and not own:
-        return JudgeChoice(settings=settings, kind=kind, template=preset.template)
-    template = load_template(settings.prompt_file, prefill=settings.prefill)
+    is_chat = kind == "chat model"
+    template = load_template(settings.prompt_file, prefill=settings.prefill) if is_chat else None
     return JudgeChoice(settings=settings, kind=kind, template=template)
 
 
@@ -134,9 +116,8 @@ def judged_sources(
     with JudgmentLog(folder / LOG_NAME, judge=judge_name(choice.settings)) as log, resumable(_KEPT):
         known = log.read()
         missing = missing_answers(datasets, job.observations, known, retry=job.retry)
-        costs: Mapping[tuple[str, Observation], Cost] = {}
         if any(one.pairs for one in missing):
-            costs = asyncio.run(_ask(choice, missing, known, log))
+            asyncio.run(_ask(choice, missing, known, log))
         log.append(relabelled(datasets, known))
         answers = log.read()
     return {
@@ -145,7 +126,6 @@ def judged_sources(
             pairs=[answers[dataset.name, pair.id].only(job.observations) for pair in dataset.pairs],
             ties=benchmark.ties,
             left_out=benchmark.left_out,
-            costs={name: cost for (of, name), cost in costs.items() if of == dataset.name},
         )
         for dataset, benchmark in zip(datasets, job.benchmarks, strict=True)
     }
@@ -219,7 +199,7 @@ async def _ask(
     missing: "Sequence[MissingAnswers]",
     known: "Mapping[tuple[str, str], JudgedPair]",
     log: "JudgmentLog",
-) -> "Mapping[tuple[str, Observation], Cost]":
+) -> None:
     from app.evaluation.judgments.interview import Interviewer
 
     async with AsyncExitStack() as stack:
@@ -244,7 +224,7 @@ async def _ask(
                 )
                 for one in missing
             }
-            return await interviewer.ask(
+            await interviewer.ask(
                 missing,
                 log,
                 lambda one, n: progress.advance(tasks[one.dataset.name, one.observation], n),

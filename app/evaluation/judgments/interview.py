@@ -1,7 +1,6 @@
 """Asking a judge the questions that judgments.jsonl has no answers to."""
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,16 +16,14 @@ from app.core.fingerprint import INPUTS_DIFFER
 from app.core.score import Score
 from app.evaluation.benchmarks.labelled_pairs import LabelledPair
 from app.evaluation.judgments.log import JudgmentLog
-from app.evaluation.judgments.pace import ChunkPace
 from app.evaluation.judgments.questions import GENERATION, Question, Questionnaire
-from app.evaluation.judgments.record import Cost, JudgedPair, Observation
-from app.ports import CallTimes, Engine, Generated, LabelLogits, PromptError, TextGenerator
-from app.service.fair_queue import CURRENT_FLOW, Flow, RequestUsage, flowing
+from app.evaluation.judgments.record import JudgedPair, Observation
+from app.ports import Engine, Generated, LabelLogits, PromptError, TextGenerator
 from app.service.scoring.label_logits import LabelLogitScorer, label_gap
 from app.service.scoring.scorer import ScoreError, Scorer
 
-# Four chunks in flight keep the engine busy.
-_CHUNKS_IN_FLIGHT = 4
+# The answers of a chunk are saved together. This many pairs in flight keep a GPU busy.
+CHUNK_PAIRS, CHUNKS_IN_FLIGHT = 16, 8
 # Failures that an equal question repeats.
 _FINAL_FAILURES = frozenset(
     (PromptTooLongError.code, ControlTokenError.code, InvalidComparisonError.code)
@@ -157,65 +154,34 @@ class Interviewer:
         missing: Iterable[MissingAnswers],
         log: JudgmentLog,
         on_answered: Callable[[MissingAnswers, int], None],
-    ) -> dict[tuple[str, Observation], Cost]:
+    ) -> None:
         """Asks all missing questions, several chunks at a time, and logs the answers.
-
-        One observation of a data set ends before the next one begins, so that each is timed.
 
         Args:
             missing: Result of `missing_answers`.
             log: An open log.
             on_answered: Receives the number of pairs of each finished chunk.
 
-        Returns:
-            Data set and observation -> what was spent on it; nothing for those without a question.
-
         Raises:
             UnavailableError: The judge does not answer; the log has all earlier answers.
             InvalidRequestError: The log cannot be written.
         """
-        costs = {}
-        for one in missing:
-            if not one.pairs:
-                continue
-            usage, begun = RequestUsage(), time.monotonic()
-            with flowing(Flow(usage=usage)):
-                await self._ask_one(one, log, on_answered)
-            costs[one.dataset.name, one.observation] = Cost(
-                pairs=len(one.pairs),
-                prompts=usage.engine_prompts,
-                prompt_tokens=usage.prompt_tokens,
-                written_tokens=usage.written_tokens,
-                seconds=time.monotonic() - begun,
-            )
-        return costs
+        permits = asyncio.Semaphore(CHUNKS_IN_FLIGHT)
 
-    async def _ask_one(
-        self,
-        one: MissingAnswers,
-        log: JudgmentLog,
-        on_answered: Callable[[MissingAnswers, int], None],
-    ) -> None:
-        permits = asyncio.Semaphore(_CHUNKS_IN_FLIGHT)
-        # A text takes longer than a label, so each observation has its own pace.
-        pace, start = ChunkPace(), 0
-
-        async def ask_chunk(chunk: Sequence[LabelledPair]) -> None:
-            begun = time.monotonic()
+        async def ask_chunk(one: MissingAnswers, chunk: Sequence[LabelledPair]) -> None:
             try:
                 log.append(await self._judged(one.dataset, one.observation, chunk))
-                pace.note(len(chunk), time.monotonic() - begun)
                 on_answered(one, len(chunk))
             finally:
                 permits.release()
 
         try:
             async with asyncio.TaskGroup() as group:
-                while start < len(one.pairs):
-                    await permits.acquire()
-                    chunk = one.pairs[start : start + pace.pairs]
-                    start += len(chunk)
-                    group.create_task(ask_chunk(chunk))
+                for one in missing:
+                    for start in range(0, len(one.pairs), CHUNK_PAIRS):
+                        await permits.acquire()
+                        chunk = one.pairs[start : start + CHUNK_PAIRS]
+                        group.create_task(ask_chunk(one, chunk))
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from failures
 
@@ -254,9 +220,9 @@ class Interviewer:
         """One reply for each prompt, from a single engine call."""
         prompts = [prompt for question in questions for prompt in question.prompts]
         replies: Sequence[Reply]
-        limits, times = GENERATION.get(observation), CallTimes()
+        limits = GENERATION.get(observation)
         if limits is None:
-            replies = await self._engine.label_logits(prompts, times)
+            replies = await self._engine.label_logits(prompts)
         else:
             engine = self._engine
             assert isinstance(engine, TextGenerator)
@@ -265,12 +231,7 @@ class Interviewer:
                 max_tokens=limits.max_tokens,
                 temperature=limits.temperature,
                 seeds=[seed for question in questions for seed in question.seeds],
-                times=times,
             )
-            CURRENT_FLOW.get().usage.written_tokens += times.written_tokens
-        usage = CURRENT_FLOW.get().usage
-        usage.engine_prompts += len(prompts)
-        usage.prompt_tokens += times.prompt_tokens
         if len(replies) != len(prompts):
             raise JudgmentFailedError(
                 f"the engine answered {len(replies)} of {len(prompts)} prompts"

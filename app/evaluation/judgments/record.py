@@ -14,25 +14,6 @@ Observation = Literal["orders", "verbalized", "annotators", "samples"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Cost:
-    """The cost of one observation in a run.
-
-    Args:
-        pairs: Number of pairs that were asked about.
-        prompts: Number of prompts that the judge read.
-        prompt_tokens: Their tokens; 0 for a judge that counts none.
-        seconds: Time from the first question to the last answer.
-        written_tokens: Tokens of answers in words; 0 for an engine that counts none.
-    """
-
-    pairs: int
-    prompts: int
-    prompt_tokens: int
-    seconds: float
-    written_tokens: int = 0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class JudgedPair:
     """One labeled pair with the judge's answers; None for questions that were not asked.
 

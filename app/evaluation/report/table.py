@@ -56,12 +56,6 @@ def level(alpha: float) -> str:
     return f"{alpha:.2f}" if round(alpha, 2) == alpha else f"{alpha:g}"
 
 
-def milliseconds(seconds: float) -> str:
-    """Three digits, or all digits of a whole number; never an exponent."""
-    value = 1000 * seconds
-    return f"{value:.3g}" if value < 99.95 else f"{value:,.0f}"
-
-
 def as_text(name: str) -> str:
     """A name of a data set or a judge, which may hold anything, as text in Markdown."""
     shown = printable_line(name).replace("\\", "\\\\").replace("|", "\\|")

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from app.evaluation import paper
 from app.evaluation.comparison import ComparedDataset
-from app.evaluation.measurement import Costs
 from app.evaluation.methods import METHODS, MethodName
 from app.evaluation.metrics import RiskCoverage
 from app.evaluation.paper import PaperOutcome
@@ -52,7 +51,6 @@ def tables_of(results: Results) -> list[Table]:
     """All tables that have a row."""
     made = (
         _quality(results),
-        _compared(results),
         _counts(results),
         _risk(results),
         _every_rule(results),
@@ -72,7 +70,7 @@ def comparison_table(datasets: Iterable[ComparedDataset], *, alpha: float) -> Ta
             outcomes = {row.selector: row.outcome for row in judge.rows if row.alpha == alpha}
             scope, pac = outcomes["scope"], outcomes["pac"]
             figures = (scope.coverage, scope.risk, pac.coverage, pac.risk)
-            rows.append((dataset.name, judge.name, dataset.n, *judge.quality.quality, *figures))
+            rows.append((dataset.name, judge.name, dataset.n, *judge.quality, *figures))
     rules = (f"{rule} {figure}" for rule in ("SCOPE", "pac") for figure in ("coverage", "risk"))
     return Table(
         name="comparison",
@@ -105,28 +103,6 @@ def _quality(results: Results) -> Table:
     )
 
 
-def _compared(results: Results) -> Table:
-    rows = []
-    for dataset, method in _measured(results):
-        one = method.compared
-        if one is None:
-            continue
-        cells: list[Cell] = []
-        for value, interval in zip(one.quality, one.intervals, strict=True):
-            cells += [value, *(interval or (None, None))]
-        title, prompts = METHODS[method.method].title, METHODS[method.method].prompts
-        rows.append((dataset.name, title, prompts, one.n, *cells))
-    bounds = [heading for each in _QUALITY for heading in (each, f"{each} low", f"{each} high")]
-    return Table(
-        name="common-pairs",
-        title="Methods on the same pairs",
-        columns=("data", "method", "prompts a pair", "n", *bounds),
-        rows=tuple(rows),
-        note="The methods are compared on the pairs that all of them score, with 95% intervals "
-        "over questions. A method that scores fewer than 80% of the pairs is not compared.",
-    )
-
-
 def _counts(results: Results) -> Table:
     counted = [
         (
@@ -145,30 +121,6 @@ def _counts(results: Results) -> Table:
         columns=("data", "method", "unparsed", "failed", "undecided", "answers unparsed"),
         rows=tuple(row for row in counted if any(row[2:])),
         note="Undecided pairs have no preference, and count as errors.",
-    )
-
-
-def costs_table(costs: Costs) -> Table:
-    """The cost of a pair in one run, which is no part of the results."""
-    rows = [
-        (
-            dataset,
-            METHODS[name].title,
-            cost.prompts,
-            cost.prompt_tokens,
-            cost.written_tokens,
-            1000 * cost.seconds,
-            cost.pairs,
-        )
-        for dataset, of_methods in costs.items()
-        for name, cost in of_methods.items()
-    ]
-    return Table(
-        name="costs",
-        title="Cost of a pair in this run",
-        columns=("data", "method", "prompts", "tokens read", "tokens written", "ms", "n"),
-        rows=tuple(rows),
-        note="Many pairs are judged at once, so the time is not that of a single pair.",
     )
 
 

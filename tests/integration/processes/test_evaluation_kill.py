@@ -8,9 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-from app.evaluation.judgments.interview import _CHUNKS_IN_FLIGHT
+from app.evaluation.judgments.interview import CHUNK_PAIRS, CHUNKS_IN_FLIGHT
 from app.evaluation.judgments.jsonl import read_judgments
-from app.evaluation.judgments.pace import MOST_PAIRS
 from tests.integration.processes.slow_evaluation import PAIRS, judge
 from tests.patience import PATIENCE_S
 
@@ -53,7 +52,7 @@ def test_a_killed_run_resumes_and_judges_no_pair_twice(tmp_path: Path) -> None:
     assert sum(map(int, (killed / "seen").read_text().split())) == PAIRS - recorded
     # Only the pairs of the interrupted engine calls were judged again.
     seen_before = sum(map(int, (tmp_path / "seen-before").read_text().split()))
-    assert recorded <= seen_before <= recorded + KILLS * _CHUNKS_IN_FLIGHT * MOST_PAIRS
+    assert recorded <= seen_before <= recorded + KILLS * CHUNKS_IN_FLIGHT * CHUNK_PAIRS
     # Each pair has exactly one line, with the same result as an undisturbed run.
     found = [json.loads(line) for line in (killed / "judgments.jsonl").read_text().splitlines()]
     assert sorted(int(line["id"]) for line in found) == list(range(PAIRS))

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from app.core.monitoring import monitor
 from app.core.pac import pac_threshold
 from app.core.preference import FloatArray
-from app.evaluation.normal_world import NormalJudge
+from tests.statistics.worlds.normal import NormalJudge
 
 ALPHA = DELTA = 0.1
 # Labels of the set, audits before the change of the traffic, and the longest wait for the alarm.

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from app.core.pac import allowable_errors, observed_error, rank_sequence
 from app.core.preference import LN2, FloatArray
-from app.evaluation.normal_world import NormalJudge
+from tests.statistics.worlds.normal import NormalJudge
 
 DELTA = 0.1
 WEAK, MIDDLING = NormalJudge(accuracy=0.738, auroc=0.685), NormalJudge(accuracy=0.807, auroc=0.744)

@@ -12,7 +12,7 @@ from scipy.special import expit, logit, ndtr
 from app.core.pac_pairs import PacPairs
 from app.core.preference import LN2, FloatArray
 from app.core.questions import drawn_pairs
-from app.evaluation.normal_world import NormalJudge
+from tests.statistics.worlds.normal import NormalJudge
 
 ALPHA = DELTA = 0.1
 # "one" counts one pair of each question; "ignore" counts all pairs.

@@ -8,7 +8,7 @@ from scipy.special import ndtr
 
 from app.core.conformal import ConformalMartingale
 from app.core.preference import FloatArray
-from app.evaluation.normal_world import NormalJudge
+from tests.statistics.worlds.normal import NormalJudge
 
 ALARM = 20.0
 # The service adds judgments in blocks of about this size.

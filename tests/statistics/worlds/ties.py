@@ -9,9 +9,9 @@ from app.core.calibration import Calibration, LabelledExample
 from app.core.comparison import Label
 from app.core.preference import FloatArray
 from app.core.score import Score
-from app.evaluation.normal_world import NormalJudge
 from app.service.auditing.drift import Martingales, stream_figures
 from tests.labelled_examples import calibration_of
+from tests.statistics.worlds.normal import NormalJudge
 
 _BLOCK = 500
 _GRID = np.linspace(0.0, 60.0, 60_001)

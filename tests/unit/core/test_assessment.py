@@ -23,7 +23,7 @@ from app.core.threshold_rows import threshold_on
 from app.core.thresholds import ThresholdCurve
 from app.evaluation.curve.labelled_scores import LabelledScores
 from app.evaluation.curve.rows import assessment_of
-from app.evaluation.normal_world import NormalJudge
+from tests.statistics.worlds.normal import NormalJudge
 
 
 def assessed(

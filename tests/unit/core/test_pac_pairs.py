@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from app.core.pac import pac_threshold, rank_sequence
 from app.core.pac_pairs import PacPairs
 from app.core.preference import LN2, FloatArray
-from app.evaluation.normal_world import NormalJudge
+from tests.statistics.worlds.normal import NormalJudge
 
 Errors = NDArray[np.bool_]
 

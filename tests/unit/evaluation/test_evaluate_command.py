@@ -1,6 +1,5 @@
 """`scope-judge evaluate` from its arguments to its files, on the scripted judge."""
 
-import csv
 import json
 import random
 from pathlib import Path
@@ -76,11 +75,6 @@ def test_one_command_writes_judgments_results_and_report(whole_run: tuple[Path, 
         "report.md",
         "tables",
     }
-    costs = list(csv.DictReader((out / "tables/costs.csv").read_text().splitlines()))
-    assert {cost["method"]: (float(cost["prompts"]), cost["n"]) for cost in costs} == {
-        method.title: (method.prompts, "108") for method in METHODS.values()
-    }
-    assert all(float(cost["ms"]) > 0 for cost in costs)
     (dataset,) = results(out)["datasets"]
     assert (dataset["name"], dataset["ties"]) == ("mine", 1)
     # A tenth of the 120 pairs is kept as demonstrations for the annotators.
@@ -274,25 +268,11 @@ def test_bad_arguments_are_refused_with_advice(
     assert isinstance(result.exception, SystemExit)
 
 
-@pytest.mark.parametrize(
-    ("judge", "reasons"),
-    [
-        (
-            [],
-            [
-                "no judge: give --judge with a model of the hub (OWNER/NAME), a folder",
-                "skywork-critic-8b, demo; or set SCOPE_MODEL",
-            ],
-        ),
-        (["--judge", "qwen9"], ["nor one of qwen2.5-7b, qwen2.5-14b"]),
-    ],
-)
-def test_a_run_without_a_known_judge_is_refused_with_the_list_of_judges(
-    judge: list[str], reasons: list[str], tmp_path: Path
-) -> None:
-    result = run(pairs_file(tmp_path), *judge, SCOPE_ENGINE="vllm")
+def test_a_run_without_a_judge_is_refused_with_advice(tmp_path: Path) -> None:
+    result = run(pairs_file(tmp_path), SCOPE_ENGINE="vllm")
     assert result.exit_code == 1
-    assert all(reason in told(result) for reason in reasons)
+    advice = "no judge: give --judge with a model of the hub (OWNER/NAME), a folder or demo; or set"
+    assert advice in told(result)
 
 
 def test_a_wrong_setting_is_reported_as_in_other_commands(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from app.evaluation.judgments.jsonl import Judged
 from app.evaluation.judgments.record import JudgedPair
 from app.evaluation.measurement import JudgedDataset, measure, sources_of
 from app.evaluation.metrics import RiskCoverage
-from app.evaluation.normal_world import NormalJudge
 from app.evaluation.protocol import (
     Design,
     ablate_calibration_size,
@@ -26,6 +25,7 @@ from app.evaluation.results import MethodResults, Results, to_json
 from app.evaluation.selectors import SELECTORS, Points, RiskTarget
 from app.files.checking import LabelReport
 from app.ports import Generated
+from tests.statistics.worlds.normal import NormalJudge
 
 QUICK = Design(seed=1, splits=4, ablation_splits=3)
 

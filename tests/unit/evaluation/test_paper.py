@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from app.core.comparison import Comparison
 from app.evaluation import paper
 from app.evaluation.metrics import Quality
 from app.evaluation.paper import PaperOutcome
+from app.service.scoring.prompts import load_template
 
 TABLES = json.loads(Path(paper.__file__).with_name("paper_tables.json").read_text())
 QWEN_7B = "Qwen/Qwen2.5-7B-Instruct"
@@ -147,7 +149,6 @@ def test_numbers_are_those_printed_in_the_paper() -> None:
         "Qwen2.5-7B-Instruct",
         "qwen/qwen2.5-7b-instruct",
         "/models/Qwen2.5-7B-Instruct/",
-        "qwen2.5-7b",
     ],
 )
 def test_a_judge_is_found_by_the_last_part_of_its_name(name: str) -> None:
@@ -189,3 +190,18 @@ def test_a_rule_has_numbers_on_the_papers_signal_only() -> None:
 def test_alphas_go_as_far_as_in_the_papers_figure(extended: str) -> None:
     assert paper.alphas(["mt-bench", "reward-bench", "chatbot-arena", "mine"])[-1] == 0.25
     assert paper.alphas(["mt-bench", extended]) == (0.05, 0.10, 0.15, 0.20, 0.25, 0.30)
+
+
+def test_the_prompt_of_the_critic_is_that_of_its_model_card() -> None:
+    file = Path(__file__).parents[3] / "docs/measured/skywork-critic.toml"
+    template = load_template(file, prefill="[[")
+    prompt = template.render(Comparison.of("Why?", "Yes {x}.", "No."))
+    assert (prompt.system, prompt.prefill) == ("", "[[")
+    # The line breaks of its model card, with the spaces before them.
+    assert "answers the user's question better. \nYour evaluation should" in prompt.user
+    assert "Be as objective as possible. \nPlease directly output your final verdict" in prompt.user
+    assert prompt.user.endswith(
+        "[User Question]\nWhy?\n\n"
+        "[The Start of Assistant A's Answer]\nYes {x}.\n[The End of Assistant A's Answer]\n\n"
+        "[The Start of Assistant B's Answer]\nNo.\n[The End of Assistant B's Answer]\n"
+    )

@@ -13,7 +13,6 @@ from scipy.stats import beta
 from app.core.pac import pac_threshold
 from app.core.preference import LN2, FloatArray, binary_entropy
 from app.core.thresholds import ThresholdCurve
-from app.evaluation.normal_world import NormalJudge
 from app.evaluation.selectors import (
     SELECTORS,
     Points,
@@ -24,6 +23,7 @@ from app.evaluation.selectors import (
     scope,
     trust_or_escalate,
 )
+from tests.statistics.worlds.normal import NormalJudge
 
 ALPHAS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.5, 0.8)
 NO_POINTS = Points.of([], [])

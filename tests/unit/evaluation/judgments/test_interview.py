@@ -18,6 +18,7 @@ from app.core.fingerprint import JudgeIdentity
 from app.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
 from app.evaluation.benchmarks.labelled_pairs import LabelledPair
 from app.evaluation.judgments.interview import (
+    CHUNK_PAIRS,
     Dataset,
     Interviewer,
     MissingAnswers,
@@ -25,7 +26,6 @@ from app.evaluation.judgments.interview import (
     relabelled,
 )
 from app.evaluation.judgments.log import JudgmentLog
-from app.evaluation.judgments.pace import MOST_PAIRS
 from app.evaluation.judgments.questions import SAMPLES, Questionnaire
 from app.evaluation.judgments.record import JudgedPair, Observation
 from app.observability.telemetry import Telemetry
@@ -189,16 +189,16 @@ async def test_a_judge_that_goes_down_loses_no_stored_answer(tmp_path: Path) -> 
     def script(prompt: Prompt) -> LabelLogits:
         nonlocal calls
         calls += 1
-        if calls > 2 * 3 * MOST_PAIRS:
+        if calls > 2 * 3 * CHUNK_PAIRS:
             raise EngineUnavailableError("the judge is down")
         return by_quality(prompt)
 
-    n = 10 * MOST_PAIRS
+    n = 10 * CHUNK_PAIRS
     with pytest.raises(EngineUnavailableError):
         await ask(tmp_path, dataset(n), ScriptedEngine(script), ["orders"])
     with JudgmentLog(tmp_path / "judgments.jsonl", judge="scripted") as log:
         stored = len(log.read())
-    assert MOST_PAIRS < stored <= 3 * MOST_PAIRS
+    assert CHUNK_PAIRS < stored <= 3 * CHUNK_PAIRS
     judged, asked = await ask(tmp_path, dataset(n), observations=["orders"])
     assert asked == n - stored
     assert len(judged) == n

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app.core.assessment import AlphaRow
-from app.evaluation.compared import ComparedMethod
 from app.evaluation.methods import METHODS, MethodName
 from app.evaluation.metrics import Quality, RiskCoverage
 from app.evaluation.protocol import AblationRow, Design, RuleOutcome, TransferRow
 from app.evaluation.report.figures import write_figures
-from app.evaluation.report.table import Cell, Table, milliseconds
+from app.evaluation.report.table import Cell, Table
 from app.evaluation.report.tables import tables_of
 from app.evaluation.results import DatasetResults, MethodResults, ReliabilityBin, Results
 from app.evaluation.selectors import SELECTORS
@@ -54,7 +53,6 @@ def method(name: MethodName, quality: Quality) -> MethodResults:
             ReliabilityBin(place=9, confidence=0.95, accuracy=0.8, count=1795),
         ),
         rows=tuple(rows),
-        compared=ComparedMethod(n=1990, quality=quality, intervals=4 * ((0.1, 0.9),)),
     )
 
 
@@ -119,7 +117,6 @@ def row(found: Table, *begin: Cell) -> Sequence[Cell]:
 def test_every_table_of_the_paper_is_made() -> None:
     assert [each.name for each in tables_of(results("mt-bench", "reward-bench"))] == [
         "quality",
-        "common-pairs",
         "counts",
         "risk",
         "rules",
@@ -180,7 +177,3 @@ def test_the_figures_are_drawn_for_each_data_set(tmp_path: Path) -> None:
         "2-reliability.png",
     ]
     assert all(file.stat().st_size > 10_000 for file in files)
-
-
-def test_milliseconds_have_three_digits() -> None:
-    assert [milliseconds(each) for each in (0.0012345, 0.0999, 12.3)] == ["1.23", "99.9", "12,300"]
