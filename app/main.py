@@ -11,8 +11,8 @@ from fastapi import FastAPI
 from app.api.application import create_application
 from app.api.auth.keys import Keys, open_keys
 from app.api.middleware.gate import GateLimits
+from app.judging.services import Services
 from app.observability import logs
-from app.service.services import Services
 from app.settings import Settings, read_settings
 from app.wiring.services import open_services
 from app.wiring.startup import StartupObserver

@@ -10,7 +10,7 @@ for name in (
     "app.cli.commands.audits",
     "app.cli.commands.serve",
     "app.cli.service_run",
-    "app.engines.scripted",
+    "app.judges.engines.scripted",
     "app.stores.memory",
     "app.stores.redis",
     "app.stores.sqlite",

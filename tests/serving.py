@@ -13,16 +13,16 @@ from fastapi import FastAPI
 from app.api.auth.keys import Keys
 from app.api.middleware.gate import Gate
 from app.core.comparison import Comparison, Criterion, Guarantee, Label, LabelledComparison
-from app.engines.scripted import ScriptedEngine
+from app.judges.engines.scripted import ScriptedEngine
+from app.judges.label_logits import LabelLogitScorer
+from app.judges.prompts import PromptTemplate
+from app.judges.scorer import Scorer
+from app.judging.judge import JudgeRequest
+from app.judging.services import Services
 from app.main import build
 from app.observability.telemetry import Telemetry
 from app.ports import CalibrationStore, CallTimes, Engine, LabelLogits, Prompt, PromptError, Store
 from app.service.calibration.cache import Calibrations
-from app.service.judging.judge import JudgeRequest
-from app.service.scoring.label_logits import LabelLogitScorer
-from app.service.scoring.prompts import PromptTemplate
-from app.service.scoring.scorer import Scorer
-from app.service.services import Services
 from app.settings import Settings
 from app.stores.memory import MemoryStore
 from app.wiring.services import assembled

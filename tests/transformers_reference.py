@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.core.errors import EngineUnavailableError, RequestError, StartupError
-from app.engines.model_files import LocalModel
-from app.engines.rendering import LabelTokens, PromptRenderer
+from app.judges.engines.model_files import LocalModel
+from app.judges.engines.rendering import LabelTokens, PromptRenderer
 from app.ports import CallTimes, EngineIdentity, LabelLogits, OnStage, Prompt, PromptError, no_stage
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from app.api.routes import (
     rewards,
 )
 from app.api.routes import judge as judging
-from app.service.off_loop import off_loop
-from app.service.services import Services
+from app.judging.services import Services
+from app.off_loop import off_loop
 
 _DESCRIPTION = (
     'A judge of two responses that answers "A", "B" or "abstain". Accepted verdicts are wrong at '

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from app.api.errors import InvalidBodyError
 from app.core.errors import RequestError, ScopeJudgeError
-from app.service.off_loop import off_loop
+from app.off_loop import off_loop
 from app.wire.calibrations import ExampleErrorOut
 from app.wire.problems import invalid_request, problem_of
 from app.wire.requests import InvalidItem

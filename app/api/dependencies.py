@@ -7,7 +7,7 @@ from fastapi import Depends, Request
 from app.api.auth.callers import ANYONE, CALLER_KEY, Caller
 from app.core.comparison import Criterion
 from app.core.errors import BatchTooLargeError
-from app.service.services import Services
+from app.judging.services import Services
 
 
 # Both are async, because FastAPI runs ordinary functions in a thread.

@@ -10,7 +10,7 @@ from rich.table import Table
 from app.cli.assessment import print_alphas
 from app.cli.console import CommandError, print_table, say, stdout
 from app.files.replacing import replace_text
-from app.service.scoring.label_logits import LEAST_LABEL_MASS
+from app.judges.label_logits import LEAST_LABEL_MASS
 
 # Most modules of app.evaluation need libraries of the extra "evaluation": functions import them.
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from app.cli.stopping import end_now
 from app.core.calibration import Calibration
 from app.core.errors import ScopeJudgeError, StartupError
 from app.core.fingerprint import JudgeIdentity
+from app.judging.services import Services
 from app.main import LoggingObserver, build, serving
 from app.observability.logs import LogStream, finish, start_log
 from app.service.calibration.cache import DEFAULT_CALIBRATION
-from app.service.services import Services
 from app.settings import Settings, read_settings
 from app.wiring.startup import StartupObserver
 

@@ -68,7 +68,7 @@ def end_now(sig: int, _frame: FrameType | None = None) -> NoReturn:
     A model is loaded by libraries that catch exceptions and wait for their own processes, so an
     exception would arrive late or never. Nothing is lost: a store and a file of judgments are
     durable at any time, and the kernel kills the engine's processes with this one
-    (`app.engines.descendants`).
+    (`app.judges.engines.descendants`).
     """
     # A second signal must not wait for this handler.
     for each in (signal.SIGINT, signal.SIGTERM):

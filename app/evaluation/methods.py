@@ -13,7 +13,7 @@ from app.core.preference import LN2, FloatArray, Preferences, binary_entropy, pr
 from app.core.temperature import fitted_temperature
 from app.evaluation.judgments.answers import parse_confidence, parse_verdict
 from app.evaluation.judgments.record import JudgedPair, Observation
-from app.service.scoring.scorer import JudgeKind
+from app.judges.scorer import JudgeKind
 
 MethodName = Literal[
     "predictive_probability",

@@ -18,11 +18,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from app.api.application import drain
 from app.api.auth.keys import open_keys
 from app.core.errors import EngineUnavailableError, ScopeJudgeError, StartupError
+from app.judging.readiness import SILENT_S
+from app.judging.services import Services
 from app.main import LoggingObserver
 from app.main import build as build_application
 from app.observability.logs import start_log
-from app.service.readiness import SILENT_S
-from app.service.services import Services
 from app.settings import Settings, read_settings
 from app.wiring.engines import restarts_judge
 from app.wiring.services import open_services

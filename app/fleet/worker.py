@@ -19,11 +19,11 @@ from app.core.errors import (
     StoreUnavailableError,
     UnavailableError,
 )
+from app.judging.judge import JudgeRequest
+from app.judging.services import Services
 from app.main import LoggingObserver
 from app.observability.logs import log_defect
 from app.ports import Engine
-from app.service.judging.judge import JudgeRequest
-from app.service.services import Services
 from app.settings import Settings
 from app.wire.records import judgment_batch, to_python
 from app.wire.requests import JudgeBatchIn

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict
 
-from app.service.fair_queue import CURRENT_FLOW
+from app.fair_queue import CURRENT_FLOW
 
 RISK_LEVEL = (
     "Smallest alpha that accepts a judgment of this uncertainty. Like alpha, it describes all "

@@ -23,7 +23,7 @@ from pydantic import (
 
 from app.core.comparison import Comparison, Criterion, Judgment, Turn
 from app.core.errors import BatchTooLargeError, InvalidComparisonError
-from app.service.judging.judge import JudgeRequest
+from app.judging.judge import JudgeRequest
 from app.wire.answers import Out
 from app.wire.records import judgment, usage_of_request
 from app.wire.requests import AlphaInUrl, CriterionIn, Strict, Text, encodable

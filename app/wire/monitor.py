@@ -8,12 +8,12 @@ from typing import Any, Literal
 from app.core.calibration import Calibration
 from app.core.comparison import Guarantee
 from app.core.monitoring import MONITOR_DELTA, MonitoredCriterion, Ringing
+from app.judging.services import Services
 from app.service.auditing.drift import STREAMS, Figures, StreamFigures
 from app.service.auditing.entries import written, written_span
 from app.service.auditing.ledger import MOST_CRITERIA
 from app.service.auditing.monitor import OnAlarm, SetReport
 from app.service.auditing.recovery import Recovery
-from app.service.services import Services
 from app.wire.answers import Out
 
 

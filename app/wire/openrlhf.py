@@ -10,8 +10,8 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.core.errors import InvalidComparisonError, InvalidRequestError
-from app.service.rewards.rewarder import Group, GroupRewards
-from app.service.rewards.tournament import NoReward
+from app.judging.rewarder import Group, GroupRewards
+from app.judging.tournament import NoReward
 from app.wire.answers import Out
 from app.wire.rendered import Endings, rendered, response_in_query
 from app.wire.requests import AlphaInUrl, Text

@@ -9,11 +9,11 @@ from pydantic import TypeAdapter
 from app import __version__
 from app.core.comparison import Judgment
 from app.core.errors import InternalError, RequestError, ScopeJudgeError
+from app.fair_queue import CURRENT_FLOW
+from app.judging.judge import Outcome
+from app.judging.rewarder import GroupRewards
+from app.judging.services import Services
 from app.release import COMMIT
-from app.service.fair_queue import CURRENT_FLOW
-from app.service.judging.judge import Outcome
-from app.service.rewards.rewarder import GroupRewards
-from app.service.services import Services
 from app.wire.problems import problem_of
 from app.wire.requests import BatchItem
 from app.wire.words import in_words

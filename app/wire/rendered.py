@@ -4,7 +4,7 @@ import re
 from typing import cast
 
 from app.core.comparison import Role, Turn
-from app.service.rewards.rewarder import Group
+from app.judging.rewarder import Group
 from app.wire.requests import encodable
 from app.wire.rewards import checked
 

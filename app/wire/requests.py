@@ -29,7 +29,7 @@ from app.core.comparison import (
     Turn,
 )
 from app.core.errors import InvalidRequestError, RequestError
-from app.service.judging.judge import JudgeRequest
+from app.judging.judge import JudgeRequest
 from app.wire.problems import invalid_request
 
 

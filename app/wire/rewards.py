@@ -17,7 +17,7 @@ from pydantic import (
 from app.core.comparison import Comparison, CriterionDefaults, Turn
 from app.core.errors import InvalidComparisonError, RequestError
 from app.core.messages import question_of, response_of
-from app.service.rewards.rewarder import Group, RewardRule
+from app.judging.rewarder import Group, RewardRule
 from app.wire.requests import (
     CriterionIn,
     InvalidItem,

@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.core.errors import StartupError
+from app.judges.scorer import JudgeKind
 from app.ports import DecisionServers, Engine, RewardModel
-from app.service.scoring.scorer import JudgeKind
 from app.settings import Settings
 
 if TYPE_CHECKING:
-    from app.engines.openai_servers import Endpoints
-    from app.engines.vllm_start import VllmOptions
+    from app.judges.engines.openai_servers import Endpoints
+    from app.judges.engines.vllm_start import VllmOptions
 
 DEMO = "demo"
 # Engines whose models run elsewhere, and so recover by themselves or do not.
@@ -26,12 +26,12 @@ def make_engine(settings: Settings) -> Engine:
     """
     assert settings.engine != "decisions", "make_decision_servers makes decision servers"
     if settings.engine == "scripted":
-        from app.engines.scripted import ScriptedEngine
+        from app.judges.engines.scripted import ScriptedEngine
 
         return ScriptedEngine(judge=judge_name(settings))
     if settings.engine == "openai":
         return _openai_engine(settings)
-    from app.engines.vllm_local import VllmEngine
+    from app.judges.engines.vllm_local import VllmEngine
 
     return VllmEngine(_vllm_options(settings))
 
@@ -55,13 +55,13 @@ def make_reward_model(settings: Settings) -> RewardModel:
             )
     if settings.engine == "openai":
         return _openai_reward_model(settings)
-    from app.engines.vllm_reward import VllmRewardModel
+    from app.judges.engines.vllm_reward import VllmRewardModel
 
     return VllmRewardModel(_vllm_options(settings))
 
 
 def _vllm_options(settings: Settings) -> "VllmOptions":
-    from app.engines.vllm_start import VllmOptions
+    from app.judges.engines.vllm_start import VllmOptions
 
     return VllmOptions(
         model=_folder_or_id(settings.model),
@@ -101,7 +101,7 @@ def reward_architecture(settings: Settings) -> str | None:
         return "served by SCOPE_OPENAI_URLS"
     if settings.engine != "vllm":
         return None
-    from app.engines.model_files import architecture_before_fetch
+    from app.judges.engines.model_files import architecture_before_fetch
 
     architecture = architecture_before_fetch(
         _folder_or_id(settings.model), revision=settings.revision
@@ -122,13 +122,13 @@ def fetch_model(settings: Settings) -> Path:
     """
     if settings.engine != "vllm":
         raise StartupError(f"SCOPE_ENGINE={settings.engine} loads no weights")
-    from app.engines.model_files import model_folder
+    from app.judges.engines.model_files import model_folder
 
     return model_folder(_folder_or_id(settings.model), revision=settings.revision)
 
 
 def _openai_engine(settings: Settings) -> Engine:
-    from app.engines.openai_remote import OpenAiEngine, OpenAiOptions
+    from app.judges.engines.openai_remote import OpenAiEngine, OpenAiOptions
 
     assert settings.openai_scoring != "rewards", "make_reward_model makes reward models"
     return OpenAiEngine(
@@ -144,7 +144,7 @@ def _openai_engine(settings: Settings) -> Engine:
 
 
 def _openai_reward_model(settings: Settings) -> RewardModel:
-    from app.engines.openai_reward import OpenAiRewardModel, OpenAiRewardOptions
+    from app.judges.engines.openai_reward import OpenAiRewardModel, OpenAiRewardOptions
 
     return OpenAiRewardModel(
         OpenAiRewardOptions(
@@ -158,7 +158,7 @@ def _openai_reward_model(settings: Settings) -> RewardModel:
 
 
 def _endpoints(settings: Settings) -> "Endpoints":
-    from app.engines.openai_servers import Endpoints, parse_urls
+    from app.judges.engines.openai_servers import Endpoints, parse_urls
 
     if settings.revision is not None:
         raise StartupError(
@@ -179,7 +179,7 @@ def make_decision_servers(settings: Settings) -> DecisionServers:
     Raises:
         StartupError: The settings contradict each other.
     """
-    from app.engines.decisions_remote import DecisionOptions, RemoteDecisions
+    from app.judges.engines.decisions_remote import DecisionOptions, RemoteDecisions
 
     for name in ("prompt_file", "prefill"):
         if getattr(settings, name):

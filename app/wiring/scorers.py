@@ -6,13 +6,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
+from app.judges.decision_servers import DecisionScorer
+from app.judges.label_logits import LabelLogitScorer
+from app.judges.prompts import PromptTemplate, load_template
+from app.judges.reward_model import RewardModelScorer
+from app.judges.scorer import Scorer
 from app.observability.telemetry import Telemetry
 from app.ports import Engine
-from app.service.scoring.decision_servers import DecisionScorer
-from app.service.scoring.label_logits import LabelLogitScorer
-from app.service.scoring.prompts import PromptTemplate, load_template
-from app.service.scoring.reward_model import RewardModelScorer
-from app.service.scoring.scorer import Scorer
 from app.settings import Settings
 from app.wiring.engines import (
     judge_name,

@@ -13,10 +13,17 @@ from app.core.errors import (
     OverloadedError,
 )
 from app.core.fingerprint import JudgeIdentity
+from app.judges.cached import CachingScorer
+from app.judges.label_logits import LabelLogitScorer
+from app.judges.scorer import Scorer
+from app.judging.admission import Admission
+from app.judging.judge import Judge
+from app.judging.readiness import Readiness
+from app.judging.rewarder import Rewarder
+from app.judging.services import Limits, Services
 from app.observability.telemetry import Telemetry
 from app.ports import Engine, FailStop, Store
 from app.release import COMMIT
-from app.service.admission import Admission
 from app.service.auditing.absorption import Absorber
 from app.service.auditing.auditor import Auditor
 from app.service.auditing.changes import Changes
@@ -26,13 +33,6 @@ from app.service.auditing.text_keeper import TextKeeper
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
 from app.service.calibration.following import follow
-from app.service.judging.judge import Judge
-from app.service.readiness import Readiness
-from app.service.rewards.rewarder import Rewarder
-from app.service.scoring.cached import CachingScorer
-from app.service.scoring.label_logits import LabelLogitScorer
-from app.service.scoring.scorer import Scorer
-from app.service.services import Limits, Services
 from app.settings import Settings
 from app.wiring.engines import judge_name, restarts_judge
 from app.wiring.scorers import open_scorer

@@ -7,12 +7,12 @@ from typing import Protocol
 from app.core.comparison import Comparison
 from app.core.errors import StoreCorruptError
 from app.core.score import Score
+from app.judges.checking import CHECKED, check_judge
+from app.judges.label_logits import LabelLogitScorer
+from app.judging.services import Services
+from app.off_loop import off_loop
 from app.service.calibration.bundled import is_outdated, labelled_comparisons
 from app.service.calibration.cache import DEFAULT_CALIBRATION
-from app.service.off_loop import off_loop
-from app.service.scoring.checking import CHECKED, check_judge
-from app.service.scoring.label_logits import LabelLogitScorer
-from app.service.services import Services
 from app.settings import Settings
 from app.wiring.engines import DEMO_FOLDER, is_demo_judge
 from app.wiring.stores import is_own_file

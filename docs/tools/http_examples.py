@@ -17,7 +17,7 @@ import httpx
 
 from app import __version__
 from app.api.auth.keys import Keys
-from app.engines.scripted import ScriptedEngine, logits_of_gap
+from app.judges.engines.scripted import ScriptedEngine, logits_of_gap
 from app.ports import LabelLogits, Prompt
 from app.service.auditing.drift import Drift
 from app.wiring import services as wiring

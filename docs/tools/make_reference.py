@@ -22,10 +22,10 @@ from app.api.auth.needs import NEEDS
 from app.cli import COMMANDS
 from app.cli import command as loaded_command
 from app.core import errors
+from app.judging.services import Services
 from app.main import build
 from app.observability.gauges import CalibrationFigures, TrafficFigures
 from app.observability.telemetry import Telemetry
-from app.service.services import Services
 from app.settings import Settings
 from app.wire.problems import STATUS
 from docs.tools.http_examples import Example, examples, pretty

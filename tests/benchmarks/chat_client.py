@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 
-from app.engines import vllm_start
-from app.service.scoring.prompts import PromptTemplate
+from app.judges.engines import vllm_start
+from app.judges.prompts import PromptTemplate
 from tests.benchmarks.processes import HttpServer
 from tests.benchmarks.texts import Pair
 from tests.integration.processes.server import free_port

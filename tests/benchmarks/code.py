@@ -16,18 +16,20 @@ _SERVICE = (
     "app/*.py",
     "app/api/**/*.py",
     "app/core/*.py",
+    "app/judges/*.py",
+    "app/judging/*.py",
     "app/service/**/*.py",
     "app/wire/*.py",
     "app/wiring/*.py",
     "app/stores/sqlite*.py",
 )
-_SCRIPTED = (*_SERVICE, "app/engines/scripted.py", *_RUNS_SERVICE)
+_SCRIPTED = (*_SERVICE, "app/judges/engines/scripted.py", *_RUNS_SERVICE)
 # A pattern after "!" leaves files out.
 _VLLM = (
-    "app/engines/*.py",
-    "!app/engines/openai_*.py",
-    "!app/engines/scripted.py",
-    "app/service/scoring/prompts.py",
+    "app/judges/engines/*.py",
+    "!app/judges/engines/openai_*.py",
+    "!app/judges/engines/scripted.py",
+    "app/judges/prompts.py",
     f"{_BENCH}offline.py",
 )
 _ARENA = (

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from app.core.errors import RequestError
-from app.engines import vllm_local, vllm_start
-from app.engines.model_files import checkpoint_dtype
-from app.engines.rendering import PromptRenderer, load_tokenizer
+from app.judges.engines import vllm_local, vllm_start
+from app.judges.engines.model_files import checkpoint_dtype
+from app.judges.engines.rendering import PromptRenderer, load_tokenizer
+from app.judges.prompts import PromptTemplate
 from app.ports import LabelLogits, Prompt
-from app.service.scoring.prompts import PromptTemplate
 from tests.benchmarks.processes import answer_questions
 from tests.benchmarks.texts import Pair
 from tests.transformers_reference import TransformersEngine, TransformersOptions

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import httpx
 import numpy as np
 
-from app.service.rewards.tournament import (
+from app.judging.tournament import (
     Opponents,
     Pairing,
     Players,

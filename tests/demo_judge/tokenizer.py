@@ -10,7 +10,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from transformers import PreTrainedTokenizerFast
 
 from app.demo.pairs import FAMILIES, pairs
-from app.service.scoring.prompts import PAPER_SYSTEM, PAPER_USER
+from app.judges.prompts import PAPER_SYSTEM, PAPER_USER
 
 CONTROL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 CHAT_TEMPLATE = (

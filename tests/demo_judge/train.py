@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy, pad
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from app.demo.pairs import FAMILIES, Pair, labelled, pairs
-from app.service.scoring.prompts import PAPER_USER, PromptTemplate
+from app.judges.prompts import PAPER_USER, PromptTemplate
 from tests.demo_judge.tokenizer import CONTEXT_TOKENS, build_tokenizer
 
 SEED = 20261120

@@ -24,8 +24,6 @@ from app.core.errors import (
     StartupError,
     StoreCorruptError,
 )
-from app.engines.openai_dialects import ChatDialect, choices_of, decodes_to_labels, has_ids
-from app.engines.openai_servers import parse_urls
 from app.evaluation.benchmarks.catalogue import load_benchmark
 from app.evaluation.curve.labelled_scores import labelled_scores_of
 from app.evaluation.judgments.answers import parse_confidence, parse_verdict
@@ -34,11 +32,13 @@ from app.evaluation.judgments.log import JudgmentLog
 from app.files.reading import read_rows
 from app.files.shapes import REQUIRED
 from app.files.suggestion import shape_for
+from app.judges.engines.openai_dialects import ChatDialect, choices_of, decodes_to_labels, has_ids
+from app.judges.engines.openai_servers import parse_urls
+from app.judges.prompts import PromptTemplate, load_template
+from app.judging.judge import JudgeRequest
 from app.ports import Generated, LabelLogits, StoredCalibration, Version
 from app.service.calibration.codec import decode, encode
 from app.service.calibration.trail import Change
-from app.service.judging.judge import JudgeRequest
-from app.service.scoring.prompts import PromptTemplate, load_template
 from app.settings import Settings, read_settings
 from app.wire.problems import invalid_request
 from app.wire.requests import CalibrateIn, InvalidItem, JudgeBatchIn, JudgeIn, PoolIn, RollbackIn

@@ -23,8 +23,8 @@ from app.core.errors import (
     OverloadedError,
     ScopeJudgeError,
 )
+from app.fair_queue import Flow, Kind, flowing
 from app.observability.logs import log_defect
-from app.service.fair_queue import Flow, Kind, flowing
 
 _JUDGING: dict[str, Kind] = {
     "/judge": "single",

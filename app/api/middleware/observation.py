@@ -8,8 +8,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.auth.callers import CALLER_KEY
 from app.api.auth.needs import NEEDS
+from app.judging.services import Services
 from app.observability.logs import log_access
-from app.service.services import Services
 
 # Label of requests for unknown paths, and of requests that were refused before routing.
 _NO_ROUTE = "none"

@@ -15,8 +15,8 @@ from app.core.errors import (
     JudgeMismatchError,
     LabelChangesError,
 )
+from app.off_loop import off_loop
 from app.service.auditing.ledger import Status
-from app.service.off_loop import off_loop
 from app.wire.absorption import AbsorbIn, AbsorbOut
 from app.wire.audits import (
     MOST_LABELS,

@@ -24,7 +24,7 @@ from app.core.errors import (
     JudgeMismatchError,
     VersionNotFoundError,
 )
-from app.service.off_loop import off_loop
+from app.off_loop import off_loop
 from app.wire.calibrations import (
     AlphasQuery,
     CalibrationDetailOut,

@@ -16,7 +16,7 @@ from app.api.dependencies import (
 from app.api.responses import AGED, age_headers, as_json, error_responses
 from app.api.routes.judge import COMPARISON_ERRORS
 from app.core.errors import BatchTooLargeError, ScopeJudgeError
-from app.service.services import Services
+from app.judging.services import Services
 from app.wire.decisions import (
     Decided,
     DecisionQuery,

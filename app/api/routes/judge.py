@@ -35,8 +35,8 @@ from app.core.errors import (
     RequestError,
     TooManyCriteriaError,
 )
-from app.service.judging.judge import JudgeRequest
-from app.service.services import Services
+from app.judging.judge import JudgeRequest
+from app.judging.services import Services
 from app.wire.records import judgment_batch, single_judgment
 from app.wire.requests import BatchItem, JudgeBatchIn, JudgeIn
 from scope_judge.records import JudgmentBatch, SingleJudgment

@@ -8,7 +8,7 @@ from starlette.responses import PlainTextResponse, Response
 from app.api.dependencies import CurrentCaller, CurrentServices
 from app.api.responses import ENGINE_ERRORS, KEY_ERRORS, STORE_ERRORS, as_json, error_responses
 from app.core.errors import DrainingError, KeysUnavailableError, RouteNotFoundError
-from app.service.off_loop import off_loop
+from app.off_loop import off_loop
 from app.wire import records
 from app.wire.usage import UsageOut
 from scope_judge.records import Info, ServiceStatus

@@ -17,8 +17,8 @@ from app.api.responses import (
 from app.api.routes.calibrations import LARGEST_PAGE, OF_ONE, Name
 from app.core.comparison import Comparison
 from app.core.errors import BatchTooLargeError, JudgeMismatchError
+from app.off_loop import off_loop
 from app.service.calibration.calibrator import PoolReport
-from app.service.off_loop import off_loop
 from app.wire.pools import NextOut, PoolOut
 from app.wire.requests import PoolIn, PoolPairIn, Probability
 

@@ -32,8 +32,8 @@ from app.core.errors import (
     LabelsMissingError,
     RequestError,
 )
-from app.service.rewards.rewarder import Group, GroupRewards, RewardRule
-from app.service.services import Services
+from app.judging.rewarder import Group, GroupRewards, RewardRule
+from app.judging.services import Services
 from app.wire.openrlhf import OpenRlhfIn, OpenRlhfOut, RewardQuery
 from app.wire.records import rewards_batch, single_rewards
 from app.wire.rendered import Endings, group_of_rendered

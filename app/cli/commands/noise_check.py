@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from app.service.scoring.checking import JudgeCheck
+    from app.judges.checking import JudgeCheck
     from app.settings import Settings
 
 
@@ -72,8 +72,8 @@ async def _checked(
     """Loads the judge and checks it; returns its runtime, too."""
     from app.cli.progress import ConsoleObserver
     from app.cli.stopping import ending_at_ctrl_c
+    from app.judges.checking import check_judge
     from app.observability.telemetry import Telemetry
-    from app.service.scoring.checking import check_judge
     from app.wiring.scorers import open_scorer
     from app.wiring.startup import bundled_comparisons
 

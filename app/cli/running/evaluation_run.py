@@ -13,9 +13,9 @@ from app.cli.progress import ConsoleObserver, progress_bar
 from app.cli.stopping import ending_at_ctrl_c, resumable
 from app.files.checking import Contradictions
 from app.files.reading import InputFormat
+from app.judges.prompts import PromptTemplate, load_template
+from app.judges.scorer import JudgeKind
 from app.observability.telemetry import Telemetry
-from app.service.scoring.prompts import PromptTemplate, load_template
-from app.service.scoring.scorer import JudgeKind
 from app.settings import Settings, read_settings
 from app.wiring.engines import judge_kind, judge_name
 from app.wiring.scorers import open_scorer

@@ -18,9 +18,9 @@ from app.evaluation.benchmarks.labelled_pairs import LabelledPair
 from app.evaluation.judgments.log import JudgmentLog
 from app.evaluation.judgments.questions import GENERATION, Question, Questionnaire
 from app.evaluation.judgments.record import JudgedPair, Observation
+from app.judges.label_logits import LabelLogitScorer, label_gap
+from app.judges.scorer import ScoreError, Scorer
 from app.ports import Engine, Generated, LabelLogits, PromptError, TextGenerator
-from app.service.scoring.label_logits import LabelLogitScorer, label_gap
-from app.service.scoring.scorer import ScoreError, Scorer
 
 # The answers of a chunk are saved together. This many pairs in flight keep a GPU busy.
 CHUNK_PAIRS, CHUNKS_IN_FLIGHT = 16, 8

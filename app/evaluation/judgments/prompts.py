@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from app.core.comparison import Comparison
 from app.core.errors import InvalidRequestError
 from app.evaluation.benchmarks.labelled_pairs import LabelledPair
+from app.judges.prompts import PromptTemplate
 from app.ports import Prompt
-from app.service.scoring.prompts import PromptTemplate
 
 # SCOPE, figure verbalized_confidence_prompt, verbatim.
 SCORE_REQUEST = "Provide a score between 0.0 (total guess) and 1.0 (absolute certainty)."

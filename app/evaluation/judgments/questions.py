@@ -8,8 +8,8 @@ from dataclasses import astuple, dataclass
 from app.evaluation.benchmarks.labelled_pairs import LabelledPair
 from app.evaluation.judgments.prompts import annotator_prompts, draw_personas, verbalized_prompt
 from app.evaluation.judgments.record import Observation
+from app.judges.prompts import PromptTemplate
 from app.ports import Prompt
-from app.service.scoring.prompts import PromptTemplate
 
 # SCOPE, appendix on baselines: five samples at a temperature of 0.7.
 SAMPLES, TEMPERATURE = 5, 0.7

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from app.core.calibration import Calibration, LabelledExample
 from app.core.comparison import Criterion
 from app.core.errors import AuditsIncompleteError, StoreUnavailableError
+from app.off_loop import off_loop
 from app.service.auditing.alarms import Alarm
 from app.service.auditing.auditor import Auditor
 from app.service.auditing.changes import ChangeReport, Changes
@@ -20,7 +21,6 @@ from app.service.auditing.monitor import Monitor
 from app.service.auditing.recovery import Recovery, recovery_of
 from app.service.calibration.batch import JudgedBatch, JudgedExample
 from app.service.calibration.cache import Calibrations
-from app.service.off_loop import off_loop
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

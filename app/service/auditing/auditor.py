@@ -19,7 +19,9 @@ from app.core.errors import (
     StoreCorruptError,
     StoreUnavailableError,
 )
+from app.judges.judged import JudgedComparison
 from app.observability.telemetry import Telemetry
+from app.off_loop import off_loop
 from app.ports import AuditStore
 from app.service.auditing.entries import (
     AboutAlarm,
@@ -34,8 +36,6 @@ from app.service.auditing.ledger import Audit, AuditPage, Ledger, Status
 from app.service.auditing.periods import Period, periods_of
 from app.service.auditing.sampling import Drawn, Sampler
 from app.service.auditing.texts import key_of
-from app.service.judged import JudgedComparison
-from app.service.off_loop import off_loop
 
 # Interval at which the end of the log is asked for.
 _FOLLOW_S = 1.0

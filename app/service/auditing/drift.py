@@ -26,10 +26,10 @@ from app.core.monitoring import JudgedSpan, Ringing
 from app.core.preference import FloatArray
 from app.observability import gauges
 from app.observability.telemetry import Telemetry
+from app.off_loop import off_loop
 from app.service.auditing.entries import between, written
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.traffic import VALUES
-from app.service.off_loop import off_loop
 
 # The three values of a judgment, in the order of `traffic`.
 STREAMS = ("uncertainty", "position_gap", "label_mass")

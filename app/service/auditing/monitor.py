@@ -23,6 +23,7 @@ from app.core.monitoring import MonitoredCriterion, OpenDraw
 from app.core.recovery import labels_for_verdicts
 from app.observability.gauges import WaitingFigures
 from app.observability.telemetry import Telemetry
+from app.off_loop import off_loop
 from app.ports import Version
 from app.service.auditing.alarms import Alarm
 from app.service.auditing.auditor import Auditor
@@ -30,7 +31,6 @@ from app.service.auditing.entries import AlarmEnd, AlarmEntry, Decider, between,
 from app.service.auditing.figures import monitored
 from app.service.auditing.ledger import Ledger
 from app.service.calibration.cache import Calibrations
-from app.service.off_loop import off_loop
 
 OnAlarm = Literal["report", "abstain"]
 

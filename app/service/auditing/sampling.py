@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from app.core.comparison import Comparison, Criterion
 from app.core.fingerprint import example_digest, question_digest
+from app.judges.judged import JudgedComparison
 from app.service.auditing.entries import Decider, Draw
 from app.service.auditing.texts import written_texts
-from app.service.judged import JudgedComparison
 
 _BITS = 64
 # A draw whose texts are too long to be kept waits for its label for an hour. Then it counts as

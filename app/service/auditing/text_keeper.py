@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.errors import StoreCorruptError, StoreUnavailableError
+from app.off_loop import off_loop
 from app.ports import AuditStore
 from app.service.auditing.auditor import Auditor
 from app.service.auditing.ledger import Audit
 from app.service.auditing.texts import DrawnTexts, key_of, read_texts
-from app.service.off_loop import off_loop
 
 # Everybody labels the oldest pairs, in an own order: labels count in the order of the draws.
 _OLDEST = 64

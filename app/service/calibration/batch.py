@@ -10,8 +10,8 @@ from app.core.comparison import Comparison, Label, LabelledComparison
 from app.core.errors import ScopeJudgeError
 from app.core.fingerprint import batch_digest, example_digest, question_digest
 from app.core.score import Score
+from app.judges.scorer import ScoreError
 from app.service.calibration.trail import Action, Edit
-from app.service.scoring.scorer import ScoreError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 from app.core.calibration import Calibration
 from app.core.comparison import Comparison, LabelledComparison
 from app.core.fingerprint import JudgeIdentity, batch_digest
+from app.off_loop import off_loop
 from app.service.calibration.calibrator import Calibrator
-from app.service.off_loop import off_loop
 
 
 def labelled_comparisons(path: Path) -> list[LabelledComparison]:

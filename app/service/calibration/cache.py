@@ -29,13 +29,13 @@ from app.core.errors import (
 from app.core.fingerprint import INPUTS_DIFFER, JudgeIdentity
 from app.observability.gauges import CalibrationFigures
 from app.observability.telemetry import Telemetry
+from app.off_loop import off_loop
 from app.ports import CalibrationStore, StoredCalibration, Version
 from app.release import RELEASE
 from app.service.calibration.codec import decode, release
 from app.service.calibration.traffic import Traffic
 from app.service.calibration.trail import Change
 from app.service.calibration.undo import seen_until
-from app.service.off_loop import off_loop
 
 # A cached version is used for so long without asking the store, which costs one short read.
 _FRESH_S = 0.5

@@ -20,6 +20,8 @@ from app.core.errors import (
 )
 from app.core.fingerprint import INPUTS_DIFFER
 from app.core.score import Score
+from app.judges.scorer import ScoreError, Scorer
+from app.off_loop import off_loop
 from app.ports import CalibrationStore
 from app.service.calibration.batch import (
     JudgedBatch,
@@ -31,8 +33,6 @@ from app.service.calibration.cache import Calibrations, refuse_other_judge
 from app.service.calibration.trail import Change, Edit
 from app.service.calibration.undo import examples_of, restored
 from app.service.calibration.writer import Writer
-from app.service.off_loop import off_loop
-from app.service.scoring.scorer import ScoreError, Scorer
 
 _PROGRESS_CHUNK = 64
 

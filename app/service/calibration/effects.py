@@ -7,7 +7,7 @@ from app.core.calibration import Calibration
 from app.core.comparison import Criterion
 from app.core.errors import BecomesInfeasibleError
 from app.core.threshold_rows import ThresholdRow
-from app.service.off_loop import off_loop
+from app.off_loop import off_loop
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

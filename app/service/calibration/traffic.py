@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from app.core.calibration import Calibration
 from app.core.comparison import Criterion, Judgment
+from app.judges.judged import JudgedComparison
 from app.observability.gauges import TrafficFigures
-from app.service.judged import JudgedComparison
 
 # The smallest and the largest number of judgments in the figures, which change after each block.
 _LEAST = 200

@@ -14,6 +14,7 @@ from typing import Any
 from app.core.calibration import Calibration
 from app.core.errors import StoreCorruptError, VersionNotFoundError
 from app.core.examples import EMPTY, Draft, Examples
+from app.off_loop import off_loop
 from app.ports import CalibrationStore, Version
 from app.service.calibration.codec import (
     digest_of,
@@ -27,7 +28,6 @@ from app.service.calibration.parsing import (
     parse_text,
     parse_texts,
 )
-from app.service.off_loop import off_loop
 
 # Number of undos in memory at once. An undo is as large as its change.
 _PAGE = 16

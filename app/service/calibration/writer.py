@@ -10,13 +10,13 @@ from typing import TypeVar
 
 from app.core.calibration import Calibration
 from app.core.errors import StoreUnavailableError
+from app.off_loop import off_loop
 from app.ports import CalibrationStore, StoredCalibration, StoredChange
 from app.release import RELEASE
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.codec import encode, release
 from app.service.calibration.trail import Change, Edit
 from app.service.calibration.undo import examples_of, undo_of, version_of
-from app.service.off_loop import off_loop
 
 T = TypeVar("T")
 

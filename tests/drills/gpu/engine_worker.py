@@ -11,10 +11,10 @@ from typing import Any
 
 from app.core.comparison import Comparison
 from app.core.errors import StartupError
-from app.engines.vllm_local import VllmEngine
-from app.engines.vllm_start import VllmOptions
+from app.judges.engines.vllm_local import VllmEngine
+from app.judges.engines.vllm_start import VllmOptions
+from app.judges.prompts import PromptTemplate
 from app.ports import Generated, LabelLogits, Prompt
-from app.service.scoring.prompts import PromptTemplate
 from tests.benchmarks.processes import answer_questions
 from tests.benchmarks.texts import Pair
 

@@ -5,7 +5,7 @@ import shutil
 import sysconfig
 from pathlib import Path
 
-from app.engines.vllm_build import gpu_fault, installed_builds, visible_gpus
+from app.judges.engines.vllm_build import gpu_fault, installed_builds, visible_gpus
 from tests.drills.gpu.scene import Finding, NotRunError, Scene
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from app.demo.pairs import pairs as made_pairs
-from app.engines.vllm_build import is_cpu_build
+from app.judges.engines.vllm_build import is_cpu_build
 from app.wiring.engines import DEMO_FOLDER
 from tests.benchmarks.processes import Process, Worker
 from tests.benchmarks.texts import Pair
@@ -190,7 +190,7 @@ def user_model() -> Path | None:
     Raises:
         StartupError: There is no such model.
     """
-    from app.engines.model_files import model_folder
+    from app.judges.engines.model_files import model_folder
 
     name = os.environ.get("SCOPE_MODEL")
     if not name or name == "demo":

@@ -10,8 +10,8 @@ import numpy as np
 from app.core.noise import MOST_FLIPS, Noise
 from app.core.preference import FloatArray, preference_from_gaps
 from app.core.score import Score
+from app.judges.prompts import PromptTemplate
 from app.ports import LabelLogits
-from app.service.scoring.prompts import PromptTemplate
 from app.wiring.engines import DEMO_FOLDER
 from tests.benchmarks.texts import Pair
 from tests.drills.gpu.scene import Engine, Finding, NotRunError, Scene

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from app.engines.rendering import PromptRenderer, load_tokenizer
+from app.judges.engines.rendering import PromptRenderer, load_tokenizer
 from tests.benchmarks.chat_client import chat_server, judge_pairs
 from tests.benchmarks.offline import prompts_of
 from tests.benchmarks.processes import Worker

@@ -118,7 +118,7 @@ def _container() -> str:
     if present.returncode:
         why = _one_line(present.stderr.decode())
         return f"was not run: docker has no image {IMAGE}, or does not run ({why})"
-    check = "from app.engines.vllm_build import check_gpus; check_gpus(1)"
+    check = "from app.judges.engines.vllm_build import check_gpus; check_gpus(1)"
     command = ["docker", "run", "--rm", "--gpus", "all", "--entrypoint", "python3", IMAGE]
     done = subprocess.run([*command, "-c", check], capture_output=True, text=True)
     if done.returncode:

@@ -8,7 +8,7 @@ It handles one prompt at a time. Each takes that many seconds and almost no CPU.
 import asyncio
 import sys
 
-from tests.unit.engines.openai_fake import FakeServer, serving
+from tests.unit.judges.engines.openai_fake import FakeServer, serving
 
 NAME = "the-judge"
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from app.engines.rendering import load_tokenizer
+from app.judges.engines.rendering import load_tokenizer
 from app.wiring.engines import DEMO_FOLDER
 
 CONTEXT_TOKENS = 16_384

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from app.core.comparison import Turn
-from app.engines.rendering import load_tokenizer
+from app.judges.engines.rendering import load_tokenizer
 from app.ports import Conversation
 from app.wiring.engines import DEMO_FOLDER
 from app.wiring.startup import bundled_comparisons

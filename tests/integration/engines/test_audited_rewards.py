@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from app.demo.pairs import demo_sets, pairs
-from app.engines.openai_remote import OpenAiEngine, OpenAiOptions
-from app.engines.openai_servers import Endpoints
+from app.judges.engines.openai_remote import OpenAiEngine, OpenAiOptions
+from app.judges.engines.openai_servers import Endpoints
 from tests.integration.engines.vllm_server import FOLDER, KEY, MODEL
 from tests.serving import client_of
 

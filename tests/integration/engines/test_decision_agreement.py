@@ -12,13 +12,13 @@ from app.core.errors import PromptTooLongError
 from app.core.preference import FloatArray
 from app.core.score import Score
 from app.demo.pairs import Pair, demo_sets
-from app.engines.decisions_remote import DecisionOptions, RemoteDecisions
-from app.engines.openai_servers import Endpoints
+from app.judges.decision_servers import QUESTION, DecisionScorer
+from app.judges.engines.decisions_remote import DecisionOptions, RemoteDecisions
+from app.judges.engines.openai_servers import Endpoints
+from app.judges.label_logits import LabelLogitScorer
+from app.judges.prompts import PromptTemplate
+from app.judges.scorer import ScoreError
 from app.observability.telemetry import Telemetry
-from app.service.scoring.decision_servers import QUESTION, DecisionScorer
-from app.service.scoring.label_logits import LabelLogitScorer
-from app.service.scoring.prompts import PromptTemplate
-from app.service.scoring.scorer import ScoreError
 from tests.integration.engines.vllm_server import FOLDER, KEY, MODEL
 from tests.transformers_reference import TransformersEngine, TransformersOptions
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import pytest
 
 from app.core.errors import StartupError
-from app.engines.vllm_local import VllmEngine
-from app.engines.vllm_start import _NOT_FOR_USERS, _SAME_JUDGE, VllmOptions
+from app.judges.checking import CHECKED, JudgeCheck, check_judge
+from app.judges.engines.vllm_local import VllmEngine
+from app.judges.engines.vllm_start import _NOT_FOR_USERS, _SAME_JUDGE, VllmOptions
+from app.judges.label_logits import LabelLogitScorer, chat_identity
+from app.judges.prompts import PromptTemplate
 from app.observability.telemetry import Telemetry
 from app.ports import EngineIdentity, LabelLogits
-from app.service.scoring.checking import CHECKED, JudgeCheck, check_judge
-from app.service.scoring.label_logits import LabelLogitScorer, chat_identity
-from app.service.scoring.prompts import PromptTemplate
 from app.wiring.startup import bundled_comparisons
 from tests.integration.engines.nested_judge import CONTEXT_TOKENS, write_nested_judge
 

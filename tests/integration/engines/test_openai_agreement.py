@@ -12,10 +12,10 @@ import pytest
 from app.core.comparison import Comparison
 from app.core.errors import PromptTooLongError
 from app.demo.pairs import demo_sets
-from app.engines.openai_remote import OpenAiEngine, OpenAiOptions
-from app.engines.openai_servers import Endpoints
+from app.judges.engines.openai_remote import OpenAiEngine, OpenAiOptions
+from app.judges.engines.openai_servers import Endpoints
+from app.judges.prompts import PromptTemplate
 from app.ports import EngineIdentity, Generated, LabelLogits, Prompt, PromptError
-from app.service.scoring.prompts import PromptTemplate
 from tests.integration.engines.vllm_server import FOLDER, KEY, MODEL
 from tests.transformers_reference import TransformersEngine, TransformersOptions
 

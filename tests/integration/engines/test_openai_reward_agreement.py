@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.engines import openai_reward
-from app.engines.openai_reward import OpenAiRewardModel, OpenAiRewardOptions
-from app.engines.openai_servers import Endpoints
+from app.judges.engines import openai_reward
+from app.judges.engines.openai_reward import OpenAiRewardModel, OpenAiRewardOptions
+from app.judges.engines.openai_servers import Endpoints
 from tests.integration.engines.reward_checkpoint import (
     CONTEXT_TOKENS,
     conversations,

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from app.core.errors import PromptTooLongError
-from app.engines.vllm_reward import VllmRewardModel
-from app.engines.vllm_start import VllmOptions
+from app.judges.engines.vllm_reward import VllmRewardModel
+from app.judges.engines.vllm_start import VllmOptions
 from app.ports import CallTimes, PromptError, RewardModelIdentity
 from tests.integration.engines.reward_checkpoint import (
     CONTEXT_TOKENS,

@@ -8,8 +8,8 @@ import pytest
 
 from app.core.comparison import Comparison
 from app.demo.pairs import demo_sets
-from app.service.scoring.label_logits import label_gap
-from app.service.scoring.prompts import PromptTemplate
+from app.judges.label_logits import label_gap
+from app.judges.prompts import PromptTemplate
 from app.wiring.engines import DEMO_FOLDER
 from tests.integration.processes.server import Server
 from tests.transformers_reference import TransformersEngine, TransformersOptions

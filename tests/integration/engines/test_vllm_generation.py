@@ -11,11 +11,11 @@ import pytest
 from app.core.comparison import Comparison
 from app.core.errors import EngineUnavailableError, PromptTooLongError
 from app.demo.pairs import demo_sets
-from app.engines.rendering import PromptRenderer, load_tokenizer
-from app.engines.vllm_local import VllmEngine
-from app.engines.vllm_start import VllmOptions
+from app.judges.engines.rendering import PromptRenderer, load_tokenizer
+from app.judges.engines.vllm_local import VllmEngine
+from app.judges.engines.vllm_start import VllmOptions
+from app.judges.prompts import PromptTemplate
 from app.ports import CallTimes, Generated, LabelLogits, Prompt
-from app.service.scoring.prompts import PromptTemplate
 from app.wiring.engines import DEMO_FOLDER
 
 pytestmark = [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.engines.vllm_build import is_cpu_build
+from app.judges.engines.vllm_build import is_cpu_build
 from tests.integration.processes.server import Server
 
 pytestmark = pytest.mark.vllm

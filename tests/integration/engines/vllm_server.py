@@ -19,7 +19,7 @@ FOLDER = str(DEMO_FOLDER / "model")
 # Another name than the folder's.
 MODEL = "the-judge"
 KEY = "xyzzy-key"
-# As app/engines/vllm_start.py sets them on a CPU.
+# As app/judges/engines/vllm_start.py sets them on a CPU.
 ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "ERROR",

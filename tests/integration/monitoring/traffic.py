@@ -10,8 +10,8 @@ import numpy as np
 from app.core.comparison import Comparison
 from app.core.preference import preference_from_gaps
 from app.demo.pairs import demo_sets
-from app.engines.scripted import by_quality
-from app.service.scoring.prompts import PromptTemplate
+from app.judges.engines.scripted import by_quality
+from app.judges.prompts import PromptTemplate
 from tests.drills.load.material import example
 
 # Kind of request -> how often it is sent.

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 
 from app.cli import main
-from app.engines.scripted import ScriptedEngine
-from app.engines.turns import Pace, Turns
+from app.judges.engines.scripted import ScriptedEngine
+from app.judges.engines.turns import Pace, Turns
 from app.ports import CallTimes, LabelLogits, Prompt, PromptError
 from app.wiring import scorers
 

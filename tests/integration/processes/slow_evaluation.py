@@ -10,15 +10,15 @@ from pathlib import Path
 
 from app.core.comparison import Comparison
 from app.core.fingerprint import JudgeIdentity
-from app.engines.scripted import ScriptedEngine
 from app.evaluation.benchmarks.labelled_pairs import LabelledPair
 from app.evaluation.judgments.interview import Dataset, Interviewer, missing_answers
 from app.evaluation.judgments.log import JudgmentLog
 from app.evaluation.judgments.questions import Questionnaire
+from app.judges.engines.scripted import ScriptedEngine
+from app.judges.label_logits import LabelLogitScorer
+from app.judges.prompts import PromptTemplate
 from app.observability.telemetry import Telemetry
 from app.ports import CallTimes, LabelLogits, Prompt, PromptError
-from app.service.scoring.label_logits import LabelLogitScorer
-from app.service.scoring.prompts import PromptTemplate
 
 PAIRS = 1000
 LATENCY_S = 0.05

@@ -23,10 +23,10 @@ import pytest
 
 from app.core.calibration import Calibration, LabelledExample
 from app.core.examples import Examples
+from app.judging.services import Services
 from app.ports import Store
 from app.service.calibration.trail import Edit
 from app.service.calibration.writer import prepare
-from app.service.services import Services
 from app.stores.redis import RedisStore
 from app.stores.sqlite import SqliteStore
 from tests import serving

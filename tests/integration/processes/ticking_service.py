@@ -20,11 +20,11 @@ from starlette.types import Receive, Scope, Send
 from app.api.server import BoundedH11
 from app.core.comparison import Comparison, Criterion, Label, LabelledComparison
 from app.core.score import Score
+from app.judging.services import Services
 from app.main import build, serving
 from app.ports import MOST_AUDIT_TEXTS
 from app.service.auditing.entries import Decider, Draw, LabelEntry
 from app.service.auditing.texts import key_of
-from app.service.services import Services
 from app.settings import Settings
 
 TICK_S = 0.002

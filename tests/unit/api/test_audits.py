@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from app.api.auth.keys import Keys
-from app.engines.scripted import ScriptedEngine
+from app.judges.engines.scripted import ScriptedEngine
 from app.stores.memory import MemoryStore
 from tests.serving import client_of
 from tests.unit.api.keyring import entry, header_of, write_keys

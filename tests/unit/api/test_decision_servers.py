@@ -12,8 +12,8 @@ from app.main import build
 from app.settings import Settings
 from app.wiring.engines import make_decision_servers
 from app.wiring.services import open_services
-from tests.unit.engines.decisions_fake import FakeDecisions
-from tests.unit.engines.openai_fake import serving
+from tests.unit.judges.engines.decisions_fake import FakeDecisions
+from tests.unit.judges.engines.openai_fake import serving
 
 
 class Notes:

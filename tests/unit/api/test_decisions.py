@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.engines.decisions_dialects import DecisionDialect, OpenAiDialect, SystemOneDialect
-from app.service.scoring.decision_servers import QUESTION
+from app.judges.decision_servers import QUESTION
+from app.judges.engines.decisions_dialects import DecisionDialect, OpenAiDialect, SystemOneDialect
 from tests.serving import client_of
 from tests.unit.api.problems import calibrated, examples, problem
 

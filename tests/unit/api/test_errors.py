@@ -27,7 +27,7 @@ from app.core.errors import (
     ScopeJudgeError,
     StartupError,
 )
-from app.engines.scripted import Script, ScriptedEngine, by_quality
+from app.judges.engines.scripted import Script, ScriptedEngine, by_quality
 from app.ports import LabelLogits, Prompt, StoredCalibration, StoredChange, Version
 from app.service.auditing.auditor import MOST_LABEL_CHANGES
 from app.stores.memory import MemoryStore
@@ -290,7 +290,7 @@ async def test_a_service_that_cannot_judge_is_alive_but_not_ready(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("app.service.readiness.SILENT_S", 0.5)
+    monkeypatch.setattr("app.judging.readiness.SILENT_S", 0.5)
     store = SqliteStore(tmp_path / "sets.db")
     async with client_of(engine, store) as client:
         await break_it(client, store)

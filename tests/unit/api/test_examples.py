@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.engines.scripted import ScriptedEngine
+from app.judges.engines.scripted import ScriptedEngine
 from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
 from tests.serving import client_of

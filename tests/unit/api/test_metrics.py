@@ -8,7 +8,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.engines.scripted import ScriptedEngine, logits_of_gap
+from app.judges.engines.scripted import ScriptedEngine, logits_of_gap
 from app.ports import CallTimes, LabelLogits, Prompt, PromptError
 from app.stores.memory import MemoryStore
 from tests.serving import client_of

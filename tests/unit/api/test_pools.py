@@ -11,7 +11,7 @@ import pytest
 from app.core.errors import PromptTooLongError
 from app.core.pac import pac_threshold
 from app.core.preference import preference_from_gaps
-from app.engines.scripted import ScriptedEngine, by_quality
+from app.judges.engines.scripted import ScriptedEngine, by_quality
 from app.ports import LabelLogits, Prompt
 from app.stores.memory import MemoryStore
 from tests.serving import client_of

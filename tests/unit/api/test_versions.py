@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from app.api.auth.keys import Keys
-from app.engines.scripted import ScriptedEngine
+from app.judges.engines.scripted import ScriptedEngine
 from app.ports import LabelLogits, Prompt
 from app.release import RELEASE
 from app.stores.memory import MemoryStore

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from app.core.errors import DeadlineExceededError
-from app.engines.scripted import ScriptedEngine, by_quality
+from app.judges.engines.scripted import ScriptedEngine, by_quality
 from app.ports import CallTimes, LabelLogits, Prompt, PromptError
 
 BROKEN = "BROKEN"

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from typer.testing import CliRunner, Result
 
 from app.cli import app
-from app.engines.scripted import ScriptedEngine, by_quality
+from app.judges.engines.scripted import ScriptedEngine, by_quality
 from app.ports import LabelLogits, Prompt, PromptError
 from app.stores.memory import MemoryStore
 from tests.serving import application_of

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli import app
-from app.engines.scripted import ScriptedEngine, logits_of_gap
+from app.judges.engines.scripted import ScriptedEngine, logits_of_gap
 
 runner = CliRunner()
 

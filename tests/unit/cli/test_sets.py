@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 from app.api.auth.keys import Keys
 from app.cli import app, console
 from app.core.monitoring import monitor
-from app.engines.scripted import ScriptedEngine
+from app.judges.engines.scripted import ScriptedEngine
 from app.release import RELEASE
 from app.stores.memory import MemoryStore
 from tests.serving import application_of

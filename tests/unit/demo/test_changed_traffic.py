@@ -12,9 +12,9 @@ import pytest
 from app.core.comparison import Comparison
 from app.core.monitoring import alarm_delta
 from app.demo.pairs import FAMILIES, Pair, demo_sets, pairs
-from app.engines.scripted import ScriptedEngine, logits_of_gap
+from app.judges.engines.scripted import ScriptedEngine, logits_of_gap
+from app.judges.prompts import PromptTemplate
 from app.ports import LabelLogits, Prompt
-from app.service.scoring.prompts import PromptTemplate
 from app.stores.memory import MemoryStore
 from tests.demo_judge import changed_traffic
 from tests.demo_judge.changed_traffic import MOST, RATE, RENEWED, STEADY, Story, measure

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from app.service.rewards.tournament import Pairing
+from app.judging.tournament import Pairing
 from tests.demo_judge.gating import SIZE, Group, Judged, _orders, _tau_b, groups, row_of
 
 DRAWN = list(itertools.islice(groups(7), 40))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from app.demo.pairs import demo_sets
-from app.engines.rendering import load_tokenizer
+from app.judges.engines.rendering import load_tokenizer
 from app.wiring.engines import DEMO_FOLDER
 from tests.demo_judge.tokenizer import build_tokenizer
 from tests.demo_judge.train import RunSize, Trainer

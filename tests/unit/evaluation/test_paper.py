@@ -10,7 +10,7 @@ from app.core.comparison import Comparison
 from app.evaluation import paper
 from app.evaluation.metrics import Quality
 from app.evaluation.paper import PaperOutcome
-from app.service.scoring.prompts import load_template
+from app.judges.prompts import load_template
 
 TABLES = json.loads(Path(paper.__file__).with_name("paper_tables.json").read_text())
 QWEN_7B = "Qwen/Qwen2.5-7B-Instruct"

@@ -19,9 +19,9 @@ from app.core.errors import (
     StoreCorruptError,
     StoreUnavailableError,
 )
-from app.engines.scripted import ScriptedEngine
 from app.fleet.bulk import RayJudges, check_store, everywhere, joined, judges_on
 from app.fleet.worker import BulkJudge, judge_rows
+from app.judges.engines.scripted import ScriptedEngine
 from app.ports import (
     CallTimes,
     EngineIdentity,

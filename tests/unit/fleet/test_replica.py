@@ -14,8 +14,8 @@ from app.core.errors import (
     StartupError,
     StoreUnavailableError,
 )
-from app.engines.scripted import ScriptedEngine
 from app.fleet.replica import FleetArguments, JudgeReplica, fleet_settings, options
+from app.judges.engines.scripted import ScriptedEngine
 from app.ports import CallTimes
 from app.settings import Settings, read_settings
 from app.stores.memory import MemoryStore
@@ -115,7 +115,7 @@ def health_of(
                 await replica.check_health()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("app.service.readiness.SILENT_S", 0.5)
+        patch.setattr("app.judging.readiness.SILENT_S", 0.5)
         asyncio.run(ask())
 
 

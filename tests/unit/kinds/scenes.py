@@ -14,14 +14,14 @@ from typing import Any
 
 import httpx
 
-from app.engines.rendering import load_tokenizer
+from app.judges.engines.rendering import load_tokenizer
 from app.main import build
 from app.settings import Settings
 from app.wiring.services import open_services
 from tests.patience import PATIENCE_S, until
-from tests.unit.engines.decisions_fake import LABEL_MASS, FakeDecisions
-from tests.unit.engines.openai_fake import FakeServer, response
-from tests.unit.engines.openai_scene import FOLDER
+from tests.unit.judges.engines.decisions_fake import LABEL_MASS, FakeDecisions
+from tests.unit.judges.engines.openai_fake import FakeServer, response
+from tests.unit.judges.engines.openai_scene import FOLDER
 
 # The fake servers cannot judge a comparison with this word.
 UNREADABLE = "unreadable"

@@ -12,7 +12,7 @@ from fastapi import FastAPI, Response
 from app.api import errors
 from app.api.responses import as_json
 from app.core.errors import InternalError
-from app.engines.scripted import ScriptedEngine
+from app.judges.engines.scripted import ScriptedEngine
 from app.wire.records import to_python
 from scope_judge.records import AuditReference
 from tests.serving import client_of

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from app.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
+from app.judges.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
 from app.ports import LabelLogits, Prompt
 from app.settings import Settings
 from app.wiring.services import open_services

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from app.core.errors import StartupError
-from app.engines.vllm_reward import check_outputs
 from app.fleet.worker import judge_rows
+from app.judges.engines.vllm_reward import check_outputs
 from app.observability.telemetry import Telemetry
 from app.settings import Settings
 from app.wiring import scorers
 from app.wiring.engines import make_engine, make_reward_model, reward_architecture
 from app.wiring.scorers import open_scorer
 from app.wiring.services import open_services
-from tests.unit.service.scoring.number_model import NumberModel
+from tests.unit.judges.number_model import NumberModel
 
 REWARD: dict[str, Any] = {
     "architectures": ["Qwen3ForSequenceClassification"],

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from app.engines.scripted import ScriptedEngine
+from app.judges.engines.scripted import ScriptedEngine
 from app.ports import CallTimes, LabelLogits, Prompt, PromptError
 from tests.patience import PATIENCE_S
 from tests.serving import application_of

@@ -16,7 +16,7 @@ from app.api.auth.access import MOST_CONNECTIONS
 from app.api.auth.keys import Keys
 from app.core.comparison import Guarantee
 from app.core.errors import StoreUnavailableError
-from app.engines.scripted import ScriptedEngine
+from app.judges.engines.scripted import ScriptedEngine
 from app.ports import CallTimes, LabelLogits, Prompt, PromptError, Version
 from app.stores.memory import MemoryStore
 from tests.patience import PATIENCE_S, until

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from app.core.errors import PromptTooLongError
-from app.engines.scripted import by_quality
+from app.judges.engines.scripted import by_quality
 from app.ports import LabelLogits, Prompt, PromptError
 
 QUESTION = "Which?"

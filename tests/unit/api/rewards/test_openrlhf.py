@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.engines.scripted import ScriptedEngine
+from app.judges.engines.scripted import ScriptedEngine
 from tests.serving import client_of
 from tests.unit.api.problems import problem
 from tests.unit.api.rewards.reward_routes import FLAGS, PROMPT, script

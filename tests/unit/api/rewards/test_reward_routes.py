@@ -14,7 +14,7 @@ import pytest
 
 from app.api.auth.keys import Keys
 from app.core.errors import EngineUnavailableError, OverloadedError, StoreUnavailableError
-from app.engines.scripted import ScriptedEngine
+from app.judges.engines.scripted import ScriptedEngine
 from app.ports import EngineIdentity, LabelLogits, OnStage, Prompt, PromptError, Version, no_stage
 from app.stores.memory import MemoryStore
 from tests.patience import PATIENCE_S

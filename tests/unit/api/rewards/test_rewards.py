@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.engines.scripted import ScriptedEngine
+from app.judges.engines.scripted import ScriptedEngine
 from app.ports import CallTimes, LabelLogits, Prompt, PromptError
 from tests.serving import client_of
 from tests.unit.api.middleware.test_overload import Clock, FailingStore

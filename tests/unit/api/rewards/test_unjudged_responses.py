@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.engines.scripted import ScriptedEngine
+from app.judges.engines.scripted import ScriptedEngine
 from tests.serving import client_of
 from tests.unit.api.problems import calibrated, comparison
 from tests.unit.api.rewards.reward_routes import script

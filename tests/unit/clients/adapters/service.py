@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from app.engines.scripted import ScriptedEngine
+from app.judges.engines.scripted import ScriptedEngine
 from app.ports import Store
 from tests.serving import application_of
 from tests.unit.api.problems import examples

@@ -9,7 +9,7 @@ import pytest
 
 from app.api.auth.keys import Keys
 from app.core.errors import EngineUnavailableError, OverloadedError
-from app.engines.scripted import ScriptedEngine
+from app.judges.engines.scripted import ScriptedEngine
 from app.ports import LabelLogits
 from scope_judge import (
     AuthenticationError,

@@ -15,7 +15,6 @@ from app.core.errors import (
     PromptTooLongError,
 )
 from app.core.fingerprint import JudgeIdentity
-from app.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
 from app.evaluation.benchmarks.labelled_pairs import LabelledPair
 from app.evaluation.judgments.interview import (
     CHUNK_PAIRS,
@@ -28,6 +27,9 @@ from app.evaluation.judgments.interview import (
 from app.evaluation.judgments.log import JudgmentLog
 from app.evaluation.judgments.questions import SAMPLES, Questionnaire
 from app.evaluation.judgments.record import JudgedPair, Observation
+from app.judges.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
+from app.judges.label_logits import LabelLogitScorer
+from app.judges.prompts import PromptTemplate
 from app.observability.telemetry import Telemetry
 from app.ports import (
     CallTimes,
@@ -40,11 +42,9 @@ from app.ports import (
     PromptError,
     no_stage,
 )
-from app.service.scoring.label_logits import LabelLogitScorer
-from app.service.scoring.prompts import PromptTemplate
 from tests.serving import ShortEngine
-from tests.unit.service.scoring import number_model
-from tests.unit.service.scoring.number_model import NumberModel
+from tests.unit.judges import number_model
+from tests.unit.judges.number_model import NumberModel
 
 ALL: tuple[Observation, ...] = ("orders", "verbalized", "annotators", "samples")
 TEMPLATE = PromptTemplate()

@@ -8,7 +8,7 @@ from app.core.comparison import Comparison, Side
 from app.core.errors import InvalidRequestError
 from app.evaluation.benchmarks.labelled_pairs import LabelledPair
 from app.evaluation.judgments.prompts import annotator_prompts, draw_personas, verbalized_prompt
-from app.service.scoring.prompts import PromptTemplate
+from app.judges.prompts import PromptTemplate
 
 TEMPLATE = PromptTemplate()
 TARGET = Comparison.of("Why is the sky blue?", "Rayleigh.", "Paint.")

@@ -7,12 +7,12 @@ from typing import Any
 
 from app.core.comparison import AuditReference, Comparison, Judgment
 from app.core.errors import StoreUnavailableError
+from app.judging.services import Services
 from app.observability.telemetry import Telemetry
 from app.ports import Store
 from app.service.auditing.auditor import Auditor, SentLabel
 from app.service.auditing.entries import AuditLabel
 from app.service.auditing.ledger import KEYLESS, Audit
-from app.service.services import Services
 from app.stores.memory import MemoryStore
 from tests.serving import labelled, pair, request
 

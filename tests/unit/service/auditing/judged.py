@@ -6,7 +6,7 @@ import numpy as np
 
 from app.core.calibration import Calibration
 from app.core.comparison import Judgment
-from app.service.services import Services
+from app.judging.services import Services
 from tests.serving import labelled, pair, request
 
 fresh = itertools.count()

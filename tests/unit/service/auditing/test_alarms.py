@@ -12,12 +12,12 @@ import pytest
 from app.core.calibration import Calibration
 from app.core.errors import StoreUnavailableError
 from app.core.monitoring import JudgedSpan, MonitoredCriterion, Ringing
+from app.judging.services import Services
 from app.observability.telemetry import Telemetry
 from app.service.auditing.alarms import Alarms
 from app.service.auditing.auditor import Auditor, SentLabel
 from app.service.auditing.entries import AlarmEnd, AlarmEntry, AuditLabel, LabelEntry, written
 from app.service.auditing.monitor import Monitor
-from app.service.services import Services
 from app.stores.memory import MemoryStore
 from tests.serving import services_of
 from tests.unit.service.auditing.judged import calibrate

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from app.core.monitoring import JudgedSpan, Ringing
+from app.judging.services import Services
 from app.observability.telemetry import Telemetry
 from app.service.auditing.drift import STREAMS, Drift, StreamFigures
 from app.service.auditing.entries import written
-from app.service.services import Services
 from app.stores.memory import MemoryStore
 from tests.serving import services_of
 from tests.unit.service.auditing.judged import UNSURE, calibrate, judge

@@ -22,6 +22,7 @@ from app.core.monitoring import (
     alarm_delta,
     monitor,
 )
+from app.judging.services import Services
 from app.observability.telemetry import Telemetry
 from app.service.auditing import figures as figures_module
 from app.service.auditing.auditor import Auditor
@@ -29,7 +30,6 @@ from app.service.auditing.entries import Draw, Entry
 from app.service.auditing.figures import monitored
 from app.service.auditing.ledger import Audit, Ledger
 from app.service.auditing.monitor import Monitor, OnAlarm
-from app.service.services import Services
 from app.stores.memory import MemoryStore
 from tests.serving import services_of
 from tests.unit.service.auditing.judged import calibrate

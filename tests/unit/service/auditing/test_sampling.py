@@ -8,9 +8,9 @@ from app.core.comparison import Criterion
 from app.core.fingerprint import example_digest
 from app.core.preference import preference_from_gaps
 from app.core.score import Score
+from app.judges.judged import JudgedComparison
+from app.judging.decisions import AcceptanceRule, decide
 from app.service.auditing.sampling import Sampler
-from app.service.judged import JudgedComparison
-from app.service.judging.decisions import AcceptanceRule, decide
 from tests.labelled_examples import calibration_of
 from tests.serving import pair
 from tests.unit.service.auditing.logs import MARGINAL, PAC

@@ -7,9 +7,9 @@ import pytest
 
 from app.core.calibration import Calibration
 from app.core.comparison import Judgment, Label
+from app.judging.services import Services
 from app.service.auditing.auditor import SentLabel
 from app.service.auditing.monitor import OnAlarm
-from app.service.services import Services
 from tests.patience import PATIENCE_S
 from tests.serving import services_of
 from tests.unit.service.auditing.drawing import FlakyStore

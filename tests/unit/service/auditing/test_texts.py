@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from app.core.comparison import Comparison, Turn
+from app.judging.services import Services
 from app.service.auditing.entries import LabelEntry
 from app.service.auditing.text_keeper import PairsToLabel, TextKeeper
 from app.service.auditing.texts import (
@@ -18,7 +19,6 @@ from app.service.auditing.texts import (
     read_texts,
     written_texts,
 )
-from app.service.services import Services
 from app.stores.memory import MemoryStore
 from tests.serving import pair, services_of
 from tests.unit.service.auditing.drawing import EXAMPLES, ids, judged, label, replica, traffic

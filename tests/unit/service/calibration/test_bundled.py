@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import JudgeMismatchError
-from app.engines.scripted import ScriptedEngine
+from app.judges.engines.scripted import ScriptedEngine
+from app.judging.services import Services
 from app.service.calibration.bundled import labelled_comparisons
 from app.service.calibration.cache import DEFAULT_CALIBRATION
-from app.service.services import Services
 from app.settings import Settings
 from app.stores.sqlite import SqliteStore
 from app.wiring.engines import DEMO_FOLDER
@@ -41,7 +41,7 @@ async def release(
     path: Path, fence: int, monkeypatch: pytest.MonkeyPatch, *, judge: str = "demo"
 ) -> AsyncIterator[Services]:
     """Services of a release whose judge has its own fingerprint."""
-    monkeypatch.setattr("app.service.scoring.label_logits.FENCE_VERSION", fence)
+    monkeypatch.setattr("app.judges.label_logits.FENCE_VERSION", fence)
     store = SqliteStore(path)
     try:
         async with services_of(ScriptedEngine(judge=judge), store) as services:

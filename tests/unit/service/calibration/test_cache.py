@@ -11,9 +11,9 @@ from app.core.errors import (
     StoreCorruptError,
     StoreUnavailableError,
 )
+from app.judging.services import Services
 from app.ports import StoredChange, Version
 from app.service.calibration.cache import Calibrations, ConfirmedCalibration
-from app.service.services import Services
 from app.stores.memory import MemoryStore
 from tests.serving import calibrations_of, labelled, pair, request, services_of
 

@@ -20,7 +20,7 @@ from app.core.errors import (
     RequestError,
     StoreUnavailableError,
 )
-from app.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
+from app.judges.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
 from app.ports import LabelLogits, Prompt, Version
 from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore

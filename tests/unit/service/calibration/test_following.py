@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from app.core.errors import StoreUnavailableError
+from app.judging.services import Services
 from app.ports import StoredCalibration, StoredChange, Version
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.following import follow
-from app.service.services import Services
 from app.stores.memory import MemoryStore
 from tests.patience import until
 from tests.serving import calibrations_of, labelled, services_of

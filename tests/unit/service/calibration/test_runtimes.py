@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.engines.scripted import ScriptedEngine
+from app.judges.engines.scripted import ScriptedEngine
 from app.ports import EngineIdentity, LabelLogits, OnStage, Prompt, no_stage
 from app.service.calibration.batch import JudgedBatch
 from app.stores.memory import MemoryStore

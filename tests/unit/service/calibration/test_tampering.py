@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import StoreCorruptError, VersionNotFoundError
-from app.service.services import Services
+from app.judging.services import Services
 from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
 from tests.serving import labelled, pair, request, services_of

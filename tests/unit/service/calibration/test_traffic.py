@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from app.core.preference import preference_from_gaps
+from app.judging.services import Services
 from app.service.calibration.traffic import VALUES
-from app.service.services import Services
 from tests.serving import pair, request, services_of
 from tests.unit.service.auditing.judged import calibrate, judge
 

@@ -14,9 +14,9 @@ from app.core.errors import (
     StoreCorruptError,
 )
 from app.core.fingerprint import batch_digest
+from app.judging.services import Services
 from app.service.calibration.calibrator import Calibrator
 from app.service.calibration.trail import Change
-from app.service.services import Services
 from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
 from tests.serving import labelled, services_of

@@ -15,7 +15,7 @@ from app.core.errors import (
     StoreCorruptError,
     VersionNotFoundError,
 )
-from app.engines.scripted import ScriptedEngine
+from app.judges.engines.scripted import ScriptedEngine
 from app.ports import CalibrationStore, StoredCalibration, StoredChange, Version
 from app.stores.memory import MemoryStore
 from app.stores.redis import RedisStore

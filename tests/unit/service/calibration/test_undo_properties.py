@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from app.core.calibration import Calibration
 from app.core.comparison import Label
 from app.core.errors import VersionNotFoundError
-from app.service.services import Services
+from app.judging.services import Services
 from app.stores.memory import MemoryStore
 from tests.serving import labelled, services_of
 

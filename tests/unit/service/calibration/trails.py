@@ -5,9 +5,9 @@ from typing import Any
 
 from app.core.calibration import Calibration
 from app.core.comparison import LabelledComparison
+from app.judging.services import Services
 from app.ports import CalibrationStore, StoredCalibration
 from app.service.calibration.trail import Change
-from app.service.services import Services
 from tests.serving import labelled
 
 

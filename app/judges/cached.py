@@ -1,0 +1,196 @@
+"""Scores that were paid for are kept: a repeated comparison costs no call of the judge."""
+
+import asyncio
+import json
+import math
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from app.core.comparison import Comparison
+from app.core.errors import StoreCorruptError, StoreUnavailableError
+from app.core.fingerprint import JudgeIdentity, digest_of_json, example_digest
+from app.core.score import Score
+from app.judges.scorer import ScoreError, Scorer
+from app.observability.telemetry import Telemetry
+from app.off_loop import off_loop
+from app.ports import ScoreStore
+
+T = TypeVar("T")
+
+# A judgment does not wait longer for the store, and does not ask it again for a while.
+_PATIENCE_S = 0.25
+_PAUSE_S = 5.0
+_DIGITS = 32
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Key:
+    """Identifies a comparison in either order of its responses, and whether they are swapped.
+
+    Args:
+        slot: Number of the slot that keeps its score.
+        check: 32 hexadecimal digits, by which the slot's comparison is recognised.
+        is_swapped: Whether the slot keeps the score of the other order.
+    """
+
+    slot: int
+    check: str
+    is_swapped: bool
+
+    @classmethod
+    def of(cls, comparison: Comparison, judge: str, slots: int) -> "_Key":
+        digest = example_digest(judge, comparison)
+        return cls(
+            slot=int(digest[_DIGITS:], 16) % slots,
+            check=digest[:_DIGITS],
+            is_swapped=comparison.response_a > comparison.response_b,
+        )
+
+    def turned(self, score: Score | ScoreError) -> Score | ScoreError:
+        """Turns the slot's score into the comparison's, and vice versa."""
+        return score.swapped if self.is_swapped and isinstance(score, Score) else score
+
+
+class CachingScorer:
+    """Answers repeated comparisons with kept scores, and lets a scorer answer the others.
+
+    The store has a fixed number of slots. The digest of a comparison, which includes the judge's
+    fingerprint and runtime, decides its slot, and the newest score replaces an earlier one. So the
+    size is bounded without any list of what is kept. Texts are not kept.
+
+    Without an answer of the store the scorer scores everything, as if nothing was kept.
+
+    Args:
+        scorer: Scores the comparisons without a kept score.
+        store: Keeps the scores.
+        telemetry: Counts failed reads of the store.
+        seconds: How long a score is kept.
+        slots: Number of slots.
+        now: Returns a time in seconds that never goes back.
+    """
+
+    def __init__(
+        self,
+        scorer: Scorer,
+        store: ScoreStore,
+        telemetry: Telemetry,
+        *,
+        seconds: int,
+        slots: int,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._scorer = scorer
+        self._store = store
+        self._telemetry = telemetry
+        self._seconds = seconds
+        self._slots = slots
+        self._now = now
+        self._paused_until = -math.inf
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """The identity of the scorer."""
+        return self._scorer.identity
+
+    async def score(self, comparisons: Sequence[Comparison]) -> list[Score | ScoreError]:
+        """Scores comparisons; one that the batch has twice is scored once."""
+        keys = await off_loop(self._keys, comparisons)
+        # Scores by comparison, as if the responses were in the order of the slot.
+        scores: dict[str, Score | ScoreError] = dict(await self._kept(keys))
+        new: dict[str, int] = {}
+        for place, key in enumerate(keys):
+            if key.check not in scores:
+                new.setdefault(key.check, place)
+        fresh = await self._scorer.score([comparisons[place] for place in new.values()])
+        for place, score in zip(new.values(), fresh, strict=True):
+            scores[keys[place].check] = keys[place].turned(score)
+        await self._keep([keys[place] for place in new.values()], scores)
+        return [
+            _repeated(key.turned(scores[key.check]), place != new.get(key.check))
+            for place, key in enumerate(keys)
+        ]
+
+    def _keys(self, comparisons: Sequence[Comparison]) -> list[_Key]:
+        # A set says which runtimes its scores have, so a score of another one must not get in.
+        judge = digest_of_json([self.identity.fingerprint, self.identity.runtime])
+        return [_Key.of(comparison, judge, self._slots) for comparison in comparisons]
+
+    async def _kept(self, keys: Sequence[_Key]) -> dict[str, Score]:
+        """Returns the kept scores by comparison; none if the store does not answer in time."""
+        slots = sorted({key.slot for key in keys})
+        nothing: dict[int, str] = {}
+        texts = await self._asked(lambda: self._store.kept_scores(slots), nothing)
+        read = {key.check: _read(texts.get(key.slot), key.check) for key in keys}
+        return {check: score for check, score in read.items() if score is not None}
+
+    async def _keep(self, keys: Sequence[_Key], scores: Mapping[str, Score | ScoreError]) -> None:
+        """Keeps scores; errors are not kept."""
+        texts = {
+            key.slot: _written(score, key.check)
+            for key in keys
+            if isinstance(score := scores[key.check], Score)
+        }
+        if texts:
+            await self._asked(lambda: self._store.keep_scores(texts, seconds=self._seconds), None)
+
+    async def _asked(self, call: Callable[[], Awaitable[T]], otherwise: T) -> T:
+        """Asks the store; returns `otherwise` if it does not answer in time."""
+        if self._now() < self._paused_until:
+            return otherwise
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                return await call()
+        except (TimeoutError, StoreUnavailableError, StoreCorruptError):
+            self._telemetry.count_store_error()
+            self._paused_until = self._now() + _PAUSE_S
+            return otherwise
+
+    def weakness(self, score: Score) -> str | None:
+        """Returns what the scorer says of a score."""
+        return self._scorer.weakness(score)
+
+    async def lost(self) -> str:
+        """Waits until the scorer can never score again."""
+        return await self._scorer.lost()
+
+    async def stop(self) -> None:
+        """Stops the scorer."""
+        await self._scorer.stop()
+
+
+def _repeated(score: Score | ScoreError, is_repeated: bool) -> Score | ScoreError:
+    return replace(score, cached=True) if is_repeated and isinstance(score, Score) else score
+
+
+def _written(score: Score, check: str) -> str:
+    return json.dumps([check, score.gap_fwd, score.gap_rev, score.label_mass])
+
+
+def _read(text: str | None, check: str) -> Score | None:
+    """Reads the score of a slot.
+
+    Returns None if the slot is empty, keeps another comparison, or has what this service does not
+    write: another program must not make verdicts.
+    """
+    if text is None:
+        return None
+    try:
+        of_comparison, gap_fwd, gap_rev, label_mass = json.loads(text)
+        if of_comparison != check:
+            return None
+        return Score(
+            gap_fwd=_finite(gap_fwd),
+            gap_rev=None if gap_rev is None else _finite(gap_rev),
+            label_mass=None if label_mass is None else _finite(label_mass, most=1.0),
+        )
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None
+
+
+def _finite(value: float, *, most: float = math.inf) -> float:
+    """Returns a finite number; raises TypeError, ValueError or OverflowError for another value."""
+    if not math.isfinite(value) or value > most:
+        raise ValueError("not a number of a score")
+    return float(value)

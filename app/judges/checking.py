@@ -1,0 +1,112 @@
+"""Checks a started judge on bundled comparisons: distinct scores, and their noise."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from app.core.comparison import Comparison
+from app.core.errors import JudgmentFailedError
+from app.core.noise import Noise, Resolution
+from app.core.score import Score
+from app.judges.label_logits import LabelLogitScorer, score_of_orders
+from app.judges.prompts import rendered_pairs
+from app.judges.scorer import ScoreError, Scorer
+from app.ports import RecomputingEngine
+
+# Comparisons of a check; each is two prompts, or two responses of a reward model.
+CHECKED = 50
+# Comparisons of which the noise is measured, the first ones.
+NOISE_PAIRS = 32
+
+Pause = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JudgeCheck:
+    """The outcome of a check."""
+
+    resolution: Resolution
+    noise: Noise
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences about ties and flips, which somebody should repair."""
+        return [each for each in (self.resolution.warning, self.noise.warning) if each is not None]
+
+
+async def no_pause() -> None:
+    """Returns at once."""
+
+
+async def check_judge(
+    scorer: Scorer,
+    comparisons: Sequence[Comparison],
+    *,
+    threshold: float | None,
+    pause: Pause = no_pause,
+) -> JudgeCheck:
+    """Judges comparisons alone, all together, and from the engine's cache.
+
+    "Alone" is one comparison at a time, both of its orders together, as a single request is judged.
+
+    Args:
+        scorer: The started judge.
+        comparisons: Different comparisons, at least one. The noise is measured on the first 32.
+        threshold: Uncertainty up to which a verdict is accepted, in nats; None for one that accepts
+            half of them.
+        pause: Awaited before each call of the engine, so that other work goes first.
+
+    Raises:
+        JudgmentFailedError: A comparison cannot be judged.
+        UnavailableError: The engine does not answer.
+    """
+    noisy = comparisons[:NOISE_PAIRS]
+    judge = _Runs(scorer, pause)
+    alone = [score for each in noisy for score in await judge.scored([each], anew=True)]
+    together = await judge.scored(comparisons, anew=True)
+    # The calls before have filled the cache.
+    cached = await judge.scored(noisy, anew=False)
+    return JudgeCheck(
+        resolution=Resolution.of(together),
+        noise=Noise.of([alone, together[: len(noisy)], cached], threshold=threshold),
+    )
+
+
+class _Runs:
+    """Scores comparisons; those of a chat model without the metrics of the service's work."""
+
+    def __init__(self, scorer: Scorer, pause: Pause) -> None:
+        self._scorer = scorer
+        self._pause = pause
+
+    async def scored(self, comparisons: Sequence[Comparison], *, anew: bool) -> list[Score]:
+        """Scores comparisons in one call of the model.
+
+        Args:
+            comparisons: The comparisons.
+            anew: Whether to compute everything again, where a chat model's engine has a cache.
+        """
+        await self._pause()
+        if isinstance(self._scorer, LabelLogitScorer):
+            scores = await _scored_by_chat_model(self._scorer, comparisons, anew=anew)
+        else:
+            scores = await self._scorer.score(comparisons)
+        return [_whole(score) for score in scores]
+
+
+async def _scored_by_chat_model(
+    scorer: LabelLogitScorer, comparisons: Sequence[Comparison], *, anew: bool
+) -> list[Score | ScoreError]:
+    engine = scorer.engine
+    prompts = await rendered_pairs(scorer.template, comparisons)
+    if anew and isinstance(engine, RecomputingEngine):
+        logits = await engine.label_logits_anew(prompts)
+    else:
+        logits = await engine.label_logits(prompts)
+    pairs = zip(logits[::2], logits[1::2], strict=True)
+    return [score_of_orders(forward, reverse) for forward, reverse in pairs]
+
+
+def _whole(score: Score | ScoreError) -> Score:
+    if not isinstance(score, Score):
+        raise JudgmentFailedError("the judge cannot judge a bundled comparison")
+    return score

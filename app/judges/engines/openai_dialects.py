@@ -1,0 +1,351 @@
+"""Two dialects of the OpenAI API: request bodies to send, and answers to read."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from app.core.errors import JudgmentFailedError, PromptTooLongError, RequestError
+from app.judges.engines.rendering import LabelTokens, PromptRenderer
+from app.ports import Generated, LabelLogits, Prompt
+
+# The most top log-probabilities that OpenAI's API returns, and vLLM by default.
+TOP = 20
+# vLLM writes this for the logarithm of zero, which JSON cannot express.
+_LOG_ZERO = -9999.0
+# A probability computed in 16 bits may be slightly above one.
+_ROUNDING = 1e-2
+# Without these, vLLM uses the model's generation_config.json, and a judge would answer differently
+# on different servers.
+_PLAIN_SAMPLING = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
+# Spellings of the control tokens of common models: all that begin with "<|", and these names.
+_CONTROL = re.compile(
+    r"<(?=[|｜])"
+    r"|<(?=/?(?:s|bos|eos|pad|unk|think|start_of_turn|end_of_turn|tool_call|tool_response)>)"
+    r"|<(?=</?SYS>>)"
+    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|THINK)\])"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ask:
+    """One prompt, ready to be sent.
+
+    Args:
+        content: Token ids or messages.
+        tokens: Length in tokens; an estimate if only the server can tokenise.
+    """
+
+    content: list[Any]
+    tokens: int
+
+
+class Dialect(Protocol):
+    """One way to ask a server.
+
+    Args:
+        path: Path below the server's base URL.
+        together: Largest number of prompts in one request.
+        label_tokens: Ids of A and B; (-1, -1) if only the server knows them.
+        label_params: Request parameters that return the labels' log-probabilities.
+    """
+
+    path: str
+    together: int
+    label_tokens: tuple[int, int]
+    label_params: dict[str, Any]
+
+    def chat_frame(self, prompt: Prompt) -> str:
+        """Text around every user message, as part of the judge's identity."""
+
+    def asks(self, prompts: Sequence[Prompt], *, answer_tokens: int) -> list[Ask | RequestError]:
+        """Prepares prompts for sending.
+
+        Args:
+            prompts: Prompts to prepare.
+            answer_tokens: Longest answer in tokens.
+
+        Returns:
+            For each prompt, in order, its `Ask` or its own error.
+        """
+
+    def body(self, asks: Sequence[Ask]) -> dict[str, Any]:
+        """Request body with the prompts, at most `together`, but without parameters."""
+
+    def text_params(self, *, max_tokens: int, temperature: float, seed: int) -> dict[str, Any]:
+        """Request parameters for an answer in words; at temperature 0 there is no seed."""
+
+    def label_logits(self, choice: Any) -> LabelLogits | JudgmentFailedError:
+        """Reads the labels' log-probabilities from one choice of an answer."""
+
+    def text(self, choice: Any) -> Generated | JudgmentFailedError:
+        """Reads the words from one choice of an answer."""
+
+
+class TokenDialect:
+    """Sends token ids to /completions and reads the two labels by token id.
+
+    This process renders the prompts. Control tokens inside texts therefore stay text, and the
+    length of a prompt is known before it is sent.
+
+    Args:
+        model: The model's name at the server.
+        renderer: Renderer with the model's tokenizer.
+        labels: Token ids of the two labels.
+        context: Context in tokens, prompt and answer together.
+    """
+
+    path = "/completions"
+    # 16 comparisons: enough to amortise the HTTP overhead, and few enough that another server can
+    # quickly repeat the request of a server that dies.
+    together = 32
+
+    def __init__(
+        self, model: str, renderer: PromptRenderer, labels: LabelTokens, *, context: int
+    ) -> None:
+        self._model = model
+        self._renderer = renderer
+        self._context = context
+        self.label_tokens = (labels.a, labels.b)
+        self.label_params = by_id_params(self.label_tokens)
+
+    def chat_frame(self, prompt: Prompt) -> str:
+        """Text that the tokenizer's chat template puts around a user message."""
+        return self._renderer.frame(prompt.system).text
+
+    def asks(self, prompts: Sequence[Prompt], *, answer_tokens: int) -> list[Ask | RequestError]:
+        """Renders and tokenises; a prompt without room for its answer is `PromptTooLongError`."""
+        return [
+            ids if isinstance(ids, RequestError) else self._fitting(ids, answer_tokens)
+            for ids in self._renderer.token_ids(prompts)
+        ]
+
+    def _fitting(self, ids: list[int], answer_tokens: int) -> Ask | PromptTooLongError:
+        if len(ids) + answer_tokens > self._context:
+            return PromptTooLongError(
+                f"the prompt has {len(ids)} tokens, its answer may take {answer_tokens}, and "
+                f"this judge's context is {self._context}; shorten the question or the "
+                "responses, or run a judge with a longer context"
+            )
+        return Ask(content=ids, tokens=len(ids))
+
+    def body(self, asks: Sequence[Ask]) -> dict[str, Any]:
+        """Request body with the token ids of all prompts."""
+        return {"model": self._model, "prompt": [ask.content for ask in asks]}
+
+    def text_params(self, *, max_tokens: int, temperature: float, seed: int) -> dict[str, Any]:
+        """Parameters of plain sampling, which override the model's own settings."""
+        return _sampling(max_tokens, temperature, seed) | _PLAIN_SAMPLING
+
+    def label_logits(self, choice: Any) -> LabelLogits | JudgmentFailedError:
+        """Reads the log-probabilities of the two label ids, whatever token was sampled."""
+        try:
+            top = choice["logprobs"]["top_logprobs"][0]
+            a, b = (top[f"token_id:{i}"] for i in self.label_tokens)
+        except (TypeError, KeyError, IndexError):
+            return JudgmentFailedError("the judge's server answered without the labels by id")
+        return _checked(a, b)
+
+    def text(self, choice: Any) -> Generated | JudgmentFailedError:
+        """Reads the text after the prompt."""
+        try:
+            return _generated(choice["text"], choice["finish_reason"])
+        except (TypeError, KeyError):
+            return _no_text()
+
+
+class ChatDialect:
+    """Sends messages to /chat/completions and finds the labels among the top first tokens.
+
+    The server renders the chat template and may read control tokens inside texts as such. A
+    zero-width space breaks their usual spellings; other spellings are unknown in this process.
+
+    Args:
+        model: The model's name at the server.
+        is_vllm: Whether the server accepts vLLM's fields beyond OpenAI's API.
+    """
+
+    path = "/chat/completions"
+    # The API takes one conversation in a request.
+    together = 1
+    label_tokens = (-1, -1)
+
+    def __init__(self, model: str, *, is_vllm: bool) -> None:
+        self._model = model
+        self._is_vllm = is_vllm
+        self.label_params = {
+            "max_tokens": 1,
+            "temperature": 0,
+            "logprobs": True,
+            "top_logprobs": TOP,
+        }
+
+    def chat_frame(self, prompt: Prompt) -> str:
+        """A constant: only the server knows its chat template."""
+        return "chat"
+
+    def asks(self, prompts: Sequence[Prompt], *, answer_tokens: int) -> list[Ask | RequestError]:
+        """Converts to messages; lengths are estimated at four characters a token."""
+        return [
+            Ask(
+                content=_messages(prompt),
+                tokens=(len(prompt.system) + len(prompt.user)) // 4 + answer_tokens,
+            )
+            for prompt in prompts
+        ]
+
+    def body(self, asks: Sequence[Ask]) -> dict[str, Any]:
+        """Request body of one conversation; a prefill is its last message, from the judge."""
+        (ask,) = asks
+        body: dict[str, Any] = {"model": self._model, "messages": ask.content}
+        if self._is_vllm:
+            # Otherwise a thinking model begins with a thought instead of a label.
+            body["chat_template_kwargs"] = {"enable_thinking": False}
+            if ask.content[-1]["role"] == "assistant":
+                body |= {"continue_final_message": True, "add_generation_prompt": False}
+        return body
+
+    def text_params(self, *, max_tokens: int, temperature: float, seed: int) -> dict[str, Any]:
+        """Parameters of plain sampling, as far as the server supports them."""
+        plain = _PLAIN_SAMPLING if self._is_vllm else {"top_p": 1.0}
+        return _sampling(max_tokens, temperature, seed) | plain
+
+    def label_logits(self, choice: Any) -> LabelLogits | JudgmentFailedError:
+        """Sums the probabilities of all tokens spelled exactly as a label; several may be."""
+        try:
+            top = choice["logprobs"]["content"][0]["top_logprobs"]
+            label_values = [
+                [e["logprob"] for e in top if e["token"] == label] for label in ("A", "B")
+            ]
+        except (TypeError, KeyError, IndexError):
+            return JudgmentFailedError("the judge's server answered without log-probabilities")
+        if not all(label_values):
+            return JudgmentFailedError(
+                f"a label is not among the judge's {TOP} most probable tokens, so its probability "
+                "is unknown; servers with vLLM 0.26 or later return it"
+            )
+        if not all(is_log_probability(x) for values in label_values for x in values):
+            return _no_numbers()
+        return _checked(*(_log_sum(values) for values in label_values))
+
+    def text(self, choice: Any) -> Generated | JudgmentFailedError:
+        """Reads the content of the message."""
+        try:
+            return _generated(choice["message"]["content"], choice["finish_reason"])
+        except (TypeError, KeyError):
+            return _no_text()
+
+
+def without_control_tokens(text: str) -> str:
+    """Breaks the usual spellings of control tokens with a zero-width space, so they stay text."""
+    return _CONTROL.sub(lambda match: match[0] + "\u200b", text)
+
+
+def by_id_params(label_tokens: tuple[int, int]) -> dict[str, Any]:
+    """Request parameters with which vLLM returns the log-probabilities of two token ids."""
+    return {
+        "max_tokens": 1,
+        "temperature": 0,
+        "logprobs": 0,
+        "logprob_token_ids": list(label_tokens),
+        "return_tokens_as_token_ids": True,
+    }
+
+
+def choices_of(answer: Any, n: int) -> list[Any] | JudgmentFailedError:
+    """Reads the choices of an answer, in the order of the prompts.
+
+    An answer that lacks a choice, or has one twice, is rejected as a whole.
+
+    Args:
+        answer: JSON of the answer.
+        n: Number of prompts.
+    """
+    try:
+        choices = sorted(answer["choices"], key=lambda choice: choice["index"])
+        places = [choice["index"] for choice in choices]
+        if places == list(range(n)) and not any(isinstance(place, bool) for place in places):
+            return choices
+    except (TypeError, KeyError):
+        pass
+    return JudgmentFailedError("the judge's server did not answer with one choice for each prompt")
+
+
+def tokens_of(answer: Any, field: str) -> int:
+    """A number of tokens in the usage of an answer; 0 if its server does not say."""
+    try:
+        tokens = answer["usage"][field]
+    except (TypeError, KeyError):
+        return 0
+    return tokens if isinstance(tokens, int) and tokens > 0 else 0
+
+
+def has_ids(choice: Any, ids: Sequence[int]) -> bool:
+    """Whether a choice has the log-probability of each of these token ids."""
+    try:
+        top = choice["logprobs"]["top_logprobs"][0]
+        return all(f"token_id:{i}" in top for i in ids)
+    except (TypeError, KeyError, IndexError):
+        return False
+
+
+def decodes_to_labels(choice: Any) -> bool:
+    """Whether A and B are among the spelled-out tokens of a choice."""
+    try:
+        tokens = {token.strip() for token in choice["logprobs"]["top_logprobs"][0]}
+    except (TypeError, KeyError, IndexError, AttributeError):
+        return False
+    return {"A", "B"} <= tokens
+
+
+def is_log_probability(value: object) -> bool:
+    """Whether a value is the finite logarithm of a probability; NaN and booleans are not."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return _LOG_ZERO < value <= _ROUNDING
+
+
+def _checked(a: Any, b: Any) -> LabelLogits | JudgmentFailedError:
+    if not (is_log_probability(a) and is_log_probability(b)):
+        return _no_numbers()
+    # Raw logits, which some servers return, nearly always exceed this.
+    if math.exp(a) + math.exp(b) > 1.0 + _ROUNDING:
+        return _no_numbers()
+    return LabelLogits(float(a), float(b))
+
+
+def _log_sum(values: Sequence[float]) -> float:
+    largest = max(values)
+    return largest + math.log(math.fsum(math.exp(x - largest) for x in values))
+
+
+def _messages(prompt: Prompt) -> list[dict[str, str]]:
+    user = without_control_tokens(prompt.user)
+    messages = [
+        {"role": "system", "content": prompt.system},
+        {"role": "user", "content": user},
+        {"role": "assistant", "content": prompt.prefill},
+    ]
+    return [message for message in messages if message["content"]]
+
+
+def _sampling(max_tokens: int, temperature: float, seed: int) -> dict[str, Any]:
+    params = {"max_tokens": max_tokens, "temperature": temperature}
+    return params if temperature == 0 else params | {"seed": seed}
+
+
+def _generated(text: object, finish_reason: object) -> Generated | JudgmentFailedError:
+    if not isinstance(text, str) or finish_reason not in ("stop", "length"):
+        return _no_text()
+    return Generated(text, complete=finish_reason == "stop")
+
+
+def _no_text() -> JudgmentFailedError:
+    return JudgmentFailedError("the judge's server answered without a finished text")
+
+
+def _no_numbers() -> JudgmentFailedError:
+    return JudgmentFailedError(
+        "the judge's server answered with numbers that are not probabilities"
+    )

@@ -1,0 +1,354 @@
+"""The engine for a judge behind OpenAI-compatible servers (vLLM, SGLang, OpenAI), over HTTP."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from app.core.errors import EngineUnavailableError, JudgmentFailedError, StartupError
+from app.judges.engines.openai_dialects import (
+    Ask,
+    ChatDialect,
+    Dialect,
+    TokenDialect,
+    by_id_params,
+    choices_of,
+    decodes_to_labels,
+    has_ids,
+    tokens_of,
+)
+from app.judges.engines.openai_servers import (
+    Endpoints,
+    ModelCard,
+    Server,
+    ServerFailedError,
+    ServerPool,
+)
+from app.judges.engines.rendering import PromptRenderer, load_tokenizer
+from app.judges.engines.turns import Pace, run_all
+from app.ports import (
+    CallTimes,
+    EngineIdentity,
+    Generated,
+    LabelLogits,
+    OnStage,
+    Prompt,
+    PromptError,
+    no_stage,
+)
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+# Largest request in tokens, so that it is answered well within its timeout.
+_MOST_TOKENS = 2**15
+# The context if neither the server nor the user limits it.
+_ANY_LENGTH = 2**31
+_NO_SUCH_ROUTE = (404, 405, 501)
+# Two ids of every vocabulary, to test whether a server returns log-probabilities by id.
+_ANY_IDS = (0, 1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenAiOptions:
+    """Options of the OpenAI engine.
+
+    Args:
+        endpoints: The servers; all serve the same model.
+        model: The model's name at the servers.
+        judge: The judge's name in answers.
+        tokenizer: Hugging Face id or folder of the model's tokenizer; "top" needs none.
+        scoring: "tokens" sends token ids and asks for the two labels by id, which vLLM 0.26 and
+            later support; "top" sends messages and looks for the labels among the 20 most probable
+            tokens; "auto" uses "tokens" if every server supports it.
+        max_model_len: Context in tokens, if it is to be shorter than the servers'.
+    """
+
+    endpoints: Endpoints
+    model: str
+    judge: str
+    tokenizer: str
+    scoring: Literal["auto", "tokens", "top"] = "auto"
+    max_model_len: int | None = None
+
+
+class OpenAiEngine:
+    """A judge on remote servers; requests fail over if there are several.
+
+    Args:
+        options: Servers, model and scoring.
+    """
+
+    def __init__(self, options: OpenAiOptions) -> None:
+        self._options = options
+        self._servers = ServerPool(options.endpoints)
+        self._pace = Pace()
+        # Set by start.
+        self._dialect: Dialect | None = None
+
+    async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
+        """Checks the model on every server, chooses the dialect, scores one prompt on each.
+
+        The identity of the weights is the model's name, root and parent at the servers. Servers do
+        not report whether other files were put under the same name.
+        """
+        options = self._options
+        card = await self._servers.open(options.model)
+        context = min(card.max_model_len or _ANY_LENGTH, options.max_model_len or _ANY_LENGTH)
+        by_id = await self._asks_by_id()
+        if by_id:
+            dialect: Dialect = await self._token_dialect(prompt, context)
+        else:
+            dialect = _chat_dialect(prompt, card)
+
+        (ask,) = dialect.asks([prompt], answer_tokens=1)
+        if isinstance(ask, PromptError):
+            raise StartupError(f"the judge cannot judge at all: {ask.detail}") from ask
+
+        async def rehearse(server: Server) -> None:
+            (answer,) = await _ask(
+                server, dialect, [ask], dialect.label_params, dialect.label_logits
+            )
+            if isinstance(answer, PromptError):
+                raise ServerFailedError(f"cannot judge at all: {answer.detail}")
+
+        await self._servers.on_each(rehearse)
+        self._servers.start_probes(rehearse, card=card)
+        self._dialect = dialect
+        return EngineIdentity(
+            judge=options.judge,
+            model=options.judge,
+            weights="remote " + " ".join(filter(None, (card.id, card.root, card.parent))),
+            chat_frame=dialect.chat_frame(prompt),
+            label_tokens=dialect.label_tokens,
+            dtype="remote",
+            max_prompt_tokens=context - 1,
+        )
+
+    async def _asks_by_id(self) -> bool:
+        if self._options.scoring != "auto":
+            return self._options.scoring == "tokens"
+        known = await self._servers.on_each(self._knows_label_ids)
+        if any(known) and not all(known):
+            raise StartupError(
+                "only some servers of SCOPE_OPENAI_URLS return log-probabilities by token id: "
+                "set SCOPE_OPENAI_SCORING=top, or remove the others"
+            )
+        if not all(known):
+            logger.warning(
+                "The judge's servers return no log-probabilities by token id: the labels are "
+                "read from the most probable tokens, and some pairs may get no judgment"
+            )
+        return all(known)
+
+    async def _knows_label_ids(self, server: Server) -> bool:
+        body = {"model": self._options.model, "prompt": [[1]], **by_id_params(_ANY_IDS)}
+        try:
+            answer = await server.post(TokenDialect.path, body)
+        except ServerFailedError as exc:
+            # Only these statuses mean that the route is missing. A transient fault must not
+            # change the dialect.
+            if exc.status not in _NO_SUCH_ROUTE:
+                raise
+            return False
+        choices = choices_of(answer, 1)
+        return isinstance(choices, list) and has_ids(choices[0], _ANY_IDS)
+
+    async def _token_dialect(self, prompt: Prompt, context: int) -> TokenDialect:
+        options = self._options
+        try:
+            tokenizer = await asyncio.to_thread(load_tokenizer, options.tokenizer)
+        except StartupError as exc:
+            raise StartupError(
+                f"{exc.detail} (set SCOPE_TOKENIZER to the Hugging Face id or folder of the served "
+                "model's tokenizer, or set SCOPE_OPENAI_SCORING=top, which needs no tokenizer)"
+            ) from exc
+        labels = PromptRenderer(tokenizer, max_prompt_tokens=_ANY_LENGTH).label_tokens(prompt)
+        renderer = PromptRenderer(tokenizer, max_prompt_tokens=context - 1)
+        dialect = TokenDialect(options.model, renderer, labels, context=context)
+        await self._servers.on_each(lambda server: _check_tokenizer(server, dialect))
+        return dialect
+
+    async def stop(self) -> None:
+        """Cancels the requests in flight; the remote servers keep running."""
+        self._dialect = None
+        await self._servers.close()
+
+    async def label_logits(
+        self, prompts: Sequence[Prompt], times: CallTimes | None = None
+    ) -> list[LabelLogits | PromptError]:
+        """Sends all prompts at once; both orders of a comparison share a request."""
+        dialect = self._running()
+        return await self._ask_all(
+            prompts,
+            lambda place: dialect.label_params,
+            dialect.label_logits,
+            answer_tokens=1,
+            times=times,
+        )
+
+    async def generate(
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        max_tokens: int,
+        temperature: float,
+        seeds: Sequence[int],
+        times: CallTimes | None = None,
+    ) -> list[Generated | PromptError]:
+        """Sends all prompts at once; each sampled one in its own request, which has one seed."""
+        dialect = self._running()
+        if len(prompts) != len(seeds):
+            raise ValueError(f"{len(prompts)} prompts have {len(seeds)} seeds")
+        return await self._ask_all(
+            prompts,
+            lambda place: dialect.text_params(
+                max_tokens=max_tokens, temperature=temperature, seed=seeds[place]
+            ),
+            dialect.text,
+            answer_tokens=max_tokens,
+            alone=temperature > 0,
+            times=times,
+        )
+
+    def _running(self) -> Dialect:
+        if self._dialect is None:
+            raise EngineUnavailableError("the judge is not running")
+        return self._dialect
+
+    async def _ask_all(
+        self,
+        prompts: Sequence[Prompt],
+        params: Callable[[int], dict[str, Any]],
+        read: Callable[[Any], T | JudgmentFailedError],
+        *,
+        answer_tokens: int,
+        alone: bool = False,
+        times: CallTimes | None = None,
+    ) -> list[T | PromptError]:
+        """Sends prompts to the servers and reads the answers.
+
+        Args:
+            prompts: Prompts to send.
+            params: Place of a request's first prompt -> parameters of the request.
+            read: Reads one choice of an answer.
+            answer_tokens: Longest answer in tokens.
+            alone: Whether each prompt has its own request.
+            times: Receives the times of the call, unless it is None.
+
+        Returns:
+            For each prompt, in order, the value read from its choice or its own error.
+        """
+        dialect = self._running()
+        # Off the event loop: a thousand long prompts take a second to tokenise.
+        times = times or CallTimes()
+        with times.rendering():
+            asks = await asyncio.to_thread(dialect.asks, prompts, answer_tokens=answer_tokens)
+        # Even a small batch is spread over all servers.
+        share = 2 * -(-len(prompts) // (2 * max(1, len(self._servers))))
+        most = 1 if alone else max(2, min(dialect.together, share))
+        results: dict[int, T | PromptError] = {
+            i: ask for i, ask in enumerate(asks) if not isinstance(ask, Ask)
+        }
+
+        async def run(places: Sequence[int]) -> None:
+            sent = [ask for ask in (asks[i] for i in places) if isinstance(ask, Ask)]
+            begun = time.perf_counter()
+
+            def ask_one(server: Server) -> Awaitable[list[T | PromptError]]:
+                times.note_wait(time.perf_counter() - begun)
+                return _ask(server, dialect, sent, params(places[0]), read, times)
+
+            answers = await self._servers.run(
+                ask_one,
+                tokens=sum(ask.tokens for ask in sent) + answer_tokens * len(sent),
+                turn=turns[places[0]],
+            )
+            self._pace.note_done(len(places))
+            times.note_answer()
+            results.update(zip(places, answers, strict=True))
+
+        with self._pace.call(len(prompts)) as turns:
+            await run_all(run(places) for places in _requests(asks, most))
+        return [results[i] for i in range(len(prompts))]
+
+
+def _requests(asks: Sequence[Ask | PromptError], most: int) -> Iterator[list[int]]:
+    """Yields the places of the prompts of each request; both orders of a pair stay together."""
+    step = min(2, most)
+    places: list[int] = []
+    tokens = 0
+    for start in range(0, len(asks), step):
+        pair = {
+            start + i: ask.tokens
+            for i, ask in enumerate(asks[start : start + step])
+            if isinstance(ask, Ask)
+        }
+        size = sum(pair.values())
+        if places and (len(places) + len(pair) > most or tokens + size > _MOST_TOKENS):
+            yield places
+            places, tokens = [], 0
+        places += pair
+        tokens += size
+    if places:
+        yield places
+
+
+async def _ask(
+    server: Server,
+    dialect: Dialect,
+    asks: Sequence[Ask],
+    params: dict[str, Any],
+    read: Callable[[Any], T | JudgmentFailedError],
+    times: CallTimes | None = None,
+) -> list[T | PromptError]:
+    """Sends prompts to one server, in as many HTTP requests as the dialect needs."""
+
+    async def send(chunk: Sequence[Ask]) -> list[T | PromptError]:
+        answer = await server.post(dialect.path, dialect.body(chunk) | params)
+        if isinstance(answer, PromptError):
+            return [answer] * len(chunk)
+        choices = choices_of(answer, len(chunk))
+        if isinstance(choices, PromptError):
+            return [choices] * len(chunk)
+        if times is not None:
+            times.prompt_tokens += tokens_of(answer, "prompt_tokens")
+            times.written_tokens += tokens_of(answer, "completion_tokens")
+        return [read(choice) for choice in choices]
+
+    step = dialect.together
+    parts = await run_all(send(asks[i : i + step]) for i in range(0, len(asks), step))
+    return [answer for part in parts for answer in part]
+
+
+async def _check_tokenizer(server: Server, dialect: TokenDialect) -> None:
+    """Checks that the server spells the label tokens A and B.
+
+    With another model's tokenizer every prompt would be nonsense, but the scores would look sound.
+
+    Raises:
+        ServerFailedError: The server spells them otherwise, or does not answer the prompt.
+    """
+    body = dialect.body([Ask(content=[dialect.label_tokens[0]], tokens=1)]) | dialect.label_params
+    answer = await server.post(dialect.path, body | {"return_tokens_as_token_ids": False})
+    choices = choices_of(answer, 1)
+    if isinstance(choices, PromptError):
+        detail = answer.detail if isinstance(answer, PromptError) else choices.detail
+        raise ServerFailedError(f"cannot judge at all: {detail}")
+    if not decodes_to_labels(choices[0]):
+        raise ServerFailedError(
+            f"does not spell its tokens {dialect.label_tokens} A and B: SCOPE_TOKENIZER names "
+            "another tokenizer than the served model's"
+        )
+
+
+def _chat_dialect(prompt: Prompt, card: ModelCard) -> ChatDialect:
+    is_vllm = card.owned_by == "vllm"
+    if prompt.prefill and not is_vllm:
+        raise StartupError(
+            "this server cannot continue an answer that begins with a prefill: "
+            "leave SCOPE_PREFILL empty"
+        )
+    return ChatDialect(card.id, is_vllm=is_vllm)

@@ -1,0 +1,291 @@
+"""Renders prompts to token ids with the chat template, in which users' texts stay plain text."""
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from app.core.errors import RequestError, StartupError
+from app.judges.engines.chat_template import (
+    ChatTemplate,
+    control_tokens_stay,
+    markers_stay,
+    too_long,
+)
+from app.judges.engines.imports import importing
+from app.judges.engines.markers import MarkerBreaker, plain_markers
+from app.ports import Prompt
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+# Placeholder for the user message while a template is rendered; it occurs in no template.
+_SENTINEL = "scopeJudgeUserMessage"
+# Put around the placeholder to test whether a template strips blanks; templates use no tabs.
+_BLANK = "\t"
+# Beginnings of a message that a tokenizer may merge with the text before it.
+_PROBES = ("x", " x", "  x", "\nx", "\n\nx", "1", "é", ".", "'s")
+
+
+@dataclass(frozen=True, slots=True)
+class LabelTokens:
+    """The token ids of the labels A and B at the place where the judge answers."""
+
+    a: int
+    b: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Frame:
+    """Text that a chat template puts around every user message, and facts about it.
+
+    Args:
+        head: Text before the message: control tokens and the system message.
+        tail: Text after the message: the end of the turn and the beginning of the judge's answer.
+        trims_start: Whether the template strips blanks at the start of the message.
+        trims_end: Whether the template strips blanks at the end of the message.
+        head_ids: Token ids of the first part of head, which is tokenised once for all prompts;
+            empty if a prompt has to be tokenised in one piece.
+        rest: Last part of head, which is tokenised with the message.
+        control_tokens: Id of each control token in rest and tail -> number of occurrences.
+        markers: Breaks the template's plain-text turn markers in messages.
+    """
+
+    head: str
+    tail: str
+    trims_start: bool
+    trims_end: bool
+    head_ids: tuple[int, ...]
+    rest: str
+    control_tokens: Counter[int]
+    markers: MarkerBreaker
+
+    @property
+    def text(self) -> str:
+        """Head and tail, as part of a judge's identity."""
+        return f"{self.head}{{user}}{self.tail}"
+
+
+def load_tokenizer(folder: str) -> "PreTrainedTokenizerBase":
+    """Loads a model's tokenizer.
+
+    Args:
+        folder: Folder or Hugging Face id of the model.
+
+    Raises:
+        StartupError: There is no tokenizer, or it has no chat template.
+    """
+    try:
+        with importing("transformers"):
+            from transformers import AutoTokenizer
+
+            tokenizer = AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError) as exc:
+        raise StartupError(f"{folder} has no tokenizer that can be loaded: {exc}") from exc
+    if not tokenizer.chat_template:
+        raise StartupError(
+            f"the tokenizer in {folder} has no chat template: a judge needs an instruction-tuned "
+            "model"
+        )
+    # The renderer checks lengths; this turns off transformers' warning on every long prompt.
+    tokenizer.model_max_length = sys.maxsize
+    return cast("PreTrainedTokenizerBase", tokenizer)
+
+
+class PromptRenderer:
+    """Renders prompts for one judge.
+
+    The chat template is rendered once for each system message, with a placeholder as the user
+    message, and split there; each prompt is put between the two halves. No text can therefore reach
+    the template's own logic ("/think", "[IMG]"), and a prompt without such text has exactly the
+    official tokens.
+
+    Args:
+        tokenizer: Tokenizer with a chat template.
+        max_prompt_tokens: Longest prompt in tokens; a longer one is an error and is never cut.
+    """
+
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase", *, max_prompt_tokens: int) -> None:
+        self._template = ChatTemplate(tokenizer)
+        self._max_prompt_tokens = max_prompt_tokens
+        self._frames: dict[str, Frame] = {}
+        self._max_prompt_characters = max_prompt_tokens * self._template.longest_token
+
+    def token_ids(self, prompts: Sequence[Prompt]) -> list[list[int] | RequestError]:
+        """Renders prompts in one batch.
+
+        If a user message would add control tokens, a zero-width space breaks each of their
+        spellings in the message; no token outside of the message changes. The chat template's
+        plain-text turn markers are always broken in user messages.
+
+        Returns:
+            For each prompt, in order, its token ids or its own error: `PromptTooLongError`, or
+            `ControlTokenError` if a control token or a marker cannot be broken.
+
+        Raises:
+            StartupError: The chat template cannot hold a judge's prompt.
+        """
+        readable = [self._without_markers(prompt) for prompt in prompts]
+        kept = [item for item in readable if isinstance(item, Prompt)]
+        encoded = iter(self._template.encode([self._open_text(prompt) for prompt in kept]))
+        return [
+            self._checked(item, next(encoded)) if isinstance(item, Prompt) else item
+            for item in readable
+        ]
+
+    def _without_markers(self, prompt: Prompt) -> Prompt | RequestError:
+        """The prompt with broken plain-text markers in its user message, or its error."""
+        # Refused before tokenising: megabytes would block all other judgments for seconds.
+        if len(self._open_text(prompt)) > self._max_prompt_characters:
+            return too_long("too many", self._max_prompt_tokens)
+        markers = self.frame(prompt.system).markers
+        if not markers.finds(prompt.user):
+            return prompt
+        harmless = prompt._replace(user=markers.broken(prompt.user))
+        if markers.finds(harmless.user):
+            return markers_stay()
+        return harmless
+
+    def frame(self, system: str) -> Frame:
+        """The frame that the chat template puts around user messages, cached by system message.
+
+        Raises:
+            StartupError: The chat template fails, or does not use the user message exactly once.
+        """
+        if system not in self._frames:
+            self._frames[system] = self._new_frame(system)
+        return self._frames[system]
+
+    def _new_frame(self, system: str) -> Frame:
+        from jinja2 import TemplateError
+
+        user = {"role": "user", "content": f"{_BLANK}{_SENTINEL}{_BLANK}"}
+        try:
+            text = self._apply_template([{"role": "system", "content": system}, user])
+            if system.strip() not in text:
+                raise TemplateError("the system message is left out")
+        except TemplateError:
+            # Gemma and others take no system message: it is put in front of the question.
+            user["content"] = f"{system}\n\n{user['content']}"
+            try:
+                text = self._apply_template([user])
+            except TemplateError as exc:
+                raise StartupError(f"this judge's chat template fails: {exc}") from exc
+        halves = text.split(_SENTINEL)
+        if len(halves) != 2:
+            raise StartupError("this judge's chat template does not use a message exactly once")
+        head, tail = halves
+        trims_start, trims_end = not head.endswith(_BLANK), not tail.startswith(_BLANK)
+        head, tail = head.removesuffix(_BLANK), tail.removeprefix(_BLANK)
+        head_ids, rest = self._split_head(head, tail)
+        ids = self._template.encode([rest + "x" + tail])[0]
+        return Frame(
+            head=head,
+            tail=tail,
+            trims_start=trims_start,
+            trims_end=trims_end,
+            head_ids=head_ids,
+            rest=rest,
+            control_tokens=self._template.count_control(ids),
+            markers=MarkerBreaker(self._plain_markers(text, system), self._template.as_read),
+        )
+
+    def _plain_markers(self, text: str, system: str) -> tuple[str, ...]:
+        """The template's plain-text markers in a judge's prompt and in longer conversations."""
+        from jinja2 import TemplateError
+
+        texts = [text.replace(system.strip(), _SENTINEL) if system.strip() else text]
+        turns = [{"role": role, "content": _SENTINEL} for role in ("user", "assistant", "user")]
+        for first in ({"role": "system", "content": _SENTINEL}, None):
+            try:
+                texts.append(self._apply_template([first, *turns] if first else turns))
+                break
+            except TemplateError:
+                # The template takes no system message, or only a single question.
+                continue
+        gaps = [gap for text in texts for gap in text.split(_SENTINEL)]
+        return plain_markers(gaps, self._template.control_text)
+
+    def _split_head(self, head: str, tail: str) -> tuple[tuple[int, ...], str]:
+        """Splits head after its last control token.
+
+        A tokenizer first splits a text at control tokens, so both parts normally have the same ids
+        as in one piece. Some tokenizers treat the beginning of a text specially; the probes detect
+        them.
+
+        Returns:
+            The ids of the first part, and the text of the rest. With such a tokenizer, no ids and
+            the whole head.
+        """
+        ends = [match.end() for match in self._template.control_text.finditer(head)]
+        if not ends:
+            return (), head
+        beginning, rest = head[: ends[-1]], head[ends[-1] :]
+        (head_ids,) = self._template.encode([beginning])
+        for probe in _PROBES:
+            whole, part = self._template.encode([head + probe + tail, rest + probe + tail])
+            if whole != head_ids + part:
+                return (), head
+        return tuple(head_ids), rest
+
+    def _apply_template(self, messages: list[dict[str, str]]) -> str:
+        # Without `enable_thinking`, a thinking model begins with a thought instead of a label.
+        return self._template.apply(
+            [message for message in messages if message["content"]],
+            add_generation_prompt=True,
+            enable_thinking=False,
+        )
+
+    def _text(self, prompt: Prompt) -> str:
+        frame = self.frame(prompt.system)
+        user = prompt.user.lstrip() if frame.trims_start else prompt.user
+        user = user.rstrip() if frame.trims_end else user
+        return frame.head + user + frame.tail + prompt.prefill
+
+    def _open_text(self, prompt: Prompt) -> str:
+        """The text of a prompt after the part that is tokenised once."""
+        frame = self.frame(prompt.system)
+        return self._text(prompt)[len(frame.head) - len(frame.rest) :]
+
+    def _checked(self, prompt: Prompt, ids: list[int]) -> list[int] | RequestError:
+        """The ids of the whole prompt, given the ids of its open text, or its error."""
+        frame = self.frame(prompt.system)
+        expected = frame.control_tokens
+        if self._template.count_control(ids) != expected:
+            harmless = prompt._replace(user=self._template.neutralised(prompt.user))
+            ids = self._template.encode([self._open_text(harmless)])[0]
+            if self._template.count_control(ids) != expected:
+                return control_tokens_stay()
+        ids = [*frame.head_ids, *ids]
+        if len(ids) > self._max_prompt_tokens:
+            return too_long(str(len(ids)), self._max_prompt_tokens)
+        return ids
+
+    def label_tokens(self, prompt: Prompt) -> LabelTokens:
+        """Finds the tokens of A and B at the place where the judge answers.
+
+        `encode("A")[0]` may be the token that begins a text, and "A" after a space is another
+        token. So each label is encoded after the whole prompt: it must be one token there, also
+        with "]]" after it.
+
+        Raises:
+            StartupError: A label is not a single token there, both labels are the same token, or
+                the chat template cannot hold a judge's prompt.
+        """
+        template, text = self._template, self._text(prompt)
+        base = template.encode([text])[0]
+        ids = []
+        for label in ("A", "B"):
+            alone, closed = template.encode([text + label, text + label + "]]"])
+            single = alone[: len(base)] == base and len(alone) == len(base) + 1
+            if not single or closed[: len(alone)] != alone or alone[-1] in template.control_ids:
+                raise StartupError(
+                    f'the label "{label}" is not a single token of this judge after its prompt'
+                    + (f' and the prefill "{prompt.prefill}"' if prompt.prefill else "")
+                    + '; set another SCOPE_PREFILL ("[[" suits most models) or another SCOPE_MODEL'
+                )
+            ids.append(alone[-1])
+        if ids[0] == ids[1]:
+            raise StartupError("this judge has one token for both labels, A and B")
+        return LabelTokens(a=ids[0], b=ids[1])

@@ -1,0 +1,270 @@
+"""The vLLM engine: AsyncLLM returns the two label log-probabilities, or an answer in words."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from app.core.errors import JudgmentFailedError, PromptTooLongError, RequestError, StartupError
+from app.judges.engines.model_files import LocalModel, nests_language_model
+from app.judges.engines.rendering import LabelTokens, PromptRenderer
+from app.judges.engines.vllm_process import TOKENISED_TOGETHER, VllmProcess
+from app.judges.engines.vllm_start import (
+    VllmOptions,
+    check_options,
+    engine_arguments,
+    import_vllm,
+    inspect_model,
+    runtime_of,
+)
+from app.judges.engines.vllm_worker import HeadInspection
+from app.ports import (
+    CallTimes,
+    EngineIdentity,
+    Generated,
+    LabelLogits,
+    OnStage,
+    Prompt,
+    PromptError,
+    no_stage,
+)
+
+if TYPE_CHECKING:
+    from vllm import RequestOutput, SamplingParams
+
+logger = logging.getLogger("app.judges.engines")
+
+
+class VllmEngine:
+    """A judge run by vLLM's AsyncLLM, which runs its scheduler in its own process.
+
+    Args:
+        options: Model, dtype, context and memory.
+    """
+
+    def __init__(self, options: VllmOptions) -> None:
+        self._options = options
+        self._process = VllmProcess()
+        # Set by start.
+        self._renderer: PromptRenderer
+        self._labels: LabelTokens
+        self._context_tokens: int
+        self._label_params: SamplingParams
+        self._uncached_params: SamplingParams
+
+    async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
+        """Loads the model and scores one prompt, so that the first request is not slow."""
+        options = self._options
+        check_options(options, on_stage)
+        local = await LocalModel.open(options.model, prompt, revision=options.revision)
+        arguments = engine_arguments(options, local.folder)
+        import_vllm()
+        inspect_model(local.folder)
+        on_stage("loading the weights")
+        config = self._process.load(arguments, log_format=options.log_format).model_config
+        self._context_tokens = config.max_model_len
+        self._renderer, self._labels = local.renderer(config.max_model_len), local.labels
+        self._label_params = _label_params(local.labels)
+        self._uncached_params = _label_params(local.labels, reads_cache=False)
+        on_stage("judging a first prompt")
+        (warm,) = await self.label_logits([prompt])
+        if not isinstance(warm, LabelLogits):
+            raise StartupError(f"the judge cannot judge at all: {warm.detail}") from warm
+        if options.reports_start:
+            logging.getLogger("vllm").setLevel(logging.ERROR)
+        dtype = str(config.dtype).removeprefix("torch.")
+        identity = await local.identity(
+            options.judge, dtype=dtype, context_tokens=config.max_model_len
+        )
+        head_dtype = await self._head_dtype()
+        return replace(
+            identity,
+            head_dtype=head_dtype,
+            runtime=runtime_of(self._process.running()),
+            unusual=unusual_inputs(
+                options.judge_arguments,
+                dtype=dtype,
+                head_dtype=head_dtype,
+                nested=nests_language_model(local.folder),
+            ),
+        )
+
+    async def _head_dtype(self) -> str:
+        """The dtype in which the workers compute logits, as the loaded model says; logs 16 bits."""
+        dtypes = await self._process.running().collective_rpc(
+            HeadInspection.scope_head_dtypes.__name__
+        )
+        head_dtype = " ".join(sorted({dtype for worker in dtypes for dtype in worker}))
+        if head_dtype != "float32":
+            logger.warning(
+                "this judge computes its logits in %s and not in float32, so scores of different "
+                "comparisons may be equal",
+                head_dtype or "an unknown dtype",
+            )
+        return head_dtype
+
+    async def stop(self) -> None:
+        """Shuts down vLLM and its process."""
+        self._process.stop()
+
+    async def lost(self) -> str:
+        """Waits until vLLM's process has died, which is final: vLLM does not restart it."""
+        return await self._process.lost()
+
+    async def label_logits(
+        self, prompts: Sequence[Prompt], times: CallTimes | None = None
+    ) -> list[LabelLogits | PromptError]:
+        """Submits all prompts together; vLLM batches them and computes common prefixes once."""
+        self._process.running()  # Raises before `start`: the fields below are not set then.
+        outputs = await self._run_all(prompts, [self._label_params] * len(prompts), times)
+        return [o if isinstance(o, PromptError) else self._labels_of(o) for o in outputs]
+
+    async def label_logits_anew(self, prompts: Sequence[Prompt]) -> list[LabelLogits | PromptError]:
+        """Computes all prompts again; vLLM's prefix cache is filled and not read."""
+        self._process.running()
+        outputs = await self._run_all(prompts, [self._uncached_params] * len(prompts))
+        return [o if isinstance(o, PromptError) else self._labels_of(o) for o in outputs]
+
+    async def generate(
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        max_tokens: int,
+        temperature: float,
+        seeds: Sequence[int],
+        times: CallTimes | None = None,
+    ) -> list[Generated | PromptError]:
+        """Submits all prompts together, as `label_logits` does."""
+        self._process.running()  # Raises before `start`, without importing vLLM.
+        params = [_text_params(max_tokens, temperature, seed) for seed in seeds]
+        times = times or CallTimes()
+        outputs = await self._run_all(prompts, params, times)
+        times.written_tokens += sum(
+            len(o.outputs[0].token_ids) for o in outputs if not isinstance(o, PromptError)
+        )
+        return [o if isinstance(o, PromptError) else _text_of(o) for o in outputs]
+
+    async def _run_all(
+        self,
+        prompts: Sequence[Prompt],
+        params: Sequence["SamplingParams"],
+        times: CallTimes | None = None,
+    ) -> list["RequestOutput | PromptError"]:
+        """For each prompt, in order, vLLM's final output or the prompt's own error."""
+        if len(prompts) != len(params):
+            raise ValueError(f"{len(prompts)} prompts have {len(params)} seeds")
+
+        def tokenised(places: Sequence[int]) -> Sequence[list[int] | RequestError]:
+            return self._renderer.token_ids([prompts[i] for i in places])
+
+        def submitted(
+            i: int, ids: list[int], request_id: str, priority: int
+        ) -> "AsyncGenerator[RequestOutput, None] | RequestError":
+            return self._submitted(ids, params[i], request_id, priority)
+
+        return await self._process.run_all(
+            await _order(prompts), tokenised, submitted, times or CallTimes()
+        )
+
+    def _submitted(
+        self, ids: list[int], params: "SamplingParams", request_id: str, priority: int
+    ) -> "AsyncGenerator[RequestOutput, None] | RequestError":
+        """Submits a prompt, unless vLLM would cut its answer silently."""
+        from vllm.inputs import tokens_input
+
+        if len(ids) + params.max_tokens > self._context_tokens:
+            return PromptTooLongError(
+                f"the prompt has {len(ids)} tokens, its answer may take {params.max_tokens}, and "
+                f"this judge's context is {self._context_tokens}; shorten the question or the "
+                "responses, or run a judge with a longer context"
+            )
+        outputs: AsyncGenerator[RequestOutput, None] = self._process.running().generate(
+            tokens_input(ids), params, request_id, priority=priority
+        )
+        return outputs
+
+    def _labels_of(self, output: "RequestOutput") -> LabelLogits | JudgmentFailedError:
+        try:
+            logprobs = output.outputs[0].logprobs[0]
+            return LabelLogits(logprobs[self._labels.a].logprob, logprobs[self._labels.b].logprob)
+        except (AttributeError, IndexError, KeyError, TypeError):
+            return JudgmentFailedError("vLLM answered without the label log-probabilities")
+
+
+def unusual_inputs(
+    arguments: Mapping[str, object], *, dtype: str, head_dtype: str, nested: bool
+) -> dict[str, object]:
+    """The inputs of the scores that judges of release 0.2.0 did not have, for the fingerprint.
+
+    A judge without them keeps the fingerprint that release 0.2.0 gave it, because its scores are
+    the same.
+
+    Args:
+        arguments: Further arguments of vLLM that change what the judge computes.
+        dtype: Dtype of the model.
+        head_dtype: Dtype in which the model computes logits.
+        nested: Whether the language model is nested in a multimodal one. Release 0.2.0 left the
+            head of most of these in 16 bits.
+    """
+    inputs: dict[str, object] = {}
+    if head_dtype != "float32" or (nested and dtype != "float32"):
+        inputs["head_dtype"] = head_dtype
+    if arguments:
+        inputs["vllm_args"] = dict(arguments)
+    return inputs
+
+
+async def _order(prompts: Sequence[Prompt]) -> list[int]:
+    """The order in which to submit prompts: those with the same beginning follow each other.
+
+    vLLM's prefix cache evicts the beginnings that were not used for longest, so one that returns
+    later may have to be computed again. The order gains nothing measurable while the cache holds
+    all of them, and costs nothing; larger batches may gain.
+    """
+
+    def places() -> list[int]:
+        return sorted(range(len(prompts)), key=prompts.__getitem__)
+
+    # Long texts with long common beginnings take tens of milliseconds.
+    return places() if len(prompts) <= TOKENISED_TOGETHER else await asyncio.to_thread(places)
+
+
+def _text_of(output: "RequestOutput") -> Generated | JudgmentFailedError:
+    answer = output.outputs[0]
+    if answer.finish_reason not in ("stop", "length"):
+        return JudgmentFailedError(f"vLLM ended an answer early ({answer.finish_reason})")
+    return Generated(answer.text, complete=answer.finish_reason == "stop")
+
+
+def _label_params(labels: LabelTokens, *, reads_cache: bool = True) -> "SamplingParams":
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    return SamplingParams(
+        max_tokens=1,
+        temperature=0.0,
+        logprob_token_ids=[labels.a, labels.b],
+        detokenize=False,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+        skip_reading_prefix_cache=not reads_cache,
+        # vLLM copies and changes the parameters for each prompt. A shallow copy is enough, because
+        # the changes are always the same; a deep one takes a fifth of this process's time.
+        skip_clone=True,
+    )
+
+
+def _text_params(max_tokens: int, temperature: float, seed: int) -> "SamplingParams":
+    """Sampling parameters without log-probabilities.
+
+    One vLLM engine must not mix two kinds of log-probability requests (docs/design/engine.md).
+    """
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    return SamplingParams(
+        max_tokens=max_tokens,
+        temperature=temperature,
+        seed=seed,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+    )

@@ -1,0 +1,153 @@
+"""A reward model on vLLM's pooling runner: one pass a response, and the head's raw output."""
+
+import asyncio
+import logging
+import math
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.core.errors import JudgmentFailedError, RequestError, StartupError
+from app.judges.engines.conversations import PROBE, ConversationRenderer, chat_frame_of
+from app.judges.engines.model_files import architecture_of, model_folder, outputs_of, weights_digest
+from app.judges.engines.rendering import load_tokenizer
+from app.judges.engines.vllm_process import VllmProcess
+from app.judges.engines.vllm_start import (
+    VllmOptions,
+    check_options,
+    engine_arguments,
+    import_vllm,
+    inspect_model,
+    runtime_of,
+)
+from app.ports import (
+    CallTimes,
+    Conversation,
+    OnStage,
+    PromptError,
+    RewardModelIdentity,
+    no_stage,
+)
+
+if TYPE_CHECKING:
+    from vllm import PoolingParams
+    from vllm.outputs import PoolingRequestOutput
+
+
+class VllmRewardModel:
+    """A checkpoint for sequence classification with one output, run by vLLM's AsyncLLM.
+
+    Args:
+        options: Model, dtype, context and memory.
+    """
+
+    def __init__(self, options: VllmOptions) -> None:
+        self._options = options
+        self._process = VllmProcess()
+        # Set by start.
+        self._renderer: ConversationRenderer
+        self._params: PoolingParams
+
+    async def start(self, on_stage: OnStage = no_stage) -> RewardModelIdentity:
+        """Loads the model and scores one conversation, so that the first request is not slow."""
+        options = self._options
+        check_options(options, on_stage)
+        folder = await asyncio.to_thread(model_folder, options.model, revision=options.revision)
+        check_outputs(folder)
+        tokenizer = load_tokenizer(str(folder))
+        chat_frame = chat_frame_of(tokenizer)
+        arguments = engine_arguments(options, folder)
+        import_vllm()
+        inspect_model(folder)
+        on_stage("loading the weights")
+        # A class of vLLM's own for classification needs no conversion, and this changes nothing.
+        arguments |= {"runner": "pooling", "convert": "classify"}
+        config = self._process.load(arguments, log_format=options.log_format).model_config
+        self._renderer = ConversationRenderer(tokenizer, max_prompt_tokens=config.max_model_len)
+        self._params = _reward_params()
+        on_stage("scoring a first response")
+        (warm,) = await self.rewards([PROBE])
+        if not isinstance(warm, float):
+            raise StartupError(f"the judge cannot judge at all: {warm.detail}") from warm
+        if not math.isfinite(warm):
+            raise StartupError("the judge cannot judge at all: its reward is not a finite number")
+        if options.reports_start:
+            logging.getLogger("vllm").setLevel(logging.ERROR)
+        return RewardModelIdentity(
+            judge=options.judge,
+            architecture=architecture_of(folder),
+            weights=await asyncio.to_thread(weights_digest, folder),
+            chat_frame=chat_frame,
+            activation="none",
+            dtype=_name(config.dtype),
+            head_dtype=_name(config.head_dtype),
+            max_prompt_tokens=config.max_model_len,
+            runtime=runtime_of(self._process.running()),
+            unusual={"vllm_args": options.judge_arguments} if options.judge_arguments else {},
+        )
+
+    async def stop(self) -> None:
+        """Shuts down vLLM and its process."""
+        self._process.stop()
+
+    async def lost(self) -> str:
+        """Waits until vLLM's process has died, which is final: vLLM does not restart it."""
+        return await self._process.lost()
+
+    async def rewards(
+        self, conversations: Sequence[Conversation], times: CallTimes | None = None
+    ) -> list[float | PromptError]:
+        """Submits all conversations together; vLLM batches them, and computes a question once."""
+        engine = self._process.running()
+
+        def tokenised(places: Sequence[int]) -> Sequence[list[int] | RequestError]:
+            return self._renderer.token_ids([conversations[i] for i in places])
+
+        def submitted(
+            i: int, ids: list[int], request_id: str, priority: int
+        ) -> "AsyncGenerator[PoolingRequestOutput, None]":
+            from vllm.inputs import tokens_input
+
+            outputs: AsyncGenerator[PoolingRequestOutput, None] = engine.encode(
+                tokens_input(ids), self._params.clone(), request_id, priority=priority
+            )
+            return outputs
+
+        outputs = await self._process.run_all(
+            range(len(conversations)), tokenised, submitted, times or CallTimes()
+        )
+        return [o if isinstance(o, PromptError) else _reward_of(o) for o in outputs]
+
+
+def check_outputs(folder: Path) -> None:
+    """Checks that a checkpoint for sequence classification has one output.
+
+    Raises:
+        StartupError: It has another number of outputs, or the folder has no readable config.json.
+    """
+    outputs = outputs_of(folder)
+    if outputs != 1:
+        raise StartupError(
+            f"{folder} is a model for classification with {outputs} outputs "
+            f"({architecture_of(folder)}): a reward model has one (num_labels 1 in config.json)"
+        )
+
+
+def _name(dtype: object) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _reward_params() -> "PoolingParams":
+    from vllm import PoolingParams
+
+    # vLLM would put a sigmoid over one output, in which large rewards are equal.
+    return PoolingParams(task="classify", use_activation=False)
+
+
+def _reward_of(output: "PoolingRequestOutput") -> float | JudgmentFailedError:
+    if output.error is not None:
+        return JudgmentFailedError("vLLM gave no reward")
+    values = output.outputs.data.reshape(-1).tolist()
+    if len(values) != 1:
+        return JudgmentFailedError(f"vLLM answered with {len(values)} numbers instead of a reward")
+    return float(values[0])

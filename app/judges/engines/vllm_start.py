@@ -1,0 +1,377 @@
+"""Starts vLLM: the environment, the arguments, and the model."""
+
+import contextlib
+import dataclasses
+import difflib
+import os
+import platform
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from app.core.errors import StartupError
+from app.judges.engines.descendants import bound_children
+from app.judges.engines.imports import importing
+from app.judges.engines.model_files import checkpoint_dtype, config_of, is_quantized, weight_bytes
+from app.judges.engines.vllm_build import check_gpus, is_cpu_build
+from app.judges.engines.vllm_worker import HeadInspection
+from app.ports import OnStage
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+# vLLM makes its sockets in the temporary folder, with names of 36 characters. Linux takes at most
+# 107 for the path of a socket.
+_LONGEST_SOCKET_FOLDER = 107 - 1 - 36
+# The largest weights that stay in float32 on a GPU: 1B parameters (docs/design/gpu.md).
+_MOST_FLOAT32_BYTES = 4 * 10**9
+
+# Arguments of vLLM that its own setting or the service sets: name -> what to do instead.
+_SERVICE_SETS = "the service sets it"
+_NOT_FOR_USERS: Mapping[str, str] = {
+    "model": "set SCOPE_MODEL",
+    "tokenizer": "set SCOPE_MODEL",
+    "revision": "set SCOPE_REVISION",
+    "tokenizer_revision": "set SCOPE_REVISION",
+    "dtype": "set SCOPE_DTYPE",
+    "max_model_len": "set SCOPE_MAX_MODEL_LEN",
+    "tensor_parallel_size": "set SCOPE_TENSOR_PARALLEL",
+    "max_num_queued_reqs": "set SCOPE_MAX_PENDING",
+    "max_num_queued_tokens": "set SCOPE_MAX_PENDING",
+    **dict.fromkeys(
+        (
+            "convert",
+            "data_parallel_size",
+            "distributed_executor_backend",
+            "enable_log_requests",
+            "hf_overrides",
+            "language_model_only",
+            "logging_config",
+            "logprobs_mode",
+            "max_logprobs",
+            "runner",
+            "scheduling_policy",
+            "served_model_name",
+            "skip_tokenizer_init",
+            "worker_extension_cls",
+        ),
+        _SERVICE_SETS,
+    ),
+}
+# Arguments that change speed, memory or the rounding of scores, but not what the judge computes.
+# All others become part of the fingerprint.
+_SAME_JUDGE = frozenset(
+    {
+        "attention_backend",
+        "async_scheduling",
+        "block_size",
+        "compilation_config",
+        "cpu_offload_gb",
+        "cudagraph_capture_sizes",
+        "cudagraph_metrics",
+        "disable_custom_all_reduce",
+        "enable_chunked_prefill",
+        "disable_log_stats",
+        "enable_prefix_caching",
+        "enforce_eager",
+        "gpu_memory_utilization",
+        "kv_cache_memory_bytes",
+        "linear_backend",
+        "long_prefill_token_threshold",
+        "max_cudagraph_capture_size",
+        "max_num_batched_tokens",
+        "max_num_seqs",
+        "max_parallel_loading_workers",
+        "moe_backend",
+        "num_gpu_blocks_override",
+        "numa_bind",
+        "optimization_level",
+        "performance_mode",
+        "pipeline_parallel_size",
+        "prefix_caching_hash_algo",
+        "safetensors_load_strategy",
+        "stream_interval",
+        "use_tqdm_on_load",
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VllmOptions:
+    """Options of the vLLM engine.
+
+    Args:
+        model: A Hugging Face id or a folder.
+        judge: The judge's name in answers.
+        revision: Branch, tag or commit on the hub; None for the default branch.
+        dtype: "auto" is the checkpoint's own, also if it is float32.
+        max_model_len: Context in tokens; None for the model's own.
+        tensor_parallel_size: Number of GPUs that share the model.
+        cpu_kv_cache_bytes: Size of the KV cache on a CPU.
+        arguments: Further arguments of vLLM's `AsyncEngineArgs`, which replace ours.
+        log_format: Format of vLLM's own log lines.
+        reports_start: Whether vLLM logs its start on a GPU: attention backend, size of the cache,
+            fallbacks. On a CPU it logs errors only.
+    """
+
+    model: str
+    judge: str
+    revision: str | None = None
+    dtype: str = "auto"
+    max_model_len: int | None = None
+    tensor_parallel_size: int = 1
+    cpu_kv_cache_bytes: int = 2**29
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    log_format: Literal["text", "json"] = "text"
+    reports_start: bool = False
+
+    @property
+    def judge_arguments(self) -> dict[str, Any]:
+        """The further arguments that change what the judge computes."""
+        return {k: v for k, v in self.arguments.items() if k not in _SAME_JUDGE}
+
+
+def engine_arguments(options: VllmOptions, folder: Path) -> dict[str, Any]:
+    """The arguments of vLLM's engine.
+
+    Args:
+        options: Options of the engine.
+        folder: Folder of the model's files.
+
+    Raises:
+        StartupError: The folder has no readable config.json.
+    """
+    arguments: dict[str, Any] = {
+        "model": str(folder),
+        # A label of vLLM's metrics, which would otherwise be a folder of this machine.
+        "served_model_name": options.judge,
+        # Judges read text: a multimodal model needs no memory for images.
+        "language_model_only": True,
+        # -1 shortens the context until one prompt's cache fits into the memory. With None, vLLM
+        # would refuse to start.
+        "max_model_len": options.max_model_len or -1,
+        "tensor_parallel_size": options.tensor_parallel_size,
+        "scheduling_policy": "priority",
+        # Metrics, among them the queueing time of each prompt.
+        "disable_log_stats": False,
+        "enable_log_requests": False,
+        "worker_extension_cls": f"{HeadInspection.__module__}.{HeadInspection.__qualname__}",
+        "dtype": _dtype(options, folder),
+    }
+    if options.tensor_parallel_size > 1:
+        # Inside a Ray actor, vLLM would otherwise ask Ray for the GPUs that the actor already has.
+        arguments["distributed_executor_backend"] = "mp"
+    if arguments["dtype"] != "float32":
+        arguments["hf_overrides"] = with_float32_head
+    if is_cpu_build():
+        # docs/design/engine.md, "Settings for a CPU".
+        arguments |= {
+            # Compilation does not pay off on a CPU.
+            "enforce_eager": True,
+            # Without a size, vLLM claims 92% of the machine's memory.
+            "kv_cache_memory_bytes": options.cpu_kv_cache_bytes,
+            # vLLM's default on a CPU is 128; it refuses 16.
+            "block_size": 32,
+            # Chunked prefill of a prompt with a seed crashes vLLM 0.32 ("does not use offset").
+            "enable_chunked_prefill": False,
+        }
+    return {**arguments, **options.arguments}
+
+
+def _dtype(options: VllmOptions, folder: Path) -> str:
+    """The dtype to request from vLLM, whose "auto" runs float32 checkpoints in 16 bits.
+
+    Raises:
+        StartupError: The folder has no readable config.json.
+    """
+    if options.dtype != "auto":
+        return options.dtype
+    # Kernels of quantised weights compute in 16 bits; vLLM refuses them in float32.
+    if checkpoint_dtype(folder) != "float32" or is_quantized(folder):
+        return "auto"
+    # In float32 a GPU multiplies matrices at a sixteenth of the speed.
+    if not is_cpu_build() and weight_bytes(folder) > _MOST_FLOAT32_BYTES:
+        return "auto"
+    return "float32"
+
+
+def with_float32_head(config: "PretrainedConfig") -> "PretrainedConfig":
+    """Requests a float32 output head of a model and of all models nested in it.
+
+    A 16-bit head ties scores: 24 distinct gaps in 100 prompts (docs/design/engine.md). A multimodal
+    model makes its head from the config of its language model, which is nested in its own under a
+    name that differs between models.
+    """
+    # vLLM also calls this with a config that has a model type and nothing else.
+    from transformers import PretrainedConfig
+
+    config.head_dtype = "float32"
+    for nested in vars(config).values():
+        if isinstance(nested, PretrainedConfig):
+            with_float32_head(nested)
+    return config
+
+
+def check_options(options: VllmOptions, on_stage: OnStage) -> None:
+    """Checks GPUs and further arguments before the model is fetched; sets vLLM's environment.
+
+    Raises:
+        StartupError: A GPU is missing, or vLLM has no argument of a name.
+    """
+    # First: the check may import a part of vLLM.
+    set_environment(reports_start=options.reports_start)
+    check_gpus(options.tensor_parallel_size)
+    on_stage("importing vLLM")
+    if options.arguments:
+        import_vllm()
+        check_arguments(options.arguments)
+
+
+def check_arguments(arguments: Mapping[str, Any]) -> None:
+    """Checks the names of further arguments against those of the installed vLLM.
+
+    Raises:
+        StartupError: vLLM has no such argument, or it is not for users.
+    """
+    from vllm import __version__
+    from vllm.engine.arg_utils import AsyncEngineArgs
+
+    known = [each.name for each in dataclasses.fields(AsyncEngineArgs)]
+    for name in arguments:
+        if name in _NOT_FOR_USERS:
+            raise StartupError(f"SCOPE_VLLM_ARGS: remove {name!r}: {_NOT_FOR_USERS[name]}")
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            raise StartupError(
+                f"SCOPE_VLLM_ARGS: vLLM {__version__} has no argument {name!r}"
+                + (f"; did you mean {close[0]!r}?" if close else "")
+            )
+
+
+def set_environment(*, reports_start: bool = False) -> None:
+    """Sets the variables that vLLM reads on import, except those that the user has set.
+
+    Args:
+        reports_start: Whether vLLM logs its start on a GPU.
+    """
+    defaults = {
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_LOGGING_LEVEL": "INFO" if reports_start and not is_cpu_build() else "ERROR",
+        # Results of commands are on stdout.
+        "VLLM_LOGGING_STREAM": "ext://sys.stderr",
+        # vLLM's own server does this, too. A forked process could not use CUDA if anything in this
+        # one has used it.
+        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+        # Silences two warnings that users cannot act on. At every start vLLM's process warns that
+        # vLLM uses a deprecated function of torch. When the engine was killed, Python warns at exit
+        # that the engine left a semaphore.
+        "PYTHONWARNINGS": "ignore::FutureWarning:vllm.triton_utils.dispatcher,"
+        "ignore::UserWarning:multiprocessing.resource_tracker",
+    }
+    if len(tempfile.gettempdir()) > _LONGEST_SOCKET_FOLDER:
+        defaults["VLLM_RPC_BASE_PATH"] = "/tmp"
+    if is_cpu_build():
+        defaults |= {
+            # No separate worker process: the start is 6 s faster. AsyncLLM still runs its
+            # EngineCore in its own process (docs/design/engine.md).
+            "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+            "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))),
+            "TORCHDYNAMO_DISABLE": "1",
+        }
+    for name, value in defaults.items():
+        os.environ.setdefault(name, value)
+
+
+def import_vllm() -> None:
+    """Imports vLLM.
+
+    Raises:
+        StartupError: vLLM is not installed.
+    """
+    try:
+        with importing("vllm.v1"):
+            import vllm.v1.engine.async_llm  # noqa: F401
+    except ImportError as exc:
+        raise StartupError(
+            f"vLLM cannot be imported ({exc}): install scope-judge[gpu] or scope-judge[cpu], "
+            "or set SCOPE_ENGINE"
+        ) from exc
+
+
+def inspect_model(folder: Path) -> None:
+    """Imports the model's class on a CPU, so that vLLM needs no process to inspect it.
+
+    That process imports vLLM, too, which makes the first start of a machine take half as long
+    again. It prevents that CUDA is initialised here, and the CPU build has no CUDA.
+
+    Args:
+        folder: Folder of the model's files.
+
+    Raises:
+        StartupError: The folder has no readable config.json.
+    """
+    if not is_cpu_build():
+        return
+    from vllm import ModelRegistry
+
+    for architecture in config_of(folder).get("architectures") or ():
+        if architecture in ModelRegistry.models:
+            # vLLM reports whatever prevents the import, with its own message.
+            with contextlib.suppress(Exception):
+                model_class = ModelRegistry.models[architecture].load_model_cls()
+                ModelRegistry.register_model(architecture, model_class)
+
+
+def load(arguments: dict[str, Any], *, log_format: Literal["text", "json"] = "text") -> "AsyncLLM":
+    """Makes vLLM's engine, which loads the weights in its own process.
+
+    Args:
+        arguments: Arguments of `AsyncEngineArgs`.
+        log_format: Format of vLLM's log lines.
+
+    Raises:
+        StartupError: vLLM cannot load the model.
+    """
+    from vllm.config.logging import LoggingConfig
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.usage.usage_lib import UsageContext
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    try:
+        # The kernel kills the children when the thread that made them ends. This thread runs the
+        # engine's event loop, so it does not end before the engine.
+        with bound_children():
+            return AsyncLLM.from_engine_args(
+                AsyncEngineArgs(**arguments, logging_config=LoggingConfig(formatter=log_format)),
+                # Batches of the sizes that vLLM's own server has on this GPU. An application
+                # would get those of the smallest GPU.
+                usage_context=UsageContext.OPENAI_API_SERVER,
+            )
+    except (ValueError, TypeError, RuntimeError, OSError) as exc:
+        raise StartupError(f"vLLM could not load {arguments['model']}: {exc}") from exc
+
+
+def runtime_of(engine: "AsyncLLM") -> str:
+    """Software and processors that compute the scores, and so decide their rounding, in one line.
+
+    Two runtimes run the same judge, and their scores differ by rounding.
+    """
+    from vllm import __version__, envs
+    from vllm.platforms import current_platform
+
+    capability = current_platform.get_device_capability()
+    if current_platform.is_cpu() or capability is None:
+        device = f"{platform.machine()} CPU"
+    else:
+        device = f"{current_platform.device_name.upper()} {capability.as_version_str()}"
+    processors = engine.vllm_config.parallel_config.world_size
+    parts = [
+        f"vLLM {__version__.partition('+')[0]}",
+        device if processors == 1 else f"{processors} x {device}",
+    ]
+    if envs.VLLM_BATCH_INVARIANT:
+        parts.append("batch-invariant")
+    return ", ".join(parts)

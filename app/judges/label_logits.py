@@ -1,0 +1,184 @@
+"""Scores of a chat model: the logits of the labels A and B, with both orders of the responses."""
+
+import math
+from collections.abc import Sequence
+
+from app.core.comparison import Comparison
+from app.core.errors import JudgmentFailedError
+from app.core.fingerprint import JudgeIdentity
+from app.core.score import Score
+from app.judges.calls import lost, observed_call
+from app.judges.prompts import PromptTemplate, rendered_pairs
+from app.judges.quoting import FENCE_VERSION
+from app.judges.scorer import ScoreError
+from app.observability.telemetry import Telemetry
+from app.ports import (
+    CallTimes,
+    Engine,
+    EngineIdentity,
+    LabelLogits,
+    OnStage,
+    PromptError,
+    no_stage,
+)
+
+# A judge with less label mass would most likely answer with something other than a label.
+LEAST_LABEL_MASS = 0.5
+
+
+class LabelLogitScorer:
+    """A chat model with a prompt template; both orders of all comparisons are one engine call.
+
+    Args:
+        engine: The started engine.
+        template: Template of the prompts.
+        identity: Identity of the judge.
+        telemetry: Observes the engine's calls.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        template: PromptTemplate,
+        *,
+        identity: JudgeIdentity,
+        telemetry: Telemetry,
+    ) -> None:
+        self.engine = engine
+        self.template = template
+        self.identity = identity
+        self._telemetry = telemetry
+
+    @classmethod
+    async def start(
+        cls,
+        engine: Engine,
+        template: PromptTemplate,
+        *,
+        telemetry: Telemetry,
+        on_stage: OnStage = no_stage,
+    ) -> "LabelLogitScorer":
+        """Loads the model.
+
+        Args:
+            engine: The engine, not yet started.
+            template: Template of the prompts.
+            telemetry: Observes the engine's calls.
+            on_stage: Called with the name of each stage, when it begins.
+
+        Raises:
+            StartupError: The model cannot be loaded, or cannot work as a judge.
+        """
+        started = await engine.start(template.render(Comparison.of("x", "x", "x")), on_stage)
+        return cls(
+            engine,
+            template,
+            identity=chat_identity(started, template),
+            telemetry=telemetry,
+        )
+
+    async def stop(self) -> None:
+        """Frees all resources of the engine."""
+        await self.engine.stop()
+
+    async def lost(self) -> str:
+        """Waits until the engine has failed for good; forever if it always recovers."""
+        return await lost(self.engine)
+
+    async def score(self, comparisons: Sequence[Comparison]) -> list[Score | ScoreError]:
+        """Scores comparisons; an error in either order is the error of the comparison."""
+        if not comparisons:
+            return []
+        times = CallTimes()
+        with times.rendering():
+            prompts = await rendered_pairs(self.template, comparisons)
+        with observed_call(
+            self._telemetry,
+            times,
+            comparisons=len(comparisons),
+            prompts=len(prompts),
+        ):
+            logits = await self.engine.label_logits(prompts, times)
+        if len(logits) != len(prompts):
+            raise JudgmentFailedError(
+                f"the engine returned {len(logits)} answers to {len(prompts)} prompts"
+            )
+        pairs = zip(logits[::2], logits[1::2], strict=True)
+        return [score_of_orders(forward, reverse) for forward, reverse in pairs]
+
+    def weakness(self, score: Score) -> str | None:
+        """Returns advice if the model would most likely answer without a label."""
+        if score.label_mass is None or score.label_mass >= LEAST_LABEL_MASS:
+            return None
+        prefill = self.template.prefill
+        advice = f"without the prefill {prefill!r}" if prefill else 'SCOPE_PREFILL="[["'
+        return (
+            f"the labels A and B together have a probability of only {score.label_mass:.1e} in "
+            f"this judge's answer, so its preferences are unreliable; try {advice}"
+        )
+
+
+def chat_identity(engine: EngineIdentity, template: PromptTemplate) -> JudgeIdentity:
+    """Returns the identity of a chat model with a prompt template.
+
+    Args:
+        engine: The identity of the started engine. `chat_frame` is the text that the chat template
+            puts around a user message; empty without a chat template. `label_tokens` are the token
+            ids of A and B at the position of the answer.
+        template: Template of the prompts.
+    """
+    described = {
+        "model": engine.model,
+        "dtype": engine.dtype,
+        "label_tokens": engine.label_tokens,
+        "prefill": template.prefill,
+    }
+    return JudgeIdentity(
+        name=engine.judge,
+        inputs={
+            **described,
+            "weights": engine.weights,
+            "chat_frame": engine.chat_frame,
+            "system": template.system,
+            "user": template.user,
+            "fence": FENCE_VERSION,
+            **engine.unusual,
+        },
+        described={
+            **described,
+            "kind": "chat model",
+            "head_dtype": engine.head_dtype,
+            "template": template.digest,
+        },
+        runtime=engine.runtime,
+        max_prompt_tokens=engine.max_prompt_tokens,
+    )
+
+
+def score_of_orders(
+    forward: LabelLogits | PromptError, reverse: LabelLogits | PromptError
+) -> Score | ScoreError:
+    """The score of a comparison from its two orders; an error in either order is returned."""
+    gap_fwd, gap_rev = label_gap(forward), label_gap(reverse)
+    if not isinstance(gap_fwd, float):
+        return gap_fwd
+    if not isinstance(gap_rev, float):
+        return gap_rev
+    assert isinstance(forward, LabelLogits)
+    assert isinstance(reverse, LabelLogits)
+    # In the reverse order response_a is label B. `0.0 - x`, because `-x` makes -0.0 of a tie, and
+    # -0.0 would be written as another number than 0.0.
+    return Score(
+        gap_fwd=gap_fwd,
+        gap_rev=0.0 - gap_rev,
+        label_mass=min(forward.label_mass, reverse.label_mass),
+    )
+
+
+def label_gap(order: LabelLogits | PromptError) -> float | ScoreError:
+    """Logit of the response shown first minus logit of the other one, or the error."""
+    if not isinstance(order, LabelLogits):
+        return order
+    if not (math.isfinite(order.a) and math.isfinite(order.b)):
+        return JudgmentFailedError("the judge's label logits are not finite numbers")
+    return float(order.a - order.b)

@@ -1,0 +1,172 @@
+"""Scores of a reward model: each response has its own number, and their difference counts."""
+
+import math
+from collections.abc import Sequence
+
+from app.core.comparison import Comparison, Turn
+from app.core.errors import InvalidComparisonError, JudgmentFailedError
+from app.core.fingerprint import JudgeIdentity, digest_of_json
+from app.core.score import Score
+from app.judges.calls import lost, observed_call
+from app.judges.scorer import ScoreError
+from app.observability.telemetry import Telemetry
+from app.ports import (
+    CallTimes,
+    Conversation,
+    OnStage,
+    PromptError,
+    RewardModel,
+    RewardModelIdentity,
+    no_stage,
+)
+
+
+class RewardModelScorer:
+    """A reward model; each response of a call is scored once, whatever its comparisons.
+
+    Args:
+        model: The started model.
+        identity: Identity of the judge.
+        telemetry: Observes the model's calls.
+    """
+
+    def __init__(
+        self,
+        model: RewardModel,
+        *,
+        identity: JudgeIdentity,
+        telemetry: Telemetry,
+    ) -> None:
+        self.identity = identity
+        self._model = model
+        self._telemetry = telemetry
+
+    @classmethod
+    async def start(
+        cls,
+        model: RewardModel,
+        *,
+        telemetry: Telemetry,
+        on_stage: OnStage = no_stage,
+    ) -> "RewardModelScorer":
+        """Loads the model.
+
+        Args:
+            model: The model, not yet started.
+            telemetry: Observes the model's calls.
+            on_stage: Called with the name of each stage, when it begins.
+
+        Raises:
+            StartupError: The model cannot be loaded, or cannot work as a judge.
+        """
+        identity = reward_identity(await model.start(on_stage))
+        return cls(model, identity=identity, telemetry=telemetry)
+
+    async def stop(self) -> None:
+        """Frees all resources of the model."""
+        await self._model.stop()
+
+    async def lost(self) -> str:
+        """Waits until the model has failed for good; forever if it always recovers."""
+        return await lost(self._model)
+
+    async def score(self, comparisons: Sequence[Comparison]) -> list[Score | ScoreError]:
+        """Scores comparisons; an error of either response is the error of the comparison."""
+        pairs = [conversations_of(comparison) for comparison in comparisons]
+        # A response that meets several others is scored once.
+        asked = list(
+            dict.fromkeys(
+                conversation for pair in pairs if isinstance(pair, tuple) for conversation in pair
+            )
+        )
+        if not asked:
+            return [pair for pair in pairs if not isinstance(pair, tuple)]
+        times = CallTimes()
+        with observed_call(
+            self._telemetry,
+            times,
+            comparisons=len(comparisons),
+            prompts=len(asked),
+        ):
+            rewards = await self._model.rewards(asked, times)
+        if len(rewards) != len(asked):
+            raise JudgmentFailedError(
+                f"the reward model returned {len(rewards)} rewards for {len(asked)} responses"
+            )
+        known = dict(zip(asked, rewards, strict=True))
+        return [
+            score_of_rewards(known[pair[0]], known[pair[1]]) if isinstance(pair, tuple) else pair
+            for pair in pairs
+        ]
+
+    def weakness(self, score: Score) -> str | None:
+        """Returns None: one reward says nothing about the model."""
+        return None
+
+
+def reward_identity(model: RewardModelIdentity) -> JudgeIdentity:
+    """Returns the identity of a reward model."""
+    described = {"model": model.judge, "dtype": model.dtype, "head_dtype": model.head_dtype}
+    return JudgeIdentity(
+        name=model.judge,
+        inputs={
+            **described,
+            "kind": "reward model",
+            "architecture": model.architecture,
+            "weights": model.weights,
+            "chat_frame": model.chat_frame,
+            "activation": model.activation,
+            **model.unusual,
+        },
+        described={
+            **described,
+            "kind": "reward model",
+            "template": digest_of_json([model.chat_frame]),
+        },
+        runtime=model.runtime,
+        max_prompt_tokens=model.max_prompt_tokens,
+    )
+
+
+def conversations_of(
+    comparison: Comparison,
+) -> tuple[Conversation, Conversation] | InvalidComparisonError:
+    """The conversation with response_a and the one with response_b.
+
+    A reward model reads one reply after each turn of the user, so a question with replies of its
+    own and several responses has no such conversation.
+    """
+    question = comparison.question
+    if len(comparison.response_a) > 1 and any(turn.role == "assistant" for turn in question):
+        return InvalidComparisonError(
+            "this judge is a reward model and reads one reply to each turn of the user: question "
+            "has turns of the assistant, so give one text as each response"
+        )
+    return _with(question, comparison.response_a), _with(question, comparison.response_b)
+
+
+def _with(question: tuple[Turn, ...], response: tuple[str, ...]) -> Conversation:
+    """The question with its response: one text at the end, or one after each turn of the user."""
+    if len(response) == 1:
+        return (*question, Turn("assistant", response[0]))
+    replies, turns = iter(response), list[Turn]()
+    for turn in question:
+        turns.append(turn)
+        if turn.role == "user":
+            turns.append(Turn("assistant", next(replies)))
+    return tuple(turns)
+
+
+def score_of_rewards(
+    reward_a: float | PromptError, reward_b: float | PromptError
+) -> Score | ScoreError:
+    """The score of a comparison from the rewards of its responses, or the first error."""
+    if not isinstance(reward_a, float):
+        return reward_a
+    if not isinstance(reward_b, float):
+        return reward_b
+    gap = reward_a - reward_b
+    # Two finite rewards may be too far apart for a float, too.
+    if not math.isfinite(gap):
+        return JudgmentFailedError("the judge's rewards have no finite difference")
+    return Score(gap_fwd=gap, gap_rev=None, label_mass=None)

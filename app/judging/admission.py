@@ -1,0 +1,182 @@
+"""Admission control: counts the comparisons in progress, and lets callers in by turns."""
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from app.core.errors import OverloadedError
+from app.fair_queue import CURRENT_FLOW, Claim, FairQueue
+from app.judging.rate_limits import RateLimits
+from app.observability.telemetry import Telemetry
+
+# One place in eight is reserved for small requests (at most 8 comparisons), so that batches cannot
+# delay single judgments. In the engine both take turns (ports.Engine).
+_SMALL_REQUEST = 8
+_RESERVED_SHARE = 8
+# Retry-After is the pending comparisons divided by the rate of the last 10 s; at most 30 s.
+_REMEMBERED_S = 10.0
+_LONGEST_RETRY_S = 30
+
+
+@dataclass(kw_only=True, slots=True)
+class _Places:
+    """The places of one request; `turn` has a result when it has got them.
+
+    Args:
+        turn: Ends the wait of the request.
+        reserved: Whether the places are among those for small requests.
+    """
+
+    turn: asyncio.Future[None]
+    reserved: bool = False
+
+
+class Admission:
+    """Counts the comparisons in progress, from their admission to their answer.
+
+    Where places are scarce, callers get them in the order of a `FairQueue`. A request waits for its
+    turn as long as its flow has less than its share of the places; beyond that it is refused.
+
+    Args:
+        max_pending: Most comparisons in progress at once.
+        telemetry: Shows the number of comparisons in progress.
+        clock: Monotonic clock in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_pending: int,
+        telemetry: Telemetry,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._max_pending = max_pending
+        telemetry.show_pending(lambda: self.pending, limit=max_pending)
+        self._clock = clock
+        self._rate_limits = RateLimits(clock)
+        self._queue = FairQueue[_Places]()
+        self._reserved_free = max_pending // _RESERVED_SHARE
+        self._shared = self._free = max_pending - self._reserved_free
+        # (time, number) of finished comparisons, and the sum of the numbers.
+        self._finished: deque[tuple[float, int]] = deque()
+        self._finished_count = 0
+
+    @property
+    def pending(self) -> int:
+        """Number of comparisons in progress."""
+        return self._max_pending - self._free - self._reserved_free
+
+    @property
+    def largest_request(self) -> int:
+        """Most comparisons that one request can have; large ones leave places to other callers."""
+        return max(1, self._max_pending // 2)
+
+    def check_rate(self) -> None:
+        """Raises RateLimitedError if the caller's key has used up its comparisons a minute."""
+        self._rate_limits.check(CURRENT_FLOW.get())
+
+    def check_room(self) -> None:
+        """Raises the error of `admit` if the current flow could not have one comparison judged."""
+        self.check_rate()
+        claim = self._claim(1)
+        try:
+            if self._admissible() is not claim:
+                self._check_share(claim)
+        finally:
+            self._queue.remove(claim)
+
+    @asynccontextmanager
+    async def admit(self, comparisons: int, *, patient: bool = False) -> AsyncIterator[None]:
+        """Takes one place for each comparison while the block runs; waits for them in turn.
+
+        The caller limits the wait: a request that is cancelled gives up its turn.
+
+        Args:
+            comparisons: Number of comparisons.
+            patient: Whether to wait even if the flow has its share already.
+
+        Raises:
+            OverloadedError: No place is free, and the flow has its share. No place was taken.
+            RateLimitedError: The caller's key has used up its comparisons a minute.
+        """
+        if not comparisons:
+            yield
+            return
+        claim = self._claim(comparisons)
+        try:
+            self._admit_waiting()
+            if not claim.holds and not patient:
+                self._check_share(claim)
+            self._rate_limits.spend(claim.flow, comparisons)
+            if not claim.holds:
+                await claim.item.turn
+            yield
+            self._note_finished(comparisons)
+        finally:
+            self._release(claim)
+
+    def _claim(self, comparisons: int) -> Claim[_Places]:
+        places = _Places(turn=asyncio.get_running_loop().create_future())
+        claim = Claim(flow=CURRENT_FLOW.get(), item=places, size=comparisons)
+        self._queue.add(claim)
+        return claim
+
+    def _admit_waiting(self) -> None:
+        while (claim := self._admissible()) is not None:
+            if claim.item.reserved:
+                self._reserved_free -= claim.size
+            else:
+                self._free -= claim.size
+            self._queue.hold(claim)
+            if not claim.item.turn.done():
+                claim.item.turn.set_result(None)
+
+    def _admissible(self) -> Claim[_Places] | None:
+        """Returns the claim that gets its places now, if there is one."""
+        for place, claim in enumerate(self._queue.in_turn()):
+            claim.item.reserved = claim.size <= min(_SMALL_REQUEST, self._reserved_free)
+            # The places that are free are kept for the first, even while it needs more.
+            if claim.item.reserved or (place == 0 and claim.size <= self._free):
+                return claim
+        return None
+
+    def _release(self, claim: Claim[_Places]) -> None:
+        if claim.holds:
+            if claim.item.reserved:
+                self._reserved_free += claim.size
+            else:
+                self._free += claim.size
+        self._queue.remove(claim)
+        self._admit_waiting()
+
+    def _check_share(self, claim: Claim[_Places]) -> None:
+        share = self._queue.share_of(claim.flow, self._shared)
+        if self._queue.size_of(claim.flow) > share and not self._queue.is_alone(claim):
+            raise self._overloaded(claim)
+
+    def _note_finished(self, comparisons: int) -> None:
+        self._finished.append((self._clock(), comparisons))
+        self._finished_count += comparisons
+        self._forget_old()
+
+    def _forget_old(self) -> None:
+        while self._finished and self._finished[0][0] < self._clock() - _REMEMBERED_S:
+            self._finished_count -= self._finished.popleft()[1]
+
+    def _overloaded(self, claim: Claim[_Places]) -> OverloadedError:
+        self._forget_old()
+        wait_s = 1.0
+        if self._finished:
+            took_s = max(1.0, self._clock() - self._finished[0][0])
+            wait_s = self.pending * took_s / self._finished_count
+        waiting = sum(other.size for other in self._queue.waiting() if other is not claim)
+        more = f", {waiting} more wait for their turn" if waiting else ""
+        return OverloadedError(
+            f"{self.pending} comparisons are in progress{more} and the limit is "
+            f"{self._max_pending} (SCOPE_MAX_PENDING): try again later, or send smaller batches",
+            retry_after_s=min(_LONGEST_RETRY_S, max(1, math.ceil(wait_s))),
+        )

@@ -1,0 +1,67 @@
+"""The parts of a running service."""
+
+from dataclasses import dataclass
+
+from app.core.comparison import CriterionDefaults
+from app.core.fingerprint import JudgeIdentity
+from app.judges.scorer import Scorer
+from app.judging.admission import Admission
+from app.judging.judge import Judge
+from app.judging.readiness import Readiness
+from app.judging.rewarder import Rewarder
+from app.observability.telemetry import Telemetry
+from app.ports import Store
+from app.service.auditing.absorption import Absorber
+from app.service.auditing.auditor import Auditor
+from app.service.auditing.changes import Changes
+from app.service.auditing.drift import Drift
+from app.service.auditing.monitor import Monitor
+from app.service.auditing.text_keeper import TextKeeper
+from app.service.calibration.cache import Calibrations
+from app.service.calibration.calibrator import Calibrator
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of one request.
+
+    Args:
+        max_batch: Most comparisons.
+        max_body_bytes: Largest body.
+        max_prompt_tokens: Longest prompt.
+        max_response_characters: Longest response that is looked at: no text beyond this length fits
+            into a prompt.
+    """
+
+    max_batch: int
+    max_body_bytes: int
+    max_prompt_tokens: int
+    max_response_characters: int
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The parts of one running service, which routes and workers use."""
+
+    scorer: Scorer
+    judge: Judge
+    rewarder: Rewarder
+    calibrator: Calibrator
+    calibrations: Calibrations
+    drift: Drift
+    auditor: Auditor
+    text_keeper: TextKeeper
+    monitor: Monitor
+    changes: Changes
+    absorber: Absorber
+    store: Store
+    admission: Admission
+    readiness: Readiness
+    telemetry: Telemetry
+    limits: Limits
+    defaults: CriterionDefaults
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """The judge's name, its fingerprint and its description of itself."""
+        return self.scorer.identity

@@ -1,1 +1,0 @@
-"""Rewards for trainers, from comparisons of the responses to one question."""

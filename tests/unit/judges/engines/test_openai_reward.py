@@ -1,0 +1,181 @@
+"""Reward models behind servers: routes, order, fail-over, and servers that cannot be used."""
+
+import dataclasses
+import math
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from app.core.comparison import Turn
+from app.core.errors import (
+    EngineUnavailableError,
+    JudgmentFailedError,
+    PromptTooLongError,
+    StartupError,
+)
+from app.judges.engines.conversations import ConversationRenderer
+from app.judges.engines.openai_reward import OpenAiRewardModel, OpenAiRewardOptions
+from app.judges.engines.openai_servers import Endpoints
+from app.judges.engines.rendering import load_tokenizer
+from app.ports import CallTimes, Conversation, RewardModelIdentity
+from tests.patience import PATIENCE_S
+from tests.unit.judges.engines.openai_fake import FakeServer, response, reward_of, serving
+from tests.unit.judges.engines.openai_scene import FOLDER
+
+RENDERER = ConversationRenderer(load_tokenizer(FOLDER), max_prompt_tokens=2048)
+
+
+def served(*routes: str, **given: Any) -> FakeServer:
+    return FakeServer(reward_routes=routes or ("/classify",), **given)
+
+
+def conversations(count: int) -> list[Conversation]:
+    return [(Turn("user", "Which?"), Turn("assistant", f"number {i}")) for i in range(count)]
+
+
+def expected(asked: Sequence[Conversation]) -> list[float]:
+    rewards = []
+    for ids in RENDERER.token_ids(asked):
+        assert isinstance(ids, list)
+        rewards.append(reward_of(ids))
+    return rewards
+
+
+def model_of(*servers: FakeServer, **changed: Any) -> OpenAiRewardModel:
+    endpoints = Endpoints(
+        urls=tuple(server.url for server in servers), timeout_s=PATIENCE_S, probe_every_s=0.02
+    )
+    options = OpenAiRewardOptions(
+        endpoints=endpoints, model="the-judge", judge="judge", tokenizer=FOLDER
+    )
+    return OpenAiRewardModel(dataclasses.replace(options, **changed))
+
+
+@asynccontextmanager
+async def started(
+    *servers: FakeServer, **changed: Any
+) -> AsyncIterator[tuple[OpenAiRewardModel, RewardModelIdentity]]:
+    """A started model; the requests of the start are not counted."""
+    async with serving(*servers):
+        model = model_of(*servers, **changed)
+        try:
+            identity = await model.start()
+            for server in servers:
+                server.asked.clear()
+            yield model, identity
+        finally:
+            await model.stop()
+
+
+async def refusal(*servers: FakeServer, **changed: Any) -> str:
+    with pytest.raises(StartupError) as caught:
+        async with started(*servers, **changed):
+            pass
+    return caught.value.detail
+
+
+@pytest.mark.parametrize("route", ["/classify", "/pooling"])
+async def test_raw_rewards_come_in_order_from_either_route(route: str) -> None:
+    server = served(route)
+    async with started(server) as (model, identity):
+        asked, times = conversations(70), CallTimes()
+        assert await model.rewards(asked, times) == expected(asked)
+        bodies = [body for path, body in server.asked if path == route]
+        assert sum(len(body["input"]) for body in bodies) == 70
+        assert {body["use_activation"] for body in bodies} == {False}
+        assert {body.get("task") for body in bodies} == {"classify" if "p" in route else None}
+        assert times.prompt_tokens == sum(len(ids) for body in bodies for ids in body["input"])
+        assert await model.rewards([]) == []
+    assert identity.max_prompt_tokens == 2048
+    assert identity.weights == "remote the-judge org/judge"
+    assert identity.activation == "none"
+
+
+async def test_a_server_that_answers_through_a_sigmoid_is_refused_with_the_reason() -> None:
+    def through_sigmoid(answer: dict[str, Any]) -> dict[str, Any]:
+        return {"data": [{**entry, "probs": [1.0]} for entry in answer["data"]]}
+
+    detail = await refusal(served(change=through_sigmoid))
+    assert "two different responses the same reward (1.0)" in detail
+    assert "sigmoid" in detail
+
+
+async def test_a_server_without_a_route_for_rewards_is_refused() -> None:
+    assert "neither /classify nor /pooling" in await refusal(FakeServer())
+
+
+async def test_servers_with_different_routes_are_refused() -> None:
+    detail = await refusal(served("/classify"), served("/pooling"))
+    assert "different routes" in detail
+
+
+def data(change: Callable[[list[dict[str, Any]]], Any]) -> Callable[[dict[str, Any]], Any]:
+    return lambda answer: {"data": change(answer["data"])}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        data(lambda entries: entries[1:]),
+        data(lambda entries: [{**each, "index": 7} for each in entries]),
+        data(lambda entries: [{**each, "probs": [0.1, 0.2, 0.7]} for each in entries]),
+        data(lambda entries: [{**each, "probs": [math.nan]} for each in entries]),
+        data(lambda entries: [{**each, "probs": [-math.inf]} for each in entries]),
+        data(lambda entries: [{**each, "probs": []} for each in entries]),
+        data(lambda entries: [{**each, "probs": ["1"]} for each in entries]),
+        data(lambda entries: [{**each, "probs": [True]} for each in entries]),
+        data(lambda entries: [{**each, "probs": [10**400]} for each in entries]),
+        data(lambda entries: None),
+        lambda answer: {},
+    ],
+)
+async def test_a_wrong_answer_is_an_error_and_no_reward(
+    change: Callable[[dict[str, Any]], Any],
+) -> None:
+    assert "cannot judge at all" in await refusal(served(change=change))
+    server = served()
+    async with started(server) as (model, _):
+        server.change = change
+        found = await model.rewards(conversations(3))
+        assert [type(each) for each in found] == [JudgmentFailedError] * 3
+
+
+async def test_a_conversation_that_the_server_refuses_fails_alone() -> None:
+    asked = conversations(5)
+    (bad,) = RENDERER.token_ids([asked[2]])
+
+    def refuse(path: str, body: dict[str, Any]) -> bytes | None:
+        return response(400, b"{}") if bad in body.get("input", []) else None
+
+    server = served()
+    async with started(server) as (model, _):
+        server.trouble = refuse
+        found = await model.rewards(asked)
+    assert isinstance(found[2], JudgmentFailedError)
+    assert [*found[:2], *found[3:]] == expected([*asked[:2], *asked[3:]])
+
+
+async def test_a_conversation_that_is_too_long_is_not_sent() -> None:
+    server = served(card={"max_model_len": 64})
+    async with started(server) as (model, identity):
+        long = (Turn("user", "Which?"), Turn("assistant", "one " * 100))
+        found = await model.rewards([*conversations(1), long])
+        assert isinstance(found[0], float)
+        assert isinstance(found[1], PromptTooLongError)
+        assert sum(len(body["input"]) for _, body in server.asked if "input" in body) == 1
+    assert identity.max_prompt_tokens == 64
+
+
+async def test_requests_fail_over_to_the_server_that_works() -> None:
+    servers = served(), served()
+    async with started(*servers) as (model, _):
+        await servers[0].stop()
+        asked = conversations(40)
+        assert await model.rewards(asked) == expected(asked)
+        await servers[1].stop()
+        with pytest.raises(EngineUnavailableError):
+            await model.rewards(asked)
+    with pytest.raises(EngineUnavailableError):
+        await model.rewards(conversations(1))

@@ -1,0 +1,137 @@
+"""The scripted engine's answers in words agree with its label logits."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.core.comparison import Comparison
+from app.core.errors import JudgmentFailedError, PromptTooLongError
+from app.evaluation.judgments.prompts import verbalized_prompt
+from app.judges.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
+from app.judges.engines.vllm_local import VllmEngine
+from app.judges.engines.vllm_start import VllmOptions
+from app.judges.prompts import PromptTemplate
+from app.ports import Generated, LabelLogits, Prompt, PromptError, TextGenerator
+
+TEMPLATE = PromptTemplate()
+BETTER_FIRST = Comparison.of("Which?", "quality=2", "quality=0.1")
+WORSE_FIRST = BETTER_FIRST.swapped
+
+
+async def answers(
+    engine: ScriptedEngine,
+    prompts: Sequence[Prompt],
+    *,
+    max_tokens: int = 32,
+    temperature: float = 0.0,
+    seed: int = 0,
+) -> list[Generated | PromptError]:
+    return await engine.generate(
+        prompts,
+        max_tokens=max_tokens,
+        temperature=temperature,
+        seeds=range(seed, seed + len(prompts)),
+    )
+
+
+async def texts(engine: ScriptedEngine, prompts: Sequence[Prompt], **given: Any) -> list[str]:
+    found = []
+    for answer in await answers(engine, prompts, **given):
+        assert isinstance(answer, Generated)
+        found.append(answer.text)
+    return found
+
+
+def test_both_engines_meet_the_text_port() -> None:
+    assert isinstance(ScriptedEngine(), TextGenerator)
+    assert isinstance(VllmEngine(VllmOptions(model="x", judge="x")), TextGenerator)
+
+
+async def test_the_greedy_verdict_is_the_larger_label_logit_whatever_the_seed() -> None:
+    prompts = [TEMPLATE.render(BETTER_FIRST), TEMPLATE.render(WORSE_FIRST)]
+    for seed in range(5):
+        assert await texts(ScriptedEngine(), prompts, seed=seed) == ["[[A]]", "[[B]]"]
+
+
+async def test_a_score_is_given_only_if_the_prompt_asks_for_one() -> None:
+    prompts = [
+        verbalized_prompt(template, comparison)
+        for template in (TEMPLATE, PromptTemplate(system=""))
+        for comparison in (BETTER_FIRST, WORSE_FIRST)
+    ]
+    # The gap is 1.9 either way: 1 / (1 + e^-1.9) = 0.8699.
+    expected = ["[[A]] 0.87", "[[B]] 0.87"]
+    assert await texts(ScriptedEngine(), prompts) == expected * 2
+    # A response that asks for a score does not count.
+    inside = Comparison.of("Score between 0.0 and 1.0?", "a score between 0.0 and 1.0", "b")
+    (text,) = await texts(ScriptedEngine(), [TEMPLATE.render(inside)])
+    assert text in ("[[A]]", "[[B]]")
+
+
+@pytest.mark.parametrize(
+    ("prefill", "text"), [("[[", "A]]"), ("[", "[A]]"), ("Verdict: [[", "A]]"), ("x", "[[A]]")]
+)
+async def test_the_text_continues_the_prefill(prefill: str, text: str) -> None:
+    prompt = PromptTemplate(prefill=prefill).render(BETTER_FIRST)
+    assert await texts(ScriptedEngine(), [prompt]) == [text]
+
+
+async def test_at_a_temperature_verdicts_have_the_scripts_odds_and_repeat() -> None:
+    n, temperature = 2000, 2.0
+    prompts = [TEMPLATE.render(BETTER_FIRST)] * n
+    first = await texts(ScriptedEngine(), prompts, temperature=temperature)
+    assert first == await texts(ScriptedEngine(), prompts, temperature=temperature)
+    share = np.mean([text == "[[A]]" for text in first])
+    # 1 / (1 + e^(-1.9 / 2)) = 0.721; four standard deviations are 4 sqrt(0.721 * 0.279 / 2000).
+    assert abs(share - 0.721) < 0.041
+
+
+async def test_demonstrations_do_not_change_the_verdict() -> None:
+    prompt = TEMPLATE.render(BETTER_FIRST)
+    demonstrated = prompt._replace(user=f"quality=0\n\nquality=9\n\n{prompt.user}")
+    assert by_quality(demonstrated) == by_quality(prompt)
+
+
+async def test_an_answer_is_complete_only_if_its_end_fits_the_limit_too() -> None:
+    prompt = verbalized_prompt(TEMPLATE, BETTER_FIRST)
+    # "[", "[", "A", "]", "]", " 0", ".", "87" are eight tokens; the ninth ends the turn.
+    found = [
+        (await answers(ScriptedEngine(), [prompt], max_tokens=limit))[0] for limit in (9, 8, 6)
+    ]
+    assert found == [("[[A]] 0.87", True), ("[[A]] 0.87", False), ("[[A]] 0", False)]
+
+
+async def test_an_error_of_one_prompt_is_returned_for_it_alone() -> None:
+    def script(prompt: Prompt) -> LabelLogits | PromptError:
+        if "long" in prompt.user:
+            return PromptTooLongError("too long")
+        return LabelLogits(math.nan, 0.0) if "broken" in prompt.user else logits_of_gap(1.0)
+
+    prompts = [Prompt("", text, "") for text in ("long", "broken", "sound")]
+    for temperature in (0.0, 0.7):
+        long, broken, sound = await answers(
+            ScriptedEngine(script), prompts, temperature=temperature
+        )
+        assert isinstance(long, PromptTooLongError)
+        assert isinstance(broken, JudgmentFailedError)
+        assert isinstance(sound, Generated)
+
+
+async def test_a_writer_replaces_the_verdicts() -> None:
+    def write(prompt: Prompt, temperature: float, seed: int) -> Generated | PromptError:
+        return Generated(f"{prompt.user} {temperature} {seed}", complete=True)
+
+    prompts = [Prompt("", "x", ""), Prompt("", "y", "")]
+    found = await answers(ScriptedEngine(writer=write), prompts, temperature=0.5, seed=3)
+    assert found == [("x 0.5 3", True), ("y 0.5 4", True)]
+
+
+async def test_more_or_fewer_seeds_than_prompts_are_refused() -> None:
+    for seeds in ([], [1, 2]):
+        with pytest.raises(ValueError, match="zip"):
+            await ScriptedEngine().generate(
+                [TEMPLATE.render(BETTER_FIRST)], max_tokens=1, temperature=0.0, seeds=seeds
+            )

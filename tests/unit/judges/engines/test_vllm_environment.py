@@ -1,0 +1,46 @@
+"""The environment of vLLM."""
+
+import os
+
+import pytest
+
+from app.judges.engines import vllm_start
+from app.judges.engines.vllm_start import set_environment
+
+
+@pytest.mark.parametrize(("length", "folder"), [(70, None), (71, "/tmp")])
+def test_sockets_have_a_short_path_and_stay_in_the_temporary_folder_if_they_fit(
+    length: int, folder: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "environ", {})
+    monkeypatch.setattr("tempfile.tempdir", "/" + "d" * (length - 1))
+    set_environment()
+    assert os.environ.get("VLLM_RPC_BASE_PATH") == folder
+
+
+def test_a_folder_for_sockets_that_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {"VLLM_RPC_BASE_PATH": "/run/judge"})
+    monkeypatch.setattr("tempfile.tempdir", "/" + "d" * 100)
+    set_environment()
+    assert os.environ["VLLM_RPC_BASE_PATH"] == "/run/judge"
+
+
+def test_processes_are_spawned_as_vllms_own_server_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {})
+    set_environment()
+    assert os.environ["VLLM_WORKER_MULTIPROC_METHOD"] == "spawn"
+
+
+@pytest.mark.parametrize(
+    ("on_cpu", "reports", "level"),
+    [(False, True, "INFO"), (False, False, "ERROR"), (True, True, "ERROR")],
+)
+def test_vllm_logs_its_start_on_a_gpu(
+    on_cpu: bool, reports: bool, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "environ", {})
+    monkeypatch.setattr(vllm_start, "is_cpu_build", lambda: on_cpu)
+    set_environment(reports_start=reports)
+    assert os.environ["VLLM_LOGGING_LEVEL"] == level
+    # Results are on stdout.
+    assert os.environ["VLLM_LOGGING_STREAM"] == "ext://sys.stderr"

@@ -1,0 +1,61 @@
+"""The chat model's scorer: its identity, and what it says when its labels are unlikely."""
+
+import pytest
+
+from app.core.score import Score
+from app.judges.engines.scripted import ScriptedEngine
+from app.judges.label_logits import LabelLogitScorer, chat_identity
+from app.judges.prompts import PromptTemplate
+from app.observability.telemetry import Telemetry
+from app.ports import EngineIdentity
+
+ENGINE = EngineIdentity(
+    judge="qwen",
+    model="Qwen/Qwen2.5-7B-Instruct",
+    weights="a09a35458c702b33eeacc393d103063234e8bc28",
+    chat_frame="<|im_start|>user\n|<|im_end|>\n",
+    label_tokens=(32, 33),
+    dtype="bfloat16",
+    max_prompt_tokens=32_768,
+)
+TEMPLATE = PromptTemplate(
+    system="Sys \u2713", user="{question} {answer_a} {answer_b}", prefill="[["
+)
+
+
+def test_the_fingerprint_of_a_chat_judge_is_that_of_release_0_1_0() -> None:
+    # Computed by release 0.1.0. A change makes every stored calibration refuse its own judge.
+    identity = chat_identity(ENGINE, TEMPLATE)
+    assert identity.fingerprint == (
+        "8784d7a6b267a36a1adffe6942b92d08a95f4036d5c9ab29a5e01e973d28f536"
+    )
+    assert identity.described["template"] == (
+        "163397e04d4b019296cd0f690c53122794e2efdb2839450e1aedbe88709abd4b"
+    )
+
+
+async def test_the_fingerprint_of_the_scripted_judge_is_that_of_release_0_1_0() -> None:
+    scorer = await LabelLogitScorer.start(
+        ScriptedEngine(), PromptTemplate(), telemetry=Telemetry.on_own_registry()
+    )
+    assert scorer.identity.fingerprint == (
+        "e623ec015b18cae0d39c0f5aa08b65aa680f2c03009b6644824574ae9dad1a26"
+    )
+
+
+@pytest.mark.parametrize(
+    ("prefill", "advice"), [("[[", "without the prefill '[['"), ("", 'SCOPE_PREFILL="[["')]
+)
+def test_a_judge_that_rarely_answers_with_a_label_gets_advice(prefill: str, advice: str) -> None:
+    template = PromptTemplate(prefill=prefill)
+    scorer = LabelLogitScorer(
+        ScriptedEngine(),
+        template,
+        identity=chat_identity(ENGINE, template),
+        telemetry=Telemetry.on_own_registry(),
+    )
+    assert scorer.weakness(Score(gap_fwd=1.0, gap_rev=1.0, label_mass=0.5)) is None
+    weakness = scorer.weakness(Score(gap_fwd=1.0, gap_rev=1.0, label_mass=0.001))
+    assert weakness is not None
+    assert "only 1.0e-03" in weakness
+    assert weakness.endswith(f"try {advice}")

@@ -1,0 +1,369 @@
+"""Tests of Judge: signs, reasons of abstentions, and which item an error belongs to."""
+
+import asyncio
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.core.comparison import Comparison, Judgment
+from app.core.errors import (
+    CalibrationNotFoundError,
+    EngineUnavailableError,
+    JudgmentFailedError,
+    PromptTooLongError,
+    RequestError,
+    StoreCorruptError,
+)
+from app.judges.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
+from app.judging.services import Services
+from app.ports import LabelLogits, Prompt, StoredCalibration, StoredChange, Version
+from app.stores.memory import MemoryStore
+from tests.serving import ShortEngine, labelled, pair, request, services_of
+
+LN2 = math.log(2)
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+async def judge_one(engine: ScriptedEngine, comparison: Comparison) -> Judgment:
+    async with services_of(engine) as services:
+        return await services.judge.judge(request(comparison, alpha=None))
+
+
+async def calibrate(
+    services: Services, *, n: int = 60, wrong_below: float = 0.0, seed: int = 1
+) -> None:
+    """Adds n examples with gaps in (0, 4]; those below `wrong_below` are labeled B."""
+    gaps = np.random.default_rng(seed).uniform(0.01, 4.0, n)
+    await services.calibrator.add(
+        "default",
+        [
+            labelled(gap, "B" if gap < wrong_below else "A", number=i)
+            for i, gap in enumerate(gaps.tolist())
+        ],
+    )
+
+
+async def test_the_sign_of_the_reverse_order_is_inverted() -> None:
+    # Shown first, "good" gets A with log-odds 3 - 1 = 2; shown second it gets B with log-odds
+    # 1.5 - 1 = 0.5, so p_fwd = sigmoid(2) and p_rev = sigmoid(0.5).
+    def script(prompt: Prompt) -> LabelLogits:
+        forward = prompt.user.index("good") < prompt.user.index("bad")
+        return LabelLogits(-1.0, -3.0) if forward else LabelLogits(-1.5, -1.0)
+
+    found = await judge_one(ScriptedEngine(script), Comparison.of("Why?", "good", "bad"))
+    p_bar = (sigmoid(2) + sigmoid(0.5)) / 2
+    assert found.preference.p_fwd == pytest.approx(sigmoid(2), abs=1e-15)
+    assert found.preference.p_rev == pytest.approx(sigmoid(0.5), abs=1e-15)
+    assert found.preference.p_bar == pytest.approx(p_bar, abs=1e-15)
+    entropy = -p_bar * math.log(p_bar) - (1 - p_bar) * math.log(1 - p_bar)
+    assert found.preference.uncertainty == pytest.approx(entropy, abs=1e-14)
+    assert found.preference.confidence == pytest.approx(p_bar, abs=1e-15)
+    # The smaller of e^-1 + e^-3 = 0.4177 and e^-1.5 + e^-1 = 0.5910.
+    assert found.label_mass == pytest.approx(math.exp(-1) + math.exp(-3), abs=1e-15)
+    assert (found.verdict, found.preference.side, found.reason) == ("A", "A", None)
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.3, 2.0, -5.0, 40.0])
+async def test_a_judge_with_only_position_bias_has_no_preference(gap: float) -> None:
+    engine = ScriptedEngine(lambda prompt: logits_of_gap(gap))
+    found = await judge_one(engine, Comparison.of("Why?", "one", "two"))
+    assert found.preference.p_bar == 0.5
+    assert found.preference.p_fwd == pytest.approx(1 - found.preference.p_rev, abs=1e-12)
+    assert found.preference.uncertainty == pytest.approx(LN2, abs=1e-15)
+    assert (found.verdict, found.preference.side, found.reason) == (
+        "abstain",
+        None,
+        "no_preference",
+    )
+    assert found.risk_level is None
+
+
+@settings(max_examples=60)
+@given(st.floats(-30, 30), st.floats(-30, 30), st.floats(-3, 3))
+def test_swapping_the_responses_mirrors_p_bar(a: float, b: float, bias: float) -> None:
+    def script(prompt: Prompt) -> LabelLogits:
+        plain = by_quality(prompt)
+        return logits_of_gap(plain.a - plain.b + bias)
+
+    async def both() -> list[Judgment]:
+        async with services_of(ScriptedEngine(script)) as services:
+            await services.calibrator.add(
+                "default", [labelled(1.0 + 0.01 * i, "A", number=i) for i in range(30)]
+            )
+            comparison = pair(a, b)
+            requests = [request(comparison), request(comparison.swapped)]
+            found = await services.judge.judge_batch(requests)
+            return [judgment for judgment in found if isinstance(judgment, Judgment)]
+
+    straight, swapped = asyncio.run(both())
+    assert straight.preference.p_bar == pytest.approx(1 - swapped.preference.p_bar, abs=1e-6)
+    mirrored = {"A": "B", "B": "A", "abstain": "abstain"}
+    assert mirrored[straight.verdict] == swapped.verdict
+    assert straight.reason == swapped.reason
+    assert straight.preference.uncertainty == swapped.preference.uncertainty
+    assert straight.risk_level == swapped.risk_level
+
+
+async def test_each_abstention_has_its_reason() -> None:
+    async with services_of() as services:
+        # Errors occur only below gap 1: a threshold exists, and gap 0.02 is beyond it.
+        await calibrate(services, n=200, wrong_below=1.0)
+        judge = services.judge.judge
+        sure = await judge(request(pair(3.9, 0.0)))
+        assert (sure.verdict, sure.reason, sure.preference.side) == ("A", None, "A")
+        assert sure.threshold is not None
+        assert sure.preference.uncertainty <= sure.threshold
+        unsure = await judge(request(pair(0.0, 0.02)))
+        assert (unsure.verdict, unsure.reason, unsure.preference.side) == (
+            "abstain",
+            "uncertain",
+            "B",
+        )
+        assert unsure.threshold is not None
+        assert unsure.preference.uncertainty > unsure.threshold
+        even = await judge(request(pair(1.0, 1.0)))
+        assert (even.verdict, even.reason, even.preference.side) == (
+            "abstain",
+            "no_preference",
+            None,
+        )
+        # (0 + 1) / 200 is the smallest alpha that 200 examples make feasible.
+        impossible = await judge(request(pair(3.9, 0.0), alpha=0.004))
+        assert (impossible.verdict, impossible.reason) == ("abstain", "infeasible")
+        assert (impossible.threshold, impossible.preference.side) == (None, "A")
+
+
+async def test_too_little_label_mass_gives_no_verdict_at_any_alpha() -> None:
+    # With "broken" in the response shown first, the judge answers with little label mass.
+    def script(prompt: Prompt) -> LabelLogits:
+        plain = by_quality(prompt)
+        off = "[Assistant A's Answer]\nbroken" in prompt.user
+        return logits_of_gap(plain.a - plain.b, label_mass=0.2 if off else 0.9)
+
+    broken = Comparison.of("Which?", "broken quality=3.9", "quality=0")
+    even = Comparison.of("Which?", "broken quality=0", "quality=0")
+    async with services_of(ScriptedEngine(script), min_label_mass=0.5) as services:
+        await calibrate(services, n=200, wrong_below=1.0)
+        for alpha in (None, 0.2, 0.004):
+            found = await services.judge.judge(request(broken, alpha=alpha))
+            assert (found.verdict, found.reason, found.preference.side) == (
+                "abstain",
+                "off_task",
+                "A",
+            )
+            assert found.label_mass == pytest.approx(0.2, abs=1e-12)
+            assert found.risk_level is None
+        # Two reasons apply, and "off_task" comes first.
+        without = await services.judge.judge(request(even, alpha=None))
+        assert (without.reason, without.preference.side) == ("off_task", None)
+        fine = await services.judge.judge(request(pair(3.9, 0.0)))
+        assert (fine.verdict, fine.reason) == ("A", None)
+    async with services_of(ScriptedEngine(script)) as services:
+        answered = await services.judge.judge(request(broken, alpha=None))
+        assert (answered.verdict, answered.reason) == ("A", None)
+
+
+async def test_a_label_mass_at_the_limit_is_on_task() -> None:
+    engine = ScriptedEngine(lambda prompt: LabelLogits(math.log(0.25), math.log(0.25)))
+    comparison = Comparison.of("Why?", "one", "two")
+    for limit, reason in ((0.5, "no_preference"), (math.nextafter(0.5, 1), "off_task")):
+        async with services_of(engine, min_label_mass=limit) as services:
+            found = await services.judge.judge(request(comparison, alpha=None))
+            assert (found.label_mass, found.reason) == (0.5, reason)
+
+
+async def test_a_calibration_leaves_out_off_task_examples() -> None:
+    # 100 right examples, and 100 wrong ones with the same certainty but off task. With the wrong
+    # ones the share of errors is one half; without them alpha = 1/100 is feasible.
+    def script(prompt: Prompt) -> LabelLogits:
+        plain = by_quality(prompt)
+        odd = (
+            int(prompt.user.split("Question ")[1].split("?")[0]) % 2
+            if "Question " in prompt.user
+            else 0
+        )
+        return logits_of_gap(plain.a - plain.b, label_mass=0.1 if odd else 0.9)
+
+    examples = [labelled(2.0 + i / 100, "B" if i % 2 else "A", number=i) for i in range(200)]
+    found = {}
+    for limit in (0.0, 0.5):
+        async with services_of(ScriptedEngine(script), min_label_mass=limit) as services:
+            calibration = (await services.calibrator.add("default", examples)).calibration
+            found[limit] = calibration.row(0.1, "marginal", None)
+            assert calibration.n == 200
+            assert calibration.accuracy == 0.5
+            judged = await services.judge.judge(request(pair(3.9, 0.0)))
+            assert (judged.verdict == "A") == (limit == 0.5)
+    assert not found[0.0].feasible
+    assert (found[0.5].threshold, found[0.5].coverage, found[0.5].empirical_risk) == (LN2, 0.5, 0)
+
+
+async def test_judgments_whose_orders_disagree_are_counted() -> None:
+    # The response shown first gains 1, the better one its difference: at 2.0 both orders agree.
+    def script(prompt: Prompt) -> LabelLogits:
+        plain = by_quality(prompt)
+        return logits_of_gap(plain.a - plain.b + 1.0)
+
+    async with services_of(ScriptedEngine(script)) as services:
+        pairs = [pair(0.5, 0.0), pair(0.0, 0.5), pair(2.0, 0.0), pair(0.0, 2.0), pair(1.0, 0.0)]
+        found = await services.judge.judge_batch([request(each, alpha=None) for each in pairs])
+        disagree = [each.preference.orders_disagree for each in found if isinstance(each, Judgment)]
+        # At 1.0 the reverse order has no preference: p_rev is 0.5.
+        assert disagree == [True, True, False, False, False]
+        exposition = services.telemetry.exposition()[0].decode()
+        assert "scope_order_disagreements_total 2.0" in exposition
+
+
+async def test_without_alpha_every_preference_is_a_verdict_and_no_calibration_is_needed() -> None:
+    async with services_of() as services:
+        found = await services.judge.judge(request(pair(0.0, 0.001), alpha=None))
+        assert (found.verdict, found.reason) == ("B", None)
+        assert (found.threshold, found.risk_level, found.calibration) == (None, None, None)
+
+
+async def test_pac_is_never_looser_than_marginal_and_accepts_with_enough_examples() -> None:
+    async with services_of() as services:
+        await calibrate(services, n=300, wrong_below=0.5)
+        comparison = pair(3.9, 0.0)
+        marginal = await services.judge.judge(request(comparison, alpha=0.2))
+        pac = await services.judge.judge(
+            request(comparison, alpha=0.2, guarantee="pac", delta=0.05)
+        )
+        assert pac.verdict == marginal.verdict == "A"
+        assert pac.threshold is not None
+        assert marginal.threshold is not None
+        assert pac.threshold <= marginal.threshold
+
+
+async def test_a_judgment_is_accepted_exactly_from_its_risk_level_on() -> None:
+    async with services_of() as services:
+        rng = np.random.default_rng(20)
+        gaps = rng.uniform(0.01, 4.0, 80)
+        right = rng.uniform(size=80) < 1 / (1 + np.exp(-gaps))
+        await services.calibrator.add(
+            "default",
+            [
+                labelled(gap, "A" if ok else "B", number=i)
+                for i, (gap, ok) in enumerate(zip(gaps.tolist(), right.tolist(), strict=True))
+            ],
+        )
+        levels = services.calibrations.known()[0].curve.risk_levels
+        inside = levels[(levels > 0) & (levels < 1)]
+        alphas = {*np.linspace(0.01, 0.99, 15), *inside, *np.nextafter(inside, 0)}
+        asked = [
+            request(pair(gap, 0.0), alpha=float(alpha))
+            for gap in (0.005, *gaps[:8].tolist(), 4.5)
+            for alpha in alphas
+        ]
+        found = await services.judge.judge_batch(asked)
+        accepted = 0
+        for judgment in found:
+            assert isinstance(judgment, Judgment)
+            alpha = judgment.criterion.alpha
+            assert alpha is not None
+            level = judgment.risk_level
+            assert (judgment.verdict == "A") == (level is not None and alpha >= level)
+            accepted += judgment.verdict == "A"
+        assert 0 < accepted < len(found)
+
+
+async def test_an_items_error_is_not_a_verdict_and_does_not_affect_other_items() -> None:
+    def script(prompt: Prompt) -> LabelLogits | RequestError:
+        if "long" in prompt.user:
+            return PromptTooLongError("9 tokens")
+        # Fails only if the response is shown first: an error in one order is enough.
+        if "[Assistant A's Answer]\nbroken" in prompt.user:
+            return LabelLogits(math.nan, -1.0)
+        return by_quality(prompt)
+
+    async with services_of(ScriptedEngine(script)) as services:
+        await calibrate(services)
+        good, missing = pair(3.9, 0.0), request(pair(3.9, 0.0), calibration="absent")
+        asked = [
+            request(good),
+            request(Comparison.of("long", "a", "b")),
+            request(good),
+            request(Comparison.of("q", "fine", "broken")),
+            missing,
+            request(good),
+        ]
+        found = await services.judge.judge_batch(asked)
+        kinds = [type(outcome) for outcome in found]
+        assert kinds == [
+            Judgment,
+            PromptTooLongError,
+            Judgment,
+            JudgmentFailedError,
+            CalibrationNotFoundError,
+            Judgment,
+        ]
+        assert found[0] == found[2] == found[5]
+        exposition = services.telemetry.exposition()[0].decode()
+        assert 'scope_judgments_total{reason="",verdict="A"} 3.0' in exposition
+        for code in ("prompt_too_long", "judgment_failed", "calibration_not_found"):
+            assert f'scope_judgment_errors_total{{code="{code}"}} 1.0' in exposition
+
+
+async def test_a_corrupt_calibration_is_the_error_of_the_items_that_use_it() -> None:
+    store = MemoryStore()
+    garbage = StoredCalibration(version=Version("x", 1), meta={}, examples={}, thresholds={})
+    await store.write(
+        "bad", garbage, change=StoredChange(number=1, record="", undo=""), expected=None
+    )
+    async with services_of(store=store) as services:
+        asked = [request(pair(1, 0), calibration="bad"), request(pair(1, 0), alpha=None)]
+        first, second = await services.judge.judge_batch(asked)
+        assert isinstance(first, StoreCorruptError)
+        assert isinstance(second, Judgment)
+
+
+async def test_an_engine_that_is_down_fails_the_whole_request() -> None:
+    def script(prompt: Prompt) -> LabelLogits:
+        raise EngineUnavailableError("down")
+
+    async with services_of(ScriptedEngine(script)) as services:
+        with pytest.raises(EngineUnavailableError):
+            await services.judge.judge_batch([request(pair(1, 0), alpha=None)] * 2)
+
+
+async def test_an_engine_that_loses_an_answer_fails_the_whole_request() -> None:
+    async with services_of(ShortEngine()) as services:
+        with pytest.raises(JudgmentFailedError, match="3 answers to 4 prompts"):
+            await services.judge.judge_batch([request(pair(1, 0), alpha=None)] * 2)
+
+
+async def test_a_missing_calibration_causes_no_engine_call() -> None:
+    asked: list[Prompt] = []
+
+    def script(prompt: Prompt) -> LabelLogits:
+        asked.append(prompt)
+        return logits_of_gap(1.0)
+
+    async with services_of(ScriptedEngine(script)) as services:
+        with pytest.raises(CalibrationNotFoundError, match="calibrate"):
+            await services.judge.judge(request(pair(1, 0)))
+    assert asked == []
+
+
+async def test_megabytes_are_rendered_off_the_event_loop() -> None:
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await asyncio.sleep(0.002)
+            ticks += 1
+
+    engine = ScriptedEngine(lambda prompt: logits_of_gap(1.0))
+    async with services_of(engine) as services:
+        ticking = asyncio.create_task(tick())
+        await services.scorer.score([Comparison.of("Why?", "\u0430\n" * 2**20, "&lt;" * 2**19)])
+        ticking.cancel()
+    # If the event loop rendered, there would be one or two ticks.
+    assert ticks > 5

@@ -1,0 +1,205 @@
+"""Pairs and rewards of a group of responses: degrees, costs, equal texts, and a naive scorer."""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.judging.tournament import (
+    NoPoints,
+    Opponents,
+    Players,
+    Result,
+    Schedule,
+    group_schedule,
+    number_of_pairs,
+    reference_schedule,
+    standings,
+)
+
+QUESTION = "Which?"
+
+
+def schedule_of(
+    responses: Sequence[str], opponents: Opponents = "all", *, empty_loses: bool = True
+) -> Schedule:
+    players = Players.among(responses)
+    return group_schedule(QUESTION, responses, players, opponents, empty_loses=empty_loses)
+
+
+def texts(n: int) -> list[str]:
+    return [f"response {i}" for i in range(n)]
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 8, 17, 18, 100])
+def test_each_response_meets_k_others_and_no_pair_meets_twice(k: int) -> None:
+    for n in range(2, 20):
+        judged = schedule_of(texts(n), k).judged
+        assert len({frozenset(pair) for pair in judged}) == len(judged) == number_of_pairs(n, k)
+        assert all(pair.a < pair.b for pair in judged)
+        degrees = Counter(player for pair in judged for player in pair)
+        least = min(k, n - 1)
+        # With n and k odd the sum of the degrees, which is even, cannot be n k.
+        one_more = int(k < n - 1 and n * k % 2)
+        assert Counter(degrees.values()) == +Counter({least: n - one_more, least + 1: one_more})
+        assert len(judged) == min((n * k + 1) // 2, n * (n - 1) // 2) <= n * k
+
+
+def test_all_opponents_are_every_pair() -> None:
+    assert set(schedule_of(texts(4)).judged) == {(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)}
+    assert number_of_pairs(4, "all") == 6
+    assert number_of_pairs(0, "all") == number_of_pairs(1, "all") == number_of_pairs(1, 3) == 0
+
+
+def test_the_pairs_depend_on_the_texts_and_not_on_their_order() -> None:
+    there = texts(9)
+    shuffled = random.Random(3).sample(there, 9)
+
+    def met(responses: Sequence[str], question: str = QUESTION) -> set[frozenset[str]]:
+        found = group_schedule(
+            question, responses, Players.among(responses), 2, empty_loses=True
+        ).judged
+        return {frozenset((responses[a], responses[b])) for a, b in found}
+
+    assert met(there) == met(there) == met(shuffled)
+    assert met(there) != met(there, "Another question?")
+
+
+def naive(
+    responses: Sequence[str], points: dict[frozenset[int], dict[int, float | None]], loses: bool
+) -> list[float | None]:
+    """Rewards by a double loop over all responses; `points` has those of each judged pair."""
+    rewards: list[float | None] = []
+    for mine in responses:
+        met = dict[str, float]()
+        for j, other in enumerate(responses):
+            blank, other_blank = not mine.strip(), not other.strip()
+            if (blank and other_blank) or mine == other:
+                continue
+            if blank or other_blank:
+                continue
+            i = responses.index(mine)
+            of_pair = points.get(frozenset((i, responses.index(responses[j]))))
+            if of_pair is not None and (number := of_pair[i]) is not None:
+                met[other] = number
+        if not mine.strip():
+            rewards.append(-1.0 if loses and any(map(str.strip, responses)) else None)
+        else:
+            rewards.append(sum(met.values()) / len(met) if met else None)
+    return rewards
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "c", "d", "e", "f", "", " \n"]), min_size=1, max_size=12),
+    st.sampled_from([1, 2, 3, 5, "all"]),
+    st.booleans(),
+    st.integers(0, 2**32),
+)
+def test_the_rewards_are_those_of_a_naive_double_loop(
+    responses: list[str], opponents: Opponents, loses: bool, seed: int
+) -> None:
+    draw = random.Random(seed)
+    schedule = schedule_of(responses, opponents, empty_loses=loses)
+    results = [
+        Result(pair=pair, points=draw.choice((None, 1.0, -1.0, draw.uniform(-1, 1))))
+        for pair in schedule.judged
+    ]
+    points = {
+        frozenset(each.pair): {
+            each.pair.a: each.points,
+            each.pair.b: None if each.points is None else -each.points,
+        }
+        for each in results
+    }
+    rows = standings(schedule, results)
+    expected_rewards = naive(responses, points, loses)
+    for text, row, expected in zip(responses, rows, expected_rewards, strict=True):
+        assert row.reward == (None if expected is None else pytest.approx(expected, abs=1e-12))
+        assert (row.reward is None) == (row.reason is not None)
+        assert (row.accepted == 0) == (row.reward is None or not text.strip())
+        assert row.accepted <= row.compared
+        assert row.reward is None or -1.0 <= row.reward <= 1.0
+    # Equal texts, and all blank ones, get identical rewards.
+    merged = [text if text.strip() else "" for text in responses]
+    assert len(set(zip(merged, rows, strict=True))) == len(set(merged))
+
+
+def test_the_mean_of_accepted_points_is_the_reward() -> None:
+    schedule = schedule_of(["a", "b", "c"])
+    points = {(0, 1): 1.0, (0, 2): None, (1, 2): 0.5}
+    rows = standings(schedule, [Result(pair=pair, points=points[pair]) for pair in schedule.judged])
+    # a: +1; b: (-1 + 0.5) / 2; c: -0.5.
+    assert [row.reward for row in rows] == [1.0, -0.25, -0.5]
+    assert [(row.accepted, row.compared) for row in rows] == [(1, 2), (2, 2), (1, 2)]
+
+
+def test_a_missing_reward_has_its_reason() -> None:
+    schedule = schedule_of(["a", "b", "c", ""], empty_loses=False)
+    of_pair: dict[tuple[int, int], NoPoints] = {
+        (0, 1): "failed",
+        (0, 2): "failed",
+        (1, 2): "abstained",
+    }
+    for reason in ("abstained", "suspended", "infeasible"):
+        of_pair[1, 2] = reason
+        rows = standings(
+            schedule,
+            [Result(pair=pair, points=None, reason=of_pair[pair]) for pair in schedule.judged],
+        )
+        assert [row.reason for row in rows] == ["failed", reason, reason, "empty"]
+    for responses, reasons in (
+        (["a", "a"], ["tied", "tied"]),
+        (["", " "], ["tied", "tied"]),
+        (["a"], ["unopposed"]),
+    ):
+        rows = standings(schedule_of(responses), [])
+        assert [row.reason for row in rows] == reasons
+        assert all(row.reward is None for row in rows)
+    rows = standings(schedule_of(["a", ""], empty_loses=False), [])
+    assert [row.reason for row in rows] == ["unopposed", "empty"]
+
+
+def test_an_empty_response_loses_and_nobody_wins_from_it() -> None:
+    schedule = schedule_of(["a", "", "b", "\t"])
+    assert schedule.judged == ((0, 2),)
+    rows = standings(schedule, [Result(pair=schedule.judged[0], points=None)])
+    assert [row.reward for row in rows] == [None, -1.0, None, -1.0]
+    assert [row.compared for row in rows] == [1, 0, 1, 0]
+    assert [row.ties for row in rows] == [0, 1, 0, 1]
+
+
+def test_each_different_text_meets_the_reference_once() -> None:
+    responses = ["better", "worse", "reference", "better", "", "unsure"]
+    players = Players.among(responses)
+    schedule = reference_schedule(responses, players, "reference", empty_loses=True)
+    assert schedule.judged == ((0, 6), (1, 6), (5, 6))
+    points = dict(zip(schedule.judged, (1.0, -1.0, None), strict=True))
+    rows = standings(schedule, [Result(pair=pair, points=points[pair]) for pair in schedule.judged])
+    # The reference's own points are nobody's: the equal response is tied.
+    assert [row.reward for row in rows] == [1.0, -1.0, None, 1.0, -1.0, None]
+    assert [row.reason for row in rows] == [None, None, "tied", None, None, "abstained"]
+    schedule = reference_schedule(responses, players, "reference", empty_loses=False)
+    rows = standings(schedule, [Result(pair=pair, points=points[pair]) for pair in schedule.judged])
+    assert [row.reason for row in rows] == [None, None, "tied", None, "empty", "abstained"]
+
+
+def test_a_reward_does_not_depend_on_the_place_in_the_group() -> None:
+    draw = random.Random(1)
+    responses = texts(8)
+    strength = {text: draw.uniform(-1, 1) for text in responses}
+
+    def rewards(order: Sequence[str]) -> dict[str, float | None]:
+        schedule = schedule_of(order, 3)
+        results = [
+            Result(pair=pair, points=(strength[order[pair.a]] - strength[order[pair.b]]) / 2)
+            for pair in schedule.judged
+        ]
+        rows = standings(schedule, results)
+        return {text: row.reward for text, row in zip(order, rows, strict=True)}
+
+    expected = rewards(responses)
+    for _ in range(20):
+        assert rewards(draw.sample(responses, 8)) == expected

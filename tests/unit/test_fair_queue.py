@@ -1,0 +1,159 @@
+"""Properties of the queue in which callers compete for places and threads."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import get_args
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.fair_queue import Claim, FairQueue, Flow, Kind
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+FLOWS = st.builds(Flow, caller=st.sampled_from("abc"), kind=st.sampled_from(KINDS[:3]))
+
+
+@dataclass
+class Shop:
+    """Serves a queue with a number of places."""
+
+    places: int
+    queue: FairQueue[int] = field(default_factory=FairQueue[int])
+    arrivals: int = 0
+    served: list[Claim[int]] = field(default_factory=list)
+    inside: list[Claim[int]] = field(default_factory=list)
+    on_turn: Callable[[Sequence[Claim[int]]], None] = lambda waiting: None
+
+    def arrive(self, flow: Flow, size: int = 1) -> Claim[int]:
+        self.arrivals += 1
+        claim = Claim(flow=flow, item=self.arrivals, size=size)
+        self.queue.add(claim)
+        self.serve()
+        return claim
+
+    def serve(self) -> None:
+        while waiting := self.queue.in_turn():
+            if sum(claim.size for claim in self.inside) + waiting[0].size > self.places:
+                return
+            self.on_turn(waiting)
+            self.queue.hold(waiting[0])
+            self.inside.append(waiting[0])
+            self.served.append(waiting[0])
+
+    def leave(self, claim: Claim[int]) -> None:
+        if claim.holds:
+            self.inside.remove(claim)
+        self.queue.remove(claim)
+        self.serve()
+
+    def held_by(self, caller: str) -> int:
+        return sum(claim.size for claim in self.inside if claim.flow.caller == caller)
+
+
+# Arrivals of a flow with a size, and departures: a number picks among those who are there.
+EVENTS = st.lists(st.tuples(FLOWS, st.integers(1, 4)) | st.integers(0, 50), max_size=60)
+
+
+@given(places=st.integers(4, 8), events=EVENTS)
+def test_a_turn_goes_to_the_caller_who_holds_least_and_a_flow_keeps_its_order(
+    places: int, events: list[tuple[Flow, int] | int]
+) -> None:
+    shop = Shop(places)
+
+    def check(waiting: Sequence[Claim[int]]) -> None:
+        least = min(shop.held_by(claim.flow.caller) for claim in waiting)
+        assert shop.held_by(waiting[0].flow.caller) == least
+
+    shop.on_turn = check
+    there: list[Claim[int]] = []
+    left = set[int]()
+    for event in events:
+        if isinstance(event, tuple):
+            there.append(shop.arrive(*event))
+        elif there:
+            gone = there.pop(event % len(there))
+            left.add(gone.item)
+            shop.leave(gone)
+        assert sum(claim.size for claim in shop.inside) <= places
+    while shop.inside:
+        shop.leave(shop.inside[0])
+    # Everybody who stayed was served, and nothing is remembered of anybody.
+    served = {claim.item for claim in shop.served}
+    assert {claim.item for claim in there} <= served
+    assert not shop.queue.in_turn()
+    assert not shop.queue._callers
+    assert not shop.queue._flows
+    assert not shop.queue._lines
+    for flow in {claim.flow for claim in shop.served}:
+        order = [claim.item for claim in shop.served if claim.flow == flow]
+        assert order == sorted(order)
+
+
+@given(
+    places=st.integers(1, 3),
+    waiting=st.lists(st.sampled_from("abcd"), min_size=4, max_size=40),
+)
+def test_callers_who_all_wait_are_served_in_turn(places: int, waiting: list[str]) -> None:
+    shop = Shop(places)
+    holders = [shop.arrive(Flow(caller="x", kind="single")) for _ in range(places)]
+    for caller in waiting:
+        shop.arrive(Flow(caller=caller, kind="batch"))
+    for holder in holders:
+        shop.leave(holder)
+    while shop.inside:
+        shop.leave(shop.inside[0])
+    order = [claim.flow.caller for claim in shop.served[places:]]
+    # As long as all of them wait, nobody is served twice before everybody was once.
+    callers, fewest = set(order), min(Counter(order).values())
+    rounds = [order[i : i + len(callers)] for i in range(0, fewest * len(callers), len(callers))]
+    assert all(set(each) == callers for each in rounds[:fewest])
+
+
+def test_the_kinds_of_one_caller_alternate() -> None:
+    shop = Shop(1)
+    first = shop.arrive(Flow(caller="a", kind="rewards"))
+    for kind in KINDS:
+        for _ in range(3):
+            shop.arrive(Flow(caller="a", kind=kind))
+    while shop.inside:
+        shop.leave(shop.inside[0])
+    kinds = [claim.flow.kind for claim in shop.served if claim is not first]
+    assert all(sorted(kinds[at : at + 4]) == sorted(KINDS) for at in (0, 4, 8))
+    assert all(one != other for one, other in pairwise(kinds))
+
+
+def test_a_newcomer_is_next() -> None:
+    shop = Shop(1)
+    for _ in range(10):
+        shop.arrive(Flow(caller="greedy", kind="rewards"))
+    late = shop.arrive(Flow(caller="late", kind="batch"))
+    shop.leave(shop.inside[0])
+    assert late.holds
+
+
+def test_a_large_request_is_not_passed_for_ever_by_small_ones_of_other_callers() -> None:
+    shop = Shop(4)
+    current = shop.arrive(Flow(caller="b", kind="batch"))
+    large = shop.arrive(Flow(caller="a", kind="batch"), size=4)
+    for turn in range(20):
+        following = shop.arrive(Flow(caller="bc"[turn % 2], kind="batch"))
+        shop.leave(current)
+        if large.holds:
+            break
+        current = following
+    assert large.holds
+
+
+@given(events=st.lists(FLOWS, min_size=1, max_size=20), total=st.integers(1, 1000))
+def test_the_shares_of_all_flows_make_up_the_total(events: list[Flow], total: int) -> None:
+    shop = Shop(3)
+    for flow in events:
+        shop.arrive(flow)
+    shares = [shop.queue.share_of(flow, total) for flow in set(events)]
+    assert abs(sum(shares) - total) < 1e-6
+    by_caller = Counter[str]()
+    for flow, share in zip(set(events), shares, strict=True):
+        by_caller[flow.caller] += round(share * 10**6)
+    assert max(by_caller.values()) - min(by_caller.values()) < 10
