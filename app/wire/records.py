@@ -200,7 +200,8 @@ def info(services: Services) -> records.Info:
         prefill=described("prefill"),
         template=described("template"),
         head_dtype=described("head_dtype"),
-        decision_server=server and records.DecisionServer(**server),
+        decision_server=server
+        and records.DecisionServer(**{**server, "hosts": tuple(server["hosts"])}),
         runtime=identity.runtime,
         alpha_bounds=PROMISE,
         default_alpha=defaults.alpha,

@@ -44,6 +44,7 @@ KEPT = frozenset(
         "id",
         "at",
         "guarantee",
+        "on_alarm",
         "default_guarantee",
         "code",
         "question",
