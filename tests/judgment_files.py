@@ -110,6 +110,4 @@ def rows_of(shape: Shape) -> Iterator[dict[str, Any]]:
         votes = rng.binomial(shape.votes, expit(z), size=2)
         for_a = votes if label == "A" else shape.votes - votes
         row |= {"p_fwd": for_a[0] / shape.votes, "p_rev": for_a[1] / shape.votes}
-        if shape.votes == 1:
-            row |= {"verdict_fwd": "BA"[for_a[0]], "verdict_rev": "BA"[for_a[1]]}
         yield row

@@ -118,34 +118,14 @@ def verbalized_confidence(pairs: Sequence[JudgedPair]) -> MethodScores:
 
 def swap_and_aggregate(pairs: Sequence[JudgedPair]) -> MethodScores:
     """The share of the two orders' verdicts that agree; BPE's verdict where they disagree."""
-    answered = _AnsweredPairs.of(pairs, ("orders",), _has_votes)
-    votes = np.array([_votes(pair) for pair in answered.pairs], np.float64).reshape(-1, 2)
-    lead = votes.sum(axis=1)
+    answered = _AnsweredPairs.of(pairs, ("orders",))
+    kind, values = _signals(answered.pairs)
+    lead = np.sign(values - (0.5 if kind == "p" else 0.0)).sum(axis=1)
     larger, smaller = (2.0 + np.abs(lead)) / 4.0, (2.0 - np.abs(lead)) / 4.0
     divided = np.flatnonzero(lead == 0.0)
     side = lead.copy()
-    side[divided] = [_averaged_side(answered.pairs[i]) for i in divided]
-    unparsed_answers = int(np.isnan(votes).sum())
-    entropy = binary_entropy(larger, smaller)
-    return answered.scores(side, larger, entropy, unparsed_answers=unparsed_answers)
-
-
-def _votes(pair: JudgedPair) -> tuple[float, float]:
-    """The votes of both orders: 1 for response_a, -1 for response_b, 0 for a tie, NaN unparsed."""
-    if pair.verdicts is not None:
-        first, second = pair.verdicts
-        return _SIDES[first], _SIDES[second]
-    if pair.gaps is not None:
-        return float(np.sign(pair.gaps[0])), float(np.sign(pair.gaps[1]))
-    assert pair.p is not None
-    return float(np.sign(pair.p[0] - 0.5)), float(np.sign(pair.p[1] - 0.5))
-
-
-def _averaged_side(pair: JudgedPair) -> float:
-    """BPE's side: positive for response_a; 0 where a file has only verdicts."""
-    if _signal_of(pair) is None:
-        return 0.0
-    return float(preferences_of([pair]).p_bar[0] - 0.5)
+    side[divided] = preferences_of([answered.pairs[i] for i in divided]).p_bar - 0.5
+    return answered.scores(side, larger, binary_entropy(larger, smaller))
 
 
 def simulated_annotators(pairs: Sequence[JudgedPair]) -> MethodScores:
@@ -303,10 +283,6 @@ class _AnsweredPairs:
 
 def _has_signal(pair: JudgedPair) -> bool:
     return _signal_of(pair) is not None
-
-
-def _has_votes(pair: JudgedPair) -> bool:
-    return pair.has_both_orders or pair.verdicts is not None
 
 
 def _has(pair: JudgedPair, need: Observation, is_scored: Callable[[JudgedPair], bool]) -> bool:

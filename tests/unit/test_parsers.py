@@ -354,8 +354,6 @@ LINE_NAMES = (
     "p_rev",
     "score_a",
     "score_b",
-    "verdict_fwd",
-    "verdict_rev",
     "label_mass",
     "verbalized",
     "annotators",

@@ -2,13 +2,13 @@
 
 import json
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, TypeVar, cast
 
-from app.core.comparison import Label, Side
+from app.core.comparison import Side
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.evaluation.judgments.record import JudgedPair, Observation
 from app.files.checking import Contradictions, LabelledRow, LabelReport, checked
@@ -17,6 +17,8 @@ from app.files.reading import FileRow, InputFormat, files_of, read_rows
 from app.files.results import FIELDS, result_columns
 from app.files.shapes import ComparisonShape, known_shape, label_in
 from app.ports import Generated
+
+T = TypeVar("T")
 
 # The file of a folder of `evaluate`.
 LOG_NAME = "judgments.jsonl"
@@ -29,7 +31,6 @@ _SIGNALS = {
     "p": ("p_fwd", "p_rev"),
     "scores": ("score_a", "score_b"),
 }
-_VERDICTS = ("verdict_fwd", "verdict_rev")
 _SHARES = ("p_fwd", "p_rev", "label_mass")
 
 
@@ -73,9 +74,9 @@ def read_judgments(
     Each row has a label (see `label_in`) and the judge's answers: `gap_fwd` and `gap_rev`, the
     label logit of response_a minus that of response_b with response_a shown first and second, or
     `gap_fwd` alone with 1 as `orders`; or `p_fwd` and `p_rev`, the probabilities or vote shares of
-    response_a; or `score_a` and `score_b`, the scores of a reward model; or `verdict_fwd` and
-    `verdict_rev`. It may have the other fields that `judgment_line` writes. Unknown fields are
-    ignored. The judge's answers may also be where `scope-judge judge` writes them.
+    response_a (0, 0.5 or 1 for a judge that gives verdicts only); or `score_a` and `score_b`, the
+    scores of a reward model. It may have the other fields that `judgment_line` writes. Unknown
+    fields are ignored. The judge's answers may also be where `scope-judge judge` writes them.
 
     Args:
         inputs: Files of any format, folders and patterns.
@@ -109,38 +110,17 @@ def read_judgments(
 
 def judgment_line(pair: JudgedPair) -> str:
     """One line of judgments.jsonl; `read_judgments` reads it back."""
-    gap_fwd, gap_rev = pair.gaps or (None, None)
+    fields: dict[str, object] = {"dataset": pair.dataset, "id": pair.id}
+    for name in ("group", "label", "text", "judge", "fingerprint", "label_mass"):
+        fields[name] = getattr(pair, name)
+    fields["swapped"] = pair.swapped or None
+    for signal, names in _SIGNALS.items():
+        fields |= zip(names, getattr(pair, signal) or (None, None), strict=True)
     if pair.orders == 1:
-        gap_rev = None
-    p_fwd, p_rev = pair.p or (None, None)
-    score_a, score_b = pair.scores or (None, None)
-    verdict_fwd, verdict_rev = pair.verdicts or (None, None)
-    samples = pair.samples
-    fields: dict[str, object] = {
-        "dataset": pair.dataset,
-        "id": pair.id,
-        "group": pair.group,
-        "label": pair.label,
-        "text": pair.text,
-        "judge": pair.judge,
-        "fingerprint": pair.fingerprint,
-        "label_mass": pair.label_mass,
-        "swapped": pair.swapped or None,
-        "gap_fwd": gap_fwd,
-        "gap_rev": gap_rev,
-        "orders": pair.orders,
-        "p_fwd": p_fwd,
-        "p_rev": p_rev,
-        "score_a": score_a,
-        "score_b": score_b,
-        "verdict_fwd": verdict_fwd,
-        "verdict_rev": verdict_rev,
-        "verbalized": None if pair.verbalized is None else pair.verbalized._asdict(),
-        "samples": None if samples is None else [sample._asdict() for sample in samples],
-        "annotators": pair.annotators,
-        "failed": pair.failed,
-        "asked": pair.asked,
-    }
+        fields |= {"gap_rev": None, "orders": 1}
+    fields["verbalized"] = pair.verbalized and pair.verbalized._asdict()
+    fields["samples"] = pair.samples and [sample._asdict() for sample in pair.samples]
+    fields |= {"annotators": pair.annotators, "failed": pair.failed, "asked": pair.asked}
     given = {name: value for name, value in fields.items() if value is not None}
     # ASCII with escapes: a lone surrogate cannot be encoded in UTF-8.
     return json.dumps(given, allow_nan=False) + "\n"
@@ -263,14 +243,12 @@ class _Line:
         )
 
     def _pair(self, label: Side) -> JudgedPair:
-        signal, missing = self.signal, self._missing()
-        gaps = self._two_numbers("gaps") if signal == "gaps" and not missing else None
-        p = self._two_numbers("p") if signal == "p" and not missing else None
-        scores = self._two_numbers("scores") if signal == "scores" and not missing else None
-        label_mass, verdicts = self._label_mass(), self._verdicts()
-        verbalized = self._text_or_none("verbalized")
-        annotators, samples = self._numbers("annotators"), self._texts("samples")
-        orders = self._one_order(gaps or p)
+        answers: dict[str, Any] = {}
+        if self.signal and not self._missing():
+            answers[self.signal] = values = self._two_numbers(self.signal)
+            # A column of the user may be called orders, too.
+            if self._says_one_order and self.signal != "scores" and values[0] == values[1]:
+                answers["orders"] = 1
         if self.is_of_evaluate and not (self.fields.get("dataset") and self.fields.get("id")):
             raise self.error("a line with asked needs dataset and id")
         return JudgedPair(
@@ -282,17 +260,13 @@ class _Line:
             text=self._string("text"),
             judge=self._string("judge"),
             fingerprint=self._string("fingerprint"),
-            gaps=gaps,
-            orders=orders,
-            label_mass=label_mass,
-            p=p,
-            scores=scores,
-            verdicts=verdicts,
-            verbalized=verbalized,
-            annotators=annotators,
-            samples=samples,
+            label_mass=self._label_mass(),
+            verbalized=self._text_or_none("verbalized"),
+            annotators=self._many("annotators", self._number),
+            samples=self._many("samples", self._text),
             failed=self._strings("failed") or None,
             asked=self._strings("asked") or None,
+            **answers,
         )
 
     def _missing(self) -> list[str]:
@@ -305,11 +279,6 @@ class _Line:
     @property
     def _says_one_order(self) -> bool:
         return self.fields.get("orders") in (1, "1")
-
-    def _one_order(self, signal: tuple[float, float] | None) -> Literal[1] | None:
-        """1 if the judge has seen no order; a column of the user may be called orders, too."""
-        is_one = signal is not None and self._says_one_order and signal[0] == signal[1]
-        return 1 if is_one else None
 
     def _two_numbers(self, signal: str) -> tuple[float, float]:
         one, other = _SIGNALS[signal]
@@ -340,27 +309,13 @@ class _Line:
         value = self.fields.get("label_mass")
         return None if value is None else self._number("label_mass", value)
 
-    def _verdicts(self) -> tuple[Label | None, Label | None] | None:
-        if not any(name in self.fields for name in _VERDICTS):
+    def _many(self, name: str, read: Callable[[str, object], T]) -> tuple[T, ...] | None:
+        values = self.fields.get(name)
+        if values is None:
             return None
-        first, second = (self.fields.get(name) for name in _VERDICTS)
-        if not all(verdict in ("A", "B", "tie", None) for verdict in (first, second)):
-            raise self.error('verdict_fwd and verdict_rev must be "A", "B", "tie" or null')
-        return first, second
-
-    def _numbers(self, name: str) -> tuple[float, ...] | None:
-        values = self._list(name)
-        return None if values is None else tuple(self._number(name, value) for value in values)
-
-    def _texts(self, name: str) -> tuple[Generated, ...] | None:
-        values = self._list(name)
-        return None if values is None else tuple(self._text(name, value) for value in values)
-
-    def _list(self, name: str) -> list[object] | None:
-        value = self.fields.get(name)
-        if value is not None and not isinstance(value, list):
+        if not isinstance(values, list):
             raise self.error(f"{name} is not a list")
-        return value
+        return tuple(read(name, value) for value in values)
 
     def _text_or_none(self, name: str) -> Generated | None:
         value = self.fields.get(name)

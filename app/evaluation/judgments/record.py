@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from app.core.comparison import Label, Side
+from app.core.comparison import Side
 from app.ports import Generated
 
 # A kind of question about a pair. "orders" asks for the score, in both orders if the judge sees
@@ -34,8 +34,6 @@ class JudgedPair:
         label_mass: Probability on the two labels, in [0, 1]; the smaller of the two orders.
         p: Probability or vote share of response_a in [0, 1], shown first and second.
         scores: A reward model's scores of response_a and response_b.
-        verdicts: The judge's verdicts, with response_a shown first and second; only in files that
-            have them.
         verbalized: The answer to the request for a confidence.
         annotators: Logit gap of each persona, with response_a shown first.
         samples: Answers drawn at a temperature, with response_a shown first.
@@ -56,7 +54,6 @@ class JudgedPair:
     label_mass: float | None = None
     p: tuple[float, float] | None = None
     scores: tuple[float, float] | None = None
-    verdicts: tuple[Label | None, Label | None] | None = None
     verbalized: Generated | None = None
     annotators: tuple[float, ...] | None = None
     samples: tuple[Generated, ...] | None = None
@@ -109,7 +106,7 @@ class JudgedPair:
 
 # Observation -> the fields of its answer.
 _ANSWERS: Mapping[Observation, tuple[str, ...]] = {
-    "orders": ("gaps", "orders", "label_mass", "p", "scores", "verdicts"),
+    "orders": ("gaps", "orders", "label_mass", "p", "scores"),
     "verbalized": ("verbalized",),
     "annotators": ("annotators",),
     "samples": ("samples",),
