@@ -16,9 +16,9 @@ from pydantic import BaseModel, ValidationError
 from app.api.errors import InvalidBodyError
 from app.core.errors import RequestError, ScopeJudgeError
 from app.off_loop import off_loop
-from app.wire.calibrations import ExampleErrorOut
 from app.wire.problems import invalid_request, problem_of
 from app.wire.requests import InvalidItem
+from scope_judge.records import ExampleError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -137,7 +137,7 @@ class PostedItems(Generic[Read]):
     def __len__(self) -> int:
         return len(self._ids)
 
-    def errors(self, failed: Iterable[tuple[int, ScopeJudgeError]]) -> list[ExampleErrorOut]:
+    def errors(self, failed: Iterable[tuple[int, ScopeJudgeError]]) -> list[ExampleError]:
         """All errors of the batch, in order.
 
         Args:
@@ -147,6 +147,6 @@ class PostedItems(Generic[Read]):
         places = list(self.read)
         both = self.unread + [(places[i], error) for i, error in failed]
         return [
-            ExampleErrorOut(index=i, id=self._ids[i], error=problem_of(error))
+            ExampleError(index=i, id=self._ids[i], error=problem_of(error))
             for i, error in sorted(both, key=itemgetter(0))
         ]

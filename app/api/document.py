@@ -46,7 +46,7 @@ def _describe_records(schemas: dict[str, Any]) -> None:
     for name, schema in schemas.items():
         record = getattr(records, name, None)
         if isinstance(record, type) and dataclasses.is_dataclass(record):
-            about, _, _ = inspect.cleandoc(record.__doc__ or "").partition("\n\n")
+            about, _, _ = inspect.cleandoc(record.__doc__ or "").partition("\n\nArgs:\n")
             schema["description"] = _in_json(about)
             meanings = record_meanings(record)
             for field, described in schema["properties"].items():

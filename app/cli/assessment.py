@@ -1,7 +1,7 @@
 """The screen that answers "is my judge good enough?", for `curve` and `calibrate`."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
@@ -18,8 +18,7 @@ from app.core.assessment import (
 )
 
 if TYPE_CHECKING:
-    from app.cli.set_answers import AssessedSet
-    from app.core.comparison import Guarantee
+    from scope_judge.records import CalibrationDetail
 
 
 def print_assessment(assessment: Assessment, *, stderr: bool = False) -> None:
@@ -59,18 +58,18 @@ def print_alphas(rows: Sequence[AlphaRow], n: int, *, output: Console = stdout) 
     print_table(table, title=f"calibrated on all {n} labels", output=output)
 
 
-def assessment_of_answer(answer: "AssessedSet") -> Assessment:
+def assessment_of_answer(answer: "CalibrationDetail") -> Assessment:
     """The assessment of an answer of GET /calibrations/{name}."""
     more = {(row.guarantee, row.alpha): row.more_examples for row in answer.infeasible}
     return Assessment(
         # A tie is not a label.
-        n=answer.sided,
+        n=answer.labelled,
         accuracy=answer.accuracy,
         auroc=answer.auroc,
         position_flips=answer.position_flips,
         rows=[
             AlphaRow(
-                guarantee=cast("Guarantee", row.guarantee),
+                guarantee=row.guarantee,
                 alpha=row.alpha,
                 delta=row.delta,
                 threshold=row.threshold,

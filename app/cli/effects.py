@@ -8,14 +8,16 @@ from app.cli.console import confirm, print_cells, say, threshold_cell
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
-    from app.cli.set_answers import AuditedCriterion, Deletion, RolledBack
     from scope_judge.records import (
         AbsorbReport,
         AuditEvent,
         Calibration,
         CalibrationReport,
+        Deletion,
         Effect,
         EndedAlarm,
+        MonitoredCriterion,
+        RollbackReport,
         Threshold,
     )
 
@@ -39,7 +41,7 @@ _BEFORE_AND_AFTER = (
 _PRESENT = ("threshold", "coverage")
 
 
-def show_change(name: str, would: "AbsorbReport | CalibrationReport | RolledBack") -> None:
+def show_change(name: str, would: "AbsorbReport | CalibrationReport | RollbackReport") -> None:
     """Prints what a change would do: a sentence, and a row for each alpha in use."""
     say(f"{name}, version {would.version}: {would.note}.")
     if would.effects:
@@ -96,7 +98,7 @@ def note_other_change(name: str, *, shown: int, made: int) -> None:
         )
 
 
-def criterion_in_words(of: "AuditEvent | EndedAlarm | AuditedCriterion") -> str:
+def criterion_in_words(of: "AuditEvent | EndedAlarm | MonitoredCriterion") -> str:
     """The criterion of an alarm in words."""
     delta = "" if of.delta is None else f", delta {of.delta:g}"
     return f"alpha {of.alpha:g} ({of.guarantee}{delta})"

@@ -189,7 +189,7 @@ def set_rows(service: ServiceClient, name: str) -> list[dict[str, Any]]:
 
 def _rows_of_one_version(service: ServiceClient, name: str) -> list[dict[str, Any]] | None:
     """Reads all pages of a set; None if it changed meanwhile."""
-    from app.cli.set_answers import ExamplePage
+    from scope_judge.records import ExamplePage
 
     path = set_path(name, "/examples")
     page = service.get(path, limit=_PAGE)

@@ -1,29 +1,28 @@
 """JSON requests and answers about audits: drawn judgments and their labels."""
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from app.core.comparison import Guarantee, Label, Turn
+from app.core.comparison import Label
 from app.service.auditing.alarms import Alarm
 from app.service.auditing.auditor import LabelReport, SentLabel, TrailEntry
 from app.service.auditing.entries import (
     AlarmEntry,
-    AuditLabel,
     Draw,
     DrawId,
     LabelEntry,
     written,
     written_span,
 )
-from app.service.auditing.ledger import Audit, AuditPage, Status
+from app.service.auditing.ledger import Audit, AuditPage
 from app.service.auditing.periods import Period
 from app.service.auditing.text_keeper import PairsToLabel
 from app.service.auditing.texts import DrawnTexts
-from app.wire.answers import Out
 from app.wire.requests import NOT_BLANK, Strict
+from scope_judge import records
 
 # Labels of people arrive in small numbers; this bounds the work on the event loop.
 MOST_LABELS = 1000
@@ -71,281 +70,152 @@ class AuditLabelsIn(Strict):
         ]
 
 
-class EarlierLabelOut(Out):
-    """A pair that somebody else has labeled first."""
-
-    id: str
-    labeler: str
-
-
-class AuditLabelsOut(Out):
-    """Effect of the labels, and the ids whose labels were not taken.
-
-    `earlier` names the pairs that somebody else has labeled first: that label stays.
-    """
-
-    labelled: int
-    closed: int
-    updated: int
-    unchanged: int
-    unknown: int
-    expired: int
-    unknown_ids: list[str]
-    expired_ids: list[str]
-    earlier: list[EarlierLabelOut]
-
-    @classmethod
-    def of(cls, report: LabelReport) -> "AuditLabelsOut":
-        """Converts a report."""
-        return cls(
-            labelled=report.labelled,
-            closed=report.closed,
-            updated=report.updated,
-            unchanged=report.unchanged,
-            unknown=len(report.unknown),
-            expired=len(report.expired),
-            unknown_ids=list(report.unknown),
-            expired_ids=list(report.expired),
-            earlier=[
-                EarlierLabelOut(id=each, labeler=name) for each, name in report.earlier.items()
-            ],
-        )
-
-
-class PairTextsOut(Out):
-    """The texts of a drawn comparison, in the order of the audit's id."""
-
-    question: str | tuple[Turn, ...]
-    response_a: str | tuple[str, ...]
-    response_b: str | tuple[str, ...]
-
-    @classmethod
-    def of(cls, texts: DrawnTexts) -> "PairTextsOut":
-        """Converts texts."""
-        return cls(
-            question=texts.question, response_a=texts.response_a, response_b=texts.response_b
-        )
-
-
-class AuditOut(Out):
-    """One drawn comparison, without the verdict.
-
-    `texts` is null unless the request asks for them.
-    """
-
-    id: str
-    calibration: str
-    status: Status
-    rate: float
-    drawn_at: str
-    drawn_by: str
-    expires_at: str
-    label: AuditLabel | None
-    labelled_at: str | None
-    labelled_by: str | None
-    texts: PairTextsOut | None
-
-    @classmethod
-    def of(cls, audit: Audit, *, at: float, texts: DrawnTexts | None = None) -> "AuditOut":
-        """Converts an audit as it was at a time, in seconds since 1970.
-
-        Args:
-            audit: The audit.
-            at: The time.
-            texts: Its texts, with the id of their order; None without texts.
-        """
-        return cls(
-            id=audit.draw.id if texts is None else texts.id,
-            calibration=audit.draw.calibration,
-            status=audit.status(at),
-            rate=audit.draw.rate,
-            drawn_at=written(audit.draw.at),
-            drawn_by=audit.draw.by,
-            expires_at=written(audit.expires_at),
-            label=audit.label,
-            labelled_at=None if audit.labelled_at is None else written(audit.labelled_at),
-            labelled_by=audit.labelled_by,
-            texts=None if texts is None else PairTextsOut.of(texts),
-        )
-
-
-class AuditsOut(Out):
-    """Some drawn comparisons.
-
-    `open` counts all open audits, and `without_texts` those of them whose texts the service does
-    not have. Both are null unless the request asks for texts.
-    """
-
-    audits: list[AuditOut]
-    open: int | None = None
-    without_texts: int | None = None
-    next_after: int | None = Field(
-        description="Value of `after` for the next page; null on the last one."
-    )
-
-    @classmethod
-    def of(cls, page: AuditPage) -> "AuditsOut":
-        """Converts a page."""
-        audits = [AuditOut.of(audit, at=page.at) for audit in page.audits]
-        return cls(audits=audits, next_after=page.next_after)
-
-    @classmethod
-    def with_texts(cls, found: PairsToLabel) -> "AuditsOut":
-        """Converts open audits with their texts; long work for long texts."""
-        return cls(
-            audits=[AuditOut.of(pair.audit, at=found.at, texts=pair.texts) for pair in found.pairs],
-            open=found.open,
-            without_texts=found.without_texts,
-            next_after=found.next_after,
-        )
-
-
 class ResumeIn(Strict):
     """The reason why judgments of a set are accepted again after an alarm."""
 
     reason: Reason
 
 
-class ResumedOut(Out):
-    """A criterion whose alarm was ended."""
-
-    alpha: float
-    guarantee: Guarantee
-    delta: float | None
-    rang_at: str
-
-    @classmethod
-    def of(cls, alarm: Alarm) -> "ResumedOut":
-        """Converts an alarm."""
-        criterion = alarm.entry.criterion
-        assert criterion.alpha is not None, "an alarm has an alpha"
-        return cls(
-            alpha=criterion.alpha,
-            guarantee=criterion.guarantee,
-            delta=criterion.delta,
-            rang_at=written(alarm.entry.at),
-        )
-
-
-class ResumeOut(Out):
-    """The alarms of a set that were ended; none if there was none."""
-
-    name: str
-    resumed: list[ResumedOut]
-
-    @classmethod
-    def of(cls, name: str, ended: Sequence[Alarm]) -> "ResumeOut":
-        """Converts the alarms that were ended."""
-        return cls(name=name, resumed=[ResumedOut.of(alarm) for alarm in ended])
-
-
-Event = Literal["closed", "label_changed", "alarm", "alarm_ended", "resumed"]
-
-
-class AuditEventOut(Out):
-    """One entry of the trail of a set's audits.
-
-    `closed` and `label_changed` have `id`, `before` and `after`, in the order of that id. `alarm`,
-    `alarm_ended` and `resumed` have the criterion and the current version. `alarm` has `audits`,
-    too: the number of audits from then on that replace all examples by an absorption.
-    """
-
-    event: Event
-    at: str
-    by: str
-    reason: str | None = None
-    id: str | None = None
-    before: AuditLabel | None = None
-    after: AuditLabel | None = None
-    alpha: float | None = None
-    guarantee: Guarantee | None = None
-    delta: float | None = None
-    version: int | None = None
-    errors: int | None = None
-    audited: int | None = None
-    suspended: bool | None = None
-    first_judged_at: str | None = None
-    last_judged_at: str | None = None
-    audits: int | None = None
-
-    @classmethod
-    def of(cls, item: TrailEntry) -> "AuditEventOut":
-        """Converts an entry of the trail."""
-        entry = item.entry
-        assert not isinstance(entry, Draw), "draws are not part of the trail"
-        at, by = written(entry.at), entry.by
-        if isinstance(entry, LabelEntry):
-            return cls(
-                event="closed" if item.before is None else "label_changed",
-                at=at,
-                by=by,
-                reason=entry.reason,
-                id=entry.id,
-                before=item.before,
-                after=entry.label,
-            )
-        criterion = asdict(entry.criterion)
-        del criterion["calibration"]
-        if isinstance(entry, AlarmEntry):
-            return cls(
-                event="alarm",
-                at=at,
-                by=by,
-                version=entry.decider.version,
-                errors=entry.errors,
-                audited=entry.audited,
-                suspended=entry.suspends,
-                audits=entry.needed,
-                **written_span(entry.ringing.span),
-                **criterion,
-            )
-        return cls(
-            event="alarm_ended" if entry.because == "version" else "resumed",
-            at=at,
-            by=by,
-            reason=entry.reason,
-            version=entry.version,
-            **criterion,
-        )
-
-
-class PeriodOut(Out):
-    """The judgments that were drawn in one period."""
-
-    since: str
-    until: str
-    accepted: int
-    abstentions: int
-
-    @classmethod
-    def of(cls, period: Period) -> "PeriodOut":
-        """Converts a period."""
-        return cls(
-            since=written(period.since),
-            until=written(period.until),
-            accepted=period.accepted,
-            abstentions=period.abstentions,
-        )
-
-
-class AuditTrailOut(Out):
-    """Entries of the trail of a set's audits, newest first."""
-
-    name: str
-    entries: list[AuditEventOut]
-    periods: list[PeriodOut]
-    next_before: int | None = Field(
-        description="Value of `before` for the next page; null on the last one."
+def audit_labels(report: LabelReport) -> records.AuditLabels:
+    """Converts a report."""
+    return records.AuditLabels(
+        labelled=report.labelled,
+        closed=report.closed,
+        updated=report.updated,
+        unchanged=report.unchanged,
+        unknown=len(report.unknown),
+        expired=len(report.expired),
+        unknown_ids=tuple(report.unknown),
+        expired_ids=tuple(report.expired),
+        earlier=tuple(
+            records.EarlierLabel(id=audit, labeler=name) for audit, name in report.earlier.items()
+        ),
     )
 
-    @classmethod
-    def of(
-        cls, name: str, entries: Sequence[TrailEntry], periods: Sequence[Period], *, limit: int
-    ) -> "AuditTrailOut":
-        """Converts a page of at most `limit` entries."""
-        return cls(
-            name=name,
-            entries=[AuditEventOut.of(entry) for entry in entries],
-            periods=[PeriodOut.of(period) for period in periods],
-            next_before=entries[-1].position if len(entries) == limit else None,
-        )
+
+def audit_page(page: AuditPage) -> records.AuditPage:
+    """Converts a page of audits."""
+    return records.AuditPage(
+        audits=tuple(_audit(audit, at=page.at) for audit in page.audits),
+        open=None,
+        without_texts=None,
+        next_after=page.next_after,
+    )
+
+
+def audit_page_with_texts(pairs: PairsToLabel) -> records.AuditPage:
+    """Converts open audits with their texts; long work for long texts."""
+    return records.AuditPage(
+        audits=tuple(_audit(pair.audit, at=pairs.at, texts=pair.texts) for pair in pairs.pairs),
+        open=pairs.open,
+        without_texts=pairs.without_texts,
+        next_after=pairs.next_after,
+    )
+
+
+def _audit(audit: Audit, *, at: float, texts: DrawnTexts | None = None) -> records.Audit:
+    """Converts an audit as it was at a time, in seconds since 1970."""
+    return records.Audit(
+        id=audit.draw.id if texts is None else texts.id,
+        calibration=audit.draw.calibration,
+        status=audit.status(at),
+        rate=audit.draw.rate,
+        drawn_at=written(audit.draw.at),
+        drawn_by=audit.draw.by,
+        expires_at=written(audit.expires_at),
+        label=audit.label,
+        labelled_at=None if audit.labelled_at is None else written(audit.labelled_at),
+        labelled_by=audit.labelled_by,
+        texts=None if texts is None else _pair_texts(texts),
+    )
+
+
+def _pair_texts(texts: DrawnTexts) -> records.PairTexts:
+    asked = texts.question
+    return records.PairTexts(
+        question=asked
+        if isinstance(asked, str)
+        else tuple(records.Turn(role=turn.role, content=turn.content) for turn in asked),
+        response_a=texts.response_a,
+        response_b=texts.response_b,
+    )
+
+
+def ended_alarm(alarm: Alarm) -> records.EndedAlarm:
+    """Converts an alarm."""
+    criterion = alarm.entry.criterion
+    assert criterion.alpha is not None, "an alarm has an alpha"
+    return records.EndedAlarm(
+        alpha=criterion.alpha,
+        guarantee=criterion.guarantee,
+        delta=criterion.delta,
+        rang_at=written(alarm.entry.at),
+    )
+
+
+def resumed(name: str, ended: Sequence[Alarm]) -> records.Resumed:
+    """Converts the alarms that were ended."""
+    return records.Resumed(name=name, resumed=tuple(map(ended_alarm, ended)))
+
+
+def audit_trail(
+    name: str, entries: Sequence[TrailEntry], periods: Sequence[Period], *, limit: int
+) -> records.AuditTrail:
+    """Converts a page of at most `limit` entries."""
+    return records.AuditTrail(
+        name=name,
+        entries=tuple(map(_event, entries)),
+        periods=tuple(
+            records.Period(
+                since=written(period.since),
+                until=written(period.until),
+                accepted=period.accepted,
+                abstentions=period.abstentions,
+            )
+            for period in periods
+        ),
+        next_before=entries[-1].position if len(entries) == limit else None,
+    )
+
+
+_EVENT_FIELDS = [field.name for field in dataclasses.fields(records.AuditEvent)]
+
+
+def _event(item: TrailEntry) -> records.AuditEvent:
+    """Converts an entry of the trail; fields that its kind does not have are None."""
+    entry = item.entry
+    assert not isinstance(entry, Draw), "draws are not part of the trail"
+    of_kind: dict[str, Any]
+    if isinstance(entry, LabelEntry):
+        of_kind = {
+            "event": "closed" if item.before is None else "label_changed",
+            "reason": entry.reason,
+            "id": entry.id,
+            "before": item.before,
+            "after": entry.label,
+        }
+    else:
+        criterion = entry.criterion
+        of_kind = {
+            "alpha": criterion.alpha,
+            "guarantee": criterion.guarantee,
+            "delta": criterion.delta,
+        }
+        if isinstance(entry, AlarmEntry):
+            of_kind |= {
+                "event": "alarm",
+                "version": entry.decider.version,
+                "errors": entry.errors,
+                "audited": entry.audited,
+                "suspended": entry.suspends,
+                "audits": entry.needed,
+                **written_span(entry.ringing.span),
+            }
+        else:
+            of_kind |= {
+                "event": "alarm_ended" if entry.because == "version" else "resumed",
+                "reason": entry.reason,
+                "version": entry.version,
+            }
+    fields: dict[str, Any] = dict.fromkeys(_EVENT_FIELDS)
+    return records.AuditEvent(**fields | {"at": written(entry.at), "by": entry.by} | of_kind)

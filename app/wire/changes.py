@@ -1,167 +1,91 @@
-"""JSON about changes of calibration sets: what they do to the alphas in use."""
+"""Builds the records of changes of calibration sets: what they do to the alphas in use."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from app.core.comparison import Guarantee
 from app.service.auditing.changes import ChangeReport, Deletion
 from app.service.calibration.effects import Effect, criterion_of, missing_labels
-from app.wire.answers import Out, RequestUsageOut
-from app.wire.audits import ResumedOut
-from app.wire.calibrations import (
-    CalibrationOut,
-    ExampleErrorOut,
-    ThresholdOut,
-    calibration_fields,
-)
-
-
-class EffectOut(Out):
-    """The effect of a change on one criterion in use.
-
-    `more_labels` is the number of further labels that make an infeasible alpha feasible after the
-    change if the error rates stay the same; 0 if it is feasible, null if no number does.
-    """
-
-    alpha: float
-    guarantee: Guarantee
-    delta: float | None
-    before: ThresholdOut
-    after: ThresholdOut
-    becomes_infeasible: bool
-    more_labels: int | None
-
-    @classmethod
-    def of(cls, effect: Effect) -> "EffectOut":
-        """Converts an effect."""
-        return cls(
-            alpha=effect.after.alpha,
-            guarantee=effect.after.guarantee,
-            delta=effect.after.delta,
-            before=ThresholdOut.of(effect.before),
-            after=ThresholdOut.of(effect.after),
-            becomes_infeasible=effect.becomes_infeasible,
-            more_labels=effect.more_labels,
-        )
-
-
-class ChangeOut(CalibrationOut):
-    """The calibration set after a change, with its effects on the criteria in use."""
-
-    dry_run: bool
-    added: int
-    updated: int
-    removed: int
-    effects: list[EffectOut]
-    ends_alarms: list[ResumedOut]
-    note: str
+from app.wire.audits import ended_alarm
+from app.wire.calibrations import calibration_fields, threshold
+from app.wire.records import usage_of_request
+from scope_judge import records
 
 
 def change_fields(report: ChangeReport, *, dry_run: bool) -> dict[str, Any]:
-    """The fields of `ChangeOut`; the last three are None if nobody looked at the change."""
-    batch, found = report.batch, report.consequences
+    """The fields of `CalibrationChange`; the last three are None if nobody looked at the change."""
+    batch, consequences = report.batch, report.consequences
+    effects = ends_alarms = note = None
+    if consequences is not None:
+        effects = tuple(map(_effect, consequences.effects))
+        ends_alarms = tuple(map(ended_alarm, consequences.ended))
+        note = f"{_examples(report)}; {effects_note(consequences.effects)}"
     return {
         **calibration_fields(batch.calibration),
         "dry_run": dry_run,
         "added": batch.added,
         "updated": batch.updated,
         "removed": batch.removed,
-        "effects": None if found is None else [EffectOut.of(each) for each in found.effects],
-        "ends_alarms": None if found is None else [ResumedOut.of(each) for each in found.ended],
-        "note": None if found is None else f"{_examples(report)}; {effects_note(found.effects)}",
+        "effects": effects,
+        "ends_alarms": ends_alarms,
+        "note": note,
     }
 
 
-class RollbackOut(ChangeOut):
-    """The calibration set after a rollback, with its effects on the criteria in use.
+def _effect(effect: Effect) -> records.Effect:
+    return records.Effect(
+        alpha=effect.after.alpha,
+        guarantee=effect.after.guarantee,
+        delta=effect.after.delta,
+        before=threshold(effect.before),
+        after=threshold(effect.after),
+        becomes_infeasible=effect.becomes_infeasible,
+        more_labels=effect.more_labels,
+    )
 
-    `removed` and `updated` count the examples of the current version that leave it or get their
-    earlier label back. With `dry_run` nothing has changed: the set is described as it would be,
-    with the number of its last change.
+
+def rollback_report(report: ChangeReport, *, dry_run: bool) -> records.RollbackReport:
+    """Converts the report of a rollback."""
+    return records.RollbackReport(**change_fields(report, dry_run=dry_run))
+
+
+def calibration_report(
+    report: ChangeReport, errors: Sequence[records.ExampleError], *, dry_run: bool
+) -> records.CalibrationReport:
+    """Converts the report of a batch.
+
+    Args:
+        report: The new version and the counts of the batch.
+        errors: All failed examples: those in the report, and those that could not be parsed.
+        dry_run: Whether nothing has changed.
     """
+    return records.CalibrationReport(
+        **change_fields(report, dry_run=dry_run),
+        ties=report.batch.ties,
+        failed=len(errors),
+        errors=tuple(errors),
+        usage=usage_of_request(),
+    )
 
-    @classmethod
-    def of(cls, report: ChangeReport, *, dry_run: bool) -> "RollbackOut":
-        """Converts a report."""
-        return cls(**change_fields(report, dry_run=dry_run))
 
+def deletion(preview: Deletion, *, limited_keys: int) -> records.Deletion:
+    """Converts a preview.
 
-class CalibrateOut(CalibrationOut):
-    """The calibration set after a batch was added, with the counts and errors of that batch.
-
-    With `dry_run` nothing has changed: the set is described as it would be, with the number of the
-    current version. `effects`, `ends_alarms` and `note` are null without `dry_run` and `replace`.
+    Args:
+        preview: The preview.
+        limited_keys: Number of keys that may use this set and only certain others.
     """
-
-    added: int
-    updated: int
-    ties: int
-    removed: int
-    failed: int
-    errors: list[ExampleErrorOut]
-    dry_run: bool
-    effects: list[EffectOut] | None
-    ends_alarms: list[ResumedOut] | None
-    note: str | None
-    usage: RequestUsageOut
-
-    @classmethod
-    def of(
-        cls, report: ChangeReport, errors: list[ExampleErrorOut], *, dry_run: bool
-    ) -> "CalibrateOut":
-        """Converts a report.
-
-        Args:
-            report: The new version and the counts of the batch.
-            errors: All failed examples: those in the report, and those that could not be parsed.
-            dry_run: Whether nothing has changed.
-        """
-        return cls(
-            **change_fields(report, dry_run=dry_run),
-            ties=report.batch.ties,
-            failed=len(errors),
-            errors=errors,
-            usage=RequestUsageOut.of_request(),
-        )
-
-
-class DeletionOut(Out):
-    """The consequences of the deletion of a calibration set, which is still there.
-
-    Judgments under each alpha of `in_use` get 404 `calibration_not_found` after it. Trail, audits,
-    alarms and keys stay. `version` and `n` are null if the set cannot be read.
-    """
-
-    name: str
-    version: int | None
-    n: int | None
-    in_use: list[ThresholdOut]
-    audits: int
-    open_audits: int
-    alarms: list[ResumedOut]
-    limited_keys: int
-    note: str
-
-    @classmethod
-    def of(cls, deletion: Deletion, *, limited_keys: int) -> "DeletionOut":
-        """Converts a preview.
-
-        Args:
-            deletion: The preview.
-            limited_keys: Number of keys that may use this set and only certain others.
-        """
-        present = deletion.present
-        return cls(
-            name=deletion.name,
-            version=None if present is None else present.version,
-            n=None if present is None else present.n,
-            in_use=[ThresholdOut.of(row) for row in deletion.in_use],
-            audits=deletion.audits,
-            open_audits=deletion.open_audits,
-            alarms=[ResumedOut.of(alarm) for alarm in deletion.alarms],
-            limited_keys=limited_keys,
-            note=_deletion_note(deletion, limited_keys),
-        )
+    present = preview.present
+    return records.Deletion(
+        name=preview.name,
+        version=None if present is None else present.version,
+        n=None if present is None else present.n,
+        in_use=tuple(map(threshold, preview.in_use)),
+        audits=preview.audits,
+        open_audits=preview.open_audits,
+        alarms=tuple(map(ended_alarm, preview.alarms)),
+        limited_keys=limited_keys,
+        note=_deletion_note(preview, limited_keys),
+    )
 
 
 def _deletion_note(deletion: Deletion, limited_keys: int) -> str:

@@ -1,275 +1,114 @@
-"""JSON answers about audits and drift of a calibration set."""
+"""Builds the records of audits and drift of a calibration set."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 from app.core.calibration import Calibration
-from app.core.comparison import Guarantee
 from app.core.monitoring import MONITOR_DELTA, MonitoredCriterion, Ringing
 from app.judging.services import Services
-from app.service.auditing.drift import STREAMS, Figures, StreamFigures
+from app.service.auditing.drift import Figures, StreamFigures
 from app.service.auditing.entries import written, written_span
 from app.service.auditing.ledger import MOST_CRITERIA
-from app.service.auditing.monitor import OnAlarm, SetReport
+from app.service.auditing.monitor import SetReport
 from app.service.auditing.recovery import Recovery
-from app.wire.answers import Out
+from scope_judge import records
+from scope_judge.records import Light
 
 
-class RingingOut(Out):
-    """When an alarm was raised, and the judgments that led to it; all null without an alarm."""
+def monitor(
+    services: Services,
+    calibration: Calibration,
+    report: SetReport,
+    drift: Figures,
+    recovery: Recovery | None,
+) -> records.Monitor:
+    """Converts the audits and the drift of a version, and the recovery after an alarm."""
+    on_alarm, rate = services.monitor.on_alarm, services.auditor.rate
+    refused = services.auditor.refused(calibration)
+    has_drifted = any(stream.alarm for stream in drift.values())
+    criteria = sorted(report.criteria, key=_importance)
+    note = _note(report, rate=rate, refused=refused, has_drifted=has_drifted)
+    alarm = bool(report.alarmed) or has_drifted
+    streams = {name: _stream(figures) for name, figures in drift.items()}
+    return records.Monitor(
+        name=calibration.name,
+        version=calibration.version,
+        audit_rate=rate,
+        on_alarm=on_alarm,
+        criteria=tuple(_criterion(each, suspends=on_alarm == "abstain") for each in criteria),
+        refused=refused,
+        drift=records.Drift(
+            uncertainty=streams["uncertainty"],
+            position_gap=streams.get("position_gap"),
+            label_mass=streams.get("label_mass"),
+        ),
+        alarm=alarm,
+        light=_light(criteria, alarm=alarm, note=note),
+        alarm_evidence=1 / MONITOR_DELTA,
+        summary=summary(criteria, drift),
+        note=note,
+        recovery=None if recovery is None else _recovery(recovery),
+    )
 
-    rang_at: str | None
-    rang_version: int | None
-    first_judged_at: str | None
-    last_judged_at: str | None
+
+def _criterion(monitored: MonitoredCriterion, *, suspends: bool) -> records.MonitoredCriterion:
+    """Converts the audits of a criterion; `suspends` says if judgments abstain after an alarm."""
+    criterion = asdict(monitored.criterion)
+    del criterion["calibration"]
+    return records.MonitoredCriterion(
+        **criterion,
+        **asdict(monitored.figures) | {"alarm": monitored.alarm},
+        **_alarm_times(monitored.rang),
+        labelled=monitored.labelled,
+        ties=monitored.ties,
+        tie_interval=monitored.tie_interval,
+        repeated=monitored.repeated,
+        waiting=monitored.waiting,
+        open=monitored.open,
+        expired=monitored.expired,
+        abstentions=monitored.abstentions,
+        suspended=suspends and monitored.alarm,
+        keys=tuple(records.MonitoredKey(**asdict(each)) for each in monitored.keys),
+        further_keys=monitored.further_keys,
+    )
 
 
-def ringing_fields(rang: Ringing | None) -> dict[str, Any]:
-    """The fields of `RingingOut`, which longer answers extend."""
+def _stream(figures: StreamFigures) -> records.DriftStream:
+    return records.DriftStream(
+        evidence=figures.evidence, alarm=figures.alarm, **_alarm_times(figures.rang)
+    )
+
+
+def _alarm_times(rang: Ringing | None) -> dict[str, Any]:
+    """The fields of `AlarmTimes`, which longer records extend."""
     if rang is None:
-        return dict.fromkeys(RingingOut.model_fields)
-    return {
-        "rang_at": written(rang.at),
-        "rang_version": rang.version,
-        **written_span(rang.span),
-    }
+        return dict.fromkeys(field.name for field in fields(records.AlarmTimes))
+    return {"rang_at": written(rang.at), "rang_version": rang.version, **written_span(rang.span)}
 
 
-class MonitoredKeyOut(Out):
-    """The audits of one criterion whose judgments one key was the first to ask for.
-
-    `evidence` is about the error of these judgments: for a key whose error is at most alpha, it
-    reaches 20 with probability at most 0.05.
-    """
-
-    key: str
-    audited: int
-    errors: int
-    evidence: float
-    open: int
-
-
-class MonitoredOut(RingingOut):
-    """The audits of one criterion under this version of the set.
-
-    The labels of drawn accepted judgments count by question, in the order of the first draws:
-    `waiting` ones wait for a draw of an earlier question that is still open, or for the end of the
-    hour in which draws of one question count. As long as the error
-    of a random question is at most alpha, `evidence` reaches `alarm_evidence` with probability at
-    most 1 / `alarm_evidence`, whenever and how often it is looked at; over all criteria of the
-    version these sum to at most 0.05. `alarm` is true from then on, until a version with enough new
-    examples or POST /calibrations/{name}/resume. `certificate` and `certified` are the same for the
-    claim that the error is at most alpha, at 20. They count closed and expired draws as errors.
-    `certified_without_expired` leaves expired draws out: it is the weaker statement, and true only
-    if no draw has expired because of its verdict. `error_interval` holds a constant true error at
-    all times with probability 0.95. `labelled` counts all labels, also ties, which are
-    neither right nor wrong; `tie_interval` holds their share of the accepted verdicts. `keys` has
-    the same labels by the keys that asked, at most 20, those with the most errors first.
-    """
-
-    alpha: float
-    guarantee: Guarantee
-    delta: float | None
-    labelled: int
-    audited: int
-    errors: int
-    closed: int
-    questions: int
-    error_interval: tuple[float, float]
-    evidence: float
-    alarm_evidence: float
-    alarm: bool
-    alarm_at: int | None
-    certificate: float
-    certified: bool
-    certified_at: int | None
-    certificate_without_expired: float
-    certified_without_expired: bool
-    suspended: bool
-    ties: int
-    tie_interval: tuple[float, float]
-    repeated: int
-    waiting: int
-    open: int
-    expired: int
-    abstentions: int
-    keys: list[MonitoredKeyOut]
-    further_keys: int
-
-    @classmethod
-    def of(cls, monitored: MonitoredCriterion, *, suspends: bool) -> "MonitoredOut":
-        """Converts the audits of a criterion.
-
-        Args:
-            monitored: The audits.
-            suspends: Whether judgments abstain after an alarm.
-        """
-        return cls(
-            **asdict(monitored.criterion),
-            **{**asdict(monitored.figures), "alarm": monitored.alarm},
-            **ringing_fields(monitored.rang),
-            labelled=monitored.labelled,
-            ties=monitored.ties,
-            tie_interval=monitored.tie_interval,
-            repeated=monitored.repeated,
-            waiting=monitored.waiting,
-            open=monitored.open,
-            expired=monitored.expired,
-            abstentions=monitored.abstentions,
-            suspended=suspends and monitored.alarm,
-            keys=[MonitoredKeyOut(**asdict(each)) for each in monitored.keys],
-            further_keys=monitored.further_keys,
+def _recovery(recovery: Recovery) -> records.Recovery:
+    criterion, number = recovery.criterion, recovery.audits
+    assert criterion.alpha is not None, "only criteria with an alpha are audited"
+    if number is None:
+        note = f"no number of labels up to 100,000 is enough for {criterion.words}"
+    else:
+        note = (
+            f"label the first {number} audits drawn since the alarm, then run `scope-judge "
+            f"audits absorb {criterion.calibration}`; {recovery.drawn} are drawn, and "
+            f"{recovery.labelled} of the first {number} are labeled or closed"
         )
-
-
-class StreamOut(RingingOut):
-    """Evidence of the answering process that a value of its judgments is unlike the labeled ones.
-
-    `alarm` is true once the evidence has reached 20, which by chance alone any of the values
-    of a version ever does with probability at most 0.05.
-    """
-
-    evidence: float
-    alarm: bool
-
-    @classmethod
-    def of(cls, figures: StreamFigures) -> "StreamOut":
-        """Converts the evidence of one value."""
-        return cls(evidence=figures.evidence, alarm=figures.alarm, **ringing_fields(figures.rang))
-
-
-class DriftOut(Out):
-    """Evidence of drift in the values of the judgments by this version.
-
-    `position_gap` is null for a judge that sees no order of the responses, and `label_mass` for one
-    that does not say it.
-    """
-
-    uncertainty: StreamOut
-    position_gap: StreamOut | None
-    label_mass: StreamOut | None
-
-    @classmethod
-    def of(cls, drift: Figures) -> "DriftOut":
-        """Converts the evidence of the values that the judge has."""
-        streams = {name: StreamOut.of(figures) for name, figures in drift.items()}
-        return cls.model_validate({**dict.fromkeys(STREAMS), **streams})
-
-
-class RecoveryOut(Out):
-    """How the set gets verdicts again after an alarm, without breaking the promise.
-
-    An absorption replaces all examples by the first `audits` drawn since the first active alarm.
-    The number follows from the criterion of that alarm, and not from any label; null if it is above
-    100,000. With as many, verdicts come back with probability 0.8 if the judge is wrong in at most
-    0.6 alpha of its most certain pairs.
-    """
-
-    alpha: float
-    guarantee: Guarantee
-    delta: float | None
-    since: str
-    audits: int | None
-    drawn: int
-    labelled: int
-    note: str
-
-    @classmethod
-    def of(cls, recovery: Recovery) -> "RecoveryOut":
-        """Converts the audits of a recovery."""
-        criterion, number = recovery.criterion, recovery.audits
-        assert criterion.alpha is not None, "only criteria with an alpha are audited"
-        if number is None:
-            note = f"no number of labels up to 100,000 is enough for {criterion.words}"
-        else:
-            note = (
-                f"label the first {number} audits drawn since the alarm, then run `scope-judge "
-                f"audits absorb {criterion.calibration}`; {recovery.drawn} are drawn, and "
-                f"{recovery.labelled} of the first {number} are labeled or closed"
-            )
-        return cls(
-            alpha=criterion.alpha,
-            guarantee=criterion.guarantee,
-            delta=criterion.delta,
-            since=written(recovery.since),
-            audits=number,
-            drawn=recovery.drawn,
-            labelled=recovery.labelled,
-            note=note,
-        )
-
-
-Light = Literal["green", "amber", "red"]
-
-
-class MonitorOut(Out):
-    """The audits of a calibration set's current version, and the drift of its traffic.
-
-    `criteria` has the first 64 criteria that judgments of this version were drawn under: those with
-    an alarm first, then those with the most labels. `refused` counts the draws under other criteria
-    that the answering process did not make. `alarm` is true if any criterion or any value of
-    `drift` has an alarm. `light` is `red` then, `green` if labels of this version count, no error
-    interval reaches above its alpha and there is nothing to do, and `amber` otherwise.
-    `alarm_evidence` is the line of `drift` and of certificates; each criterion has its own.
-    `summary` says in a sentence how wrong the verdicts are, under the first of the criteria. `note`
-    says what to do; null if there is nothing to do.
-    `recovery` says how many audits to label after an alarm; null without an alarm.
-    """
-
-    name: str
-    version: int
-    audit_rate: float
-    on_alarm: OnAlarm
-    criteria: list[MonitoredOut]
-    refused: int
-    drift: DriftOut
-    alarm: bool
-    light: Light
-    alarm_evidence: float
-    summary: str
-    note: str | None
-    recovery: RecoveryOut | None
-
-    @classmethod
-    def of(
-        cls,
-        services: Services,
-        calibration: Calibration,
-        report: SetReport,
-        drift: Figures,
-        recovery: Recovery | None,
-    ) -> "MonitorOut":
-        """Converts the audits and the drift of a version, and the recovery after an alarm."""
-        on_alarm, rate = services.monitor.on_alarm, services.auditor.rate
-        refused = services.auditor.refused(calibration)
-        has_drifted = any(stream.alarm for stream in drift.values())
-        criteria = sorted(report.criteria, key=_importance)
-        note = _note(
-            report,
-            rate=rate,
-            refused=refused,
-            has_drifted=has_drifted,
-        )
-        alarm = bool(report.alarmed) or has_drifted
-        return cls(
-            name=calibration.name,
-            version=calibration.version,
-            audit_rate=rate,
-            on_alarm=on_alarm,
-            criteria=[
-                MonitoredOut.of(monitored, suspends=on_alarm == "abstain") for monitored in criteria
-            ],
-            refused=refused,
-            drift=DriftOut.of(drift),
-            alarm=alarm,
-            light=_light(criteria, alarm=alarm, note=note),
-            alarm_evidence=1 / MONITOR_DELTA,
-            summary=summary(criteria, drift),
-            note=note,
-            recovery=None if recovery is None else RecoveryOut.of(recovery),
-        )
+    return records.Recovery(
+        alpha=criterion.alpha,
+        guarantee=criterion.guarantee,
+        delta=criterion.delta,
+        since=written(recovery.since),
+        audits=number,
+        drawn=recovery.drawn,
+        labelled=recovery.labelled,
+        note=note,
+    )
 
 
 def _light(criteria: Sequence[MonitoredCriterion], *, alarm: bool, note: str | None) -> Light:

@@ -332,3 +332,40 @@ class DeletionQuery(Strict):
     # The values of a URL are texts.
     model_config = ConfigDict(strict=False)
     dry_run: DryRun = False
+
+
+# Each threshold is a computation of a few milliseconds.
+_MOST_ALPHAS = 32
+
+
+class AlphasQuery(Strict):
+    """Alphas whose `pac` thresholds are asked for together, in the URL."""
+
+    # The values of a URL are texts.
+    model_config = ConfigDict(strict=False)
+    alpha: Annotated[
+        list[Probability],
+        Field(
+            default_factory=list,
+            max_length=_MOST_ALPHAS,
+            description="Alpha whose `pac` threshold to show; repeat for more.",
+        ),
+    ]
+    delta: Annotated[
+        Probability | None,
+        Field(description="Probability that the guarantee of one of them fails."),
+    ] = None
+
+    def levels(self, default_delta: float) -> list[tuple[float, float]]:
+        """Each alpha once, in order, with delta.
+
+        Raises:
+            InvalidRequestError: There is a delta without an alpha.
+        """
+        alphas = list(dict.fromkeys(self.alpha))
+        if not alphas:
+            if self.delta is not None:
+                raise invalid_field("delta", "only allowed with alpha, e.g. ?alpha=0.1&alpha=0.15")
+            return []
+        delta = default_delta if self.delta is None else self.delta
+        return [(alpha, delta) for alpha in alphas]

@@ -1,5 +1,6 @@
 """JSON of judged examples: scores and labels, without texts, as sets export and import them."""
 
+from collections.abc import Sequence
 from heapq import nsmallest
 from typing import Annotated, Any
 
@@ -9,8 +10,6 @@ from app.core.calibration import Calibration, LabelledExample
 from app.core.comparison import Label
 from app.core.score import Score
 from app.service.calibration.batch import JudgedBatch, JudgedExample
-from app.wire.answers import Out
-from app.wire.calibrations import ExampleErrorOut
 from app.wire.problems import invalid_request
 from app.wire.requests import (
     Digest,
@@ -20,115 +19,68 @@ from app.wire.requests import (
     Strict,
     Text,
 )
+from scope_judge import records
 
 # An import with more faults is refused without reading the rest.
 _MOST_FAULTY = 10
 
 
-class ScoredExampleOut(Out):
-    """The scores and the label of one example.
+def _scored(example: JudgedExample) -> records.ScoredExample:
+    judged = example.example
+    return records.ScoredExample(
+        digest=example.digest,
+        gap_fwd=judged.score.gap_fwd,
+        gap_rev=judged.score.gap_rev,
+        label_mass=judged.score.label_mass,
+        label=judged.label,
+        question=judged.question,
+    )
 
-    The label is null for a pair that has none yet. `question` is a digest of the question alone;
-    null where it is unknown. `gap_fwd` and `gap_rev` are the logit of response A minus that of
-    response B, with response A shown first and second. `gap_rev` is null for a judge that sees no
-    order, `label_mass` for one that does not say it.
+
+def scores(
+    judge: str, batch: JudgedBatch, errors: Sequence[records.ExampleError]
+) -> records.Scores:
+    """Converts a judged batch.
+
+    Args:
+        judge: Name of the judge.
+        batch: The batch.
+        errors: All failed examples: those of the batch, and those that could not be parsed.
     """
-
-    digest: str
-    gap_fwd: float
-    gap_rev: float | None
-    label_mass: float | None
-    label: Label | None
-    question: str | None
-
-    @classmethod
-    def of(cls, example: JudgedExample) -> "ScoredExampleOut":
-        """Converts a judged example."""
-        judged = example.example
-        return cls(
-            digest=example.digest,
-            gap_fwd=judged.score.gap_fwd,
-            gap_rev=judged.score.gap_rev,
-            label_mass=judged.score.label_mass,
-            label=judged.label,
-            question=judged.question,
-        )
+    return records.Scores(
+        judge=judge,
+        fingerprint=batch.fingerprint,
+        scores=tuple(_scored(each) for each in batch.examples if isinstance(each, JudgedExample)),
+        ties=batch.ties,
+        failed=len(errors),
+        errors=tuple(errors),
+    )
 
 
-class ScoresOut(Out):
-    """A judged batch that was added to no set: its scores in order, without the failed examples."""
+def example_page(calibration: Calibration, *, after: str, limit: int) -> records.ExamplePage:
+    """Makes a page.
 
-    judge: str
-    fingerprint: str
-    scores: list[ScoredExampleOut]
-    ties: int
-    failed: int
-    errors: list[ExampleErrorOut]
-
-    @classmethod
-    def of(cls, judge: str, batch: JudgedBatch, errors: list[ExampleErrorOut]) -> "ScoresOut":
-        """Converts a batch.
-
-        Args:
-            judge: Name of the judge.
-            batch: The judged batch.
-            errors: All failed examples: those of the batch, and those that could not be parsed.
-        """
-        judged = (example for example in batch.examples if isinstance(example, JudgedExample))
-        return cls(
-            judge=judge,
-            fingerprint=batch.fingerprint,
-            scores=[ScoredExampleOut.of(example) for example in judged],
-            ties=batch.ties,
-            failed=len(errors),
-            errors=errors,
-        )
-
-
-class ExamplesOut(Out):
-    """One page of the examples of a calibration set, sorted by digest; texts are not kept.
-
-    Read the next page with `after`, the last digest of this page. If `version` differs between two
-    pages, the set has changed: begin again. `release` is the release of scope-judge that made the
-    version.
+    Args:
+        calibration: The set.
+        after: Only examples with a larger digest.
+        limit: Most examples.
     """
-
-    name: str
-    version: int
-    judge: str
-    fingerprint: str
-    runtimes: list[str]
-    min_label_mass: float
-    n: int
-    release: str | None
-    examples: list[ScoredExampleOut]
-
-    @classmethod
-    def of(cls, calibration: Calibration, *, after: str, limit: int) -> "ExamplesOut":
-        """Makes a page.
-
-        Args:
-            calibration: The set.
-            after: Only examples with a larger digest.
-            limit: Most examples.
-        """
-        table = calibration.table
-        # `nsmallest` lets other threads run in between, and one call of `sorted` does not.
-        page = nsmallest(limit, (digest for digest in table if digest > after))
-        return cls(
-            name=calibration.name,
-            version=calibration.version,
-            judge=calibration.judge,
-            fingerprint=calibration.fingerprint,
-            runtimes=list(calibration.runtimes),
-            min_label_mass=calibration.min_label_mass,
-            n=calibration.n,
-            release=calibration.release,
-            examples=[
-                ScoredExampleOut.of(JudgedExample(digest=digest, example=table[digest]))
-                for digest in page
-            ],
-        )
+    table = calibration.table
+    # `nsmallest` lets other threads run in between, and one call of `sorted` does not.
+    page = nsmallest(limit, (digest for digest in table if digest > after))
+    return records.ExamplePage(
+        name=calibration.name,
+        version=calibration.version,
+        judge=calibration.judge,
+        fingerprint=calibration.fingerprint,
+        runtimes=calibration.runtimes,
+        min_label_mass=calibration.min_label_mass,
+        n=calibration.n,
+        release=calibration.release,
+        examples=tuple(
+            _scored(JudgedExample(digest=digest, example=table[digest])) for digest in page
+        ),
+    )
 
 
 class ScoredExampleIn(Strict):

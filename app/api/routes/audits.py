@@ -17,18 +17,20 @@ from app.core.errors import (
 )
 from app.off_loop import off_loop
 from app.service.auditing.ledger import Status
-from app.wire.absorption import AbsorbIn, AbsorbOut
+from app.wire.absorption import AbsorbIn, absorb_report
 from app.wire.audits import (
     MOST_LABELS,
     MOST_TEXTS,
     AuditLabelsIn,
-    AuditLabelsOut,
-    AuditsOut,
-    AuditTrailOut,
     ResumeIn,
-    ResumeOut,
+    audit_labels,
+    audit_page,
+    audit_page_with_texts,
+    audit_trail,
+    resumed,
 )
 from app.wire.requests import CalibrationName
+from scope_judge.records import AbsorbReport, AuditLabels, AuditPage, AuditTrail, Resumed
 
 router = APIRouter(tags=["auditing"], route_class=JsonRoute)
 
@@ -43,7 +45,7 @@ MOST_ENTRIES = 100
 
 @router.get(
     "/audits",
-    response_model=AuditsOut,
+    response_model=AuditPage,
     responses=error_responses(*ACCESS_ERRORS, *STORE_ERRORS),
 )
 async def list_audits(
@@ -75,7 +77,7 @@ async def list_audits(
             limit=min(limit, MOST_TEXTS),
             may_use=caller.may_use,
         )
-        return await off_loop(as_json, partial(AuditsOut.with_texts, found))
+        return await off_loop(as_json, partial(audit_page_with_texts, found))
     page = await services.auditor.page(
         calibration=calibration,
         status=status,
@@ -83,17 +85,17 @@ async def list_audits(
         limit=limit,
         may_use=caller.may_use,
     )
-    return await off_loop(as_json, partial(AuditsOut.of, page))
+    return await off_loop(as_json, partial(audit_page, page))
 
 
 @router.post(
     "/audits/labels",
-    response_model=AuditLabelsOut,
+    response_model=AuditLabels,
     responses=error_responses(*ACCESS_ERRORS, *STORE_ERRORS, LabelChangesError),
 )
 async def label_audits(
     body: AuditLabelsIn, services: CurrentServices, caller: CurrentCaller
-) -> AuditLabelsOut:
+) -> Response:
     """Labels audits, all in one step.
 
     The first label of a pair counts. Who gave it can correct it, and so can a key that also has the
@@ -105,12 +107,12 @@ async def label_audits(
         may_use=caller.may_use,
         yields="admin" not in caller.roles,
     )
-    return AuditLabelsOut.of(report)
+    return as_json(partial(audit_labels, report))
 
 
 @router.get(
     "/calibrations/{name}/audit-trail",
-    response_model=AuditTrailOut,
+    response_model=AuditTrail,
     responses=error_responses(*ACCESS_ERRORS, *STORE_ERRORS),
 )
 async def list_audit_trail(
@@ -129,27 +131,27 @@ async def list_audit_trail(
     caller.check_calibration(name)
     entries = await services.auditor.trail(name, before=before, limit=limit)
     periods = await services.auditor.periods(name)
-    return await off_loop(as_json, partial(AuditTrailOut.of, name, entries, periods, limit=limit))
+    return await off_loop(as_json, partial(audit_trail, name, entries, periods, limit=limit))
 
 
 @router.post(
     "/calibrations/{name}/resume",
-    response_model=ResumeOut,
+    response_model=Resumed,
     responses=error_responses(*ACCESS_ERRORS, *STORE_ERRORS, CalibrationNotFoundError),
 )
 async def resume(
     name: Name, body: ResumeIn, services: CurrentServices, caller: CurrentCaller
-) -> ResumeOut:
+) -> Response:
     """Ends the alarms of a set. Its verdicts are accepted again, and its audits start over."""
     caller.check_calibration(name)
     calibration = await services.calibrations.get(name)
     ended = await services.monitor.resume(calibration, reason=body.reason, by=caller.name)
-    return ResumeOut.of(name, ended)
+    return as_json(partial(resumed, name, ended))
 
 
 @router.post(
     "/calibrations/{name}/absorb",
-    response_model=AbsorbOut,
+    response_model=AbsorbReport,
     responses=error_responses(
         *ACCESS_ERRORS,
         *STORE_ERRORS,
@@ -178,4 +180,4 @@ async def absorb(
         report = await services.absorber.absorb(
             name, even_if_infeasible=body.even_if_infeasible, by=caller.name
         )
-    return await off_loop(as_json, partial(AbsorbOut.of, report, dry_run=body.dry_run))
+    return await off_loop(as_json, partial(absorb_report, report, dry_run=body.dry_run))

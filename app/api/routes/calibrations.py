@@ -25,16 +25,11 @@ from app.core.errors import (
     VersionNotFoundError,
 )
 from app.off_loop import off_loop
-from app.wire.calibrations import (
-    AlphasQuery,
-    CalibrationDetailOut,
-    CalibrationListOut,
-    CalibrationOut,
-    VersionsOut,
-)
-from app.wire.changes import CalibrateOut, DeletionOut, RollbackOut
-from app.wire.monitor import MonitorOut
+from app.wire.calibrations import calibration_detail, calibration_of, versions
+from app.wire.changes import calibration_report, deletion, rollback_report
+from app.wire.monitor import monitor
 from app.wire.requests import (
+    AlphasQuery,
     CalibrateIn,
     CalibrationName,
     DeletionQuery,
@@ -44,7 +39,18 @@ from app.wire.requests import (
     RollbackIn,
     VersionNumber,
 )
-from app.wire.scored_examples import ExamplesOut, ImportIn, ScoresOut
+from app.wire.scored_examples import ImportIn, example_page, scores
+from scope_judge.records import (
+    CalibrationDetail,
+    CalibrationPage,
+    CalibrationReport,
+    Deletion,
+    ExamplePage,
+    Monitor,
+    RollbackReport,
+    Scores,
+    Versions,
+)
 
 router = APIRouter(tags=["calibrating"], route_class=JsonRoute)
 
@@ -56,7 +62,7 @@ OF_ONE = error_responses(*ACCESS_ERRORS, *STORE_ERRORS, CalibrationNotFoundError
 
 @router.post(
     "/calibrate",
-    response_model=CalibrateOut,
+    response_model=CalibrationReport,
     responses=error_responses(
         *ACCESS_ERRORS,
         *STORE_ERRORS,
@@ -92,12 +98,14 @@ async def calibrate(
             even_if_infeasible=body.even_if_infeasible,
         )
     errors = examples.errors(report.batch.failed)
-    return await off_loop(as_json, partial(CalibrateOut.of, report, errors, dry_run=body.dry_run))
+    return await off_loop(
+        as_json, partial(calibration_report, report, errors, dry_run=body.dry_run)
+    )
 
 
 @router.post(
     "/calibrate/scores",
-    response_model=ScoresOut,
+    response_model=Scores,
     responses=error_responses(
         *ACCESS_ERRORS, *STORE_ERRORS, *ENGINE_ERRORS, BatchTooLargeError, JudgeMismatchError
     ),
@@ -115,7 +123,7 @@ async def score(
     async with services.admission.admit(len(examples.read)):
         batch = await services.calibrator.judged(body.calibration, list(examples.read.values()))
     return await request.run(
-        as_json, lambda: ScoresOut.of(services.identity.name, batch, examples.errors(batch.errors))
+        as_json, lambda: scores(services.identity.name, batch, examples.errors(batch.errors))
     )
 
 
@@ -125,7 +133,7 @@ def _read_all(body: LabelledBatchIn) -> PostedItems[LabelledComparison]:
 
 @router.get(
     "/calibrations",
-    response_model=CalibrationListOut,
+    response_model=CalibrationPage,
     responses=error_responses(*KEY_ERRORS, *STORE_ERRORS, InvalidRequestError),
 )
 async def list_calibrations(
@@ -143,16 +151,16 @@ async def list_calibrations(
     page = names[:limit]
     # One set at a time, so that a page never holds more than one set that is not cached.
     sets = [
-        await off_loop(CalibrationOut.of_set, calibration)
+        await off_loop(calibration_of, calibration)
         async for calibration in services.calibrations.readable(page)
     ]
     following = page[-1] if len(names) > limit else None
     return await off_loop(
-        as_json, lambda: CalibrationListOut(calibrations=sets, next_after=following)
+        as_json, lambda: CalibrationPage(calibrations=tuple(sets), next_after=following)
     )
 
 
-@router.get("/calibrations/{name}", response_model=CalibrationDetailOut, responses=OF_ONE)
+@router.get("/calibrations/{name}", response_model=CalibrationDetail, responses=OF_ONE)
 async def get_calibration(
     name: Name,
     asked: Annotated[AlphasQuery, Query()],
@@ -171,11 +179,11 @@ async def get_calibration(
     drifted = any(stream.alarm for stream in drift.values())
     # Each is its own turn in the threads, so that others get theirs in between.
     rows = [await off_loop(calibration.row, alpha, "pac", delta) for alpha, delta in levels]
-    answer = partial(CalibrationDetailOut.of, calibration, traffic, rows, drifted=drifted)
+    answer = partial(calibration_detail, calibration, traffic, rows, drifted=drifted)
     return await off_loop(as_json, answer)
 
 
-@router.get("/calibrations/{name}/monitor", response_model=MonitorOut, responses=OF_ONE)
+@router.get("/calibrations/{name}/monitor", response_model=Monitor, responses=OF_ONE)
 async def monitor_calibration(
     name: Name, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
@@ -186,9 +194,7 @@ async def monitor_calibration(
     report = await services.monitor.of(calibration)
     drift = await services.drift.of(calibration)
     recovery = await services.absorber.recovery(calibration)
-    return await off_loop(
-        as_json, partial(MonitorOut.of, services, calibration, report, drift, recovery)
-    )
+    return await off_loop(as_json, partial(monitor, services, calibration, report, drift, recovery))
 
 
 @router.delete(
@@ -197,7 +203,7 @@ async def monitor_calibration(
     response_model=None,
     responses={
         **OF_ONE,
-        200: {"model": DeletionOut, "description": "The consequences, with `dry_run`."},
+        200: {"model": Deletion, "description": "The consequences, with `dry_run`."},
     },
 )
 async def delete_calibration(
@@ -212,13 +218,13 @@ async def delete_calibration(
     if not asked.dry_run:
         await services.calibrator.delete(name, by=caller.name)
         return Response(status_code=204)
-    deletion = await services.changes.preview_deletion(name)
+    preview = await services.changes.preview_deletion(name)
     keys = request.app.state.keys
     limited = 0 if keys is None else keys.limited_to(name)
-    return await off_loop(as_json, partial(DeletionOut.of, deletion, limited_keys=limited))
+    return await off_loop(as_json, partial(deletion, preview, limited_keys=limited))
 
 
-@router.get("/calibrations/{name}/examples", response_model=ExamplesOut, responses=OF_ONE)
+@router.get("/calibrations/{name}/examples", response_model=ExamplePage, responses=OF_ONE)
 async def list_examples(
     name: Name,
     services: CurrentServices,
@@ -232,13 +238,13 @@ async def list_examples(
     caller.check_calibration(name)
     calibration = await services.calibrations.get(name)
     return await off_loop(
-        as_json, partial(ExamplesOut.of, calibration, after=after or "", limit=limit)
+        as_json, partial(example_page, calibration, after=after or "", limit=limit)
     )
 
 
 @router.post(
     "/calibrations/{name}/examples",
-    response_model=CalibrateOut,
+    response_model=CalibrationReport,
     responses=error_responses(
         *ACCESS_ERRORS,
         *STORE_ERRORS,
@@ -264,10 +270,10 @@ async def import_examples(
         dry_run=body.dry_run,
         even_if_infeasible=body.even_if_infeasible,
     )
-    return await off_loop(as_json, partial(CalibrateOut.of, report, [], dry_run=body.dry_run))
+    return await off_loop(as_json, partial(calibration_report, report, [], dry_run=body.dry_run))
 
 
-@router.get("/calibrations/{name}/versions", response_model=VersionsOut, responses=OF_ONE)
+@router.get("/calibrations/{name}/versions", response_model=Versions, responses=OF_ONE)
 async def list_versions(
     name: Name,
     services: CurrentServices,
@@ -285,13 +291,13 @@ async def list_versions(
     `[role, content]` per message.
     """
     caller.check_calibration(name)
-    records = await services.calibrator.versions(name, before=before, limit=limit)
-    return await off_loop(as_json, partial(VersionsOut.of, name, records))
+    changes = await services.calibrator.versions(name, before=before, limit=limit)
+    return await off_loop(as_json, partial(versions, name, changes))
 
 
 @router.post(
     "/calibrations/{name}/rollback",
-    response_model=RollbackOut,
+    response_model=RollbackReport,
     responses=error_responses(
         *ACCESS_ERRORS,
         *STORE_ERRORS,
@@ -307,4 +313,4 @@ async def roll_back(
     caller.check_calibration(name)
     change = services.changes.preview_rollback if body.dry_run else services.changes.rollback
     report = await change(name, body.version, by=caller.name)
-    return await off_loop(as_json, partial(RollbackOut.of, report, dry_run=body.dry_run))
+    return await off_loop(as_json, partial(rollback_report, report, dry_run=body.dry_run))

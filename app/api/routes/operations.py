@@ -10,8 +10,8 @@ from app.api.responses import ENGINE_ERRORS, KEY_ERRORS, STORE_ERRORS, as_json, 
 from app.core.errors import DrainingError, KeysUnavailableError, RouteNotFoundError
 from app.off_loop import off_loop
 from app.wire import records
-from app.wire.usage import UsageOut
-from scope_judge.records import Info, ServiceStatus
+from app.wire.usage import usage_of
+from scope_judge.records import Info, ServiceStatus, Usage
 
 router = APIRouter(tags=["operations"])
 
@@ -64,9 +64,8 @@ async def info(services: CurrentServices) -> Response:
     return as_json(partial(records.info, services))
 
 
-@router.get("/usage", responses=error_responses(*KEY_ERRORS))
-async def usage(services: CurrentServices, caller: CurrentCaller) -> UsageOut:
+@router.get("/usage", response_model=Usage, responses=error_responses(*KEY_ERRORS))
+async def usage(services: CurrentServices, caller: CurrentCaller) -> Response:
     """Shows the use of your key, or to an admin of all keys, since this replica started."""
-    return UsageOut.of(
-        services.telemetry.usage, only=None if "admin" in caller.roles else caller.name
-    )
+    only = None if "admin" in caller.roles else caller.name
+    return as_json(partial(usage_of, services.telemetry.usage, only=only))

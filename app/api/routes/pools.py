@@ -18,16 +18,17 @@ from app.api.routes.calibrations import LARGEST_PAGE, OF_ONE, Name
 from app.core.comparison import Comparison
 from app.core.errors import BatchTooLargeError, JudgeMismatchError
 from app.off_loop import off_loop
-from app.service.calibration.calibrator import PoolReport
-from app.wire.pools import NextOut, PoolOut
+from app.service.calibration.calibrator import PoolReport as Pooled
+from app.wire.pools import next_labels, pool_report
 from app.wire.requests import PoolIn, PoolPairIn, Probability
+from scope_judge.records import NextLabels, PoolReport
 
 router = APIRouter(tags=["calibrating"], route_class=JsonRoute)
 
 
 @router.post(
     "/calibrations/{name}/pool",
-    response_model=PoolOut,
+    response_model=PoolReport,
     responses=error_responses(
         *ACCESS_ERRORS, *STORE_ERRORS, *ENGINE_ERRORS, BatchTooLargeError, JudgeMismatchError
     ),
@@ -52,7 +53,7 @@ async def add_pairs(
         )
     return await request.run(
         as_json,
-        lambda: PoolOut.of(report, _digests(pairs, report), pairs.errors(report.outcome.failed)),
+        lambda: pool_report(report, _digests(pairs, report), pairs.errors(report.outcome.failed)),
     )
 
 
@@ -60,7 +61,7 @@ def _read_all(body: PoolIn) -> PostedItems[Comparison]:
     return PostedItems(body.items(), PoolPairIn.pair)
 
 
-def _digests(pairs: PostedItems[Comparison], report: PoolReport) -> list[str | None]:
+def _digests(pairs: PostedItems[Comparison], report: Pooled) -> list[str | None]:
     """The digest of each posted pair; None for those that failed."""
     digests: list[str | None] = [None] * len(pairs)
     for index, digest in zip(pairs.read, report.digests, strict=True):
@@ -68,7 +69,7 @@ def _digests(pairs: PostedItems[Comparison], report: PoolReport) -> list[str | N
     return digests
 
 
-@router.get("/calibrations/{name}/next", response_model=NextOut, responses=OF_ONE)
+@router.get("/calibrations/{name}/next", response_model=NextLabels, responses=OF_ONE)
 async def list_next(
     name: Name,
     services: CurrentServices,
@@ -93,7 +94,7 @@ async def list_next(
     return await off_loop(
         as_json,
         partial(
-            NextOut.of,
+            next_labels,
             calibration,
             alpha=usual.alpha if alpha is None else alpha,
             delta=usual.delta if delta is None else delta,

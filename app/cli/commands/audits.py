@@ -27,8 +27,7 @@ from app.cli.stopping import resumable
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
-    from app.cli.set_answers import AuditedCriterion
-    from scope_judge.records import AuditEvent, AuditLabels
+    from scope_judge.records import AlarmTimes, AuditEvent, AuditLabels, MonitoredCriterion
 
 app = typer.Typer(
     help="Say what audits show, send labels from files, make labeled audits calibration examples, "
@@ -61,22 +60,22 @@ def status(name: Name, url: Url = DEFAULT_URL) -> None:
     Evidence of 1 means nothing; an alarm starts at "alarm at". "certified without expired" holds
     only if the expired audits resemble the others.
     """
-    from app.cli.set_answers import AuditStatus
+    from scope_judge.records import Monitor
 
     with connected(url) as service:
-        found = read(AuditStatus, service.get(set_path(name, "/monitor")))
+        found = read(Monitor, service.get(set_path(name, "/monitor")))
     say((f"{name}, version {found.version}: {found.summary}.", "bold"))
     headings = ("alpha", "guarantee", "delta", *_AUDITS, "state")
     print_cells(headings, map(_audited, found.criteria), right={"alpha", "delta", *_AUDITS})
     for each in found.criteria:
         if each.alarm:
-            say(("alarm", "bold red"), f" under {criterion_in_words(each)} {each.told}")
+            say(("alarm", "bold red"), f" under {criterion_in_words(each)} {_since(each)}")
     for value in ("uncertainty", "position_gap", "label_mass"):
         stream = getattr(found.drift, value)
         if stream is not None and stream.alarm:
             say(
                 ("drift", "bold red"),
-                f" alarm of the {value.replace('_', ' ')} {stream.told}, "
+                f" alarm of the {value.replace('_', ' ')} {_since(stream)}, "
                 f"evidence {evidence(stream.evidence)}",
             )
     if found.note is not None:
@@ -85,7 +84,16 @@ def status(name: Name, url: Url = DEFAULT_URL) -> None:
         say(("recover:", "bold"), f" {found.recovery.note}")
 
 
-def _audited(criterion: "AuditedCriterion") -> list[str]:
+def _since(alarm: "AlarmTimes") -> str:
+    """When an alarm was raised, and after which judgments, in words."""
+    version = "" if alarm.rang_version is None else f" (version {alarm.rang_version})"
+    judged = ""
+    if alarm.first_judged_at is not None:
+        judged = f", after judgments from {alarm.first_judged_at} to {alarm.last_judged_at}"
+    return f"since {alarm.rang_at or 'an unknown time'}{version}{judged}"
+
+
+def _audited(criterion: "MonitoredCriterion") -> list[str]:
     return [
         f"{criterion.alpha:g}",
         criterion.guarantee,
@@ -107,7 +115,7 @@ def _interval(of: Sequence[float]) -> str:
     return " to ".join(f"{100 * share:.0f}%" for share in of)
 
 
-def _state(criterion: "AuditedCriterion") -> str:
+def _state(criterion: "MonitoredCriterion") -> str:
     if criterion.alarm:
         return "alarm, suspended" if criterion.suspended else "alarm"
     if criterion.certified:

@@ -247,7 +247,7 @@ def _scoring(service: ServiceClient, name: str) -> Ask:
 
 def _scores(part: Posted, service: ServiceClient) -> Results:
     """The scores of one request by key; a pair that failed has its error."""
-    from app.cli.set_answers import Scores
+    from scope_judge.records import Scores
 
     if part.reason:
         return {key: {"error": {"detail": part.reason}} for key in part.items}
@@ -271,11 +271,11 @@ def _print_outcome(name: str, upload: Upload, shown: dict[str, Any], *, failed: 
         shown: Answer of GET /calibrations/{name}.
         failed: Number of pairs that were not judged.
     """
-    from app.cli.set_answers import AssessedSet
+    from scope_judge.records import CalibrationDetail
 
     counts = Counter({**upload.counts, "failed": failed})
     say(f"calibration {name}, version {upload.answer.version}")
-    detail = read(AssessedSet, shown)
+    detail = read(CalibrationDetail, shown)
     if detail.unlabelled:
         print_thresholds(name, detail.version, detail.n, detail.thresholds)
         say(

@@ -9,7 +9,7 @@ import typer
 
 from app.cli.console import CommandError, evidence, print_cells, print_thresholds, say, stdout
 from app.cli.effects import Yes, ask, note_other_change, show_change, show_deletion
-from app.cli.service_client import DEFAULT_URL, Url, connected, read
+from app.cli.service_client import DEFAULT_URL, Url, connected, read, unfitting
 from app.cli.set_transfer import (
     preview_scores,
     read_set,
@@ -23,8 +23,14 @@ from app.cli.summary_of_ties import ties_in_lines
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
-    from app.cli.set_answers import Change, ListedSet, MonitoredCriterion, MonitoredKey
-    from scope_judge import Calibration, CalibrationDetail, Traffic
+    from scope_judge.records import (
+        Calibration,
+        CalibrationDetail,
+        MonitoredCriterion,
+        MonitoredKey,
+        Traffic,
+        Version,
+    )
 
 app = typer.Typer(
     help="List, show, restore, delete and move the calibration sets of a service.",
@@ -47,14 +53,16 @@ def list_sets(as_json: AsJson = False, url: Url = DEFAULT_URL) -> None:
 
     The last column has the guarantees for which alpha 0.10 is feasible.
     """
-    from app.cli.set_answers import Sets
+    from scope_judge.records import CalibrationPage
 
     with connected(url) as service:
-        found, calibrations = list[Any](), list["ListedSet"]()
+        found, calibrations = list[Any](), list["Calibration"]()
         after: str | None = ""
         while after is not None:
             answer = service.get("/calibrations", after=after, limit=_SETS_OF_PAGE)
-            page = read(Sets, answer)
+            page = read(CalibrationPage, answer)
+            if page.next_after is not None and page.next_after <= after:
+                raise unfitting("repeats a page of sets")
             found += answer["calibrations"]
             calibrations += page.calibrations
             after = page.next_after
@@ -130,11 +138,11 @@ def versions(
     url: Url = DEFAULT_URL,
 ) -> None:
     """List the changes of a set, newest first."""
-    from app.cli.set_answers import Changes
+    from scope_judge.records import Versions
 
     with connected(url) as service:
         answer = service.get(set_path(name, "/versions"), limit=limit)
-        changes = read(Changes, answer).versions
+        changes = read(Versions, answer).versions
     if as_json:
         _print_json(answer["versions"])
         return
@@ -142,7 +150,7 @@ def versions(
     print_cells(headings, map(_change_cells, changes), right=_RIGHT)
 
 
-def _change_cells(change: "Change") -> list[str]:
+def _change_cells(change: "Version") -> list[str]:
     to = change.rolled_back_to
     return [
         str(change.version),
@@ -159,7 +167,7 @@ def _change_cells(change: "Change") -> list[str]:
 @app.command()
 def monitor(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL) -> None:
     """Show what audit labels prove about a set, by criterion and key."""
-    from app.cli.set_answers import Monitor
+    from scope_judge.records import Monitor
 
     with connected(url) as service:
         answer = service.get(set_path(name, "/monitor"))
@@ -200,14 +208,14 @@ def rollback(
 
     Shows the effect and asks.
     """
-    from app.cli.set_answers import RolledBack
+    from scope_judge.records import RollbackReport
 
     path, body = set_path(name, "/rollback"), {"version": version}
     with connected(url) as service:
-        would = read(RolledBack, service.post(path, {**body, "dry_run": True}))
+        would = read(RollbackReport, service.post(path, {**body, "dry_run": True}))
         show_change(name, would)
         ask(f"Roll {name} back to version {version}?", yes=yes, otherwise="nothing was changed")
-        now = read(RolledBack, service.change_once(path, body))
+        now = read(RollbackReport, service.change_once(path, body))
     note_other_change(name, shown=would.version, made=now.version)
     say(f"{name} is version {now.version}, with the {now.n} examples of version {version}.")
 
@@ -218,7 +226,7 @@ def delete(name: Name, yes: Yes = False, url: Url = DEFAULT_URL) -> None:
 
     Shows the effect and asks.
     """
-    from app.cli.set_answers import Changes, Deletion
+    from scope_judge.records import Deletion, Versions
 
     with connected(url) as service:
         would = read(Deletion, service.delete_once(set_path(name), dry_run="true"))
@@ -226,7 +234,7 @@ def delete(name: Name, yes: Yes = False, url: Url = DEFAULT_URL) -> None:
         shown = "" if would.version is None else f", version {would.version}"
         ask(f"Delete {name}{shown}?", yes=yes, otherwise="nothing was deleted")
         service.delete_once(set_path(name))
-        changes = read(Changes, service.get(set_path(name, "/versions"), limit=1)).versions
+        changes = read(Versions, service.get(set_path(name, "/versions"), limit=1)).versions
     say(f"{name} is deleted.")
     if would.version is None or not changes:
         return

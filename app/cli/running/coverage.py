@@ -158,7 +158,7 @@ def _unlike(
     service: ServiceClient, name: str, judged: Sequence[JudgedPair], *, tests: int
 ) -> Unlike | None:
     # Imported late: numpy takes a while.
-    from app.cli.set_answers import ExamplePage
+    from scope_judge.records import ExamplePage
 
     page = service.get(set_path(name, "/examples"), limit=_MOST_EXAMPLES)
     n = read(ExamplePage, page).n

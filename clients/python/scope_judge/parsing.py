@@ -40,7 +40,8 @@ class _Reader:
     """Checks and converts JSON values of one type, or of one of a union's types.
 
     Args:
-        hint: A union has at most one list and one dataclass among its types.
+        hint: A union has at most one list, and one dataclass or dict with texts as keys, among its
+            types. The items of a list have one type.
     """
 
     def __init__(self, hint: Any) -> None:
@@ -49,8 +50,11 @@ class _Reader:
         self._words = {
             word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)
         }
-        items = [get_args(kind)[0] for kind in kinds if get_origin(kind) is tuple]
-        self._item = _Reader.of(items[0]) if items else None
+        items = [get_args(kind) for kind in kinds if get_origin(kind) is tuple]
+        self._item = _Reader.of(items[0][0]) if items else None
+        self._length = len(items[0]) if items and items[0][-1] is not Ellipsis else None
+        values = [get_args(kind)[1] for kind in kinds if get_origin(kind) is dict]
+        self._value = _Reader.of(values[0]) if values else None
         self._object = next(filter(is_dataclass, kinds), None)
 
     @staticmethod
@@ -68,10 +72,12 @@ class _Reader:
                 return float(value)
             except OverflowError:
                 raise _MismatchError from None
-        if kind is list and self._item is not None:
+        if kind is list and self._item is not None and self._length in (None, len(value)):
             return tuple(map(self._item.read, value))
         if kind is dict and self._object is not None:
             return _read_object(self._object, value)
+        if kind is dict and self._value is not None:
+            return {name: self._value.read(each) for name, each in value.items()}
         raise _MismatchError
 
 

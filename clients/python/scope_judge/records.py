@@ -13,7 +13,13 @@ Verdict = Literal["A", "B", "abstain"]
 Side = Literal["A", "B"]
 Label = Literal["A", "B", "tie"]
 Guarantee = Literal["marginal", "pac"]
+Reason = Literal["off_task", "no_preference", "suspended", "infeasible", "uncertain"]
+NoReward = Literal["suspended", "infeasible", "abstained", "failed", "tied", "empty", "unopposed"]
 Status = Literal["open", "labelled", "closed", "expired"]
+AuditLabel = Label | Literal["none"]
+Event = Literal["closed", "label_changed", "alarm", "alarm_ended", "resumed"]
+OnAlarm = Literal["report", "abstain"]
+Light = Literal["green", "amber", "red"]
 Identifier = str | int
 
 
@@ -103,7 +109,7 @@ class Judgment:
     id: Identifier | None
     verdict: Verdict
     preferred: Side | None
-    reason: str | None
+    reason: Reason | None
     p_fwd: float
     p_rev: float
     p_bar: float
@@ -210,26 +216,56 @@ class JudgmentBatch:
 class Threshold:
     """The threshold of one alpha and guarantee, with coverage and risk on the set's examples.
 
-    `labels_missing` is true if it depends on labels that the set does not have yet. `tie_share` is
-    the share of ties among the accepted pairs with a label, which the promise leaves out, and
-    `tie_interval` its 95% interval.
+    Args:
+        alpha: Largest share of wrong verdicts among accepted ones.
+        guarantee: `marginal` or `pac`.
+        delta: Probability that `pac` fails; None with `marginal`.
+        threshold: Largest accepted uncertainty in nats; None if nothing is accepted.
+        coverage: Share of the set's pairs that are accepted: of all of them under `marginal`, and
+            of one pair of each question under `pac`.
+        empirical_risk: Share of errors among the accepted ones; None if none is accepted.
+        feasible: Whether anything is accepted at this alpha.
+        labels_missing: Whether the threshold depends on labels that the set does not have yet;
+            nothing is accepted then.
+        tie_share: Share of ties among the accepted pairs that have a label; None if nothing is
+            accepted. The promise leaves them out.
+        tie_interval: The 95% interval of `tie_share`.
     """
 
     alpha: float
-    guarantee: str
+    guarantee: Guarantee
     delta: float | None
     threshold: float | None
     coverage: float
     empirical_risk: float | None
     feasible: bool
-    labels_missing: bool = False
-    tie_share: float | None = None
-    tie_interval: tuple[float, ...] | None = None
+    labels_missing: bool
+    tie_share: float | None
+    tie_interval: tuple[float, float] | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Calibration:
-    """One version of a calibration set."""
+    """One version of a calibration set.
+
+    Args:
+        name: Name of the calibration set.
+        version: Version of the calibration set.
+        n: Number of its pairs, with and without labels.
+        judge: Name of the judge.
+        fingerprint: Digest of model, prompt, prefill and label tokens. A calibration serves one
+            fingerprint only.
+        accuracy: Share of examples on which the judge agrees with the label; None for an empty set,
+            and while labels are missing.
+        labelled: Pairs with a preferred side.
+        unlabelled: Pairs of a pool that have no label yet.
+        pool_ties: Pairs that people found equal, in a pool or not; thresholds leave them out, and
+            drift compares their scores.
+        runtimes: Known runtimes that computed the scores (`runtime` of `GET /info`).
+        questions: Different questions among its pairs.
+        counted: Pairs that `pac` counts: one of each question, without ties and pairs off task.
+        thresholds: Thresholds for the standard alphas and both guarantees.
+    """
 
     name: str
     version: int
@@ -237,12 +273,24 @@ class Calibration:
     judge: str
     fingerprint: str
     accuracy: float | None
+    labelled: int
+    unlabelled: int
+    pool_ties: int
+    runtimes: tuple[str, ...]
+    questions: int
+    counted: int
     thresholds: tuple[Threshold, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExampleError:
-    """The error of an example that was not added, with its index among the examples and its id."""
+    """The error of an example that was not added, with its index in the batch and its id.
+
+    Args:
+        index: Position in the batch, from 0.
+        id: Your text or number for the pair; the answer repeats it.
+        error: The problem.
+    """
 
     index: int
     id: Identifier | None
@@ -251,17 +299,17 @@ class ExampleError:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Effect:
-    """The effect of a change of a set on one criterion in use.
+    """The effect of a change on one criterion in use.
 
     Args:
-        alpha: Largest share of wrong verdicts among the accepted ones.
-        guarantee: "marginal" or "pac".
-        delta: Probability with which "pac" may fail; None with "marginal".
+        alpha: Largest share of wrong verdicts among accepted ones.
+        guarantee: `marginal` or `pac`.
+        delta: Probability that `pac` fails; None with `marginal`.
         before: The threshold before the change.
-        after: The threshold after it.
-        becomes_infeasible: Whether it has verdicts before the change but not after it.
+        after: The threshold after the change.
+        becomes_infeasible: Whether there are verdicts before the change but not after it.
         more_labels: Number of further labels that make it feasible after the change if the error
-            rates stay the same; None if no number does.
+            rates stay the same; 0 if it is feasible, None if no number does.
     """
 
     alpha: float
@@ -275,36 +323,77 @@ class Effect:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EndedAlarm:
-    """An alarm of the audits that was ended.
+    """A criterion whose alarm was ended.
 
     Args:
         alpha: Alpha of its criterion.
         guarantee: Guarantee of its criterion.
-        delta: Delta of its criterion; None with "marginal".
-        rang_at: Time at which it was raised, in ISO 8601, UTC.
+        delta: Delta of its criterion; None with `marginal`.
+        rang_at: Time of the alarm, in UTC.
     """
 
     alpha: float
-    guarantee: str
+    guarantee: Guarantee
     delta: float | None
     rang_at: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CalibrationReport(Calibration):
-    """The calibration set after examples were added, with their counts and errors.
+class CalibrationChange(Calibration):
+    """The calibration set after a change, with its effects on the criteria in use.
 
     Args:
-        added: Number of new examples.
-        updated: Number of examples that the set had already.
-        ties: Number of examples without a preferred side; the set leaves them out.
-        removed: Number of examples removed from the set.
-        failed: Number of examples that were not added.
-        errors: Their errors.
-        dry_run: Whether nothing has changed, and the set is described as it would be.
+        dry_run: Whether nothing has changed, and the set is described as it would be, with the
+            number of its current version.
+        added: New examples.
+        updated: Examples that were in the set already and have been replaced.
+        removed: Examples that left the set: with `replace`, all others.
+        effects: The effect on each criterion in use.
+        ends_alarms: The active alarms that the change ends.
+        note: The effects in a sentence.
+    """
+
+    dry_run: bool
+    added: int
+    updated: int
+    removed: int
+    effects: tuple[Effect, ...]
+    ends_alarms: tuple[EndedAlarm, ...]
+    note: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RollbackReport(CalibrationChange):
+    """The calibration set after a rollback, with its effects on the criteria in use.
+
+    `removed` and `updated` count the examples of the current version that leave it or get their
+    earlier label back. With `dry_run` nothing has changed: the set is described as it would be,
+    with the number of its last change.
+
+    Args:
+        added: Examples that come back.
+        updated: Examples that get their earlier label back.
+        removed: Examples that leave the set, with their labels.
+    """
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CalibrationReport(Calibration):
+    """The calibration set after a batch was added, with the counts and errors of that batch.
+
+    Args:
+        added: New examples.
+        updated: Examples that were in the set already and have been replaced.
+        ties: Examples labeled `tie`; the set keeps their scores, and thresholds leave them out.
+        removed: Examples that left the set: with `replace`, all others.
+        failed: Examples that the judge could not judge.
+        errors: The examples that failed.
+        dry_run: Whether nothing has changed, and the set is described as it would be, with the
+            number of its current version.
         effects: The effect on each criterion in use; None without `dry_run` and `replace`.
-        ends_alarms: The active alarms that the change ends, likewise.
-        note: The effects in a sentence, likewise.
+        ends_alarms: The active alarms that the change ends; None likewise.
+        note: The effects in a sentence; None likewise.
+        usage: The work of the judge for this request.
     """
 
     added: int
@@ -313,47 +402,418 @@ class CalibrationReport(Calibration):
     removed: int
     failed: int
     errors: tuple[ExampleError, ...]
-    dry_run: bool = False
-    effects: tuple[Effect, ...] | None = None
-    ends_alarms: tuple[EndedAlarm, ...] | None = None
-    note: str | None = None
+    dry_run: bool
+    effects: tuple[Effect, ...] | None
+    ends_alarms: tuple[EndedAlarm, ...] | None
+    note: str | None
+    usage: RequestUsage
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AbsorbReport(Calibration):
-    """The calibration set after labeled audits became its examples, with their counts.
+class AbsorbReport(CalibrationChange):
+    """The calibration set after labeled audits were absorbed, with their counts.
+
+    After an alarm, the first audits since the first alarm replace all examples (`replaced`).
+    Without one, audits up to the first open one are added. `effects` has the criteria in use: those
+    of draws by the current version and of the absorbed audits, and those that the answering process
+    judged by lately. `note` says the same in a sentence. With `dry_run` nothing has changed: the
+    set is described as it would be, with the number of the current version.
 
     Args:
-        added: Number of new examples.
-        updated: Number of examples that the set had already.
-        ties: Number of audits without a preferred side; the set leaves them out.
-        removed: Number of examples removed from the set.
+        removed: Examples that left the set: after an alarm, all others.
         replaced: Whether the audits replace all examples, as after an alarm.
-        unlabelled_audits: Number of audits that were left out because they were closed or have
-            expired.
-        waiting: Number of labels of later audits, which wait for an open one.
-        other_judge: Number of audits that were left out because another judge made them.
-        rates: Probabilities with which the audits were drawn. With more than one, a part of the
-            time counts more than another.
-        dry_run: Whether nothing has changed, and the set is described as it would be.
-        effects: The effect on each criterion in use; none from 0.2.0 and earlier.
-        note: The same in a sentence.
-        ends_alarms: The active alarms that the change ends.
+        ties: Examples labeled `tie`; the set keeps their scores, and thresholds leave them out.
+        unlabelled_audits: Audits that were left out because they were closed or have expired.
+        waiting: Labels of later audits, which wait for an open one.
+        other_judge: Audits of another judge, which were left out.
+        rates: Probabilities with which the absorbed audits were drawn. With several rates, some
+            periods count more than others.
     """
 
-    added: int
-    updated: int
-    ties: int
-    removed: int
     replaced: bool
+    ties: int
     unlabelled_audits: int
     waiting: int
     other_judge: int
     rates: tuple[float, ...]
-    dry_run: bool = False
-    effects: tuple[Effect, ...] = ()
-    note: str = ""
-    ends_alarms: tuple[EndedAlarm, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Deletion:
+    """The consequences of the deletion of a calibration set, which is still there.
+
+    Judgments under each alpha of `in_use` get 404 `calibration_not_found` after it. Trail, audits,
+    alarms and keys stay. `version` and `n` are None if the set cannot be read.
+
+    Args:
+        name: Name of the calibration set.
+        version: Version of the set; None if it cannot be read.
+        n: Number of its examples; None if it cannot be read.
+        in_use: The threshold of each criterion in use; judgments under it get 404
+            `calibration_not_found`.
+        audits: Audits of the set, which stay.
+        open_audits: Those of them that wait for a label.
+        alarms: Active alarms of the set, which stay active if it comes back.
+        limited_keys: Keys that are limited to certain sets, this one among them.
+        note: The same in a sentence.
+    """
+
+    name: str
+    version: int | None
+    n: int | None
+    in_use: tuple[Threshold, ...]
+    audits: int
+    open_audits: int
+    alarms: tuple[EndedAlarm, ...]
+    limited_keys: int
+    note: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CurvePoint:
+    """One point of the risk-coverage curve.
+
+    Args:
+        uncertainty: Entropy of the average preference, in nats, from 0 to ln 2.
+        coverage: Share of the calibration set that is accepted, under `pac` of the pairs that it
+            counts.
+        empirical_risk: Share of errors among the accepted examples; None if none is accepted.
+        risk_level: Smallest alpha that accepts a judgment of this uncertainty. Like alpha, it
+            describes all judgments that such an alpha accepts. It is not the probability that this
+            judgment is wrong, and can be small for a pair that differs from the labeled ones.
+    """
+
+    uncertainty: float
+    coverage: float
+    empirical_risk: float
+    risk_level: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Traffic:
+    """The last judgments of the answering process with this version, and its labeled pairs.
+
+    Args:
+        judgments: Number of judgments compared, at most 1,000.
+        abstentions: Share of them that abstained, infeasible alphas left out; None if fewer than
+            200 had a feasible alpha.
+        expected_abstentions: Share of the labeled pairs that the same thresholds leave out; None
+            likewise.
+        uncertainty: Mean uncertainty of the judgments, in nats.
+        expected_uncertainty: Mean uncertainty of the labeled pairs, in nats.
+        drifted: Whether uncertainty, position gap or label mass has drifted by more than chance; an
+            alarm stays until a new version.
+    """
+
+    judgments: int
+    abstentions: float | None
+    expected_abstentions: float | None
+    uncertainty: float
+    expected_uncertainty: float
+    drifted: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Infeasible:
+    """An alpha at which nothing is accepted, and what would make it feasible.
+
+    Args:
+        alpha: Largest share of wrong verdicts among accepted ones.
+        guarantee: `marginal` or `pac`.
+        delta: Probability that `pac` fails; None with `marginal`.
+        smallest_feasible_alpha: Smallest alpha that accepts something with the present examples.
+            Larger ones may be infeasible under `pac`.
+        more_examples: Number of further examples that make this alpha feasible if the error rates
+            stay the same; None if more than 100,000 are needed.
+        after_looking: The price of acting on the two figures, in words: the promise does not cover
+            it.
+    """
+
+    alpha: float
+    guarantee: Guarantee
+    delta: float | None
+    smallest_feasible_alpha: float | None
+    more_examples: int | None
+    after_looking: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FeasibleAlphas:
+    """The alphas at which the present examples accept something, in steps of 0.001 below 1.
+
+    `intervals` has the first and the last alpha of each row of consecutive feasible alphas. Each
+    alpha keeps its own promise. One that is chosen here does not: of the alphas from 0.02 to 0.30,
+    some one was exceeded in up to 29% of simulated calibrations with delta 0.10.
+
+    Args:
+        guarantee: `marginal` or `pac`.
+        delta: Probability that `pac` fails; None with `marginal`.
+        intervals: First and last alpha of each row of consecutive feasible alphas, in steps of
+            0.001.
+    """
+
+    guarantee: Guarantee
+    delta: float | None
+    intervals: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CalibrationDetail(Calibration):
+    """A calibration set with its quality and its risk-coverage curve of at most 200 points.
+
+    Args:
+        accuracy_interval: 95% interval of `accuracy` (Wilson); None where `accuracy` is None.
+        auroc: Area under the ROC curve of confidence as a predictor of a correct verdict.
+        expected_calibration_error: Average distance between confidence and accuracy.
+        position_flips: Share of examples on which the two orders prefer different responses; None
+            for a judge that sees no order.
+        mean_label_mass: Mean label mass of the examples; None if an example has none.
+        temperature: Number by which the gaps of a judge that sees each response alone are divided,
+            fitted on the examples; 1 while labels are missing; None for other judges.
+        off_task: Number of examples below `SCOPE_MIN_LABEL_MASS`, which thresholds leave out.
+        tie_rate: Share of the pairs that people found equal; None while pairs have no label. The
+            promise is about the other pairs.
+        infeasible: The alphas at which nothing is accepted.
+        feasible_alphas: All alphas at which something is accepted, for each guarantee. The promise
+            does not cover choosing one of them after seeing them.
+        requested: The `pac` thresholds of the alphas in the URL, each at the whole of delta.
+        curve: The risk-coverage curve, at most 200 points.
+        traffic: Recent judgments compared with the labeled pairs; None if the answering process
+            made fewer than 200 with this version, or if the set has fewer than 50 examples.
+    """
+
+    accuracy_interval: tuple[float, float] | None
+    auroc: float | None
+    expected_calibration_error: float | None
+    position_flips: float | None
+    mean_label_mass: float | None
+    temperature: float | None
+    off_task: int
+    tie_rate: float | None
+    infeasible: tuple[Infeasible, ...]
+    feasible_alphas: tuple[FeasibleAlphas, ...]
+    requested: tuple[Threshold, ...]
+    curve: tuple[CurvePoint, ...]
+    traffic: Traffic | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CalibrationPage:
+    """One page of the calibration sets.
+
+    Args:
+        calibrations: The calibration sets.
+        next_after: Name to send as `after` for the next page; None on the last one.
+    """
+
+    calibrations: tuple[Calibration, ...]
+    next_after: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Version:
+    """One change in the trail of a calibration set.
+
+    Args:
+        version: Version that the change made.
+        write_id: Unique id of the write; None for a deletion, which also takes a version number.
+        action: `calibrate`, `pool`, `import`, `absorb`, `rollback` or `delete`.
+        at: Time of the change in UTC (ISO 8601).
+        by: Name of the key that made the change.
+        batch_digest: SHA-256 of the labeled batch; None for other actions.
+        added: New examples.
+        updated: Examples that were in the set already and have been replaced.
+        ties: Examples labeled `tie`; the set keeps their scores, and thresholds leave them out.
+        removed: Examples that left the set; None if the set could not be read.
+        failed: Examples that the judge could not judge.
+        n: Number of examples in the set, with and without labels.
+        min_label_mass: `SCOPE_MIN_LABEL_MASS` of the service that made the change.
+        judge: Name of the judge.
+        fingerprint: Digest of model, prompt, prefill and label tokens. A calibration serves one
+            fingerprint only.
+        rolled_back_to: The version that a rollback restored.
+        thresholds_before: `guarantee:alpha` -> threshold in nats before the change; None if
+            infeasible. Those that depend on missing labels are left out.
+        thresholds_after: The same after the change; None for a deletion.
+        unlabelled: Pairs of a pool that have no label yet.
+    """
+
+    version: int
+    write_id: str | None
+    action: str
+    at: str
+    by: str
+    batch_digest: str | None
+    added: int
+    updated: int
+    ties: int
+    removed: int | None
+    failed: int
+    n: int
+    min_label_mass: float | None
+    judge: str | None
+    fingerprint: str | None
+    rolled_back_to: int | None
+    thresholds_before: dict[str, float | None] | None
+    thresholds_after: dict[str, float | None] | None
+    unlabelled: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Versions:
+    """The changes of a calibration set, newest first; unreadable changes are left out.
+
+    Args:
+        name: Name of the calibration set.
+        versions: The changes, newest first.
+    """
+
+    name: str
+    versions: tuple[Version, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScoredExample:
+    """The scores and the label of one example.
+
+    Args:
+        digest: Digest of the comparison and the judge: 64 hexadecimal digits.
+        gap_fwd: Logit of response A minus that of response B, with response A shown first.
+        gap_rev: The same difference with response B shown first; None for a judge that sees no
+            order.
+        label_mass: Probability of the two label tokens together, in the order where it is smaller;
+            None if the judge does not report it.
+        label: The better response, or `tie`; None for a pair without a label.
+        question: Digest of the question alone; None if it is unknown.
+    """
+
+    digest: str
+    gap_fwd: float
+    gap_rev: float | None
+    label_mass: float | None
+    label: Label | None
+    question: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scores:
+    """A judged batch that was added to no set: its scores in order, without the failed examples.
+
+    Args:
+        judge: Name of the judge.
+        fingerprint: Digest of model, prompt, prefill and label tokens. A calibration serves one
+            fingerprint only.
+        scores: The judged examples and ties in order, without those in `errors`.
+        ties: Examples labeled `tie`; the set keeps their scores, and thresholds leave them out.
+        failed: Examples that the judge could not judge.
+        errors: The examples that failed.
+    """
+
+    judge: str
+    fingerprint: str
+    scores: tuple[ScoredExample, ...]
+    ties: int
+    failed: int
+    errors: tuple[ExampleError, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExamplePage:
+    """One page of the examples of a calibration set, sorted by digest; texts are not kept.
+
+    Args:
+        name: Name of the calibration set.
+        version: Version of the set. If it differs between two pages, the set has changed: begin
+            again.
+        judge: Name of the judge.
+        fingerprint: Digest of model, prompt, prefill and label tokens. A calibration serves one
+            fingerprint only.
+        runtimes: Known runtimes that computed the scores (`runtime` of `GET /info`).
+        min_label_mass: Value of `SCOPE_MIN_LABEL_MASS`.
+        n: Number of examples in the set, with and without labels.
+        release: Release of scope-judge that made the version.
+        examples: The examples of this page, sorted by digest. The last digest is the `after` of the
+            next page.
+    """
+
+    name: str
+    version: int
+    judge: str
+    fingerprint: str
+    runtimes: tuple[str, ...]
+    min_label_mass: float
+    n: int
+    release: str | None
+    examples: tuple[ScoredExample, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PoolReport:
+    """The calibration set after pairs without labels were added to it.
+
+    Args:
+        name: Name of the calibration set.
+        version: Version of the calibration set.
+        n: Number of examples in the set, with and without labels.
+        labelled: Examples with a preferred side.
+        unlabelled: Pairs of a pool that have no label yet.
+        pool_ties: Pairs that people found equal, in a pool or not; thresholds leave them out, and
+            drift compares their scores.
+        added: New pairs.
+        known: Pairs that were in the set already; they keep their labels.
+        failed: Pairs that the judge could not judge.
+        digests: Digest of each pair, in order, by which `GET /calibrations/{name}/next` names it;
+            None if it failed.
+        errors: The pairs that failed.
+        usage: The work of the judge for this request.
+    """
+
+    name: str
+    version: int
+    n: int
+    labelled: int
+    unlabelled: int
+    pool_ties: int
+    added: int
+    known: int
+    failed: int
+    digests: tuple[str | None, ...]
+    errors: tuple[ExampleError, ...]
+    usage: RequestUsage
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NextLabels:
+    """The pairs to label next, in this order, for one alpha and delta under "pac".
+
+    Args:
+        name: Name of the calibration set.
+        version: Version of the calibration set.
+        alpha: The alpha that the labels are for.
+        delta: The delta that the labels are for.
+        n: Pairs that `pac` counts.
+        labelled: Pairs of these that have a label.
+        needed: Labels before the next test; 0 once the threshold is known.
+        complete: Whether the threshold is known.
+        threshold: The threshold that all labels would give, in nats; None if it is not known or
+            nothing is accepted.
+        feasible: Whether anything is accepted.
+        digests: The pairs to label next, by rising uncertainty.
+        words: How many labels are missing, in a sentence.
+    """
+
+    name: str
+    version: int
+    alpha: float
+    delta: float
+    n: int
+    labelled: int
+    needed: int
+    complete: bool
+    threshold: float | None
+    feasible: bool
+    digests: tuple[str, ...]
+    words: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -371,7 +831,13 @@ class Turn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PairTexts:
-    """The texts of a pair: a response is a text, or one text for each turn of the user."""
+    """The texts of a drawn comparison, in the order of the audit's id.
+
+    Args:
+        question: The question: a text, or the conversation so far as a list of messages.
+        response_a: The first response: a text, or a list of texts, one per turn.
+        response_b: The second response, likewise.
+    """
 
     question: str | tuple[Turn, ...]
     response_a: str | tuple[str, ...]
@@ -380,108 +846,61 @@ class PairTexts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Audit:
-    """One comparison that was drawn for an audit; times are in ISO 8601, UTC.
+    """One drawn comparison, without the verdict.
 
     Args:
-        id: Id of its first judgment.
-        calibration: The calibration set that was used.
-        status: "open", "labelled", "closed" or "expired".
+        id: Id of the first judgment of the comparison.
+        calibration: Name of the calibration set.
+        status: `open`, `labelled`, `closed` or `expired`.
         rate: Probability with which the comparison was drawn.
-        drawn_at: Time of its first judgment.
-        expires_at: Time until which it takes its first label.
-        label: Its label, in the order of its first judgment; "none" if it was closed without one.
-        labelled_at: Time of its first label.
-        labelled_by: Name of the key that sent its label, or closed it.
-        drawn_by: Name of the key that asked for its first judgment.
-        texts: Its texts in the order of `id`, from `ScopeClient.audit_texts`; else None.
+        drawn_at: Time of the first judgment, in UTC.
+        drawn_by: Name of the key that asked for the first judgment.
+        expires_at: Time until which the audit takes its first label, in UTC.
+        label: The label, in the order of the first judgment; `none` if the audit was closed, None
+            if it has no label.
+        labelled_at: Time of the first label, in UTC.
+        labelled_by: Name of the key that sent the present label, or closed the audit.
+        texts: The texts in the order of `id`; None unless the request asks for them.
     """
 
     id: str
     calibration: str
-    status: str
+    status: Status
     rate: float
     drawn_at: str
+    drawn_by: str
     expires_at: str
-    label: Label | Literal["none"] | None
+    label: AuditLabel | None
     labelled_at: str | None
     labelled_by: str | None
-    drawn_by: str
-    texts: PairTexts | None = None
+    texts: PairTexts | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuditPage:
-    """Some audits, and the `after` of the next page; None for the last page."""
+    """Some drawn comparisons.
+
+    Args:
+        audits: The audits.
+        open: Number of open audits; None unless the request asks for texts.
+        without_texts: Number of those whose texts the service does not have; None likewise.
+        next_after: Value of `after` for the next page; None on the last one.
+    """
 
     audits: tuple[Audit, ...]
+    open: int | None
+    without_texts: int | None
     next_after: int | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AuditEvent:
-    """One entry of the trail of a set's audits.
+class EarlierLabel:
+    """A pair that somebody else has labeled first.
 
     Args:
-        event: "closed", "label_changed", "alarm", "alarm_ended" (by a new version) or "resumed" (by
-            a person).
-        at: Time of the event in ISO 8601, UTC.
-        by: Name of the key that sent the label, made the version or resumed.
-        reason: The reason for closing or resuming; None for the others.
-        id: Id of the audit; None for alarms, as are `before` and `after`.
-        before: The label that was replaced; None if the audit had none.
-        after: The label since then; "none" if the audit was closed.
-        alpha: Alpha of the criterion; None but for alarms and their ends, as are the following.
-        guarantee: Guarantee of the criterion.
-        delta: Delta of the criterion; None with "marginal".
-        version: The version that rang, or the current version when the alarm ended.
-        errors: Errors that the labels showed when the alarm rang.
-        audited: Labels that counted then.
-        suspended: Whether judgments under the criterion abstained from then on.
-        first_judged_at: Time of the first judgment that led to the alarm.
-        last_judged_at: Time of the last one, likewise.
-        audits: Number of audits since the alarm that replace all examples by an absorption; None
-            for the others, and if it is above 100,000.
+        id: Id of the audit, as it was sent.
+        labeler: Name of the key that labeled it first.
     """
-
-    event: str
-    at: str
-    by: str
-    reason: str | None
-    id: str | None
-    before: Label | Literal["none"] | None
-    after: Label | Literal["none"] | None
-    alpha: float | None
-    guarantee: str | None
-    delta: float | None
-    version: int | None
-    errors: int | None
-    audited: int | None
-    suspended: bool | None
-    first_judged_at: str | None = None
-    last_judged_at: str | None = None
-    audits: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AuditTrail:
-    """Entries of a trail, newest first, and the `before` of the next page; None for the last."""
-
-    name: str
-    entries: tuple[AuditEvent, ...]
-    next_before: int | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Resumed:
-    """The alarms of a set that were ended; none if there was none."""
-
-    name: str
-    resumed: tuple[EndedAlarm, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EarlierLabel:
-    """A pair that somebody else has labeled first."""
 
     id: str
     labeler: str
@@ -489,99 +908,389 @@ class EarlierLabel:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuditLabels:
-    """The effect of labels.
+    """Effect of the labels, and the ids whose labels were not taken.
 
     Args:
-        labelled: Number of audits that got their first label.
-        updated: Number of labels that replaced another one.
-        unchanged: Number of labels that the audits had already.
+        labelled: Audits that got their first label.
+        closed: Audits without a label that were closed.
+        updated: Labels that replaced another one.
+        unchanged: Labels that the audits had already, or that have a later one in the request.
         unknown: Number of ids without an audit.
-        expired: Number of audits that were not labeled in time, and take no more labels.
-        unknown_ids: Ids without an audit.
-        expired_ids: Ids of audits that take no more labels.
-        closed: Number of audits that were closed without a label.
-        earlier: Audits that somebody else has labeled first, and who did: that label stays.
+        expired: Audits that were not labeled in time, and take no more labels.
+        unknown_ids: The ids without an audit.
+        expired_ids: The ids of expired audits.
+        earlier: Pairs that somebody else has labeled first: that label stays.
     """
 
     labelled: int
+    closed: int
     updated: int
     unchanged: int
     unknown: int
     expired: int
     unknown_ids: tuple[str, ...]
     expired_ids: tuple[str, ...]
-    closed: int = 0
-    earlier: tuple[EarlierLabel, ...] = ()
+    earlier: tuple[EarlierLabel, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CurvePoint:
-    """One point of the risk-coverage curve."""
+class Resumed:
+    """The alarms of a set that were ended; none if there was none.
 
-    uncertainty: float
-    coverage: float
-    empirical_risk: float
-    risk_level: float
+    Args:
+        name: Name of the calibration set.
+        resumed: The criteria whose alarms were ended.
+    """
+
+    name: str
+    resumed: tuple[EndedAlarm, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Infeasible:
-    """An alpha at which nothing is accepted, and what would make it feasible.
+class AuditEvent:
+    """One entry of the trail of a set's audits.
 
-    Acting on it is a choice after seeing the labels; `after_looking` says what then holds.
+    `closed` and `label_changed` have `id`, `before` and `after`, in the order of that id. `alarm`,
+    `alarm_ended` and `resumed` have the criterion and the current version. `alarm` has `audits`,
+    too: the number of audits from then on that replace all examples by an absorption.
+
+    Args:
+        event: `closed`, `label_changed`, `alarm`, `alarm_ended` (by a new version) or `resumed` (by
+            a person).
+        at: Time of the event, in UTC.
+        by: Name of the key that sent the label, made the version or resumed; `service` if an
+            expired draw caused the alarm.
+        reason: The reason that the key gave for closing or resuming.
+        id: Id of the audit.
+        before: The label that was replaced; None if the audit had none.
+        after: The label since then; `none` if the audit was closed.
+        alpha: Alpha of the criterion.
+        guarantee: Guarantee of the criterion.
+        delta: Delta of the criterion; None with `marginal`.
+        version: The version that rang, or the current version when the alarm ended.
+        errors: Errors that the labels showed when the alarm rang.
+        audited: Labels that counted then.
+        suspended: Whether judgments under the criterion abstained from then on (`SCOPE_ON_ALARM`).
+        first_judged_at: Time of the first judgment that led to the alarm, in UTC; None without an
+            alarm.
+        last_judged_at: Time of the last judgment that led to the alarm, likewise.
+        audits: Number of audits since the alarm that replace all examples by an absorption; None
+            for the other events.
+    """
+
+    event: Event
+    at: str
+    by: str
+    reason: str | None
+    id: str | None
+    before: AuditLabel | None
+    after: AuditLabel | None
+    alpha: float | None
+    guarantee: Guarantee | None
+    delta: float | None
+    version: int | None
+    errors: int | None
+    audited: int | None
+    suspended: bool | None
+    first_judged_at: str | None
+    last_judged_at: str | None
+    audits: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Period:
+    """The judgments that were drawn in one period.
+
+    Args:
+        since: Begin of the period, in UTC.
+        until: End of the period, in UTC.
+        accepted: Drawn verdicts.
+        abstentions: Drawn abstentions.
+    """
+
+    since: str
+    until: str
+    accepted: int
+    abstentions: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AuditTrail:
+    """Entries of the trail of a set's audits, newest first.
+
+    Args:
+        name: Name of the calibration set.
+        entries: The entries, newest first.
+        periods: The drawn judgments in at most 48 periods of one length, up to now; none without
+            draws.
+        next_before: Value of `before` for the next page; None on the last one.
+    """
+
+    name: str
+    entries: tuple[AuditEvent, ...]
+    periods: tuple[Period, ...]
+    next_before: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AlarmTimes:
+    """When an alarm was raised, and the judgments that led to it; all None without an alarm.
+
+    Args:
+        rang_at: Time at which the active alarm rang, in UTC; None without an alarm, and until it is
+            recorded.
+        rang_version: Version of the set that the alarm rang for.
+        first_judged_at: Time of the first judgment that led to the alarm, in UTC; None without an
+            alarm.
+        last_judged_at: Time of the last judgment that led to the alarm, likewise.
+    """
+
+    rang_at: str | None
+    rang_version: int | None
+    first_judged_at: str | None
+    last_judged_at: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MonitoredKey:
+    """The audits of one criterion whose judgments one key was the first to ask for.
+
+    Args:
+        key: Name of the key.
+        audited: Labels of its accepted judgments that count, without ties.
+        errors: Its labels that differ from the verdict.
+        evidence: Evidence that the error of its accepted verdicts is above alpha: if it is not,
+            this reaches 20 with probability at most 0.05.
+        open: Its audited verdicts that wait for a label.
+    """
+
+    key: str
+    audited: int
+    errors: int
+    evidence: float
+    open: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MonitoredCriterion(AlarmTimes):
+    """The audits of one criterion under this version of the set.
+
+    The labels of drawn accepted judgments count by question, in the order of the first draws:
+    `waiting` ones wait for a draw of an earlier question that is still open, or for the end of the
+    hour in which draws of one question count. As long as the error of a random question is at most
+    alpha, `evidence` reaches `alarm_evidence` with probability at most 1 / `alarm_evidence`,
+    whenever and how often it is looked at; over all criteria of the version these sum to at most
+    0.05. `alarm` is true from then on, until a version with enough new examples or POST
+    /calibrations/{name}/resume. `certificate` and `certified` are the same for the claim that the
+    error is at most alpha, at 20. They count closed and expired draws as errors.
+    `certified_without_expired` leaves expired draws out: it is the weaker statement, and true only
+    if no draw has expired because of its verdict. `error_interval` holds a constant true error at
+    all times with probability 0.95. `labelled` counts all labels, also ties, which are neither
+    right nor wrong; `tie_interval` holds their share of the accepted verdicts. `keys` has the same
+    labels by the keys that asked, at most 20, those with the most errors first.
+
+    Args:
+        alpha: Largest share of wrong verdicts among accepted ones.
+        guarantee: `marginal` or `pac`.
+        delta: Probability that `pac` fails; None with `marginal`.
+        labelled: Labels of accepted judgments that count, ties among them.
+        audited: Labels of accepted judgments that count, without ties.
+        errors: Labels that differ from the verdict.
+        closed: Draws that were closed without a label: right for `evidence`, errors for
+            `certificate`, and both for the interval.
+        questions: Questions that count: the draws of each make one bet, on their mean error.
+        error_interval: Lowest and highest error that the labels allow.
+        evidence: Evidence that the error is above alpha.
+        alarm_evidence: Evidence at which the alarm of this criterion starts.
+        alarm: Whether an alarm is active: the evidence has reached its line, by this version or an
+            earlier one.
+        alarm_at: Number of the question at which it did, from 1; None without an alarm.
+        certificate: Evidence that the error is at most alpha; closed and expired draws count as
+            errors.
+        certified: Whether the certificate has reached 20, and there is no alarm.
+        certified_at: Number of the question at which it did, from 1; None if not certified.
+        certificate_without_expired: The same evidence without expired draws, which is weaker: it
+            holds only if no draw expired because of its verdict.
+        certified_without_expired: Whether that one has reached 20, and there is no alarm.
+        suspended: Whether judgments under this criterion abstain because of the alarm
+            (`SCOPE_ON_ALARM`).
+        ties: Labels `tie` among them, which are neither right nor wrong.
+        tie_interval: Lowest and highest share of ties among accepted judgments that the labels
+            allow.
+        repeated: Draws that are left out because their question has counted on that day already.
+        waiting: Labels and closed draws that wait for an open draw of an earlier question, or for
+            the end of the hour in which draws of their question count.
+        open: Audited verdicts that wait for a label.
+        expired: Audited verdicts that got no label in time.
+        abstentions: Drawn abstentions, which have no part in the error.
+        keys: The same labels by the keys that were the first to ask, at most 20: those with the
+            most errors first.
+        further_keys: Number of keys that are not in `keys`.
     """
 
     alpha: float
-    guarantee: str
+    guarantee: Guarantee
     delta: float | None
-    smallest_feasible_alpha: float | None
-    more_examples: int | None
-    after_looking: str = ""
+    labelled: int
+    audited: int
+    errors: int
+    closed: int
+    questions: int
+    error_interval: tuple[float, float]
+    evidence: float
+    alarm_evidence: float
+    alarm: bool
+    alarm_at: int | None
+    certificate: float
+    certified: bool
+    certified_at: int | None
+    certificate_without_expired: float
+    certified_without_expired: bool
+    suspended: bool
+    ties: int
+    tie_interval: tuple[float, float]
+    repeated: int
+    waiting: int
+    open: int
+    expired: int
+    abstentions: int
+    keys: tuple[MonitoredKey, ...]
+    further_keys: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Traffic:
-    """Recent judgments of the process that answers, compared with the labeled pairs."""
+class DriftStream(AlarmTimes):
+    """Evidence of the answering process that a value of its judgments is unlike the labeled ones.
 
-    judgments: int
-    abstentions: float | None
-    expected_abstentions: float | None
-    uncertainty: float
-    expected_uncertainty: float
-    drifted: bool
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CalibrationDetail(Calibration):
-    """A calibration set with its quality and its risk-coverage curve.
+    `alarm` is true once the evidence has reached 20, which by chance alone any of the values of a
+    version ever does with probability at most 0.05.
 
     Args:
-        labelled: Number of its pairs with a preferred side.
-        unlabelled: Number of its pairs without a label.
-        pool_ties: Number of its pairs that people found equal, in a pool or not.
-        questions: Number of different questions.
-        counted: Number of the pairs that "pac" counts.
-        temperature: Number by which the judge's gaps are divided; None for a judge that sees both
-            orders of the responses.
-        tie_rate: Share of its pairs that people found equal; None while pairs have no label.
+        evidence: The evidence.
+        alarm: Whether the evidence has reached 20.
     """
 
-    auroc: float | None
-    expected_calibration_error: float | None
-    position_flips: float | None
-    mean_label_mass: float | None
-    off_task: int
-    infeasible: tuple[Infeasible, ...]
-    curve: tuple[CurvePoint, ...]
-    traffic: Traffic | None
-    requested: tuple[Threshold, ...] = ()
-    labelled: int = 0
-    unlabelled: int = 0
-    pool_ties: int = 0
-    questions: int = 0
-    counted: int = 0
-    temperature: float | None = None
-    tie_rate: float | None = None
+    evidence: float
+    alarm: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Drift:
+    """Evidence of drift in the values of the judgments by this version.
+
+    Args:
+        uncertainty: Evidence from the uncertainty.
+        position_gap: Evidence from the effect of the order of the responses; None for a judge that
+            sees no order.
+        label_mass: Evidence from the label mass; None if an example of the set has none.
+    """
+
+    uncertainty: DriftStream
+    position_gap: DriftStream | None
+    label_mass: DriftStream | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recovery:
+    """How the set gets verdicts again after an alarm, without breaking the promise.
+
+    An absorption replaces all examples by the first `audits` drawn since the first active alarm.
+    The number follows from the criterion of that alarm, and not from any label; None if it is above
+    100,000. With as many, verdicts come back with probability 0.8 if the judge is wrong in at most
+    0.6 alpha of its most certain pairs.
+
+    Args:
+        alpha: Largest share of wrong verdicts among accepted ones.
+        guarantee: `marginal` or `pac`.
+        delta: Probability that `pac` fails; None with `marginal`.
+        since: Time of the first active alarm, in UTC.
+        audits: Number of audits that replace all examples: the first ones since the alarm; None if
+            it is above 100,000.
+        drawn: Audits that were drawn since that alarm.
+        labelled: Audits with a label or closed, of the first `audits`.
+        note: The same in a sentence.
+    """
+
+    alpha: float
+    guarantee: Guarantee
+    delta: float | None
+    since: str
+    audits: int | None
+    drawn: int
+    labelled: int
+    note: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Monitor:
+    """The audits of a calibration set's current version, and the drift of its traffic.
+
+    Args:
+        name: Name of the calibration set.
+        version: Version of the calibration set.
+        audit_rate: Value of `SCOPE_AUDIT_RATE`.
+        on_alarm: Value of `SCOPE_ON_ALARM`.
+        criteria: The audits of the first 64 criteria that judgments of this version were drawn
+            under: those with an alarm first, then those with the most labels.
+        refused: Number of draws under further criteria that the answering process has not made.
+        drift: Drift without labels, in three values of the judgments.
+        alarm: Whether any criterion or any value of `drift` has an alarm.
+        light: `red` with an alarm; `green` if labels of this version count, no error interval
+            reaches above its alpha and there is nothing to do; otherwise `amber`.
+        alarm_evidence: Evidence at which an alarm of `drift` or a certificate starts; each
+            criterion has its own line for its alarm.
+        summary: How wrong the verdicts are, in a sentence, with the time of the alarm.
+        note: The next step, in words; None if there is none.
+        recovery: The audits that an absorption takes after an alarm; None without an alarm.
+    """
+
+    name: str
+    version: int
+    audit_rate: float
+    on_alarm: OnAlarm
+    criteria: tuple[MonitoredCriterion, ...]
+    refused: int
+    drift: Drift
+    alarm: bool
+    light: Light
+    alarm_evidence: float
+    summary: str
+    note: str | None
+    recovery: Recovery | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeyUsage:
+    """The use of one key since the replica started.
+
+    Args:
+        key: Name of the key; `anonymous` without keys, `service` for the checks of the service.
+        comparisons: Comparisons sent to the judge, for judging or calibration.
+        prompt_tokens: Tokens of the prompts in both orders; 0 if the judge does not count them.
+        verdicts: Judgments with a verdict.
+        abstentions: Judgments without a verdict.
+        errors: Comparisons that failed.
+    """
+
+    key: str
+    comparisons: int
+    prompt_tokens: int
+    verdicts: int
+    abstentions: int
+    errors: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Usage:
+    """The use of keys since the replica started.
+
+    Args:
+        since: Start of this replica, in UTC.
+        keys: All keys by name for an admin; otherwise the caller's key.
+    """
+
+    since: str
+    keys: tuple[KeyUsage, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -683,7 +1392,7 @@ class Info:
     default_guarantee: Guarantee
     default_delta: float
     min_label_mass: float
-    on_alarm: Literal["report", "abstain"]
+    on_alarm: OnAlarm
     audit_rate: float
     limits: Limits
 
@@ -750,7 +1459,7 @@ class Rewards:
     """
 
     rewards: tuple[float | None, ...]
-    reasons: tuple[str | None, ...]
+    reasons: tuple[NoReward | None, ...]
     accepted: tuple[int, ...]
     compared: tuple[int, ...]
     ties: tuple[int, ...]
@@ -822,40 +1531,3 @@ class Check:
             f"no comparison is accepted at alpha {judgment.alpha:g} with the set {found.name!r}: "
             f"{why}"
         )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PoolReport:
-    """A calibration set after pairs without labels were added, with their counts and errors.
-
-    `digests` has the digest of each pair, in order; None for a pair that failed.
-    """
-
-    name: str
-    version: int
-    n: int
-    labelled: int
-    unlabelled: int
-    pool_ties: int
-    added: int
-    known: int
-    failed: int
-    digests: tuple[str | None, ...]
-    errors: tuple[ExampleError, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NextLabels:
-    """The pairs to label next for one alpha and delta under "pac", by their digests."""
-
-    name: str
-    version: int
-    alpha: float
-    delta: float
-    n: int
-    labelled: int
-    needed: int
-    complete: bool
-    threshold: float | None
-    feasible: bool
-    digests: tuple[str, ...]

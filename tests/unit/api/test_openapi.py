@@ -47,9 +47,9 @@ def test_answers_are_documented_with_every_field() -> None:
     schemas = schema()["components"]["schemas"]
     documented = {
         "Judgment": JUDGMENT,
-        "CalibrationOut": CALIBRATION,
-        "ThresholdOut": THRESHOLD,
-        "TrafficOut": TRAFFIC,
+        "Calibration": CALIBRATION,
+        "Threshold": THRESHOLD,
+        "Traffic": TRAFFIC,
     }
     for name, shape in documented.items():
         assert set(schemas[name]["properties"]) == set(shape)

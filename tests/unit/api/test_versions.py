@@ -1,5 +1,6 @@
 """Tests of the trail of a calibration set and of rollback through HTTP."""
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -16,7 +17,7 @@ from app.judges.engines.scripted import ScriptedEngine
 from app.ports import LabelLogits, Prompt
 from app.release import RELEASE
 from app.stores.memory import MemoryStore
-from app.wire.calibrations import CalibrationOut
+from scope_judge.records import Calibration
 from tests.serving import client_of
 from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import calibrated, comparison, examples, problem
@@ -91,7 +92,7 @@ async def test_a_poisoned_batch_is_found_and_rolled_back() -> None:
         response = await roll_back(client, 1)
         assert response.status_code == 200
         back = response.json()
-        described = set(CalibrationOut.model_fields) - {"version"}
+        described = {field.name for field in dataclasses.fields(Calibration)} - {"version"}
         assert {name: back[name] for name in described} == {name: sound[name] for name in described}
         counts = ("version", "added", "updated", "removed", "dry_run")
         assert [back[name] for name in counts] == [3, 0, 0, 59, False]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from app.cli import app, set_answers
+from app.cli import app
 from scope_judge import records
 from tests.unit.cli.commands import one_line, write_rows
 from tests.unit.clients.planned import INFO, Handler, PlannedService, page, serving
@@ -26,10 +26,10 @@ EXPORTED = {
 # Answers of the three routes that `calibrate` asks, for one pair.
 CALIBRATED = {
     **example(records.CalibrationReport),
-    **example(set_answers.AssessedSet),
-    **example(set_answers.Scores),
+    **example(records.CalibrationDetail),
+    **example(records.Scores),
     "fingerprint": INFO["fingerprint"],
-    "scores": [example(set_answers.ScoredExample)],
+    "scores": [example(records.ScoredExample)],
     "errors": [],
     "unlabelled": 0,
     "pool_ties": 0,
@@ -38,15 +38,15 @@ CALIBRATED = {
 COMMANDS: dict[str, Any] = {
     "calibrate PAIRS --overwrite --replace --yes": CALIBRATED,
     "judge --question q --a x --b y": {"results": [JUDGMENT]},
-    "sets list": example(set_answers.Sets),
+    "sets list": {**example(records.CalibrationPage), "next_after": None},
     "sets show x": example(records.CalibrationDetail),
-    "sets versions x": example(set_answers.Changes),
-    "sets monitor x": example(set_answers.Monitor),
-    "sets rollback x 1 --yes": example(set_answers.RolledBack),
-    "sets delete x --yes": {**example(set_answers.Deletion), **example(set_answers.Changes)},
-    "sets export x": example(set_answers.ExamplePage),
+    "sets versions x": example(records.Versions),
+    "sets monitor x": example(records.Monitor),
+    "sets rollback x 1 --yes": example(records.RollbackReport),
+    "sets delete x --yes": {**example(records.Deletion), **example(records.Versions)},
+    "sets export x": example(records.ExamplePage),
     "sets import SET --yes": example(records.CalibrationReport),
-    "audits status x": example(set_answers.AuditStatus),
+    "audits status x": example(records.Monitor),
     "audits absorb x --all --yes": example(records.AbsorbReport),
     "audits close x --reason y": example(records.AuditLabels),
     "audits resume x --reason y": example(records.Resumed),
@@ -107,7 +107,7 @@ def test_limits_below_one_are_no_answer(
 
 
 def test_a_change_whose_answer_cannot_be_read_may_have_been_made() -> None:
-    would = json.dumps(example(set_answers.RolledBack)).encode()
+    would = json.dumps(example(records.RollbackReport)).encode()
     acts = [lambda handler: handler.send(200, would), page(200)]
     with serving(PlannedService(acts)) as service:
         arguments = ["sets", "rollback", "x", "1", "--yes", "--url", service.url]

@@ -53,6 +53,8 @@ def example(hint: Any) -> Any:
         return example(args[0])
     if origin is Literal:
         return args[0]
+    if origin is dict:
+        return {"x": example(args[1])}
     if origin is tuple:
         return [example(args[0]), example(args[0])]
     return {str: "x", int: 1, float: 0.5, bool: True}[hint]

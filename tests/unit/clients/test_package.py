@@ -1,14 +1,12 @@
 """The package as such: its Python, its types, its versions, and no secret in any text of it."""
 
 import ast
-import dataclasses
 import inspect
 import json
 import pickle
 import tomllib
 import traceback
-import types
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -28,64 +26,6 @@ FILES = sorted((FOLDER / "scope_judge").rglob("*.py"))
 SCHEMAS: dict[str, Any] = json.loads(COMMITTED.read_text())["components"]["schemas"]
 KEY = "sj_0123456789abcdef"
 TEXT = "a secret question"
-# The schema of each record that the service does not build yet.
-SCHEMA_OF: dict[Any, str] = {
-    records.Audit: "AuditOut",
-    records.PairTexts: "PairTextsOut",
-    records.Turn: "Turn",
-    records.EarlierLabel: "EarlierLabelOut",
-    records.AuditPage: "AuditsOut",
-    records.AuditLabels: "AuditLabelsOut",
-    records.AbsorbReport: "AbsorbOut",
-    records.Effect: "EffectOut",
-    records.EndedAlarm: "ResumedOut",
-    records.Threshold: "ThresholdOut",
-    records.CalibrationReport: "CalibrateOut",
-    records.ExampleError: "ExampleErrorOut",
-    records.CurvePoint: "CurvePointOut",
-    records.PoolReport: "PoolOut",
-    records.NextLabels: "NextOut",
-    records.Infeasible: "InfeasibleOut",
-    records.Traffic: "TrafficOut",
-    records.CalibrationDetail: "CalibrationDetailOut",
-}
-
-
-def shape_of_hint(hint: Any) -> set[str]:
-    """The JSON types of a Python type; a list names its items."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin in (Union, types.UnionType):
-        return set().union(*map(shape_of_hint, arguments))
-    if origin is Literal:
-        return {"string"}
-    if origin is tuple:
-        return {f"array of {' or '.join(sorted(shape_of_hint(arguments[0])))}"}
-    if dataclasses.is_dataclass(hint):
-        return {SCHEMA_OF.get(hint, getattr(hint, "__name__", ""))}
-    names = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
-    return {names[hint]}
-
-
-def shape_of_schema(schema: dict[str, Any]) -> set[str]:
-    """The JSON types of a schema, written in the same way."""
-    if "$ref" in schema:
-        return {schema["$ref"].rpartition("/")[2]}
-    if "anyOf" in schema:
-        return set().union(*map(shape_of_schema, schema["anyOf"]))
-    if schema["type"] == "array":
-        items = schema["items"] if "items" in schema else schema["prefixItems"][0]
-        return {f"array of {' or '.join(sorted(shape_of_schema(items)))}"}
-    return {schema["type"]}
-
-
-@pytest.mark.parametrize("cls", SCHEMA_OF, ids=lambda cls: cls.__name__)
-def test_the_type_of_each_field_is_that_of_the_interface(cls: type) -> None:
-    schema = SCHEMAS[SCHEMA_OF[cls]]
-    for name, hint in get_type_hints(cls).items():
-        # None may also be for a service of an earlier release.
-        told = shape_of_schema(schema["properties"][name])
-        assert told <= shape_of_hint(hint) <= told | {"null"}, name
-        assert name in schema["required"] or type(None) in get_args(hint), name
 
 
 def test_a_verdict_is_one_of_the_interface() -> None:
