@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from app.engines.scripted import ScriptedEngine
-
+from app.judges.engines.scripted import ScriptedEngine
 from tests.serving import client_of
 from tests.unit.api.problems import comparison, examples
 from tests.unit.api.rewards.reward_routes import script
