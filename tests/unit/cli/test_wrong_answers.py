@@ -16,12 +16,14 @@ from tests.unit.clients.test_answers import JUDGMENT, example
 
 LABELLED = {"question": "q", "response_a": "a", "response_b": "b", "label": "A"}
 EXPORTED = {
-    "scope_judge_set": 2,
+    "scope_judge_set": 3,
     "name": "x",
     "version": 1,
     "judge": "planned",
     "fingerprint": INFO["fingerprint"],
     "n": 0,
+    "release": "1",
+    "runtimes": [],
 }
 # Answers of the three routes that `calibrate` asks, for one pair.
 CALIBRATED = {
@@ -47,7 +49,7 @@ COMMANDS: dict[str, Any] = {
     "sets export x": example(records.ExamplePage),
     "sets import SET --yes": example(records.CalibrationReport),
     "audits status x": example(records.Monitor),
-    "audits absorb x --all --yes": example(records.AbsorbReport),
+    "audits absorb x --yes": example(records.AbsorbReport),
     "audits close x --reason y": example(records.AuditLabels),
     "audits resume x --reason y": example(records.Resumed),
     "audits trail x": example(records.AuditTrail),
