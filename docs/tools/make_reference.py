@@ -85,8 +85,8 @@ KEY_NEEDED = {
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table; cells must not hold line ends."""
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines) + "\n"
+    lines = ["| " + " | ".join(cells) + " |" for cells in (headings, *rows)]
+    return "\n".join([lines[0], "|---" * len(headings) + "|", *lines[1:]]) + "\n"
 
 
 def page(title: str, introduction: str, *parts: str) -> str:
@@ -150,9 +150,8 @@ def http_page() -> str:
         for method, operation in methods.items()
     ]
     introduction = """
-Requests and answers are JSON. This page has the fields of requests and an example of each route.
-`/docs` of a running service also has the types, the fields of answers, and a form that sends
-requests; `/openapi.json` is the schema. If the service has a [key file](../guides/keys.md), send
+Requests and answers are JSON. `/docs` of a running service also has the types and the fields of
+answers; `/openapi.json` is the schema. If the service has a [key file](../guides/keys.md), send
 `Authorization: Bearer KEY`. Errors are [problems with a stable `code`](errors.md). In the examples,
 `...` stands for more items or fields.
 """
