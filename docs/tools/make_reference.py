@@ -48,6 +48,15 @@ _UNLISTED = {
 }
 # A larger maximum says nothing.
 _LARGEST_SHOWN = 10**9
+# Route of one task -> the page of that task, which stands here instead of an example.
+SHOWN_ELSEWHERE = {
+    "POST /rewards/openrlhf": "../integrations/openrlhf.md",
+    "POST /v1/systemone": "../integrations/decisions.md",
+    "POST /v1/decisions": "../integrations/decisions.md",
+    "POST /calibrate/scores": "../guides/sets.md#move-a-set",
+    "GET /calibrations/{name}/examples": "../guides/sets.md#move-a-set",
+    "POST /calibrations/{name}/examples": "../guides/sets.md#move-a-set",
+}
 # The fields of a criterion, which routes take together.
 _CRITERION = ["`alpha`", "`guarantee`", "`delta`", "`calibration`"]
 # Name and meaning of a field or an option.
@@ -164,7 +173,9 @@ answers; `/openapi.json` is the schema. If the service has a [key file](../guide
     for route in routes:
         more = (f"{paragraph}\n" for paragraph in route.paragraphs[1:])
         parts = [f"## {route.name}\n", *more, *_objects(fields[route.name], repeated)]
-        if route.name in shown:
+        if route.name in SHOWN_ELSEWHERE:
+            parts.append(f"[Use]({SHOWN_ELSEWHERE[route.name]}).\n")
+        elif route.name in shown:
             parts.append(_shown(route, shown[route.name]))
         if len(parts) > 1:
             sections.append("\n".join(parts))

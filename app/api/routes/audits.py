@@ -62,9 +62,8 @@ async def list_audits(
 ) -> Response:
     """Lists audits without verdicts, oldest first.
 
-    With `texts`, these are the oldest open audits, with their texts, for a person who labels: in an
-    order that depends on the key, and with a random response as response A. Texts need the role
-    `label` or `calibrate`, and `SCOPE_AUDIT_TEXTS` at the draw.
+    With `texts`, these are the oldest open audits with their texts, in an order that depends on the
+    key, and with a random response as response A. That needs the role `label` or `calibrate`.
     """
     if calibration is not None:
         caller.check_calibration(calibration)

@@ -167,7 +167,7 @@ def engine_arguments(options: VllmOptions, folder: Path) -> dict[str, Any]:
     if arguments["dtype"] != "float32":
         arguments["hf_overrides"] = with_float32_head
     if is_cpu_build():
-        # docs/design/engine.md, "Settings for a CPU".
+        # docs/design/engine.md.
         arguments |= {
             # Compilation does not pay off on a CPU.
             "enforce_eager": True,
