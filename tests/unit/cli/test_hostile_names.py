@@ -248,8 +248,7 @@ OUTPUTS: dict[str, Callable[[World], list[str]]] = {
         of("audits", "close", "x", "--reason", EVIL_FILE, "--url", world.url)
     ],
     "audits absorb": lambda world: [
-        of("audits", "absorb", "hostile", "--since", EVIL_FILE, "--url", world.url),
-        of("audits", "absorb", EVIL_FILE, "--all", "--url", world.url),
+        of("audits", "absorb", EVIL_FILE, "--url", world.url),
     ],
     "audits resume": lambda world: [
         of("audits", "resume", "absent", "--reason", "new labels", "--url", world.url)

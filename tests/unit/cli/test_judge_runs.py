@@ -143,7 +143,7 @@ def test_kill_9_costs_no_result(tmp_path: Path) -> None:
     assert rows_of(out.read_text()) == expected(file)
 
 
-@pytest.mark.parametrize("limit", [1000, 3000])
+@pytest.mark.parametrize("limit", [1500, 3000])
 def test_a_full_disk_costs_no_result(tmp_path: Path, limit: int) -> None:
     # The journal does not fit, or the journal does and the result does not.
     file, out = pairs_in(tmp_path, note="x" * 1000), tmp_path / "out.jsonl"

@@ -18,7 +18,7 @@ def test_comparisons_that_are_too_large_together_are_judged_in_parts() -> None:
 
 
 def test_comparisons_with_too_many_criteria_together_are_judged_in_parts() -> None:
-    items = [comparison(id=i, alpha=0.2 + i / 200) for i in range(100)]
+    items = [comparison(id=i, alpha=round(0.2 + i / 200, 4)) for i in range(100)]
     with listening(application_of()) as url, connected(url) as service:
         examples = [{**comparison(question=f"Q{i}?"), "label": "A"} for i in range(60)]
         service.change_once("/calibrate", {"examples": examples})

@@ -68,7 +68,7 @@ def test_figures_leave_the_ties_of_a_pool_out() -> None:
     assert found.risk_coverage == without.risk_coverage
     for one, other in zip(found.standard_rows, without.standard_rows, strict=True):
         if one.guarantee == "marginal":
-            assert one == other
+            assert replace(one, accepted_ties=0) == other
 
 
 def test_the_drawn_pairs_do_not_depend_on_labels_or_scores() -> None:

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.cli import app
+from app.evaluation.judgments import interview
 from app.fleet.worker import BulkJudge
 from app.settings import Settings
 from tests.unit.kinds.scenes import KINDS, UNREADABLE, Scene, pair, scene_of
@@ -145,7 +146,7 @@ async def test_audits(scene: Scene) -> None:
         drift = (await service.get("/calibrations/default/monitor")).json()["drift"]
         assert (drift["position_gap"] is None) == (scene.kind.orders == 1)
         assert (drift["label_mass"] is None) == (scene.kind.label_mass is None)
-        absorbed = await service.post("/calibrations/default/absorb", json={"all": True})
+        absorbed = await service.post("/calibrations/default/absorb", json={})
         assert absorbed.json()["n"] == 51, absorbed.text
 
 
@@ -212,7 +213,11 @@ def test_evaluate(scene: Scene, tmp_path: Path) -> None:
         assert run(scene, *arguments, *possible).exit_code == 0
 
 
-def test_evaluate_ends_if_a_decision_server_changes_its_model(tmp_path: Path) -> None:
+def test_evaluate_ends_if_a_decision_server_changes_its_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One chunk of 16 pairs after the other, so that some are saved when the model changes.
+    monkeypatch.setattr(interview, "CHUNKS_IN_FLIGHT", 1)
     file, out = labelled_file(tmp_path), tmp_path / "out"
     arguments = ("evaluate", file, "--judge", "the-judge", "--splits", "5", "--out", out)
     log = out / "judgments.jsonl"
