@@ -15,6 +15,7 @@ from pydantic import (
     Tag,
     TypeAdapter,
     ValidationError,
+    WithJsonSchema,
     model_validator,
 )
 
@@ -93,7 +94,12 @@ def _four_digits(share: float) -> float:
     return rounded
 
 
-Probability = Annotated[FiniteFloat, Field(gt=0, lt=1), AfterValidator(_four_digits)]
+Probability = Annotated[
+    FiniteFloat,
+    Field(gt=0, lt=1),
+    AfterValidator(_four_digits),
+    WithJsonSchema({"type": "number", "minimum": 0.0001, "maximum": 0.9999}),
+]
 Replace = Annotated[bool, Field(description="Remove all other examples of the set.")]
 EvenIfInfeasible = Annotated[
     bool,
