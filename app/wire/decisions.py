@@ -221,7 +221,8 @@ class SystemOneQuestionIn(Strict):
     type: _Kind
     instructions: _JsonText = ""
     criteria: Annotated[dict[Text, _JsonText], BeforeValidator(_two_or_three)] = Field(
-        description="Options and their texts; null if the option's name is its text."
+        json_schema_extra={"maxProperties": 3},
+        description="Options and their texts; null if the option's name is its text.",
     )
 
 
@@ -268,7 +269,11 @@ class OpenAiQuestionIn(Strict):
     type: _Kind
     name: Text | None = None
     instructions: _MessageText
-    choices: Annotated[list[ChoiceIn], Field(fail_fast=True), BeforeValidator(_two_or_three)]
+    choices: Annotated[
+        list[ChoiceIn],
+        Field(fail_fast=True, json_schema_extra={"maxItems": 3}),
+        BeforeValidator(_two_or_three),
+    ]
 
 
 class OpenAiDecisionsIn(_DecisionsIn):

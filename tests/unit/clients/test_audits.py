@@ -37,8 +37,8 @@ def test_a_judgment_has_its_audit(kind: Kind, audited_url: str, service_url: str
 
 def label_counts(**counted: Any) -> AuditLabels:
     """The effect of labels with some counts; all others are 0."""
-    counts = dict.fromkeys(("labelled", "updated", "unchanged", "unknown", "expired"), 0)
-    return AuditLabels(**{**counts, "unknown_ids": (), "expired_ids": (), **counted})
+    counts = dict.fromkeys(("labelled", "closed", "updated", "unchanged", "unknown", "expired"), 0)
+    return AuditLabels(**{**counts, "unknown_ids": (), "expired_ids": (), "earlier": (), **counted})
 
 
 def test_more_labels_than_a_request_may_have_are_taken(kind: Kind, audited_url: str) -> None:
