@@ -6,7 +6,6 @@ A new engine or store is one file that meets one of these protocols, and one lin
 import math
 import time
 from collections.abc import (
-    AsyncGenerator,
     Callable,
     Collection,
     Iterator,
@@ -426,65 +425,40 @@ class RewardModel(Protocol):
 
 # The largest integer that JSON, JavaScript and Lua represent exactly; no set reaches this number.
 LARGEST_NUMBER = 2**53 - 1
+# Versions of a set that a store keeps; earlier ones are in its trail alone.
+KEPT_VERSIONS = 20
 
 
-class Version(NamedTuple):
-    """Identifies one version of a calibration set.
+class Head(NamedTuple):
+    """The newest change of a set: a version, or its deletion.
 
     Args:
-        write_id: Unique id of the write that made the version. The number alone is not unique: it
-            comes again if a store is restored from a backup and written to afterwards.
-        number: Number of the version, from 1 to `LARGEST_NUMBER`; it grows by one with each write.
+        write_id: Unique id of the write that made the version; empty for a deletion. The number
+            alone is not unique: it comes again if a store is restored from a backup and written to
+            afterwards.
+        number: Number of the change, from 1 to `LARGEST_NUMBER`; it grows with each change.
     """
 
     write_id: str
     number: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StoredChange:
-    """One change of a set as the trail stores it. `service.calibration` writes and reads the texts.
+class Entry(NamedTuple):
+    """An entry of a set's trail. `service.calibration.trail` writes and reads the record."""
 
-    Args:
-        number: Number of the version that the change makes. A deletion takes the next number.
-        record: Author, time and summary of the change, as JSON; about 1 kB.
-        undo: Data that restores the set as it was before the change, as JSON; as large as the
-            change.
-    """
-
-    number: int
+    head: Head
     record: str
-    undo: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StoredCalibration:
-    """One calibration set as a store keeps it. `service.calibration.codec` writes and reads it.
+class SetStore(Protocol):
+    """Keeps calibration sets: versions, which are immutable values, and the trail of all changes.
 
-    Args:
-        version: Version of this state.
-        meta: Field -> value. The store adds the fields "write_id" and "version" itself.
-        examples: Digest of the comparison -> labeled score.
-        thresholds: "guarantee:alpha" -> lambda_hat, for programs that read the store directly.
-    """
-
-    version: Version
-    meta: Mapping[str, str]
-    examples: Mapping[str, str]
-    thresholds: Mapping[str, str]
-
-
-class CalibrationStore(Protocol):
-    """Keeps calibration sets and their trails; every change is one atomic step.
-
-    The trail of a set is the list of its changes. The store only appends to a trail. A trail
-    remains when its set is deleted, and continues when a new set takes the same name: numbers grow
-    with every change and are never used twice. A set that was made before there were trails has an
-    empty trail until its next change.
+    The store only appends to a trail. Trail and versions remain when a set is deleted, and go on
+    when a new set takes the same name: no number is used twice.
 
     Adapters raise `StoreUnavailableError` if the store does not answer or refuses to write. The
     change was then made completely, will be made completely in a moment, or was not made at all;
-    the caller must read the version again to find out. Adapters raise `StoreCorruptError` if the
+    the caller must read the head again to find out. Adapters raise `StoreCorruptError` if the
     stored data was not written by this service.
     """
 
@@ -505,77 +479,53 @@ class CalibrationStore(Protocol):
             StoreUnavailableError: The store cannot be read.
         """
 
-    async def names(self) -> list[str]:
-        """Returns the names of all sets, sorted; deleted sets are not included."""
+    async def names(self, *, deleted: bool = False) -> list[str]:
+        """Returns the names of all sets, sorted; with `deleted`, also of deleted ones."""
 
-    async def version(self, name: str) -> Version | None:
-        """Returns the version of a set without reading its examples; None without such a set."""
+    async def head(self, name: str) -> Head | None:
+        """Returns the newest change of a set, cheaply; None if there never was such a set."""
 
-    async def read(self, name: str) -> StoredCalibration | None:
-        """Returns one consistent state of a set; None without such a set."""
+    async def read(self, name: str, number: int | None = None) -> bytes | None:
+        """Returns the present version of a set, or an earlier one.
+
+        Returns:
+            None if there is no such set, or no such version, or it is not kept any more.
+        """
 
     async def write(
         self,
         name: str,
-        state: StoredCalibration,
+        head: Head,
         *,
-        change: StoredChange,
-        expected: Version | None,
-        removed: Collection[str] = (),
+        blob: bytes | None,
+        thresholds: Mapping[str, str],
+        record: str,
+        expected: Head | None,
     ) -> bool:
-        """Replaces meta and thresholds, changes examples and extends the trail, in one step.
+        """Adds a version, replaces the thresholds and extends the trail, in one step.
 
-        Examples that neither `state.examples` nor `removed` mention are kept. The write is durable
-        when this method returns.
-
-        Args:
-            name: Name of the calibration set.
-            state: The new version; `examples` holds only new and changed examples. The caller must
-                not modify the state afterwards, even if the call is cancelled.
-            change: Entry for the trail. Its number is the number of the state and at least 1.
-            expected: The version that must be in place; None if there must be no set.
-            removed: Digests of examples to remove; unknown digests are ignored.
-
-        Returns:
-            False if another version is in place, or the trail already has this number or a higher
-            one. Nothing was written then.
-        """
-
-    async def delete(self, name: str, *, change: StoredChange) -> bool:
-        """Removes a set, readable or not, and extends the trail, in one step.
+        The write is durable when this method returns. The last `KEPT_VERSIONS` numbers are kept.
 
         Args:
             name: Name of the calibration set.
-            change: Entry for the trail. Its number must be higher than `last_number`. A caller that
-                asks for `last_number` before it reads the set deletes only the state that it read.
+            head: The new version, whose number is above the expected one.
+            blob: The version, not empty; None deletes the set.
+            thresholds: "guarantee:alpha" -> lambda_hat, for programs that read the store directly.
+            record: The new entry of the trail.
+            expected: The head that must be in place; None if there must never have been a set.
 
         Returns:
-            False if there is no set, or another change took the number. Nothing was removed then.
+            False if another head is in place. Nothing was written then.
         """
 
-    async def last_number(self, name: str) -> int:
-        """Returns the highest number of the trail and of the set, cheaply; 0 if both are absent."""
-
-    async def records(self, name: str, *, before: int | None, limit: int) -> list[str]:
-        """Returns the records of a trail, newest first.
+    async def trail(self, name: str, *, before: int | None, limit: int) -> list[Entry]:
+        """Returns the trail of a set, newest first.
 
         Args:
             name: Name of the calibration set, which may be deleted.
             before: Only changes with a number below this one, at least 1; None for all changes.
-            limit: Largest number of records, at least 1.
+            limit: Largest number of entries, at least 1.
         """
-
-    async def undos(self, name: str, *, before: int | None, limit: int) -> dict[int, str]:
-        """Returns the undos of a trail by the numbers of their changes, newest first.
-
-        An undo that the store has lost is an empty text. The arguments are those of `records`.
-        """
-
-    async def trails(self) -> list[str]:
-        """Returns the names of all sets, sorted, and of deleted sets whose trails remain."""
-
-    async def changes(self, name: str, *, after: int, limit: int) -> list[StoredChange]:
-        """Returns at most `limit` changes with numbers above `after`, oldest first."""
 
 
 # Texts of drawn pairs that a store keeps; with pairs of 4 kB, they take 40 MB.
@@ -588,7 +538,7 @@ class AuditStore(Protocol):
 
     Entries have the positions 1, 2, 3, ... and are never changed or removed. Beside the log there
     may be texts of drawn pairs, which come and go with entries. Errors are those of
-    `CalibrationStore`.
+    `SetStore`.
     """
 
     async def secret(self) -> bytes:
@@ -638,7 +588,7 @@ class AuditStore(Protocol):
 class ScoreStore(Protocol):
     """Keeps scores in numbered slots for a while; to lose them costs calls of the judge only.
 
-    Errors are those of `CalibrationStore`.
+    Errors are those of `SetStore`.
     """
 
     async def kept_scores(self, slots: Collection[int]) -> dict[int, str]:
@@ -651,22 +601,5 @@ class ScoreStore(Protocol):
         """
 
 
-class Store(CalibrationStore, AuditStore, ScoreStore, Protocol):
+class Store(SetStore, AuditStore, ScoreStore, Protocol):
     """One store that keeps calibration sets, audits and scores."""
-
-
-@runtime_checkable
-class ChangeFeed(Protocol):
-    """A store that publishes changes, including the changes of other processes.
-
-    Messages can get lost, so readers must also ask for the version.
-    """
-
-    def changed_names(self) -> AsyncGenerator[str | None]:
-        """Yields None once the subscription is active, then the name of each set that changes.
-
-        Changes made before the None are not published.
-
-        Raises:
-            StoreUnavailableError: The store does not publish changes, or has stopped to.
-        """

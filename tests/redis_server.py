@@ -17,10 +17,12 @@ class RedisServer:
 
     Args:
         folder: Folder for its data and its log; kept after `stop` and `kill`.
+        options: Further arguments of redis-server.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         self._folder = folder
+        self._options = options
         self._process: subprocess.Popen[bytes] | None = None
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -45,6 +47,7 @@ class RedisServer:
         command = [program, "--port", str(self.port), "--bind", "127.0.0.1"]
         command += ["--dir", str(self._folder), "--logfile", "redis.log"]
         command += ["--appendonly", "yes", "--appendfsync", "always", "--save", ""]
+        command += self._options
         self._process = subprocess.Popen(command)
         deadline = time.monotonic() + PATIENCE_S
         while not self._answers():
@@ -77,3 +80,52 @@ class RedisServer:
             return bool(self.command("PING"))
         except redis.RedisError:
             return False
+
+
+class RedisCluster:
+    """A Redis Cluster of three nodes on this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self._nodes = []
+        for number in range(3):
+            own = folder / str(number)
+            own.mkdir()
+            # Without --cluster-port, the bus would need the port plus 10,000.
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                bus = str(probe.getsockname()[1])
+            options = ("--cluster-enabled", "yes", "--cluster-port", bus)
+            self._nodes.append(RedisServer(own, *options))
+
+    @property
+    def url(self) -> str:
+        """The URL for clients."""
+        return f"redis+cluster://127.0.0.1:{self._nodes[0].port}"
+
+    def __enter__(self) -> Self:
+        for node in self._nodes:
+            node.start()
+        program = shutil.which("redis-cli")
+        assert program, "These tests need redis-cli on PATH: install Redis (apt: redis-tools)."
+        places = [f"127.0.0.1:{node.port}" for node in self._nodes]
+        subprocess.run(
+            [program, "--cluster", "create", *places, "--cluster-yes"],
+            check=True,
+            capture_output=True,
+        )
+        deadline = time.monotonic() + PATIENCE_S
+        while not all(
+            "'cluster_state': 'ok'" in str(node.command("CLUSTER INFO")) for node in self._nodes
+        ):
+            assert time.monotonic() < deadline, "the nodes do not agree on the cluster"
+            time.sleep(0.05)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for node in self._nodes:
+            node.stop()
+
+    def empty(self) -> None:
+        """Removes all keys."""
+        for node in self._nodes:
+            node.command("FLUSHALL")

@@ -21,7 +21,7 @@ from app.judging.judge import JudgeRequest
 from app.judging.services import Services
 from app.main import build
 from app.observability.telemetry import Telemetry
-from app.ports import CalibrationStore, CallTimes, Engine, LabelLogits, Prompt, PromptError, Store
+from app.ports import CallTimes, Engine, LabelLogits, Prompt, PromptError, SetStore, Store
 from app.service.calibration.cache import Calibrations
 from app.settings import Settings
 from app.stores.memory import MemoryStore
@@ -56,7 +56,7 @@ async def services_of(
 
 
 def calibrations_of(
-    store: CalibrationStore,
+    store: SetStore,
     *,
     clock: Callable[[], float] = time.monotonic,
     max_staleness_s: float = 60.0,

@@ -20,6 +20,7 @@
     │   ├── LabelsMissingError        the set has pairs without labels that the answer needs
     │   ├── AuditsIncompleteError     audits have no label, so the others are not a random sample
     │   ├── BecomesInfeasibleError    a change of a set would end all verdicts at an alpha in use
+    │   ├── SetFullError              the calibration set has no room for more pairs
     │   ├── LabelChangesError         the label of an audit was changed too often
     ├── UnavailableError              the caller can try again later
     │   ├── OverloadedError           a limit on concurrent work is reached
@@ -215,6 +216,13 @@ class BecomesInfeasibleError(RequestError):
 
     code = "becomes_infeasible"
     title = "An alpha in use would get no more verdicts"
+
+
+class SetFullError(RequestError):
+    """The calibration set would have more pairs than a set may have."""
+
+    code = "set_full"
+    title = "The calibration set is full"
 
 
 class LabelChangesError(RequestError):

@@ -1,11 +1,9 @@
-"""Labelled examples in columns, with a checksum that is updated incrementally.
+"""Labelled examples in columns.
 
 As Python objects, 300,000 examples take a hundred megabytes. Freeing them, or one pass of the
 garbage collector over them, stops every thread for a tenth of a second.
 """
 
-import hashlib
-import struct
 from array import array
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,13 +16,10 @@ from app.core.comparison import Label
 from app.core.preference import Preferences, gaps_in_reverse, preference_from_gaps
 from app.core.score import Score
 
-_MODULUS = 2**256
-_PACKED = struct.Struct("<3dc")
 # Number of rows that become Python objects in one step; other threads can run between two steps.
 _SLICE = 1024
 _LABELS: tuple[Label | None, ...] = ("B", "A", None, "tie")
-_LETTERS = (b"B", b"A", b"?", b"=")
-# Label -> its code, the index in both.
+# Label -> its code, the index.
 _CODES = {label: code for code, label in enumerate(_LABELS)}
 _UNLABELLED, _TIE = _CODES[None], _CODES["tie"]
 _QUESTION_BYTES = 32
@@ -64,10 +59,9 @@ class Examples(Mapping[str, LabelledExample]):
         numbers: Shape (n, 3). Columns `gap_fwd`, `gap_rev` and `label_mass`; see `Score.numbers`.
         labels: Shape (n,), uint8. 0 for B, 1 for A, 2 for no label, 3 for a tie.
         questions: Shape (n, 32), uint8. Digest of the question; zeros where it is unknown.
-        checksum: See the property; None to compute it when it is asked for.
     """
 
-    __slots__ = ("_checksum", "_rows", "labels", "numbers", "questions")
+    __slots__ = ("_rows", "labels", "numbers", "questions")
 
     def __init__(
         self,
@@ -75,13 +69,11 @@ class Examples(Mapping[str, LabelledExample]):
         numbers: NDArray[np.float64],
         labels: NDArray[np.uint8],
         questions: NDArray[np.uint8],
-        checksum: int | None,
     ) -> None:
         self._rows = rows
         self.numbers = numbers
         self.labels = labels
         self.questions = questions
-        self._checksum = checksum
 
     @classmethod
     def of(cls, examples: Mapping[str, LabelledExample]) -> "Examples":
@@ -108,22 +100,6 @@ class Examples(Mapping[str, LabelledExample]):
     def __repr__(self) -> str:
         return repr(dict(self))
 
-    @property
-    def checksum(self) -> int:
-        """Sum modulo 2^256 of the SHA-256 of every example, read as a big-endian number.
-
-        The hash covers the digest in UTF-8, a zero byte, the three numbers as little-endian doubles
-        with -0.0 written as 0.0 and one NaN for all, the letter of the label ("?" for none, "=" for
-        a tie), and the 32 bytes of the question's digest, if it is known. The order of the examples
-        does not matter.
-        """
-        if self._checksum is None:
-            draft = Draft()
-            for digest, example in self.pairs():
-                draft.set(digest, example)
-            self._checksum = draft.done().checksum
-        return self._checksum
-
     def at(self, chosen: NDArray[np.bool_]) -> "Examples":
         """Returns the examples of a mask of shape (n,), in the same order."""
         digests = compress(self._rows, chosen.tolist())
@@ -132,7 +108,6 @@ class Examples(Mapping[str, LabelledExample]):
             self.numbers[chosen],
             self.labels[chosen],
             self.questions[chosen],
-            None,
         )
 
     def preferences_at(self, temperature: float) -> Preferences:
@@ -269,20 +244,13 @@ class Draft:
             self._labels.append(code)
             self._questions += question
         else:
-            self._checksum -= self._hash(digest, row)
             self._numbers[3 * row : 3 * row + 3] = array("d", numbers)
             self._labels[row] = code
             self._questions[_bytes_of(row)] = question
-        self._checksum += _hash(digest, *numbers, code, question)
 
     def take(self, digest: str) -> None:
         """Takes one example out; raises KeyError for an unknown digest."""
-        row = self._rows.pop(digest)
-        self._checksum -= self._hash(digest, row)
-
-    def clear(self) -> None:
-        """Takes all examples out."""
-        self._begin(EMPTY)
+        del self._rows[digest]
 
     def done(self) -> Examples:
         """Returns the examples; the draft must not be used afterwards."""
@@ -294,20 +262,13 @@ class Draft:
             left = np.fromiter(rows.values(), dtype=np.int64, count=len(rows))
             numbers, labels, questions = numbers[left], labels[left], questions[left]
             rows = {digest: row for row, digest in enumerate(rows)}
-        checksum = self._checksum % _MODULUS
-        return Examples(rows, numbers, labels, questions, checksum)
+        return Examples(rows, numbers, labels, questions)
 
     def _begin(self, base: Examples) -> None:
         self._rows = dict(base._rows)
         self._numbers = array("d", base.numbers.tobytes())
         self._labels = bytearray(base.labels.tobytes())
         self._questions = bytearray(base.questions.tobytes())
-        self._checksum = base.checksum
-
-    def _hash(self, digest: str, row: int) -> int:
-        gap_fwd, gap_rev, label_mass = self._numbers[3 * row : 3 * row + 3]
-        question = bytes(self._questions[_bytes_of(row)])
-        return _hash(digest, gap_fwd, gap_rev, label_mass, self._labels[row], question)
 
 
 def _bytes_of(row: int) -> slice:
@@ -326,25 +287,9 @@ def _question_texts(questions: NDArray[np.uint8]) -> list[str | None]:
     ]
 
 
-def _hash(
-    digest: str,
-    gap_fwd: float,
-    gap_rev: float,
-    label_mass: float,
-    code: int,
-    question: bytes,
-) -> int:
-    # Adding 0.0 turns -0.0 into 0.0. The two are equal, so a store may return either.
-    packed = _PACKED.pack(gap_fwd + 0.0, gap_rev + 0.0, label_mass + 0.0, _LETTERS[code])
-    asked = b"" if question == _NO_QUESTION else question
-    hashed = hashlib.sha256(digest.encode("utf-8", "surrogatepass") + b"\0" + packed + asked)
-    return int.from_bytes(hashed.digest(), "big")
-
-
 EMPTY = Examples(
     {},
     np.empty((0, 3)),
     np.empty(0, dtype=np.uint8),
     np.empty((0, _QUESTION_BYTES), dtype=np.uint8),
-    0,
 )

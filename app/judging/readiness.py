@@ -16,7 +16,7 @@ from app.core.score import Score
 from app.fair_queue import Flow, flowing
 from app.judges.scorer import Scorer
 from app.observability.telemetry import Telemetry
-from app.ports import CalibrationStore, ahead_of_queue
+from app.ports import SetStore, ahead_of_queue
 from app.service.calibration.cache import Calibrations
 
 logger = logging.getLogger("app.readiness")
@@ -49,7 +49,7 @@ class Readiness:
     def __init__(
         self,
         scorer: Scorer,
-        store: CalibrationStore,
+        store: SetStore,
         calibrations: Calibrations,
         telemetry: Telemetry,
     ) -> None:

@@ -1,10 +1,10 @@
-"""The file of a backup: a line for each set with its trail, lines of audits, and a closing line.
+"""The file of a backup: a line for each set with its versions and trail, lines of audits, an end.
 
 All lines are JSON in ASCII. The first has the number of the format, the release and the time, the
-last one the SHA-256 of all lines before it, so that a file that was cut off is refused. The store's
-own texts are not parsed.
+last one the SHA-256 of all lines before it, so that a file that was cut off is refused.
 """
 
+import base64
 import hashlib
 import json
 import re
@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from app.core.errors import InvalidRequestError, StoreUnavailableError
-from app.ports import Store, StoredCalibration, StoredChange, Version
+from app.ports import KEPT_VERSIONS, Entry, Head, Store
+from app.service.calibration.codec import thresholds_in
 
-_MARK, _FORMAT = "scope_judge_backup", 2
+_MARK, _FORMAT = "scope_judge_backup", 3
 _AT_ONCE = 1000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -42,7 +43,7 @@ async def write_backup(store: Store, file: IO[bytes], *, release: str, at: str) 
         file.write(line)
 
     put({_MARK: _FORMAT, "release": release, "at": at})
-    for name in await store.trails():
+    for name in await store.names(deleted=True):
         put({"set": name, **await _set_of(store, name)})
         backup.sets += 1
     if await store.last_audit():
@@ -55,28 +56,25 @@ async def write_backup(store: Store, file: IO[bytes], *, release: str, at: str) 
 
 
 async def _set_of(store: Store, name: str) -> dict[str, Any]:
-    """A set at one version, or none if it was deleted, and the trail that leads to it."""
-    last, state = await store.last_number(name), await store.read(name)
-    while state is None and last != (now := await store.last_number(name)):
-        # It was deleted, and perhaps made again, between the two reads.
-        last, state = now, await store.read(name)
-    end = last if state is None else state.version.number
-    changes: list[StoredChange] = []
-    while found := await store.changes(name, after=changes[-1].number if changes else 0, limit=16):
-        changes += found
-        if changes[-1].number >= end:
-            break
-    return {
-        "trail": [[one.number, one.record, one.undo] for one in changes if one.number <= end],
-        "state": None
-        if state is None
-        else {
-            "version": [*state.version],
-            "meta": dict(state.meta),
-            "thresholds": dict(state.thresholds),
-            "examples": dict(state.examples),
-        },
-    }
+    """The trail of a set up to its present head, and the versions that are kept."""
+    while True:
+        trail: list[Entry] = []
+        while page := await store.trail(
+            name, before=trail[-1].head.number if trail else None, limit=_AT_ONCE
+        ):
+            trail += page
+        blobs: dict[int, str] = {}
+        for entry in trail[:KEPT_VERSIONS]:
+            blob = await store.read(name, entry.head.number)
+            if blob is not None:
+                blobs[entry.head.number] = base64.b64encode(blob).decode("ascii")
+        newest = trail[0].head
+        # Otherwise many writes came between the two reads.
+        if not newest.write_id or newest.number in blobs:
+            return {
+                "trail": [[*entry.head, entry.record] for entry in reversed(trail)],
+                "versions": blobs,
+            }
 
 
 def check_backup(file: IO[bytes], name: str) -> Backup:
@@ -111,7 +109,7 @@ def check_backup(file: IO[bytes], name: str) -> Backup:
 
 async def is_empty(store: Store) -> bool:
     """Whether a store has no set, no trail and no audit."""
-    return not (await store.trails() or await store.last_audit())
+    return not (await store.names(deleted=True) or await store.last_audit())
 
 
 async def restore_backup(store: Store, file: IO[bytes]) -> None:
@@ -130,22 +128,23 @@ async def restore_backup(store: Store, file: IO[bytes]) -> None:
 
 
 async def _restore_set(store: Store, fields: dict[str, Any]) -> None:
-    name, state = fields["set"], fields["state"]
-    changes = [StoredChange(number=n, record=r, undo=u) for n, r, u in fields["trail"]]
-    before: Version | None = None
-    for change in changes:
-        if change is changes[-1] and state is None:
-            _check_alone(await store.delete(name, change=change))
-            return
-        # Only the trail needs the versions before the last one.
-        version = Version("restoring", change.number)
-        written = StoredCalibration(version=version, meta={}, examples={}, thresholds={})
-        if change is changes[-1]:
-            version = Version(*state["version"])
-            rest = {key: state[key] for key in ("meta", "examples", "thresholds")}
-            written = StoredCalibration(version=version, **rest)
-        _check_alone(await store.write(name, written, change=change, expected=before))
-        before = version
+    before: Head | None = None
+    for write_id, number, record in fields["trail"]:
+        kept = fields["versions"].get(str(number))
+        blob = None if kept is None else base64.b64decode(kept)
+        # Only the trail needs the versions that are not kept any more.
+        head = Head("" if blob is None else write_id, number)
+        _check_alone(
+            await store.write(
+                fields["set"],
+                head,
+                blob=blob,
+                thresholds={} if blob is None else thresholds_in(blob),
+                record=record,
+                expected=before,
+            )
+        )
+        before = head
 
 
 def _check_alone(succeeded: bool) -> None:

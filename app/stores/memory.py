@@ -3,16 +3,9 @@
 import secrets
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 
-from app.ports import (
-    MOST_AUDIT_TEXTS,
-    NO_TEXTS,
-    StoredCalibration,
-    StoredChange,
-    Version,
-)
+from app.ports import KEPT_VERSIONS, MOST_AUDIT_TEXTS, NO_TEXTS, Entry, Head
 
 
 class MemoryStore:
@@ -22,8 +15,9 @@ class MemoryStore:
     """
 
     def __init__(self) -> None:
-        self._sets: dict[str, StoredCalibration] = {}
-        self._trails: dict[str, list[StoredChange]] = {}
+        self._trails: dict[str, list[Entry]] = {}
+        # Name and number of a version -> its value.
+        self._versions: dict[tuple[str, int], bytes] = {}
         self._secret: bytes | None = None
         # The entry at position 1, 2, 3, ...
         self._audits: list[str] = []
@@ -36,8 +30,8 @@ class MemoryStore:
 
     async def close(self) -> None:
         """Drops everything; safe to call twice or without `open`."""
-        self._sets.clear()
         self._trails.clear()
+        self._versions.clear()
         self._secret = None
         self._audits.clear()
         self._texts.clear()
@@ -46,79 +40,50 @@ class MemoryStore:
     async def ping(self) -> None:
         """Returns at once, because memory can always be read."""
 
-    async def names(self) -> list[str]:
-        """Returns the names of all sets, sorted."""
-        return sorted(self._sets)
+    async def names(self, *, deleted: bool = False) -> list[str]:
+        """Returns the names of all sets, sorted; with `deleted`, also of deleted ones."""
+        return sorted(
+            name for name, trail in self._trails.items() if deleted or trail[-1].head.write_id
+        )
 
-    async def version(self, name: str) -> Version | None:
-        """Returns the version of a set; None without such a set."""
-        stored = self._sets.get(name)
-        return stored.version if stored else None
+    async def head(self, name: str) -> Head | None:
+        """Returns the newest change of a set; None if there never was one."""
+        trail = self._trails.get(name)
+        return trail[-1].head if trail else None
 
-    async def read(self, name: str) -> StoredCalibration | None:
-        """Returns a copy of a set; None without such a set."""
-        stored = self._sets.get(name)
-        return _copy(stored) if stored else None
+    async def read(self, name: str, number: int | None = None) -> bytes | None:
+        """Returns the present version of a set, or an earlier one; None without it."""
+        if number is None:
+            trail = self._trails.get(name)
+            number = trail[-1].head.number if trail else 0
+        return self._versions.get((name, number))
 
     async def write(
         self,
         name: str,
-        state: StoredCalibration,
+        head: Head,
         *,
-        change: StoredChange,
-        expected: Version | None,
-        removed: Collection[str] = (),
+        blob: bytes | None,
+        thresholds: Mapping[str, str],
+        record: str,
+        expected: Head | None,
     ) -> bool:
-        """Replaces meta and thresholds, changes examples and extends the trail.
-
-        Returns:
-            False if the version in place is not `expected`, or the trail already has this number or
-            a higher one. Nothing was written then.
-        """
-        trail = self._trails.get(name, [])
-        if await self.version(name) != expected or (trail and trail[-1].number >= change.number):
+        """Adds a version and its entry of the trail; False if another head is in place."""
+        present = await self.head(name)
+        if present != expected or (present and present.number >= head.number):
             return False
-        stored = self._sets.get(name)
-        examples = {**(stored.examples if stored else {}), **state.examples}
-        for digest in removed:
-            examples.pop(digest, None)
-        self._sets[name] = _copy(replace(state, examples=examples))
-        self._trails.setdefault(name, []).append(change)
+        self._trails.setdefault(name, []).append(Entry(head, record))
+        if blob is not None:
+            self._versions[name, head.number] = blob
+        for key in list(self._versions):
+            if key[0] == name and key[1] <= head.number - KEPT_VERSIONS:
+                del self._versions[key]
         return True
 
-    async def delete(self, name: str, *, change: StoredChange) -> bool:
-        """Removes a set and extends the trail.
-
-        Returns:
-            False if there is no set, or the number is not above `last_number`.
-        """
-        if name not in self._sets or change.number <= await self.last_number(name):
-            return False
-        del self._sets[name]
-        self._trails.setdefault(name, []).append(change)
-        return True
-
-    async def last_number(self, name: str) -> int:
-        """Returns the highest number of the trail and of the set; 0 if both are absent."""
-        stored, trail = self._sets.get(name), self._trails.get(name)
-        return max(stored.version.number if stored else 0, trail[-1].number if trail else 0)
-
-    async def records(self, name: str, *, before: int | None, limit: int) -> list[str]:
-        """Returns the records of a trail, newest first."""
-        return [change.record for change in self._newest(name, before, limit)]
-
-    async def undos(self, name: str, *, before: int | None, limit: int) -> dict[int, str]:
-        """Returns the undos of a trail by the numbers of their changes, newest first."""
-        return {change.number: change.undo for change in self._newest(name, before, limit)}
-
-    async def trails(self) -> list[str]:
-        """Returns the names of all sets and of all trails, sorted."""
-        return sorted(self._sets.keys() | self._trails.keys())
-
-    async def changes(self, name: str, *, after: int, limit: int) -> list[StoredChange]:
-        """Returns changes with numbers above `after`, oldest first."""
-        trail = self._trails.get(name, [])
-        return [change for change in trail if change.number > after][:limit]
+    async def trail(self, name: str, *, before: int | None, limit: int) -> list[Entry]:
+        """Returns the trail of a set, newest first."""
+        trail = reversed(self._trails.get(name, []))
+        return [entry for entry in trail if before is None or entry.head.number < before][:limit]
 
     async def secret(self) -> bytes:
         """Returns 32 random bytes, made by the first call."""
@@ -165,10 +130,6 @@ class MemoryStore:
         for key in keys:
             self._texts.pop(key, None)
 
-    def _newest(self, name: str, before: int | None, limit: int) -> list[StoredChange]:
-        trail = reversed(self._trails.get(name, []))
-        return [change for change in trail if before is None or change.number < before][:limit]
-
     async def kept_scores(self, slots: Collection[int]) -> dict[int, str]:
         """Returns the texts of slots, without empty and expired ones."""
         kept = {slot: self._scores[slot] for slot in slots if slot in self._scores}
@@ -179,13 +140,3 @@ class MemoryStore:
         """Puts texts into slots for a time."""
         until = time.monotonic() + seconds
         self._scores |= {slot: (text, until) for slot, text in scores.items()}
-
-
-def _copy(state: StoredCalibration) -> StoredCalibration:
-    """Returns the same state in new dicts."""
-    return StoredCalibration(
-        version=state.version,
-        meta=dict(state.meta),
-        examples=dict(state.examples),
-        thresholds=dict(state.thresholds),
-    )

@@ -2,15 +2,12 @@
 
 The keys of a set are a public interface:
 
-    scope:calibrations                       set: the names of all sets
-    scope:calibration:{name}:meta            hash: write_id, version, and the fields of meta,
-                                             which app/service/calibration/codec.py describes
-    scope:calibration:{name}:examples        hash: digest -> labeled score
-    scope:calibration:{name}:thresholds      hash: "guarantee:alpha" -> lambda_hat
-    scope:calibration:{name}:trail           stream: `number-0` -> record of each change
-    scope:calibration:{name}:undo            hash: number -> undo of that change
-
-    scope:calibration:changed                channel: the name of each set that changes
+    scope:sets                               set: the names of all sets, also of deleted ones
+    scope:{NAME}:trail                       stream: `number-0` -> write_id (empty for a deletion)
+                                             and record of each change; the last entry is the head
+    scope:{NAME}:versions                    hash: number -> version, which
+                                             app/service/calibration/codec.py describes
+    scope:{NAME}:thresholds                  hash: "guarantee:alpha" -> lambda_hat
 
     scope:audits                             stream: `position-0` -> entry of the log of audits
     scope:audits:texts                       hash: key of a drawn pair -> its texts
@@ -18,9 +15,11 @@ The keys of a set are a public interface:
 
     scope:score:{slot}                       string: a comparison and its score; the key expires
 
-The keys `trail` and `undo` remain after the set is deleted. A stream accepts only entries after its
-last one and never changes an entry. So `XREVRANGE …:trail + -` returns the trail as it was written,
-and `XREAD` follows the trail.
+The braces around the name are literal: Redis Cluster keeps the keys of a set on one node, and no
+script touches two sets. The name of a set is written before the set, outside the script, so a name
+may have no set, but no set lacks its name. The keys `trail` and `versions` remain after the set is
+deleted. A stream accepts only entries after its last one and never changes an entry. So
+`XREVRANGE scope:{NAME}:trail + -` returns the trail as it was written, and `XREAD` follows it.
 
 A write is one Lua script. Redis runs it atomically and logs it completely, so a broken connection
 leaves either the old state or the new state. WATCH of redis-py is unsuitable: if the connection
@@ -28,17 +27,16 @@ breaks after EXEC was sent, redis-py raises WatchError, which would mean "nothin
 although everything may have been written. For the same reason no call is retried: a write that
 succeeded before its answer was lost would find its own version and report a conflict.
 
-Whole sets and trails go through a second client in threads, because redis-py packs and parses in
-Python, which takes seconds for a set of 300,000 examples. Only short answers and the channel use
-the event loop.
+Versions and trails go through a second client in threads, because redis-py packs and parses in
+Python. Only short answers use the event loop.
 """
 
 import asyncio
 import re
 import secrets
 import ssl
+import threading
 from collections.abc import (
-    AsyncGenerator,
     Callable,
     Collection,
     Iterator,
@@ -57,17 +55,16 @@ from redis.backoff import NoBackoff
 
 from app.core.errors import StartupError, StoreCorruptError, StoreUnavailableError
 from app.ports import (
+    KEPT_VERSIONS,
     LARGEST_NUMBER,
     MOST_AUDIT_TEXTS,
     NO_TEXTS,
-    StoredCalibration,
-    StoredChange,
-    Version,
+    Entry,
+    Head,
 )
 from app.stores.redis_keys import (
     AUDIT_TEXTS_KEY,
     AUDITS_KEY,
-    CHANGED_CHANNEL,
     NAMES_KEY,
     SCORE_PREFIX,
     SECRET_KEY,
@@ -75,16 +72,17 @@ from app.stores.redis_keys import (
 )
 from app.stores.redis_scripts import (
     APPEND_SCRIPT,
-    DELETE_SCRIPT,
-    LAST_NUMBER_SCRIPT,
     READ_SCRIPT,
     WRITE_SCRIPT,
 )
 
 T = TypeVar("T")
+Client = redis.Redis | redis.RedisCluster
+# In the scheme of the URL of a cluster.
+CLUSTER = "+cluster"
 
-VERSION_FIELDS = ("write_id", "version")
-
+# Identifier and fields of each entry.
+_Stream = list[tuple[str, dict[str, str]]]
 CONNECT_TIMEOUT_S = 2
 ANSWER_TIMEOUT_S = 5
 # A write of 300,000 examples takes 3 s on a loaded machine.
@@ -96,50 +94,47 @@ HEALTH_CHECK_INTERVAL_S = 15
 # redis-py passes on two foreign errors: the RuntimeError of uvloop for a connection that was reset
 # since its last use, and the ValueError for a reply that is not from Redis. Both close the
 # connection.
-_VENDOR_ERRORS = (redis.exceptions.RedisError, OSError, RuntimeError, ValueError)
+_VENDOR_ERRORS = (
+    redis.exceptions.RedisError,
+    redis.exceptions.RedisClusterException,
+    OSError,
+    RuntimeError,
+    ValueError,
+)
 # A draw is one entry. So few arguments are packed on the event loop, because a thread costs more.
 _MOST_ON_LOOP = 13
 
 
 class RedisStore:
-    """Keeps calibration sets and audits in one Redis server that several replicas can share.
+    """Keeps calibration sets and audits in a Redis that several replicas can share.
 
     The settings of the server determine how durable a write is. A write survives a power cut with
-    `appendonly yes` and `appendfsync always`. Redis Cluster is not supported, because the keys of a
-    set hash to different slots.
+    `appendonly yes` and `appendfsync always`.
 
     Args:
-        url: URL with the scheme `redis://`, `rediss://` or `unix://`. Its query can have options of
-            redis-py.
+        url: URL with the scheme `redis://`, `rediss://` or `unix://`, or with `redis+cluster://` or
+            `rediss+cluster://` the address of any node of a Redis Cluster. Its query can have
+            options of redis-py.
 
     Raises:
         StartupError: The URL is malformed.
     """
 
     def __init__(self, url: str) -> None:
+        self._place = _place(url)
+        options: dict[str, Any] = {
+            "decode_responses": True,
+            "socket_connect_timeout": CONNECT_TIMEOUT_S,
+            "health_check_interval": HEALTH_CHECK_INTERVAL_S,
+            # With RESP3, redis-py 8 does not check whether an idle connection was closed, so the
+            # first call after a restart of the server fails.
+            "protocol": 2,
+        }
         try:
-            self._place = _place(url)
-            options: dict[str, Any] = {
-                "decode_responses": True,
-                "socket_connect_timeout": CONNECT_TIMEOUT_S,
-                "health_check_interval": HEALTH_CHECK_INTERVAL_S,
-                # With RESP3, redis-py 8 does not check whether an idle connection was closed, so
-                # the first call after a restart of the server fails.
-                "protocol": 2,
-            }
-            self._client = redis.asyncio.Redis.from_pool(
-                _Pool.from_url(
-                    url,
-                    socket_timeout=ANSWER_TIMEOUT_S,
-                    retry=redis.asyncio.retry.Retry(NoBackoff(), 0),
-                    **options,
-                )
-            )
-            self._bulk = redis.Redis.from_url(
-                url,
-                socket_timeout=BULK_TIMEOUT_S,
-                retry=redis.retry.Retry(NoBackoff(), 0),
-                **options,
+            self._client, self._bulk = (
+                _of_cluster(url.replace(CLUSTER, "", 1), options)
+                if CLUSTER in url.partition("://")[0]
+                else _of_server(url, options)
             )
         except ValueError:
             # Without the cause, because its message can contain the password from the URL.
@@ -147,6 +142,8 @@ class RedisStore:
                 "SCOPE_STORE_URL is not a Redis URL. Write it as redis://:password@host:6379/0,"
                 " and percent-encode the characters / ? # of the password."
             ) from None
+        self._opened: Client | None = None
+        self._opening = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
 
     async def open(self) -> None:
@@ -163,7 +160,9 @@ class RedisStore:
         if threads is not None:
             await asyncio.to_thread(threads.shutdown, cancel_futures=True)
         with self._translated():
-            self._bulk.close()
+            if self._opened is not None:
+                self._opened.close()
+                self._opened = None
             await self._client.aclose()
 
     async def ping(self) -> None:
@@ -172,152 +171,91 @@ class RedisStore:
         with self._translated():
             await self._client.exists(NAMES_KEY)
 
-    async def names(self) -> list[str]:
-        """Returns the names of all sets, sorted."""
-        names = await self._in_thread(lambda bulk: bulk.smembers(NAMES_KEY))
-        return sorted(cast("set[str]", names))
+    async def names(self, *, deleted: bool = False) -> list[str]:
+        """Returns the names of all sets, sorted; with `deleted`, also of deleted ones."""
 
-    async def version(self, name: str) -> Version | None:
-        """Returns the version of a set, with one HMGET; None without such a set."""
+        def names(bulk: Client) -> list[str]:
+            known = sorted(cast("set[str]", bulk.smembers(NAMES_KEY)))
+            with bulk.pipeline(transaction=False) as pipeline:
+                for name in known:
+                    pipeline.xrevrange(SetKeys.of(name).trail, count=1)
+                heads = [
+                    _head(name, answer)
+                    for name, answer in zip(known, pipeline.execute(), strict=True)
+                ]
+            return [
+                name
+                for name, head in zip(known, heads, strict=True)
+                if head is not None and (deleted or head.write_id)
+            ]
+
+        return await self._in_thread(names)
+
+    async def head(self, name: str) -> Head | None:
+        """Returns the newest change of a set; None if there never was one."""
         with self._translated():
-            answer = await self._client.hmget(SetKeys.of(name).meta, VERSION_FIELDS)
-        values = cast("list[str | None]", answer)
-        return _version(name, dict(zip(VERSION_FIELDS, values, strict=True)))
+            answer = await self._client.xrevrange(SetKeys.of(name).trail, count=1)
+        return _head(name, answer)
 
-    async def read(self, name: str) -> StoredCalibration | None:
-        """Returns one consistent state of a set; None without such a set."""
+    async def read(self, name: str, number: int | None = None) -> bytes | None:
+        """Returns the present version of a set, or an earlier one; None without it."""
+        keys = SetKeys.of(name)
 
-        def read(bulk: redis.Redis) -> StoredCalibration | None:
-            keys = SetKeys.of(name)[:3]
-            hashes = cast("list[list[str]]", bulk.eval(READ_SCRIPT, len(keys), *keys))
-            meta, examples, thresholds = map(_paired, hashes)
-            version = _version(name, meta)
-            if version is None:
-                return None
-            for field in VERSION_FIELDS:
-                del meta[field]
-            return StoredCalibration(
-                version=version, meta=meta, examples=examples, thresholds=thresholds
-            )
+        def read(bulk: Client) -> bytes | None:
+            if number is not None:
+                blob = _undecoded(bulk, "HGET", keys.versions, number)
+                return cast("bytes | None", blob)
+            present = _undecoded(bulk, "EVAL", READ_SCRIPT, 2, keys.trail, keys.versions)
+            write_id, blob = cast("tuple[bytes, bytes | None]", present)
+            if write_id and blob is None:
+                raise StoreCorruptError(
+                    f"{keys.versions} lacks the present version. Another program wrote to it;"
+                    " delete the calibration and post it again."
+                )
+            return blob if write_id else None
 
         return await self._in_thread(read)
 
     async def write(
         self,
         name: str,
-        state: StoredCalibration,
+        head: Head,
         *,
-        change: StoredChange,
-        expected: Version | None,
-        removed: Collection[str] = (),
+        blob: bytes | None,
+        thresholds: Mapping[str, str],
+        record: str,
+        expected: Head | None,
     ) -> bool:
-        """Replaces meta and thresholds, changes examples and extends the trail, in one step.
+        """Adds a version and its entry of the trail; False if another head is in place."""
+        arguments: tuple[str | bytes, ...] = (
+            expected.write_id if expected else "",
+            str(expected.number) if expected else "",
+            head.write_id,
+            str(head.number),
+            record,
+            blob or b"",
+            str(KEPT_VERSIONS),
+            *_flat(thresholds),
+        )
 
-        Returns:
-            False if the version in place is not `expected`, or the trail already has this number or
-            a higher one. Nothing was written then.
-
-        Raises:
-            StoreUnavailableError: Nothing was written, or everything was written. If the connection
-                broke during the write, only the version in the store shows which.
-        """
-
-        def write(bulk: redis.Redis) -> bool:
-            meta = {**state.meta, "write_id": state.version.write_id}
-            meta["version"] = str(state.version.number)
-            arguments = [
-                name,
-                expected.write_id if expected else "",
-                str(expected.number) if expected else "",
-                str(change.number),
-                change.record,
-                change.undo,
-                str(2 * len(meta)),
-                str(2 * len(state.thresholds)),
-                str(len(removed)),
-                *_flat(meta),
-                *_flat(state.thresholds),
-                *removed,
-                *_flat(state.examples),
-            ]
-            keys = (*SetKeys.of(name), NAMES_KEY)
+        def write(bulk: Client) -> bool:
+            # A full server refuses SADD, but must let a set be deleted, whose name it has.
+            if blob is not None or expected is None:
+                bulk.sadd(NAMES_KEY, name)
+            keys = SetKeys.of(name)
             return bool(bulk.eval(WRITE_SCRIPT, len(keys), *keys, *arguments))
 
         return await self._in_thread(write)
 
-    async def delete(self, name: str, *, change: StoredChange) -> bool:
-        """Removes a set and extends the trail in one step.
+    async def trail(self, name: str, *, before: int | None, limit: int) -> list[Entry]:
+        """Returns the trail of a set, newest first."""
+        newest = "+" if before is None else str(before - 1)
 
-        Returns:
-            False if there is no set, or the number is not above `last_number`.
-        """
-        keys = (*SetKeys.of(name), NAMES_KEY)
-        arguments = (name, str(change.number), change.record, change.undo)
-        removed = await self._in_thread(
-            lambda bulk: bulk.eval(DELETE_SCRIPT, len(keys), *keys, *arguments)
-        )
-        return bool(removed)
+        def trail(bulk: Client) -> list[Entry]:
+            answer = bulk.xrevrange(SetKeys.of(name).trail, newest, count=limit)
+            return [_entry(name, *entry) for entry in cast("_Stream", answer)]
 
-    async def last_number(self, name: str) -> int:
-        """Returns the highest number of the trail and of the set; 0 if both are absent."""
-        keys = SetKeys.of(name)
-        with self._translated():
-            answer = await self._client.eval(LAST_NUMBER_SCRIPT, 2, keys.meta, keys.trail)
-        version, last = cast("list[str]", answer)
-        if last and not _is_number(last):
-            raise StoreCorruptError(
-                f"{keys.trail} has an entry with a number that this service does not use."
-                " Another program wrote to it; restore Redis from a backup."
-            )
-        # A malformed version counts as absent, so that its set can be deleted with the next number
-        # of the trail.
-        return max((int(text) for text in (version, last) if _is_number(text)), default=0)
-
-    async def records(self, name: str, *, before: int | None, limit: int) -> list[str]:
-        """Returns the records of a trail, newest first."""
-        entries = await self._in_thread(lambda bulk: _newest(bulk, name, before, limit))
-        return [fields.get("record", "") for _, fields in entries]
-
-    async def undos(self, name: str, *, before: int | None, limit: int) -> dict[int, str]:
-        """Returns the undos of a trail by the numbers of their changes, newest first."""
-
-        def undos(bulk: redis.Redis) -> dict[int, str]:
-            numbers = [number for number, _ in _newest(bulk, name, before, limit)]
-            if not numbers:
-                return {}
-            answer = bulk.hmget(SetKeys.of(name).undo, [str(n) for n in numbers])
-            texts = cast("list[str | None]", answer)
-            return {number: text or "" for number, text in zip(numbers, texts, strict=True)}
-
-        return await self._in_thread(undos)
-
-    async def trails(self) -> list[str]:
-        """Returns the names of all sets and of all trails, sorted."""
-        return sorted(await self._in_thread(_trail_names))
-
-    async def changes(self, name: str, *, after: int, limit: int) -> list[StoredChange]:
-        """Returns changes with numbers above `after`, oldest first."""
-        return await self._in_thread(lambda bulk: _changes(bulk, name, after, limit))
-
-    async def changed_names(self) -> AsyncGenerator[str | None]:
-        """Yields None once it is subscribed to the channel, then the names of changed sets."""
-        with self._translated():
-            async with self._client.pubsub() as channel:
-                await channel.subscribe(CHANGED_CHANNEL)
-                asked = False
-                while True:
-                    message = await channel.get_message(timeout=HEALTH_CHECK_INTERVAL_S)
-                    if message is None and asked:
-                        raise StoreUnavailableError(
-                            f"Redis at {self._place} no longer answers the subscription"
-                        )
-                    asked = message is None
-                    if message is None:
-                        await channel.ping()
-                    elif message["type"] == "subscribe":
-                        yield None
-                    elif message["type"] == "message":
-                        yield message["data"]
+        return await self._in_thread(trail)
 
     async def secret(self) -> bytes:
         """Returns 32 random bytes, which the first call of all replicas makes."""
@@ -364,7 +302,7 @@ class RedisStore:
     async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:
         """Returns position and text of entries after a position, in order."""
 
-        def read(bulk: redis.Redis) -> list[tuple[int, str]]:
+        def read(bulk: Client) -> list[tuple[int, str]]:
             answer = bulk.xrange(AUDITS_KEY, str(after + 1), "+", count=limit)
             entries = cast("list[tuple[str, dict[str, str]]]", answer)
             return [
@@ -399,22 +337,32 @@ class RedisStore:
             await self._in_thread(lambda bulk: bulk.hdel(AUDIT_TEXTS_KEY, *keys))
 
     async def kept_scores(self, slots: Collection[int]) -> dict[int, str]:
-        """Returns the texts of slots, with one MGET."""
+        """Returns the texts of slots, without empty and expired ones."""
         if not slots:
             return {}
         keys = [f"{SCORE_PREFIX}{slot}" for slot in slots]
         if len(keys) <= _MOST_ON_LOOP:
             with self._translated():
-                answer = await self._client.mget(keys)
+                async with self._client.pipeline(transaction=False) as reading:
+                    for key in keys:
+                        reading.get(key)
+                    answer = await reading.execute()
         else:
-            answer = await self._in_thread(lambda bulk: bulk.mget(keys))
+
+            def read(bulk: Client) -> list[Any]:
+                with bulk.pipeline(transaction=False) as pipeline:
+                    for key in keys:
+                        pipeline.get(key)
+                    return pipeline.execute()
+
+            answer = await self._in_thread(read)
         texts = cast("list[str | None]", answer)
         return {slot: text for slot, text in zip(slots, texts, strict=True) if text is not None}
 
     async def keep_scores(self, scores: Mapping[int, str], *, seconds: int) -> None:
         """Puts texts into slots, with keys that expire."""
 
-        def keep(bulk: redis.Redis) -> None:
+        def keep(bulk: Client) -> None:
             with bulk.pipeline(transaction=False) as pipeline:
                 for slot, text in scores.items():
                     pipeline.set(f"{SCORE_PREFIX}{slot}", text, ex=seconds)
@@ -422,12 +370,20 @@ class RedisStore:
 
         await self._in_thread(keep)
 
-    async def _in_thread(self, work: Callable[[redis.Redis], T]) -> T:
+    async def _in_thread(self, work: Callable[[Client], T]) -> T:
         """Runs `work` in a thread of the store, which finishes it even if the call is cancelled."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="redis-store")
         with self._translated():
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work, self._bulk)
+            return await asyncio.get_running_loop().run_in_executor(
+                self._threads, lambda: work(self._bulk_client())
+            )
+
+    def _bulk_client(self) -> Client:
+        """Returns the client of the threads; a client of a cluster connects when it is made."""
+        with self._opening:
+            self._opened = self._opened or self._bulk()
+            return self._opened
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -467,6 +423,44 @@ class RedisStore:
                 " that Redis runs, accepts writes and has free memory, and that SCOPE_STORE_URL is"
                 " its address. A write in progress was made completely or not at all."
             ) from exc
+
+
+def _of_server(url: str, options: dict[str, Any]) -> tuple[Any, Callable[[], Client]]:
+    """Returns the client of the event loop, and a function that makes the one of the threads.
+
+    No call is tried again: a write that succeeded would report a conflict.
+    """
+    client = redis.asyncio.Redis.from_pool(
+        _Pool.from_url(
+            url,
+            socket_timeout=ANSWER_TIMEOUT_S,
+            retry=redis.asyncio.retry.Retry(NoBackoff(), 0),
+            **options,
+        )
+    )
+    bulk = redis.Redis.from_url(
+        url,
+        socket_timeout=BULK_TIMEOUT_S,
+        retry=redis.retry.Retry(NoBackoff(), 0),
+        **options,
+    )
+    return client, lambda: bulk
+
+
+def _of_cluster(url: str, options: dict[str, Any]) -> tuple[Any, Callable[[], Client]]:
+    """Like `_of_server` for a Redis Cluster, whose address is that of any of its nodes.
+
+    Calls are tried again only where a node says that it has not run them.
+    """
+    client = redis.asyncio.RedisCluster.from_url(
+        url,
+        socket_timeout=ANSWER_TIMEOUT_S,
+        retry=redis.asyncio.retry.Retry(NoBackoff(), 0),
+        **options,
+    )
+    return client, lambda: redis.RedisCluster.from_url(
+        url, socket_timeout=BULK_TIMEOUT_S, retry=redis.retry.Retry(NoBackoff(), 0), **options
+    )
 
 
 class _Pool(redis.asyncio.ConnectionPool):
@@ -514,58 +508,25 @@ def _is_number(text: str) -> bool:
     return decimal and text[0] != "0" and int(text) <= LARGEST_NUMBER
 
 
-def _version(name: str, meta: Mapping[str, str | None]) -> Version | None:
-    """Returns the version in a meta hash; None if the hash is empty."""
-    write_id, number = (meta.get(field) for field in VERSION_FIELDS)
-    if all(value is None for value in meta.values()):
-        return None
-    if not write_id or not number or not _is_number(number):
+def _undecoded(bulk: Client, *command: str | int) -> Any:
+    """Runs a command whose answer has bytes that are no text."""
+    return bulk.execute_command(*command, NEVER_DECODE=True)  # type: ignore[no-untyped-call]
+
+
+def _head(name: str, newest: Any) -> Head | None:
+    """Returns the head from the answer about the newest entry of a trail."""
+    entries = cast("_Stream", newest)
+    return _entry(name, *entries[0]).head if entries else None
+
+
+def _entry(name: str, identifier: str, fields: Mapping[str, str]) -> Entry:
+    number, _, _ = identifier.partition("-")
+    if not _is_number(number) or list(fields) != ["write_id", "record"]:
         raise StoreCorruptError(
-            f"{SetKeys.of(name).meta} has no write_id, or a version that this service does not"
-            " write. Another program wrote to it; delete the calibration and post it again."
+            f"{SetKeys.of(name).trail} has an entry that this service does not write. Another"
+            " program wrote to it; restore Redis from a backup."
         )
-    return Version(write_id, int(number))
-
-
-def _trail_names(bulk: redis.Redis) -> set[str]:
-    """Returns the names of all sets, and of deleted sets whose trails remain."""
-    before, after = SetKeys.of("*").trail.split("*")
-    names = cast("set[str]", bulk.smembers(NAMES_KEY))
-    trails = bulk.scan_iter(match=f"{before}*{after}", count=1000)
-    return names | {key.removeprefix(before).removesuffix(after) for key in trails}
-
-
-def _newest(
-    bulk: redis.Redis, name: str, before: int | None, limit: int
-) -> list[tuple[int, dict[str, str]]]:
-    """Returns number and fields of entries of the trail, newest first."""
-    newest = "+" if before is None else str(before - 1)
-    answer = bulk.xrevrange(SetKeys.of(name).trail, newest, count=limit)
-    entries = cast("list[tuple[str, dict[str, str]]]", answer)
-    return [(int(identifier.partition("-")[0]), fields) for identifier, fields in entries]
-
-
-def _changes(bulk: redis.Redis, name: str, after: int, limit: int) -> list[StoredChange]:
-    """Returns changes with numbers above `after`, oldest first."""
-    found = bulk.xrange(SetKeys.of(name).trail, str(after + 1), "+", count=limit)
-    records = {
-        identifier.partition("-")[0]: fields.get("record", "")
-        for identifier, fields in cast("list[tuple[str, dict[str, str]]]", found)
-    }
-    undos = cast(
-        "list[str | None]", bulk.hmget(SetKeys.of(name).undo, list(records)) if records else []
-    )
-    return [
-        StoredChange(number=int(number), record=record, undo=undo or "")
-        for (number, record), undo in zip(records.items(), undos, strict=True)
-    ]
-
-
-def _paired(flat: list[str]) -> dict[str, str]:
-    """Returns the hash that a script returned as field, value, field, value, ..."""
-    both = iter(flat)
-    # One pair at a time, so that other threads can run in between.
-    return {field: next(both) for field in both}
+    return Entry(Head(fields["write_id"], int(number)), fields["record"])
 
 
 def _flat(fields: Mapping[str, str]) -> Iterator[str]:

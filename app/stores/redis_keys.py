@@ -2,8 +2,7 @@
 
 from typing import NamedTuple
 
-NAMES_KEY = "scope:calibrations"
-CHANGED_CHANNEL = "scope:calibration:changed"
+NAMES_KEY = "scope:sets"
 AUDITS_KEY = "scope:audits"
 AUDIT_TEXTS_KEY = "scope:audits:texts"
 SECRET_KEY = "scope:audits:secret"
@@ -11,15 +10,13 @@ SCORE_PREFIX = "scope:score:"
 
 
 class SetKeys(NamedTuple):
-    """The keys of one set."""
+    """The keys of one set; in a cluster, the braces put them on one node."""
 
-    meta: str
-    examples: str
-    thresholds: str
     trail: str
-    undo: str
+    versions: str
+    thresholds: str
 
     @classmethod
     def of(cls, name: str) -> "SetKeys":
         """Returns the keys of the set with this name."""
-        return cls(*(f"scope:calibration:{name}:{part}" for part in cls._fields))
+        return cls(*(f"scope:{{{name}}}:{part}" for part in cls._fields))

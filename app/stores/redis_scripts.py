@@ -2,94 +2,48 @@
 
 # A script has no rollback, so every possible failure must happen before the first write.
 # - The length commands fail for a key of another type.
-# - The first write is XADD and not DEL, because a full or read-only server refuses only writes that
-#   add data. XADD also fails if another program deleted the newest entry of the stream.
-# `unpack` accepts at most 8,000 values, so the script passes 4,000 at a time. PUBLISH may fail: a
-# user without the right to publish can still write, because readers also poll the version.
+# - The first write is XADD, because a full or read-only server refuses only writes that add data.
+#   A deletion must succeed on a full server, too, which lets a script continue after its first
+#   write: so it first deletes a field that does not exist.
 WRITE_SCRIPT = """
-local meta, examples, thresholds, trail, undo, names = unpack(KEYS)
-local name, write_id, version = ARGV[1], ARGV[2], ARGV[3]
-local number, record, undoing = ARGV[4], ARGV[5], ARGV[6]
-local meta_size, thresholds_size = tonumber(ARGV[7]), tonumber(ARGV[8])
-local removed_size = tonumber(ARGV[9])
-redis.call('HLEN', examples)
+local trail, versions, thresholds = unpack(KEYS)
+local was_id, was_number, write_id, number, record, blob, kept = unpack(ARGV, 1, 7)
+redis.call('HLEN', versions)
 redis.call('HLEN', thresholds)
-redis.call('HLEN', undo)
-redis.call('SCARD', names)
-local current = redis.call('HMGET', meta, 'write_id', 'version')
-if (current[1] or '') ~= write_id or (current[2] or '') ~= version then
+local newest = redis.call('XREVRANGE', trail, '+', '-', 'COUNT', 1)[1]
+local last = newest and string.match(newest[1], '^%d+') or ''
+if last ~= was_number or (newest and newest[2][2] or '') ~= was_id then
   return 0
 end
-local last = redis.call('XREVRANGE', trail, '+', '-', 'COUNT', 1)[1]
-if last and tonumber(string.match(last[1], '^%d+')) >= tonumber(number) then
+if newest and tonumber(last) >= tonumber(number) then
   return 0
 end
-local first = 10
-local function each(command, key, size)
-  local last = first + size - 1
-  for i = first, last, 4000 do
-    redis.call(command, key, unpack(ARGV, i, math.min(i + 3999, last)))
+if blob == '' then
+  redis.call('HDEL', versions, '')
+end
+redis.call('XADD', trail, number .. '-0', 'write_id', write_id, 'record', record)
+if blob ~= '' then
+  redis.call('HSET', versions, number, blob)
+end
+for _, old in ipairs(redis.call('HKEYS', versions)) do
+  if tonumber(old) <= tonumber(number) - tonumber(kept) then
+    redis.call('HDEL', versions, old)
   end
-  first = last + 1
 end
-redis.call('XADD', trail, number .. '-0', 'record', record)
-redis.call('HSET', undo, number, undoing)
-redis.call('SADD', names, name)
-if not current[1] then
-  redis.call('DEL', examples)
+redis.call('DEL', thresholds)
+for i = 8, #ARGV, 2 do
+  redis.call('HSET', thresholds, ARGV[i], ARGV[i + 1])
 end
-redis.call('DEL', meta, thresholds)
-each('HSET', meta, meta_size)
-each('HSET', thresholds, thresholds_size)
-each('HDEL', examples, removed_size)
-each('HSET', examples, #ARGV - first + 1)
-redis.pcall('PUBLISH', 'scope:calibration:changed', name)
 return 1
 """
 
-# Scripts instead of MULTI, because a full server refuses MULTI even for reads and deletions.
+# A script instead of MULTI, because a full server refuses MULTI even for reads.
 READ_SCRIPT = """
-return {redis.call('HGETALL', KEYS[1]), redis.call('HGETALL', KEYS[2]),
-        redis.call('HGETALL', KEYS[3])}
-"""
-
-LAST_NUMBER_SCRIPT = """
-local version = redis.pcall('HGET', KEYS[1], 'version')
-local last = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)[1]
-return {type(version) == 'string' and version or '',
-        last and string.match(last[1], '^%d+') or ''}
-"""
-
-# A deletion must succeed on a full server. Such a server lets a script continue after its first
-# write, so the script first deletes a field that does not exist. XADD comes next, because it is the
-# only write that can still fail. UNLINK frees a large hash in the background. No store reaches a
-# version above `ports.LARGEST_NUMBER`, so the script ignores such a version, and its set can be
-# deleted.
-DELETE_SCRIPT = """
-local meta, examples, thresholds, trail, undo, names = unpack(KEYS)
-local name, number, record, undoing = unpack(ARGV)
-redis.call('SCARD', names)
-if redis.call('EXISTS', meta) == 0 then
-  return 0
+local newest = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
+if not newest or newest[2][2] == '' then
+  return {'', ''}
 end
-local last = redis.call('XREVRANGE', trail, '+', '-', 'COUNT', 1)[1]
-local version = redis.pcall('HGET', meta, 'version')
-local taken = last and tonumber(string.match(last[1], '^%d+')) or 0
-local digits = type(version) == 'string' and string.match(version, '^[1-9]%d*$')
-local counted = digits and tonumber(digits)
-if counted and counted <= 9007199254740991 then
-  taken = math.max(taken, counted)
-end
-if taken >= tonumber(number) then
-  return 0
-end
-redis.call('HDEL', undo, '')
-redis.call('XADD', trail, number .. '-0', 'record', record)
-redis.call('HSET', undo, number, undoing)
-redis.call('SREM', names, name)
-redis.call('UNLINK', meta, examples, thresholds)
-redis.pcall('PUBLISH', 'scope:calibration:changed', name)
-return 1
+return {newest[2][2], redis.call('HGET', KEYS[2], string.match(newest[1], '^%d+'))}
 """
 
 # The first write is XADD, which a full server refuses.

@@ -8,23 +8,21 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from app.core.errors import StoreCorruptError, StoreUnavailableError
 from app.ports import (
+    KEPT_VERSIONS,
     LARGEST_NUMBER,
     MOST_AUDIT_TEXTS,
     NO_TEXTS,
-    StoredCalibration,
-    StoredChange,
-    Version,
+    Entry,
+    Head,
 )
 from app.stores import sqlite_file
 from app.stores.sqlite_file import OpenFile, transaction, unsynced
 
 T = TypeVar("T")
-
-FieldTable = Literal["meta", "example", "threshold"]
 
 
 class SqliteStore:
@@ -78,74 +76,67 @@ class SqliteStore:
     async def ping(self) -> None:
         """Returns if the file can be read now."""
         # Fetch the row, because an open cursor would hold its snapshot.
-        query = "SELECT count(*) FROM (SELECT 1 FROM calibration LIMIT 1)"
+        query = "SELECT count(*) FROM (SELECT 1 FROM revision LIMIT 1)"
         await self._run(lambda connection: connection.execute(query).fetchone())
 
-    async def names(self) -> list[str]:
-        """Returns the names of all sets, sorted."""
-        query = "SELECT name FROM calibration ORDER BY name"
-        return await self._run(lambda connection: [name for (name,) in connection.execute(query)])
+    async def names(self, *, deleted: bool = False) -> list[str]:
+        """Returns the names of all sets, sorted; with `deleted`, also of deleted ones."""
+        query = (
+            "SELECT name FROM revision WHERE (name, number) IN"
+            " (SELECT name, max(number) FROM revision GROUP BY name)"
+            " AND (? OR write_id != '') ORDER BY name"
+        )
+        return await self._run(
+            lambda connection: [name for (name,) in connection.execute(query, (deleted,))]
+        )
 
-    async def version(self, name: str) -> Version | None:
-        """Returns the version of a set, from one row; None without such a set."""
-        return await self._run(lambda connection: _version(connection, name))
+    async def head(self, name: str) -> Head | None:
+        """Returns the newest change of a set; None if there never was one."""
+        return await self._run(lambda connection: _head(connection, name))
 
-    async def read(self, name: str) -> StoredCalibration | None:
-        """Returns one consistent state of a set; None without such a set."""
-        return await self._run(lambda connection: _read(connection, name))
+    async def read(self, name: str, number: int | None = None) -> bytes | None:
+        """Returns the present version of a set, or an earlier one; None without it."""
+        return await self._run(lambda connection: _read(connection, name, number))
 
     async def write(
         self,
         name: str,
-        state: StoredCalibration,
+        head: Head,
         *,
-        change: StoredChange,
-        expected: Version | None,
-        removed: Collection[str] = (),
+        blob: bytes | None,
+        thresholds: Mapping[str, str],
+        record: str,
+        expected: Head | None,
     ) -> bool:
-        """Replaces meta and thresholds, changes examples and extends the trail, in one step.
+        """Adds a version and its entry of the trail; False if another head is in place."""
 
-        Returns:
-            False if the version in place is not `expected`, or the trail already has this number or
-            a higher one. Nothing was written then.
-        """
+        def write(connection: sqlite3.Connection) -> bool:
+            with transaction(connection, "IMMEDIATE"):
+                present = _head(connection, name)
+                if present != expected or (present and present.number >= head.number):
+                    return False
+                connection.execute(
+                    "INSERT INTO revision (name, number, write_id, record) VALUES (?, ?, ?, ?)",
+                    (name, head.number, head.write_id, record),
+                )
+                _put_version(connection, name, head.number, blob, thresholds)
+                return True
+
+        return await self._run(write)
+
+    async def trail(self, name: str, *, before: int | None, limit: int) -> list[Entry]:
+        """Returns the trail of a set, newest first."""
+        query = (
+            "SELECT write_id, number, record FROM revision WHERE name = :name"
+            " AND (:before IS NULL OR number < :before) ORDER BY number DESC LIMIT :limit"
+        )
+        parameters = {"name": name, "before": before, "limit": limit}
         return await self._run(
-            lambda connection: _write(connection, name, state, change, expected, removed)
+            lambda connection: [
+                Entry(Head(write_id, number), record)
+                for write_id, number, record in connection.execute(query, parameters)
+            ]
         )
-
-    async def delete(self, name: str, *, change: StoredChange) -> bool:
-        """Removes a set and extends the trail in one step.
-
-        Returns:
-            False if there is no set, or the number is not above `last_number`.
-        """
-        return await self._run(lambda connection: _delete(connection, name, change))
-
-    async def last_number(self, name: str) -> int:
-        """Returns the highest number of the trail and of the set; 0 if both are absent."""
-        return await self._run(lambda connection: _last_number(connection, name))
-
-    async def records(self, name: str, *, before: int | None, limit: int) -> list[str]:
-        """Returns the records of a trail, newest first."""
-        entries = await self._run(
-            lambda connection: _newest(connection, "record", name, before, limit)
-        )
-        return [record for _, record in entries]
-
-    async def undos(self, name: str, *, before: int | None, limit: int) -> dict[int, str]:
-        """Returns the undos of a trail by the numbers of their changes, newest first."""
-        return dict(
-            await self._run(lambda connection: _newest(connection, "undo", name, before, limit))
-        )
-
-    async def trails(self) -> list[str]:
-        """Returns the names of all sets and of all trails, sorted."""
-        query = "SELECT name FROM calibration UNION SELECT name FROM revision ORDER BY name"
-        return await self._run(lambda connection: [name for (name,) in connection.execute(query)])
-
-    async def changes(self, name: str, *, after: int, limit: int) -> list[StoredChange]:
-        """Returns changes with numbers above `after`, oldest first."""
-        return await self._run(lambda connection: _changes(connection, name, after, limit))
 
     async def secret(self) -> bytes:
         """Returns 32 random bytes, which the first call makes."""
@@ -265,18 +256,18 @@ class SqliteStore:
             ) from exc
 
 
-def _version(connection: sqlite3.Connection, name: str) -> Version | None:
-    query = "SELECT write_id, version FROM calibration WHERE name = ?"
+def _head(connection: sqlite3.Connection, name: str) -> Head | None:
+    query = "SELECT write_id, number FROM revision WHERE name = ? ORDER BY number DESC LIMIT 1"
     row = connection.execute(query, (name,)).fetchone()
     if row is None:
         return None
     write_id, number = row
     if not isinstance(write_id, str) or not _is_number(number):
         raise StoreCorruptError(
-            f"calibration {name!r} has a write_id or version that this service does not write."
-            " Another program wrote to the file; delete the calibration and post it again."
+            f"the trail of calibration {name!r} has an entry that this service does not write."
+            " Another program wrote to the file; restore it from a backup."
         )
-    return Version(write_id, number)
+    return Head(write_id, number)
 
 
 def _is_number(value: Any) -> bool:
@@ -284,129 +275,41 @@ def _is_number(value: Any) -> bool:
     return type(value) is int and 1 <= value <= LARGEST_NUMBER
 
 
-def _read(connection: sqlite3.Connection, name: str) -> StoredCalibration | None:
+def _read(connection: sqlite3.Connection, name: str, number: int | None) -> bytes | None:
     with transaction(connection, "DEFERRED"):
-        version = _version(connection, name)
-        if version is None:
-            return None
-        return StoredCalibration(
-            version=version,
-            meta=_fields(connection, "meta", name),
-            examples=_fields(connection, "example", name),
-            thresholds=_fields(connection, "threshold", name),
-        )
-
-
-def _write(
-    connection: sqlite3.Connection,
-    name: str,
-    state: StoredCalibration,
-    change: StoredChange,
-    expected: Version | None,
-    removed: Collection[str],
-) -> bool:
-    with transaction(connection, "IMMEDIATE"):
-        trail = _newest(connection, "record", name, None, 1)
-        if _version(connection, name) != expected or (trail and trail[0][0] >= change.number):
-            return False
-        _extend_trail(connection, name, change)
-        _put_state(connection, name, state)
-        connection.executemany(
-            "DELETE FROM example WHERE name = ? AND field = ?",
-            ((name, digest) for digest in removed),
-        )
-        return True
-
-
-def _delete(connection: sqlite3.Connection, name: str, change: StoredChange) -> bool:
-    with transaction(connection, "IMMEDIATE"):
-        query = "SELECT count(*) FROM calibration WHERE name = ?"
-        (sets,) = connection.execute(query, (name,)).fetchone()
-        if not sets or change.number <= _last_number(connection, name):
-            return False
-        _extend_trail(connection, name, change)
-        for table in ("meta", "example", "threshold", "calibration"):
-            connection.execute(f"DELETE FROM {table} WHERE name = ?", (name,))
-        return True
-
-
-def _last_number(connection: sqlite3.Connection, name: str) -> int:
-    query = (
-        "SELECT (SELECT version FROM calibration WHERE name = :name),"
-        " coalesce((SELECT max(number) FROM revision WHERE name = :name), 0)"
-    )
-    version, last = connection.execute(query, {"name": name}).fetchone()
-    if last != 0 and not _is_number(last):
+        if number is None:
+            head = _head(connection, name)
+            if head is None or not head.write_id:
+                return None
+        query = "SELECT blob FROM version WHERE name = ? AND number = ?"
+        asked = head.number if number is None and head else number
+        row = connection.execute(query, (name, asked)).fetchone()
+    if row is None and number is None:
         raise StoreCorruptError(
-            f"the trail of calibration {name!r} has a number that this service does not use."
-            " Another program wrote to the file; restore it from a backup."
+            f"the present version of calibration {name!r} is missing. Another program wrote to the"
+            " file; delete the calibration and post it again."
         )
-    # A malformed version counts as absent, so that its set can be deleted with the next number of
-    # the trail.
-    return max(int(last), version if _is_number(version) else 0)
+    return None if row is None else row[0]
 
 
-def _newest(
+def _put_version(
     connection: sqlite3.Connection,
-    column: Literal["record", "undo"],
     name: str,
-    before: int | None,
-    limit: int,
-) -> list[tuple[int, str]]:
-    """Returns number and one column of entries of the trail, newest first."""
-    query = (
-        f"SELECT number, {column} FROM revision WHERE name = :name"
-        " AND (:before IS NULL OR number < :before) ORDER BY number DESC LIMIT :limit"
-    )
-    parameters = {"name": name, "before": before, "limit": limit}
-    return connection.execute(query, parameters).fetchall()
-
-
-def _changes(
-    connection: sqlite3.Connection, name: str, after: int, limit: int
-) -> list[StoredChange]:
-    query = (
-        "SELECT number, record, undo FROM revision WHERE name = ? AND number > ?"
-        " ORDER BY number LIMIT ?"
-    )
-    return [
-        StoredChange(number=number, record=record, undo=undo)
-        for number, record, undo in connection.execute(query, (name, after, limit))
-    ]
-
-
-def _put_state(connection: sqlite3.Connection, name: str, state: StoredCalibration) -> None:
-    """Replaces version, meta and thresholds of a set, and puts in the examples."""
-    connection.execute(
-        "INSERT OR REPLACE INTO calibration (name, write_id, version) VALUES (?, ?, ?)",
-        (name, *state.version),
-    )
-    connection.execute("DELETE FROM meta WHERE name = ?", (name,))
-    connection.execute("DELETE FROM threshold WHERE name = ?", (name,))
-    _put(connection, "meta", name, state.meta)
-    _put(connection, "threshold", name, state.thresholds)
-    _put(connection, "example", name, state.examples)
-
-
-def _extend_trail(connection: sqlite3.Connection, name: str, change: StoredChange) -> None:
-    connection.execute(
-        "INSERT INTO revision (name, number, record, undo) VALUES (?, ?, ?, ?)",
-        (name, change.number, change.record, change.undo),
-    )
-
-
-def _fields(connection: sqlite3.Connection, table: FieldTable, name: str) -> dict[str, str]:
-    query = f"SELECT field, value FROM {table} WHERE name = ?"
-    # Row by row, so that other threads can run in between.
-    return {field: value for field, value in connection.execute(query, (name,))}  # noqa: C416
-
-
-def _put(
-    connection: sqlite3.Connection, table: FieldTable, name: str, fields: Mapping[str, str]
+    number: int,
+    blob: bytes | None,
+    thresholds: Mapping[str, str],
 ) -> None:
+    """Adds a version, drops the one that is too old, and replaces the thresholds."""
+    if blob is not None:
+        connection.execute(
+            "INSERT INTO version (name, number, blob) VALUES (?, ?, ?)", (name, number, blob)
+        )
+    oldest = number - KEPT_VERSIONS
+    connection.execute("DELETE FROM version WHERE name = ? AND number <= ?", (name, oldest))
+    connection.execute("DELETE FROM threshold WHERE name = ?", (name,))
     connection.executemany(
-        f"INSERT OR REPLACE INTO {table} (name, field, value) VALUES (?, ?, ?)",
-        ((name, field, value) for field, value in fields.items()),
+        "INSERT INTO threshold (name, field, value) VALUES (?, ?, ?)",
+        ((name, field, value) for field, value in thresholds.items()),
     )
 
 

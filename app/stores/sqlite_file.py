@@ -33,7 +33,7 @@ _MODE = 0o600
 # have the same schema version.
 APPLICATION_ID = 0x53634A64
 # The format of the store. A file with another number is refused.
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 # Texts of drawn pairs; with row ids, so that keys are counted without reading the texts.
 _AUDIT_TEXT = "CREATE TABLE audit_text (pair TEXT PRIMARY KEY, texts TEXT NOT NULL)"
 # Kept scores; `until` is in seconds since 1970.
@@ -51,15 +51,12 @@ def _refusal(table: str, verb: str, rule: str) -> str:
 
 
 SCHEMA = (
-    "CREATE TABLE calibration (name TEXT PRIMARY KEY, write_id TEXT NOT NULL,"
-    " version INTEGER NOT NULL) WITHOUT ROWID",
-    *(
-        f"CREATE TABLE {table} (name TEXT NOT NULL, field TEXT NOT NULL, value TEXT NOT NULL,"
-        " PRIMARY KEY (name, field)) WITHOUT ROWID"
-        for table in ("meta", "example", "threshold")
-    ),
-    "CREATE TABLE revision (name TEXT NOT NULL, number INTEGER NOT NULL, record TEXT NOT NULL,"
-    " undo TEXT NOT NULL, PRIMARY KEY (name, number))",
+    "CREATE TABLE revision (name TEXT NOT NULL, number INTEGER NOT NULL, write_id TEXT NOT NULL,"
+    " record TEXT NOT NULL, PRIMARY KEY (name, number))",
+    "CREATE TABLE version (name TEXT NOT NULL, number INTEGER NOT NULL, blob BLOB NOT NULL,"
+    " PRIMARY KEY (name, number))",
+    "CREATE TABLE threshold (name TEXT NOT NULL, field TEXT NOT NULL, value TEXT NOT NULL,"
+    " PRIMARY KEY (name, field)) WITHOUT ROWID",
     "CREATE TRIGGER revision_insert BEFORE INSERT ON revision WHEN EXISTS (SELECT 1 FROM revision"
     " WHERE name = NEW.name AND number >= NEW.number OR rowid = NEW.rowid)"
     " BEGIN SELECT RAISE(ABORT, 'the trail only grows'); END",

@@ -28,6 +28,7 @@ STATUS: dict[type[ScopeJudgeError], int] = {
     errors.LabelsMissingError: 409,
     errors.AuditsIncompleteError: 409,
     errors.BecomesInfeasibleError: 409,
+    errors.SetFullError: 409,
     errors.LabelChangesError: 409,
     errors.OverloadedError: 429,
     errors.RateLimitedError: 429,

@@ -32,7 +32,6 @@ from app.service.auditing.monitor import Monitor
 from app.service.auditing.text_keeper import TextKeeper
 from app.service.calibration.cache import Calibrations
 from app.service.calibration.calibrator import Calibrator
-from app.service.calibration.following import follow
 from app.settings import Settings
 from app.wiring.engines import judge_name, restarts_judge
 from app.wiring.scorers import open_scorer
@@ -96,7 +95,7 @@ async def open_services(
         await check_answers(services, observer)
         await prepare_default(services, settings, observer)
         background = {
-            "following the calibration store": follow(services.calibrations, services.store),
+            "following the calibration store": services.calibrations.follow(),
             "following the audits": services.auditor.follow(),
             "the texts of audits": services.text_keeper.follow(),
             "the monitor of audits": services.monitor.follow(),

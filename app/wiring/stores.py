@@ -12,7 +12,7 @@ from app.core.errors import StartupError
 from app.ports import Store
 
 # Stores that several machines can use. A unix:// socket of Redis serves one machine only.
-_SHARED = frozenset({"redis", "rediss"})
+_SHARED = frozenset({"redis", "rediss", "redis+cluster", "rediss+cluster"})
 _OF_REDIS = _SHARED | {"unix"}
 _SQLITE = "sqlite"
 
@@ -94,7 +94,8 @@ def make_store(url: str) -> Store:
         return MemoryStore()
     raise StartupError(
         f"SCOPE_STORE_URL has the unknown scheme {scheme!r}: use sqlite:///path, "
-        "redis://host:port/db, rediss://host:port/db, unix:///path/of/redis.sock or memory://"
+        "redis://host:port/db, rediss://host:port/db, redis+cluster://host:port, "
+        "unix:///path/of/redis.sock or memory://"
     )
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -36,7 +37,7 @@ from app.judges.engines.openai_dialects import ChatDialect, choices_of, decodes_
 from app.judges.engines.openai_servers import parse_urls
 from app.judges.prompts import PromptTemplate, load_template
 from app.judging.judge import JudgeRequest
-from app.ports import Generated, LabelLogits, StoredCalibration, Version
+from app.ports import Generated, LabelLogits
 from app.service.calibration.codec import decode, encode
 from app.service.calibration.trail import Change
 from app.settings import Settings, read_settings
@@ -173,27 +174,30 @@ stored_texts = st.sampled_from(
         "one",
     ]
 ) | st.text(max_size=12)
-stored = st.builds(
-    StoredCalibration,
-    version=st.builds(Version, st.text(max_size=4), st.integers(0, 9)),
-    meta=st.dictionaries(
-        st.sampled_from(
-            ["judge", "fingerprint", "n", "digest", "changed_at", "release", "runtimes"]
+stored = st.fixed_dictionaries(
+    {},
+    optional={
+        **dict.fromkeys(
+            ["write_id", "judge", "fingerprint", "changed_at", "release", "runtimes"],
+            stored_texts | values,
         ),
-        stored_texts,
-        max_size=5,
-    ),
-    examples=st.dictionaries(
-        st.text(max_size=3), stored_texts | values.map(json.dumps), max_size=4
-    ),
-    thresholds=st.dictionaries(st.text(max_size=3), stored_texts, max_size=2),
+        "format": st.just(1) | values,
+        "version": st.integers(-1, 9),
+    },
+)
+stored_examples = (
+    st.dictionaries(st.just("d" * 64) | st.text(max_size=3), stored_texts | values, max_size=4)
+    | values
+)
+stored_sets = st.tuples(stored, stored_examples).map(
+    lambda lines: zlib.compress("\n".join(map(json.dumps, lines)).encode())
 )
 
 
 @fuzzed
-@given(stored)
+@given(stored_sets | st.binary(max_size=40))
 def test_a_stored_set_is_a_calibration_with_finite_scores_or_corrupt(
-    found: StoredCalibration,
+    found: bytes,
 ) -> None:
     calibration = outcome(lambda: decode("x", found), StoreCorruptError)
     if isinstance(calibration, StoreCorruptError):
@@ -208,7 +212,7 @@ def test_a_stored_set_is_a_calibration_with_finite_scores_or_corrupt(
 @fuzzed
 @given(
     st.dictionaries(
-        st.text(max_size=4),
+        st.text("0123456789abcdef", min_size=64, max_size=64),
         st.builds(
             labelled_example,
             st.floats(allow_nan=False, allow_infinity=False),
@@ -224,7 +228,7 @@ def test_a_set_that_was_encoded_reads_back_bit_for_bit(
     scores: Mapping[str, LabelledExample],
 ) -> None:
     calibration = calibration_of(dict(scores), name="x")
-    read = decode("x", encode(calibration, changed=scores))
+    read = decode("x", encode(calibration))
     assert read.examples == calibration.examples
 
 

@@ -14,6 +14,7 @@ from app.core.errors import (
     CalibrationNotFoundError,
     JudgeMismatchError,
     LabelChangesError,
+    SetFullError,
 )
 from app.off_loop import off_loop
 from app.service.auditing.ledger import Status
@@ -158,6 +159,7 @@ async def resume(
         JudgeMismatchError,
         AuditsIncompleteError,
         BecomesInfeasibleError,
+        SetFullError,
     ),
 )
 async def absorb(

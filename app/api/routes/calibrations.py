@@ -22,6 +22,7 @@ from app.core.errors import (
     CalibrationNotFoundError,
     InvalidRequestError,
     JudgeMismatchError,
+    SetFullError,
     VersionNotFoundError,
 )
 from app.off_loop import off_loop
@@ -70,6 +71,7 @@ OF_ONE = error_responses(*ACCESS_ERRORS, *STORE_ERRORS, CalibrationNotFoundError
         BatchTooLargeError,
         JudgeMismatchError,
         BecomesInfeasibleError,
+        SetFullError,
     ),
 )
 async def calibrate(
@@ -251,6 +253,7 @@ async def list_examples(
         CalibrationNotFoundError,
         JudgeMismatchError,
         BecomesInfeasibleError,
+        SetFullError,
     ),
 )
 async def import_examples(

@@ -16,7 +16,7 @@ from app.api.responses import (
 )
 from app.api.routes.calibrations import LARGEST_PAGE, OF_ONE, Name
 from app.core.comparison import Comparison
-from app.core.errors import BatchTooLargeError, JudgeMismatchError
+from app.core.errors import BatchTooLargeError, JudgeMismatchError, SetFullError
 from app.off_loop import off_loop
 from app.service.calibration.calibrator import PoolReport as Pooled
 from app.wire.pools import next_labels, pool_report
@@ -30,7 +30,12 @@ router = APIRouter(tags=["calibrating"], route_class=JsonRoute)
     "/calibrations/{name}/pool",
     response_model=PoolReport,
     responses=error_responses(
-        *ACCESS_ERRORS, *STORE_ERRORS, *ENGINE_ERRORS, BatchTooLargeError, JudgeMismatchError
+        *ACCESS_ERRORS,
+        *STORE_ERRORS,
+        *ENGINE_ERRORS,
+        BatchTooLargeError,
+        JudgeMismatchError,
+        SetFullError,
     ),
 )
 async def add_pairs(

@@ -24,7 +24,7 @@ from app.core.recovery import labels_for_verdicts
 from app.observability.gauges import WaitingFigures
 from app.observability.telemetry import Telemetry
 from app.off_loop import off_loop
-from app.ports import Version
+from app.ports import Head
 from app.service.auditing.alarms import Alarm
 from app.service.auditing.auditor import Auditor
 from app.service.auditing.entries import AlarmEnd, AlarmEntry, Decider, between, written
@@ -209,8 +209,8 @@ class Monitor:
         known = self._compared.get(alarm.position)
         if known is not None and known[0] == calibration.write_id:
             return known[1]
-        since = Version(raised.write_id, raised.version)
-        is_renewed = await self._calibrations.is_renewed(calibration, since=since, now=calibration)
+        since = Head(raised.write_id, raised.version)
+        is_renewed = await self._calibrations.is_renewed(calibration, since=since)
         self._compared[alarm.position] = (calibration.write_id, is_renewed)
         return is_renewed
 
@@ -278,8 +278,8 @@ class Monitor:
         for alarm in self._auditor.ledger.alarms.standing(after.name):
             rang = alarm.entry.decider
             with suppress(StoreUnavailableError, StoreCorruptError):
-                since = Version(rang.write_id, rang.version)
-                if await self._calibrations.is_renewed(after, since=since, now=now):
+                since = Head(rang.write_id, rang.version)
+                if await self._calibrations.is_renewed(after, since=since):
                     ended.append(alarm)
         return ended
 

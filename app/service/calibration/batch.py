@@ -8,6 +8,7 @@ from functools import cached_property
 from app.core.calibration import Calibration, LabelledExample
 from app.core.comparison import Comparison, Label, LabelledComparison
 from app.core.errors import ScopeJudgeError
+from app.core.examples import EMPTY, Examples
 from app.core.fingerprint import batch_digest, example_digest, question_digest
 from app.core.score import Score
 from app.judges.scorer import ScoreError
@@ -220,6 +221,11 @@ class JudgedBatch:
             failed=len(self.errors) + self.unread,
             batch_digest=self.digest,
         )
+
+
+def examples_of(calibration: Calibration | None) -> Examples:
+    """Returns the examples of a calibration; no examples without a calibration."""
+    return calibration.table if calibration else EMPTY
 
 
 def digested(

@@ -1,7 +1,6 @@
 """Caches calibration sets in memory, and reads a new version within one second.
 
-Each judgment uses a version that the store confirmed within the last half second. `following` also
-reads new versions as soon as the store announces them.
+Each judgment uses a version that the store confirmed within the last half second.
 
 While the store does not answer, judging continues with the cached sets for a limited time. The
 judgments then show the age of the calibration.
@@ -24,21 +23,21 @@ from app.core.errors import (
     ScopeJudgeError,
     StoreCorruptError,
     StoreUnavailableError,
-    VersionNotFoundError,
 )
 from app.core.fingerprint import INPUTS_DIFFER, JudgeIdentity
 from app.observability.gauges import CalibrationFigures
 from app.observability.telemetry import Telemetry
 from app.off_loop import off_loop
-from app.ports import CalibrationStore, StoredCalibration, Version
+from app.ports import KEPT_VERSIONS, Head, SetStore
 from app.release import RELEASE
-from app.service.calibration.codec import decode, release
+from app.service.calibration.codec import decode
 from app.service.calibration.traffic import Traffic
 from app.service.calibration.trail import Change
-from app.service.calibration.undo import seen_until
 
 # A cached version is used for so long without asking the store, which costs one short read.
 _FRESH_S = 0.5
+# Interval at which all cached sets are confirmed.
+_CONFIRM_S = 15.0
 # A judgment waits for a hanging store for so long before it uses the cached set.
 _PATIENCE_S = 0.25
 # Callers choose the names of sets, so the memory of cached sets and the number of metric labels are
@@ -96,7 +95,7 @@ class Calibrations:
 
     def __init__(
         self,
-        store: CalibrationStore,
+        store: SetStore,
         telemetry: Telemetry,
         *,
         max_staleness_s: float,
@@ -200,15 +199,11 @@ class Calibrations:
         """
         return self._found(name, await self.current(name))
 
-    async def current(
-        self, name: str, *, read_anew: bool = False, keep: bool = True
-    ) -> Calibration | None:
+    async def current(self, name: str, *, keep: bool = True) -> Calibration | None:
         """Returns the version that the store has right now; None if there is no such set.
 
         Args:
             name: Name of the calibration set.
-            read_anew: Read and check the set even if its version is cached. Another program may
-                have changed the set without changing its version.
             keep: Whether a set that is not cached is cached.
 
         Raises:
@@ -218,16 +213,13 @@ class Calibrations:
         before = known = self.in_memory(name)
         begun = self._clock()
         try:
-            version = await self._store.version(name)
-            if version is None:
+            head = await self._store.head(name)
+            if head is None or not head.write_id:
                 known = None
-            elif read_anew or known is None or version != Version(known.write_id, known.version):
-                stored = await self._store.read(name)
-                # In a thread: the curve of a million points takes a second.
-                known = await off_loop(self._decoded, name, stored) if stored else None
-            # Callers may ask for any name, so a name that was never there costs no second read.
-            missed = known is None and (before is not None or name in self._lost)
-            last = await self._store.last_number(name) if missed else 0
+            elif known is None or head != Head(known.write_id, known.version):
+                blob = await self._store.read(name)
+                # In a thread: decoding a large set takes a while.
+                known = await off_loop(self._decoded, name, blob) if blob else None
         except StoreUnavailableError as exc:
             self.count_store_error()
             self._note_store(outage=exc.detail)
@@ -236,7 +228,7 @@ class Calibrations:
         # If the cached set changed during the read, a write or a deletion was newer than the read.
         if self.in_memory(name) is before:
             if known is None:
-                self._note_absence(name, before, last)
+                self._note_absence(name, before, head.number if head else 0)
                 self._drop(name)
             else:
                 self._note_presence(known, before)
@@ -248,27 +240,28 @@ class Calibrations:
     async def author(self, calibration: Calibration) -> str:
         """Returns the name of the key that made a version, by the trail."""
         before = calibration.version + 1
-        records = await self._store.records(calibration.name, before=before, limit=1)
-        return Change.parse(calibration.name, records[0]).by if records else "service"
+        entries = await self._store.trail(calibration.name, before=before, limit=1)
+        return Change.parse(calibration.name, entries[0].record).by if entries else "service"
 
-    async def is_renewed(
-        self, after: Calibration, *, since: Version, now: Calibration | None
-    ) -> bool:
-        """Whether half of a set's labeled examples are in no version up to an earlier one.
+    async def is_renewed(self, after: Calibration, *, since: Head) -> bool:
+        """Whether half of a set's labeled examples are in no kept version up to an earlier one.
 
         Args:
             after: The set, or the set after a change that is not written yet.
-            since: The earlier version. If the trail does not lead to it, nothing counts as new.
-            now: The set as it is; None if there is none.
+            since: The earlier version. If it is not kept any more, nothing counts as new.
 
         Raises:
             StoreUnavailableError: The store does not answer.
-            StoreCorruptError: This version cannot read the trail.
+            StoreCorruptError: This version cannot read an earlier version.
         """
-        try:
-            seen = await seen_until(self._store, since, now=now, blank=after)
-        except VersionNotFoundError:
-            return False
+        seen = set[str]()
+        for number in range(since.number, max(0, since.number - KEPT_VERSIONS), -1):
+            blob = await self._store.read(after.name, number)
+            version = await off_loop(decode, after.name, blob) if blob else None
+            if number == since.number and (version is None or version.write_id != since.write_id):
+                return False
+            if version is not None:
+                seen.update(version.examples)
         newer = await off_loop(_count_newer, after, seen)
         return 0 < after.labelled <= 2 * newer
 
@@ -354,6 +347,16 @@ class Calibrations:
                 with suppress(ScopeJudgeError):
                     await self.current(name)
 
+    async def follow(self) -> None:
+        """Confirms all cached sets periodically, also while nobody judges, until it is cancelled.
+
+        This keeps the sets young, so that they remain usable for the full time after the store
+        fails.
+        """
+        while True:
+            await asyncio.sleep(_CONFIRM_S)
+            await self.refresh()
+
     def _note_store(self, *, outage: str | None) -> None:
         """Logs one line when the store goes away and one when it is back."""
         if outage is not None and not self._store_is_away:
@@ -370,11 +373,10 @@ class Calibrations:
         """Counts a call that the store did not answer, in the metrics."""
         self._telemetry.count_store_error()
 
-    def _decoded(self, name: str, stored: StoredCalibration) -> Calibration:
-        calibration = decode(name, stored, min_label_mass=self.min_label_mass)
+    def _decoded(self, name: str, blob: bytes) -> Calibration:
+        calibration = decode(name, blob, min_label_mass=self.min_label_mass)
         # Computed here, in a thread, so that the first judgment does not wait for it.
         _ = calibration.pac_pairs if calibration.unlabelled else calibration.curve
-        release(stored.examples)
         return calibration
 
     async def find_shown_thresholds(self, *, within_s: float) -> None:

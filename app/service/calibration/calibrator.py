@@ -15,6 +15,7 @@ from app.core.errors import (
     JudgeMismatchError,
     JudgmentFailedError,
     ScopeJudgeError,
+    SetFullError,
     StoreCorruptError,
     VersionNotFoundError,
 )
@@ -22,19 +23,22 @@ from app.core.fingerprint import INPUTS_DIFFER
 from app.core.score import Score
 from app.judges.scorer import ScoreError, Scorer
 from app.off_loop import off_loop
-from app.ports import CalibrationStore
+from app.ports import KEPT_VERSIONS, Entry, Head, SetStore
 from app.service.calibration.batch import (
     JudgedBatch,
     JudgedExample,
     ScoredExample,
     digested,
+    examples_of,
 )
 from app.service.calibration.cache import Calibrations, refuse_other_judge
+from app.service.calibration.codec import decode
 from app.service.calibration.trail import Change, Edit
-from app.service.calibration.undo import examples_of, restored
-from app.service.calibration.writer import Writer
+from app.service.calibration.writer import Writer, next_number
 
 _PROGRESS_CHUNK = 64
+# Pairs of a set, with and without labels.
+MOST_PAIRS = 50_000
 
 logger = logging.getLogger("app.calibrations")
 
@@ -137,7 +141,7 @@ class Calibrator:
     def __init__(
         self,
         scorer: Scorer,
-        store: CalibrationStore,
+        store: SetStore,
         calibrations: Calibrations,
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -328,7 +332,7 @@ class Calibrator:
         """
         self._refuse_foreign(batch)
 
-        async def attempt(number: int) -> CalibrationReport | None:
+        async def attempt(head: Head | None) -> CalibrationReport | None:
             # On top of concurrent changes: each attempt begins with the present version.
             current = await self._calibrations.current(name)
             change = await self._applied(name, batch, current, by=by)
@@ -336,7 +340,7 @@ class Calibrator:
                 await check(change)
             if change.after is change.before:
                 return change.report
-            written = await self._writer.write(number, current, change.after, change.edit)
+            written = await self._writer.write(head, current, change.after, change.edit)
             return replace(change, after=written).report if written else None
 
         return await self._writer.until_written(name, attempt)
@@ -357,20 +361,22 @@ class Calibrator:
         before = current or self._empty(name)
         refuse_other_judge(before, self._identity.fingerprint)
         after, added, removed = await off_loop(batch.applied_to, before)
+        if after.n > MOST_PAIRS:
+            raise SetFullError(
+                f"calibration {name!r} would have {after.n:,} pairs, and a set has at most "
+                f"{MOST_PAIRS:,}. Nothing was changed: use another set, or replace the examples "
+                '("replace": true)'
+            )
         edit = batch.edit(by=by, at=self._now(), added=added, removed=removed)
         return Preview(before=before, after=after, edit=edit, failed=batch.errors)
 
     async def preview_rollback(self, name: str, version: int, *, by: str) -> Preview:
         """Returns what `rollback` would do now, and changes nothing; raises its errors."""
-
-        async def attempt(number: int) -> Preview | None:
-            change = await self._restoring(name, version, number=number, by=by)
-            if change is None:
-                return None
-            # Like every set that is only looked at, it has the number of the last change.
-            return replace(change, after=replace(change.after, version=number - 1))
-
-        return await self._writer.until_written(name, attempt)
+        head = await self._writer.counted(self._store.head(name))
+        change = await self._restoring(name, version, head=head, by=by)
+        # Like every set that is only looked at, it has the number of the last change.
+        number = next_number(head) - 1
+        return replace(change, after=replace(change.after, version=number))
 
     async def rollback(
         self, name: str, version: int, *, by: str = "service", check: Check | None = None
@@ -391,32 +397,27 @@ class Calibrator:
 
         Raises:
             CalibrationNotFoundError: There is no such set and never was.
-            VersionNotFoundError: There is no such version, or the trail does not lead to it.
+            VersionNotFoundError: There is no such version, or it is not kept any more.
             JudgeMismatchError: That version belongs to another judge.
             StoreUnavailableError: The store does not answer; trying again is safe.
         """
 
-        async def attempt(number: int) -> Calibration | None:
-            change = await self._restoring(name, version, number=number, by=by)
-            if change is None:
-                return None
+        async def attempt(head: Head | None) -> Calibration | None:
+            change = await self._restoring(name, version, head=head, by=by)
             if check is not None:
                 await check(change)
             if change.after is change.before:
                 return change.after
-            return await self._writer.write(number, change.present, change.after, change.edit)
+            return await self._writer.write(head, change.present, change.after, change.edit)
 
         return await self._writer.until_written(name, attempt)
 
-    async def _restoring(self, name: str, version: int, *, number: int, by: str) -> Preview | None:
-        """Returns the rollback of a set as it is now; None after a concurrent change."""
-        if number == 1:
+    async def _restoring(self, name: str, version: int, *, head: Head | None, by: str) -> Preview:
+        """Returns the rollback of a set as it is now."""
+        if head is None:
             raise _not_found(name)
-        # Read and check the stored set again: the undos apply only to unchanged content.
-        now = await self._calibrations.current(name, read_anew=True)
-        was = await self._earlier(name, version, number=number, now=now)
-        if was is None:
-            return None
+        now = await self._calibrations.current(name)
+        was = await self._earlier(name, version, newest=head.number)
         refuse_other_judge(was, self._identity.fingerprint)
         edit = Edit(action="rollback", by=by, at=self._now(), rolled_back_to=version)
         edit = await off_loop(_counted, edit, now, was)
@@ -425,23 +426,32 @@ class Calibrator:
             was = now
         return Preview(before=now or self._empty(name), after=was, edit=edit, failed=())
 
-    async def _earlier(
-        self, name: str, version: int, *, number: int, now: Calibration | None
-    ) -> Calibration | None:
-        """Returns an earlier version; None if a concurrent change took the number of this one."""
-        restoring = restored(self._store, version, now=now, blank=self._empty(name))
-        try:
-            return await self._writer.counted(restoring)
-        except VersionNotFoundError:
-            # If the trail has grown since `now` was read, its undos do not apply to `now`.
-            if await self._writer.last_number(name) >= number:
-                return None
-            raise
+    async def _earlier(self, name: str, version: int, *, newest: int) -> Calibration:
+        """Returns an earlier version of a set."""
+        blob = await self._writer.counted(self._store.read(name, version))
+        if blob is not None:
+            least = self._calibrations.min_label_mass
+            return await off_loop(decode, name, blob, min_label_mass=least)
+        entries = await self._writer.counted(self._store.trail(name, before=version + 1, limit=1))
+        if not entries or entries[0].head.number != version:
+            raise VersionNotFoundError(
+                f"calibration {name!r} has no version {version}: GET /calibrations/{name}/versions "
+                "lists the versions"
+            )
+        if not entries[0].head.write_id:
+            raise VersionNotFoundError(
+                f"version {version} of calibration {name!r} is its deletion. Name an earlier "
+                "version to restore the set"
+            )
+        raise VersionNotFoundError(
+            f"version {version} of calibration {name!r} is not kept any more: a set keeps its last "
+            f"{KEPT_VERSIONS} versions, and the newest is {newest}"
+        )
 
     async def delete(self, name: str, *, by: str = "service") -> None:
         """Removes a set and keeps its trail.
 
-        A set that cannot be read is removed too, but cannot be restored later.
+        Its last versions are kept, so that a rollback can restore it.
 
         Args:
             name: Name of the calibration set.
@@ -452,11 +462,13 @@ class Calibrator:
             StoreUnavailableError: The store does not answer.
         """
 
-        async def attempt(number: int) -> bool | None:
+        async def attempt(head: Head | None) -> bool | None:
             before = await self.deletable(name)
+            if head is None:
+                return None
             removed = None if before is None else before.n
             edit = Edit(action="delete", by=by, at=self._now(), removed=removed)
-            return True if await self._writer.delete(number, name, before, edit) else None
+            return True if await self._writer.delete(head, name, before, edit) else None
 
         await self._writer.until_written(name, attempt)
 
@@ -493,15 +505,14 @@ class Calibrator:
         """
         page = limit
         while True:
-            reading = self._store.records(name, before=before, limit=page)
-            records = await self._writer.counted(reading)
-            if not records and await self._writer.last_number(name) == 0:
+            entries = await self._writer.counted(self._store.trail(name, before=before, limit=page))
+            if not entries and await self._writer.counted(self._store.head(name)) is None:
                 raise _not_found(name)
             # In a thread: parsing a thousand records takes a tenth of a second.
-            changes = await off_loop(_parsed, name, records)
+            changes = await off_loop(_parsed, name, entries)
             # Read more if too many were left out: a client that pages treats an empty page as the
             # end.
-            if len(changes) >= limit or len(records) < page:
+            if len(changes) >= limit or len(entries) < page:
                 return changes[:limit]
             page *= 2
 
@@ -517,12 +528,12 @@ class Calibrator:
         )
 
 
-def _parsed(name: str, records: Sequence[str]) -> list[Change]:
+def _parsed(name: str, entries: Sequence[Entry]) -> list[Change]:
     """Parses records; those that this version cannot parse are logged and left out."""
     changes = []
-    for record in records:
+    for entry in entries:
         try:
-            changes.append(Change.parse(name, record))
+            changes.append(Change.parse(name, entry.record))
         except StoreCorruptError as exc:
             logger.warning("%s; it is left out", exc.detail)
     return changes

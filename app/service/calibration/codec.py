@@ -1,50 +1,47 @@
-"""Converts a calibration to the strings that a store keeps, and back.
+"""Writes a version of a calibration set as the bytes that a store keeps, and reads it.
 
-The meta of a set has these fields besides "write_id" and "version", which the store adds:
+The bytes are lines of JSON, compressed by zlib, which notices damage. The first line is
 
-    judge, fingerprint    the judge that scored the examples
-    n                     number of examples
-    digest                64 hexadecimal digits
-    changed_at            time of the change, in seconds since 1970
-    min_label_mass        for programs that read the thresholds; a reading service uses its setting
-    release               release that made the version
-    runtimes              runtimes of the scores, as a JSON list of texts; not written if unknown
+    {"format": 1, "write_id": "…", "version": 3, "judge": "…", "fingerprint": "…",
+     "release": "…", "changed_at": 1790000000.5, "runtimes": ["…"], "min_label_mass": 0.0,
+     "thresholds": {"marginal:0.10": 0.41, "pac:0.05": null}}
 
-An example is [gap_fwd, gap_rev, label_mass, label] as JSON. `gap_rev` is null for a judge that
-sees no order, and `label_mass` where the judge does not say it. The label is null for a pair
-without one, and "tie" for a pair that people found equal. A fifth field, the digest of the
-question, is not written if it is unknown, as in an example that a client imported without it.
+and the others hold the examples, some in each, so that other threads can run in between:
 
-A threshold has the name "guarantee:alpha".
+    {"<digest>": [gap_fwd, gap_rev, label_mass, label, question]}
 
-The digest reveals that another program changed the set, or that a part of the set was lost. It is
-not a signature: a program that can write to the store can also write a matching digest. The digest
-is the sum modulo 2^256 of `core.examples.Examples.checksum` and the SHA-256, read as a big-endian
-number, of
+`release` wrote the version, at `changed_at` in seconds since 1970. `runtimes` computed the scores.
+A threshold is null if it is infeasible; it is left out if it depends on missing labels. Readers
+compute thresholds with their own `min_label_mass`.
 
-    ["judge","fingerprint",3]
-
-with judge, fingerprint and n of the set as JSON without spaces, in ASCII. So a write updates the
-digest from the changed examples alone.
+Of an example, `gap_rev` is null for a judge that sees no order, and `label_mass` where the judge
+does not say it. The label is null for a pair without one, and "tie" for a pair that people found
+equal. The digest of the question is left out if it is unknown.
 """
 
-import hashlib
 import json
-from collections.abc import Mapping
+import math
+import zlib
+from itertools import islice
+from typing import Any
 
-from app.core.calibration import Calibration, LabelledExample
+from app.core.calibration import Calibration
 from app.core.errors import StoreCorruptError
-from app.core.examples import Draft, Examples
+from app.core.examples import Draft
 from app.core.threshold_rows import ThresholdRow
-from app.ports import StoredCalibration, Version
 from app.service.calibration.parsing import (
     PARSE_ERRORS,
+    parse_count,
+    parse_digest,
     parse_example,
     parse_finite,
-    parse_texts,
+    parse_text,
 )
 
-_META_FIELDS = ("judge", "fingerprint")
+_FORMAT = 1
+# Fast: digests make most of the size, and compress to half at any level.
+_LEVEL = 1
+_IN_LINE = 512
 
 
 def threshold_fields(calibration: Calibration) -> dict[str, ThresholdRow]:
@@ -59,119 +56,85 @@ def threshold_fields(calibration: Calibration) -> dict[str, ThresholdRow]:
     }
 
 
-def encode(
-    calibration: Calibration, *, changed: Mapping[str, LabelledExample]
-) -> StoredCalibration:
-    """Writes a calibration as strings, with only its changed examples.
-
-    Floats are written with all digits, so that decoding returns the same bits.
-    """
-    return StoredCalibration(
-        version=Version(calibration.write_id, calibration.version),
-        meta={
-            "judge": calibration.judge,
-            "fingerprint": calibration.fingerprint,
-            "min_label_mass": repr(calibration.min_label_mass),
-            "n": str(calibration.n),
-            "digest": digest_of(calibration),
-            "changed_at": "" if calibration.changed_at is None else repr(calibration.changed_at),
-            **written_release(calibration),
-            **written_runtimes(calibration),
-        },
-        examples={
-            digest: json.dumps(score.fields) for digest, score in Examples.of(changed).pairs()
-        },
-        thresholds={
-            field: repr(row.threshold) for field, row in threshold_fields(calibration).items()
-        },
-    )
+def thresholds_of(calibration: Calibration) -> dict[str, float | None]:
+    """Returns the standard thresholds by their stored names; None if infeasible."""
+    return {
+        field: row.threshold if row.feasible else None
+        for field, row in threshold_fields(calibration).items()
+    }
 
 
-def written_release(calibration: Calibration) -> dict[str, str]:
-    """Returns the field `release`, unless the version is not stored yet."""
-    return {} if calibration.release is None else {"release": calibration.release}
+def thresholds_in(blob: bytes) -> dict[str, str]:
+    """Returns the thresholds of a version for programs that read the store; {} if it is damaged."""
+    try:
+        first, _, _ = zlib.decompress(blob).partition(b"\n")
+        return {
+            field: repr(-math.inf if threshold is None else parse_finite(threshold))
+            for field, threshold in json.loads(first)["thresholds"].items()
+        }
+    except (zlib.error, *PARSE_ERRORS):
+        return {}
 
 
-def written_runtimes(calibration: Calibration) -> dict[str, str]:
-    """Returns the field `runtimes`, unless no runtime is known."""
-    runtimes = calibration.runtimes
-    return {"runtimes": json.dumps(runtimes, separators=(",", ":"))} if runtimes else {}
+def encode(calibration: Calibration) -> bytes:
+    """Writes a version. Floats have all digits, so that `decode` returns the same bits."""
+    fields = {
+        "format": _FORMAT,
+        "write_id": calibration.write_id,
+        "version": calibration.version,
+        "judge": calibration.judge,
+        "fingerprint": calibration.fingerprint,
+        "release": calibration.release,
+        "changed_at": calibration.changed_at,
+        "runtimes": calibration.runtimes,
+        "min_label_mass": calibration.min_label_mass,
+        "thresholds": thresholds_of(calibration),
+    }
+    examples = ((digest, example.fields) for digest, example in calibration.table.pairs())
+    lines = [fields, *iter(lambda: dict(islice(examples, _IN_LINE)), {})]
+    text = "\n".join(json.dumps(line, separators=(",", ":")) for line in lines)
+    return zlib.compress(text.encode("ascii"), _LEVEL)
 
 
-def digest_of(calibration: Calibration) -> str:
-    """Returns the digest of the content, 64 hexadecimal digits, as the module describes it."""
-    described = [
-        calibration.judge,
-        calibration.fingerprint,
-        calibration.n,
-    ]
-    text = json.dumps(described, separators=(",", ":"))
-    header = int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
-    return f"{(calibration.table.checksum + header) % 2**256:064x}"
-
-
-def decode(name: str, stored: StoredCalibration, *, min_label_mass: float = 0.0) -> Calibration:
-    """Parses a stored calibration, and checks that its content is complete and unchanged.
+def decode(name: str, blob: bytes, *, min_label_mass: float = 0.0) -> Calibration:
+    """Reads a version.
 
     Args:
         name: Name of the calibration set.
-        stored: The calibration as the store returned it.
+        blob: The version as the store returned it.
         min_label_mass: Setting of this service, in [0, 1).
 
     Raises:
-        StoreCorruptError: A field is missing or malformed, or examples were changed or lost.
+        StoreCorruptError: The bytes are damaged, or have another format.
     """
     try:
-        judge, fingerprint = (stored.meta[field] for field in _META_FIELDS)
+        first, *lines = zlib.decompress(blob).split(b"\n")
+        fields: dict[str, Any] = json.loads(first)
+        if fields["format"] != _FORMAT:
+            raise StoreCorruptError(
+                f"a version of calibration {name!r} has the format {fields['format']!r}, and this "
+                f"release of scope-judge reads the format {_FORMAT} only. Run the release that "
+                "wrote it, or delete the calibration and calibrate again"
+            )
         draft = Draft()
-        for digest, score in stored.examples.items():
-            draft.set(digest, parse_example(json.loads(score)))
-        calibration = Calibration(
+        for line in lines:
+            for digest, example in json.loads(line).items():
+                draft.set(parse_digest(digest), parse_example(example))
+        changed_at, release = fields["changed_at"], fields["release"]
+        return Calibration(
             name=name,
-            write_id=stored.version.write_id,
-            version=stored.version.number,
-            judge=judge,
-            fingerprint=fingerprint,
+            write_id=parse_text(fields["write_id"]),
+            version=parse_count(fields["version"]),
+            judge=parse_text(fields["judge"]),
+            fingerprint=parse_text(fields["fingerprint"]),
             examples=draft.done(),
             min_label_mass=min_label_mass,
-            changed_at=_parse_time(stored.meta["changed_at"]),
-            release=stored.meta.get("release"),
-            runtimes=parse_texts(stored.meta.get("runtimes", "[]")),
+            changed_at=None if changed_at is None else parse_finite(changed_at),
+            release=None if release is None else parse_text(release),
+            runtimes=tuple(map(parse_text, fields["runtimes"])),
         )
-        n, digest = stored.meta["n"], stored.meta["digest"]
-    except PARSE_ERRORS as exc:
+    except (zlib.error, *PARSE_ERRORS) as exc:
         raise StoreCorruptError(
             f"calibration {name!r} is stored in a form that this version cannot read. Delete the "
-            "calibration and calibrate again"
+            "calibration and calibrate again, or restore the store from a backup"
         ) from exc
-    if str(calibration.n) != n:
-        raise _tampered(name, "the set has more or fewer examples than were written")
-    if digest != digest_of(calibration):
-        raise _tampered(
-            name,
-            "its examples or judge differ from those written",
-        )
-    return calibration
-
-
-def _tampered(name: str, why: str) -> StoreCorruptError:
-    return StoreCorruptError(
-        f"calibration {name!r} was changed by another program, or was restored or copied only in "
-        f"part: {why}. Restore the whole store from a backup, or delete the calibration and "
-        "calibrate again"
-    )
-
-
-def release(fields: Mapping[str, str]) -> None:
-    """Empties a dict item by item, so that other threads can run in between.
-
-    Freeing 300,000 strings in one step would stop all threads for longer than a judgment takes.
-    """
-    if isinstance(fields, dict):
-        while fields:
-            fields.popitem()
-
-
-def _parse_time(text: str) -> float | None:
-    """Returns seconds since 1970; None for an empty text."""
-    return parse_finite(float(text)) if text else None

@@ -1,6 +1,5 @@
 """Parsers of single values that a store returns; each raises an error for any other value."""
 
-import json
 import math
 import re
 from typing import Any
@@ -69,11 +68,3 @@ def parse_digest(value: Any) -> str:
     if not _DIGEST.fullmatch(value):
         raise ValueError("not a digest")
     return str(value)
-
-
-def parse_texts(value: str) -> tuple[str, ...]:
-    """Returns texts from a JSON list of texts; raises ValueError or TypeError for other values."""
-    texts = json.loads(value)
-    if not isinstance(texts, list):
-        raise TypeError("not a list")
-    return tuple(map(parse_text, texts))

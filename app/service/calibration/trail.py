@@ -1,7 +1,7 @@
 """Entries of the trail of a calibration set: who changed the set, when, and with what effect.
 
-A set has versions. Each change makes a version. The trail is the list of changes. `undo` restores
-earlier versions.
+Each change makes a version. The trail is the list of all changes; the store keeps the last versions
+themselves.
 """
 
 import json
@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 
 from app.core.calibration import Calibration
 from app.core.errors import StoreCorruptError
-from app.service.calibration.codec import threshold_fields
+from app.service.calibration.codec import thresholds_of
 
 # Fields with their usual values, which a record leaves out.
 _NOT_WRITTEN: Mapping[str, Any] = {
@@ -130,8 +130,8 @@ class Change:
             min_label_mass=subject.min_label_mass if subject else None,
             judge=subject.judge if subject else None,
             fingerprint=subject.fingerprint if subject else None,
-            thresholds_before=_thresholds(before) if before else None,
-            thresholds_after=_thresholds(after) if after else None,
+            thresholds_before=thresholds_of(before) if before else None,
+            thresholds_after=thresholds_of(after) if after else None,
             unlabelled=after.unlabelled if after else 0,
         )
 
@@ -161,13 +161,6 @@ class Change:
             if fields[name] == usual:
                 del fields[name]
         return json.dumps(fields, separators=(",", ":"))
-
-
-def _thresholds(calibration: Calibration) -> Thresholds:
-    return {
-        field: row.threshold if row.feasible else None
-        for field, row in threshold_fields(calibration).items()
-    }
 
 
 _CHANGE = TypeAdapter(Change)

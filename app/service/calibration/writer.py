@@ -11,12 +11,11 @@ from typing import TypeVar
 from app.core.calibration import Calibration
 from app.core.errors import StoreUnavailableError
 from app.off_loop import off_loop
-from app.ports import CalibrationStore, StoredCalibration, StoredChange
+from app.ports import Head, SetStore
 from app.release import RELEASE
 from app.service.calibration.cache import Calibrations
-from app.service.calibration.codec import encode, release
+from app.service.calibration.codec import encode, threshold_fields
 from app.service.calibration.trail import Change, Edit
-from app.service.calibration.undo import examples_of, undo_of, version_of
 
 T = TypeVar("T")
 
@@ -38,7 +37,7 @@ class Writer:
         calibrations: The cache of the sets; also used to count failed store calls.
     """
 
-    def __init__(self, store: CalibrationStore, calibrations: Calibrations) -> None:
+    def __init__(self, store: SetStore, calibrations: Calibrations) -> None:
         self._store = store
         self._calibrations = calibrations
 
@@ -50,26 +49,23 @@ class Writer:
             self._calibrations.count_store_error()
             raise
 
-    async def last_number(self, name: str) -> int:
-        """Like `CalibrationStore.last_number`; counts a failure in the metrics."""
-        return await self.counted(self._store.last_number(name))
-
-    async def until_written(self, name: str, attempt: Callable[[int], Awaitable[T | None]]) -> T:
+    async def until_written(
+        self, name: str, attempt: Callable[[Head | None], Awaitable[T | None]]
+    ) -> T:
         """Repeats a change until no concurrent change conflicts with it.
 
         Args:
             name: Name of the calibration set.
-            attempt: Reads the set and makes the change under the given number. Returns None if a
-                concurrent change conflicted.
+            attempt: Reads the set and makes the change on top of the given head, which is None if
+                there never was a set. Returns None if a concurrent change conflicted.
 
         Raises:
             StoreUnavailableError: Every attempt conflicted with another change.
         """
         for _ in range(_ATTEMPTS):
-            # Read the number before the set. A change made after this line uses the same number,
-            # so our attempt is refused.
-            number = await self.last_number(name) + 1
-            done = await attempt(number)
+            # The head before the set: a change made after this line has another one, so that our
+            # attempt is refused.
+            done = await attempt(await self.counted(self._store.head(name)))
             if done is not None:
                 return done
             await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE_S))
@@ -79,13 +75,13 @@ class Writer:
         )
 
     async def write(
-        self, number: int, before: Calibration | None, content: Calibration, edit: Edit
+        self, head: Head | None, before: Calibration | None, content: Calibration, edit: Edit
     ) -> Calibration | None:
         """Writes the next version of a set.
 
         Args:
-            number: Number of the new version.
-            before: The current set; None if there is none.
+            head: The head on top of which the version is made.
+            before: The set at that head; None if there is none.
             content: The new version; its number and write id are ignored.
             edit: The requested change, for the trail.
 
@@ -95,35 +91,41 @@ class Writer:
         after = replace(
             content,
             write_id=uuid.uuid4().hex,
-            version=number,
+            version=next_number(head),
             changed_at=edit.at.timestamp(),
             release=RELEASE,
         )
-        state, removed, change, stored = await off_loop(prepare, before, after, edit)
+        blob, thresholds, change = await off_loop(_prepared, before, after, edit)
         writing = self._store.write(
-            after.name, state, change=stored, expected=version_of(before), removed=removed
+            after.name,
+            Head(after.write_id, after.version),
+            blob=blob,
+            thresholds=thresholds,
+            record=change.record,
+            expected=head,
         )
         if not await _logged(after.name, change, self.counted(writing)):
             return None
         self._calibrations.remember(after)
-        await off_loop(release, state.examples)
         return after
 
-    async def delete(self, number: int, name: str, before: Calibration | None, edit: Edit) -> bool:
-        """Removes a set.
+    async def delete(self, head: Head, name: str, before: Calibration | None, edit: Edit) -> bool:
+        """Removes a set; its last versions are kept.
 
         Args:
-            number: Number of the deletion in the trail.
+            head: The head of the set.
             name: Name of the calibration set.
-            before: The current set; None if it cannot be read. Such a set cannot be restored.
+            before: The current set; None if it cannot be read.
             edit: The requested deletion, for the trail.
 
         Returns:
             False if a concurrent change conflicted.
         """
-        change = await off_loop(Change.of, number, before, None, edit)
-        stored = await off_loop(stored_change, before, None, change)
-        deleting = self._store.delete(name, change=stored)
+        deletion = Head("", next_number(head))
+        change = await off_loop(Change.of, deletion.number, before, None, edit)
+        deleting = self._store.write(
+            name, deletion, blob=None, thresholds={}, record=change.record, expected=head
+        )
         # If the connection breaks here, the set may or may not be deleted. Keep it cached: the next
         # answer of the store decides, and SCOPE_MAX_STALENESS_S bounds its use. Dropping it would
         # stop judging for a deletion that may not have happened.
@@ -133,31 +135,17 @@ class Writer:
         return deleted
 
 
-def stored_change(
-    before: Calibration | None, after: Calibration | None, change: Change
-) -> StoredChange:
-    """Encodes a change and its undo for the store.
-
-    Args:
-        before: The set before the change; None if there was none or it could not be read.
-        after: The set after the change; None for a deletion.
-        change: The entry of the trail.
-    """
-    return StoredChange(number=change.version, record=change.record, undo=undo_of(before, after))
+def next_number(head: Head | None) -> int:
+    """Returns the number of the change after a head."""
+    return head.number + 1 if head else 1
 
 
-def prepare(
+def _prepared(
     before: Calibration | None, after: Calibration, edit: Edit
-) -> tuple[StoredCalibration, tuple[str, ...], Change, StoredChange]:
-    """Computes everything that one write needs; long work for a large set.
-
-    Returns:
-        The state with its changed examples, the digests of removed examples, the change, and the
-        change as the store keeps it.
-    """
-    changed, removed = after.table.since(examples_of(before))
-    change = Change.of(after.version, before, after, edit)
-    return encode(after, changed=changed), removed, change, stored_change(before, after, change)
+) -> tuple[bytes, dict[str, str], Change]:
+    """Computes all that a write needs; long work for a large set."""
+    thresholds = {field: repr(row.threshold) for field, row in threshold_fields(after).items()}
+    return encode(after), thresholds, Change.of(after.version, before, after, edit)
 
 
 async def _logged(name: str, change: Change, writing: Awaitable[bool]) -> bool:

@@ -365,9 +365,7 @@ def check_composed_redis(composed: Callable[..., str]) -> None:
     Args:
         composed: Runs podman-compose with these words, and returns its output.
     """
-    stored = composed(
-        "exec", "-T", "redis", "redis-cli", "EXISTS", "scope:calibration:default:meta"
-    )
+    stored = composed("exec", "-T", "redis", "redis-cli", "EXISTS", "scope:{default}:trail")
     on = composed("exec", "-T", "redis", "redis-cli", "CONFIG", "GET", "appendfsync").split()
     if stored != "1" or on[-1] != "always":
         raise SystemExit(f"Redis has no calibration, or no AOF: {stored} {on}")

@@ -107,9 +107,7 @@ def rolling_text(rolling: Rolling) -> str:
 def delay_rows(delays: Delays) -> Rows:
     """The delays of versions, one line for each way."""
     said = {
-        "idle": "pushed; the replica judges nothing",
-        "judging": "pushed; it judges all the time",
-        "polled": "not pushed (no right to publish); it judges all the time",
+        "polled": "it judges all the time",
     }
     return [
         ("how", "versions", "median", "slowest"),

@@ -54,18 +54,9 @@ class Replica(Client):
         named = answer.body["calibration"]
         return Used(named["version"], named["n"])
 
-    async def remembered(self) -> int:
-        """The version in memory by the metrics, which do not ask the store; 0 for none."""
-        label = f'calibration="{self.name}"'
-        return int(await self.figure("scope_calibration_version", label))
-
     async def until_used(self, version: int) -> float:
         """Judges until an answer rests on this version; returns the seconds."""
         return await _until(version, self._version_used)
-
-    async def until_remembered(self, version: int) -> float:
-        """Reads the metrics until they show this version; returns the seconds."""
-        return await _until(version, self.remembered)
 
     async def _version_used(self) -> int:
         return (await self.used()).version

@@ -1,12 +1,16 @@
 """Makes the stores under test from addresses, and states to write; child processes use it, too."""
 
-from collections.abc import Collection
+import json
 from pathlib import Path
+from typing import NamedTuple
 
-from app.ports import AuditStore, CalibrationStore, Store, StoredCalibration, StoredChange, Version
+from app.ports import AuditStore, Head, SetStore, Store
 from app.stores.memory import MemoryStore
 from app.stores.redis import RedisStore
 from app.stores.sqlite import SqliteStore
+
+# A version is bytes that need not be text.
+_MARK = b"\xff\x00"
 
 
 def store_at(address: str) -> Store:
@@ -19,65 +23,90 @@ def store_at(address: str) -> Store:
         return MemoryStore()
     if scheme == "sqlite":
         return SqliteStore(Path(rest))
-    if scheme in ("redis", "rediss", "unix"):
+    if scheme in ("redis", "rediss", "unix", "redis+cluster"):
         return RedisStore(address)
     raise ValueError(f"no store has the scheme {scheme!r}")
 
 
-def state(number: int, *, write_id: str = "one", examples: int = 3) -> StoredCalibration:
-    """Returns a state whose values are the number of its version; its examples are d0, d1, ..."""
-    text = str(number)
-    return StoredCalibration(
-        version=Version(write_id, number),
-        meta={"judge": text, "written_by": text},
-        examples={f"d{i}": text for i in range(examples)},
-        thresholds={"marginal:0.10": text, "pac:0.10": text},
-    )
+class State(NamedTuple):
+    """A version of a set; its examples are d0, d1, ... with the number of a version."""
+
+    head: Head
+    examples: dict[str, int]
+
+    @property
+    def blob(self) -> bytes:
+        """The bytes that the store keeps."""
+        return _MARK + json.dumps([*self.head, self.examples]).encode()
+
+    @classmethod
+    def of(cls, blob: bytes) -> "State":
+        """Parses the bytes that the store returned."""
+        assert blob.startswith(_MARK)
+        write_id, number, examples = json.loads(blob.removeprefix(_MARK))
+        return cls(Head(write_id, number), examples)
 
 
-def written_by(stored: StoredCalibration) -> set[str]:
-    """Returns the versions that wrote parts of a state: exactly one if the state is consistent."""
-    values = [*stored.meta.values(), *stored.examples.values(), *stored.thresholds.values()]
-    return {str(stored.version.number), *values}
+def state(number: int, *, write_id: str = "one", examples: int = 3) -> State:
+    """Returns a state whose values are the number of its version."""
+    return State(Head(write_id, number), {f"d{i}": number for i in range(examples)})
 
 
-def entry(number: int, *, by: str = "one") -> StoredChange:
-    """Returns an entry of the trail whose parts name their change and writer."""
-    return StoredChange(
-        number=number, record=f"record {number} of {by}", undo=f"undo {number} of {by}"
-    )
+async def read(store: SetStore, name: str = "default", number: int | None = None) -> State | None:
+    """Returns a version, the present one without a number."""
+    blob = await store.read(name, number)
+    return None if blob is None else State.of(blob)
 
 
 async def write(
-    store: CalibrationStore,
-    state: StoredCalibration,
-    *,
-    expected: Version | None,
-    name: str = "default",
-    removed: Collection[str] = (),
+    store: SetStore, state: State, *, expected: Head | None, name: str = "default"
 ) -> bool:
-    """Writes a state with its entry in the trail."""
-    own = entry(state.version.number, by=state.version.write_id)
-    return await store.write(name, state, change=own, expected=expected, removed=removed)
+    """Writes a version with its entry in the trail."""
+    return await store.write(
+        name,
+        state.head,
+        blob=state.blob,
+        thresholds={"marginal:0.10": str(state.head.number), "pac:0.10": "-inf"},
+        record=f"record {state.head.number} of {state.head.write_id}",
+        expected=expected,
+    )
 
 
-async def delete(store: CalibrationStore, *, name: str = "default") -> bool:
-    """Deletes a set with the next number."""
-    number = await store.last_number(name) + 1
-    return await store.delete(name, change=entry(number, by="deletion"))
+async def delete(store: SetStore, *, name: str = "default", by: str = "deletion") -> bool:
+    """Deletes a set, if there is one, with the next number."""
+    head = await store.head(name)
+    if head is None or not head.write_id:
+        return False
+    return await deleted(store, head, name=name, by=by)
 
 
-async def trail(store: CalibrationStore, name: str = "default") -> dict[int, str]:
-    """Returns the undos, newest first, and checks that the records match them."""
-    undos = await store.undos(name, before=None, limit=1000)
-    records = await store.records(name, before=None, limit=1000)
-    assert [undo.replace("undo", "record") for undo in undos.values()] == records
-    return undos
+async def deleted(store: SetStore, head: Head, *, name: str = "default", by: str = "it") -> bool:
+    """Deletes the set at a head."""
+    number = head.number + 1
+    record = f"record {number} of {by}"
+    return await store.write(
+        name, Head("", number), blob=None, thresholds={}, record=record, expected=head
+    )
 
 
-async def numbers(store: CalibrationStore, name: str = "default") -> list[int]:
-    """Returns the numbers of the trail, oldest first."""
-    return list(reversed(await trail(store, name)))
+async def last(store: SetStore, name: str = "default") -> int:
+    """Returns the number of the newest change; 0 if there is none."""
+    head = await store.head(name)
+    return head.number if head else 0
+
+
+async def records(store: SetStore, name: str = "default") -> list[str]:
+    """Returns the records of the trail, newest first."""
+    return [entry.record for entry in await store.trail(name, before=None, limit=1000)]
+
+
+async def numbers(store: SetStore, name: str = "default") -> list[int]:
+    """Returns the numbers of the trail, oldest first, and checks that the records match them."""
+    trail = await store.trail(name, before=None, limit=1000)
+    assert [entry.record.split(" of ")[0] for entry in trail] == [
+        f"record {entry.head.number}" for entry in trail
+    ]
+    return [entry.head.number for entry in reversed(trail)]
 
 
 async def audit_log(store: AuditStore) -> list[str]:

@@ -1,6 +1,6 @@
 """Fixtures that run each contract test on every store."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TypeAlias
@@ -9,11 +9,13 @@ import pytest
 
 from app.ports import Store
 from tests.integration.stores.backends import store_at
-from tests.redis_server import RedisServer
+from tests.redis_server import RedisCluster, RedisServer
 
 Connect: TypeAlias = Callable[[], Awaitable[Store]]
 
 ALL = ("memory", "sqlite", "redis")
+# The stores of calibration sets.
+EVERYWHERE = (*ALL, "redis+cluster")
 
 
 @pytest.fixture(params=ALL)
@@ -27,9 +29,20 @@ def address(scheme: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
     if scheme == "redis":
         server: RedisServer = request.getfixturevalue("redis_server")
         return server.url
+    if scheme == "redis+cluster":
+        cluster: RedisCluster = request.getfixturevalue("redis_cluster")
+        cluster.empty()
+        return cluster.url
     if scheme in ("memory", "sqlite"):
         return f"{scheme}://{tmp_path / 'new' / 'calibrations.db'}"
     raise ValueError(f"no server is known for the scheme {scheme!r}")
+
+
+@pytest.fixture(scope="session")
+def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
+    """Three nodes of a Redis Cluster."""
+    with RedisCluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -3,19 +3,18 @@
 import asyncio
 import sys
 
-from app.ports import CalibrationStore, StoredCalibration, Version
-from tests.integration.stores.backends import store_at, write
+from app.ports import Head, SetStore
+from tests.integration.stores.backends import State, read, store_at, write
 
 
-async def add_one(store: CalibrationStore, name: str, digest: str) -> None:
+async def add_one(store: SetStore, name: str, digest: str) -> None:
     """Writes the next version with one more example; repeats after a conflict."""
     while True:
-        before = await store.version(name)
-        after = Version(before.write_id, before.number + 1) if before else Version("one", 1)
-        added = StoredCalibration(
-            version=after, meta={}, examples={digest: str(after.number)}, thresholds={}
-        )
-        if await write(store, added, name=name, expected=before):
+        head = await store.head(name)
+        before = await read(store, name)
+        number = head.number + 1 if head else 1
+        examples = {**(before.examples if before else {}), digest: number}
+        if await write(store, State(Head("one", number), examples), name=name, expected=head):
             return
 
 

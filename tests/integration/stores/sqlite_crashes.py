@@ -37,7 +37,7 @@ async def change(path: Path, action: str) -> None:
     store = SqliteStore(path)
     await store.open()
     if action == "write":
-        assert await write(store, state(2), expected=state(1).version)
+        assert await write(store, state(2), expected=state(1).head)
     if action == "delete":
         assert await delete(store)
     await store.close()

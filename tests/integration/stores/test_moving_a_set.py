@@ -44,5 +44,5 @@ def test_a_set_moves_from_sqlite_to_redis(tmp_path: Path, redis_server: RedisSer
     assert thresholds
     row = thresholds[0.25]
     field = f"{row['guarantee']}:{row['alpha']:.2f}"
-    found = redis_server.command("HGET", "scope:calibration:mine:thresholds", field)
+    found = redis_server.command("HGET", "scope:{mine}:thresholds", field)
     assert float(str(found)) == row["threshold"]

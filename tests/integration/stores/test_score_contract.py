@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from app.ports import Store
-from tests.integration.stores.backends import audit_log, state, write
+from tests.integration.stores.backends import audit_log, read, state, write
 from tests.integration.stores.conftest import Connect
 from tests.patience import PATIENCE_S
 
@@ -42,8 +42,8 @@ async def test_a_text_expires(store: Store) -> None:
 async def test_sets_and_audits_do_not_see_scores(store: Store) -> None:
     assert await write(store, state(1), expected=None)
     await store.append_audits(["entry"])
-    before = await store.read("default")
+    before = await read(store)
     await store.keep_scores(dict.fromkeys(range(100), "text"), seconds=600)
-    assert await store.read("default") == before
+    assert await read(store) == before
     assert await store.names() == ["default"]
     assert await audit_log(store) == ["entry"]

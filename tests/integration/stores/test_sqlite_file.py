@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import StoreUnavailableError
-from app.ports import StoredCalibration, Version
+from app.ports import Head
 from app.stores.sqlite import SqliteStore
-from tests.integration.stores.backends import audit_log, delete, state, trail, write
+from tests.integration.stores.backends import State, audit_log, delete, numbers, read, state, write
 from tests.patience import PATIENCE_S
 
 SUFFIXES = ("", "-wal", "-shm")
@@ -74,11 +74,11 @@ def restore(backup: Path, path: Path) -> None:
 async def assert_lost(store: SqliteStore, path: Path) -> None:
     """Checks that every call is refused, and that the reason is announced."""
     for attempt in (
-        write(store, state(9), expected=Version("one", 1)),
+        write(store, state(9), expected=Head("one", 1)),
         write(store, state(1), expected=None, name="other"),
         delete(store),
         store.ping(),
-        store.version("default"),
+        store.head("default"),
         store.names(),
         store.append_audits(["entry"]),
     ):
@@ -88,11 +88,11 @@ async def assert_lost(store: SqliteStore, path: Path) -> None:
         assert str(path) in await store.lost()
 
 
-async def stored_at(path: Path) -> StoredCalibration | None:
+async def stored_at(path: Path) -> State | None:
     """The set in a file, read by another store, after a check of the whole file."""
     other = SqliteStore(path)
     await other.open()
-    found = await other.read("default")
+    found = await read(other)
     await other.close()
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -114,7 +114,7 @@ async def test_a_file_that_is_put_back_stays_lost_for_the_open_store(
     await assert_lost(store, path)
     await store.close()
     await store.open()
-    assert await store.read("default") == state(1)
+    assert await read(store) == state(1)
 
 
 async def test_a_write_is_not_acknowledged_if_the_file_is_removed_meanwhile(
@@ -126,7 +126,7 @@ async def test_a_write_is_not_acknowledged_if_the_file_is_removed_meanwhile(
 
     await store._run(lambda connection: connection.set_trace_callback(remove_at_commit))
     with pytest.raises(StoreUnavailableError, match="may be lost"):
-        await write(store, state(2), expected=Version("one", 1))
+        await write(store, state(2), expected=Head("one", 1))
 
 
 @pytest.mark.parametrize("moved", [SUFFIXES, ("",), ("", "-wal"), ("", "-shm")])
@@ -134,7 +134,7 @@ async def test_a_file_that_is_moved_away_is_complete_without_its_log(
     store: SqliteStore, path: Path, moved: tuple[str, ...]
 ) -> None:
     for number in range(2, 9):
-        assert await write(store, state(number), expected=Version("one", number - 1))
+        assert await write(store, state(number), expected=Head("one", number - 1))
     away = path.with_name("away.db")
     for suffix in moved:
         beside(path, suffix).rename(beside(away, suffix))
@@ -151,7 +151,7 @@ async def test_a_backup_is_not_mixed_with_the_log_of_the_file_before(
     with closing(sqlite3.connect(path)) as copy:
         copy.execute("VACUUM INTO ?", (str(backup),))
     before = content(backup)
-    await write(store, state(2, examples=500), expected=Version("one", 1))
+    await write(store, state(2, examples=500), expected=Head("one", 1))
     remove(path, *(suffix for suffix in SUFFIXES if suffix not in left))
     backup.rename(path)
     await assert_lost(store, path)
@@ -161,9 +161,9 @@ async def test_a_backup_is_not_mixed_with_the_log_of_the_file_before(
 
 
 async def test_a_backup_keeps_its_own_log(store: SqliteStore, path: Path) -> None:
-    await write(store, state(2), expected=Version("one", 1))
+    await write(store, state(2), expected=Head("one", 1))
     backup = back_up(path)
-    await write(store, state(3), expected=Version("one", 2))
+    await write(store, state(3), expected=Head("one", 2))
     restore(backup, path)
     log = content(beside(path, "-wal"))
     await assert_lost(store, path)
@@ -176,7 +176,7 @@ async def test_a_backup_keeps_its_own_log(store: SqliteStore, path: Path) -> Non
 async def test_a_log_that_is_removed_is_saved_into_the_open_file(
     store: SqliteStore, path: Path, removed: tuple[str, ...]
 ) -> None:
-    await write(store, state(2), expected=Version("one", 1))
+    await write(store, state(2), expected=Head("one", 1))
     remove(path, *removed)
     await assert_lost(store, path)
     await store.close()
@@ -189,7 +189,7 @@ async def test_a_removed_log_does_not_ruin_a_backup_that_was_copied_over_the_fil
     backup = path.with_name("backup.db")
     with closing(sqlite3.connect(path)) as copy:
         copy.execute("VACUUM INTO ?", (str(backup),))
-    await write(store, state(2, examples=500), expected=Version("one", 1))
+    await write(store, state(2, examples=500), expected=Head("one", 1))
     remove(path, "-wal", "-shm")
     shutil.copyfile(backup, path)
     await assert_lost(store, path)
@@ -204,7 +204,7 @@ async def test_a_link_is_followed_to_the_file_and_its_log(tmp_path: Path) -> Non
     store = SqliteStore(link)
     await store.open()
     await write(store, state(1), expected=None)
-    assert await store.read("default") == state(1)
+    assert await read(store) == state(1)
     assert names(tmp_path / "real") == ["sets.db", "sets.db-shm", "sets.db-wal"]
     (tmp_path / "real" / "sets.db").unlink()
     await assert_lost(store, link)
@@ -256,7 +256,7 @@ REWRITES_OF_THE_TRAIL = (
     "REPLACE INTO revision VALUES ('default', 1, 'x', 'x')",
     "INSERT INTO revision VALUES ('default', 0, 'x', 'x')",
     "INSERT INTO revision VALUES ('default', 2, 'x', 'x') ON CONFLICT DO UPDATE SET record = 'x'",
-    "REPLACE INTO revision (rowid, name, number, record, undo) VALUES (1, 'a', 9, 'x', 'x')",
+    "REPLACE INTO revision (rowid, name, number, write_id, record) VALUES (1, 'a', 9, 'x', 'x')",
 )
 REWRITES_OF_THE_LOG = (
     "DELETE FROM audit",
@@ -273,14 +273,14 @@ REWRITES_OF_THE_LOG = (
 async def test_other_programs_cannot_rewrite_a_trail_or_the_log_of_audits(
     store: SqliteStore, path: Path, statement: str
 ) -> None:
-    await write(store, state(2), expected=Version("one", 1))
+    await write(store, state(2), expected=Head("one", 1))
     await store.append_audits(["a", "b"])
-    before = await trail(store)
+    before = await numbers(store)
     with (
         closing(sqlite3.connect(path)) as connection,
         pytest.raises(sqlite3.IntegrityError, match="only grows"),
     ):
         connection.execute(statement)
-    assert await trail(store) == before
-    assert list(before) == [2, 1]
+    assert await numbers(store) == before
+    assert before == [1, 2]
     assert await audit_log(store) == ["a", "b"]

@@ -9,19 +9,27 @@ import sqlite3
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import uvloop
 
 from app.core.errors import StartupError, StoreCorruptError, StoreUnavailableError
-from app.ports import CalibrationStore, Store, StoredCalibration, Version
+from app.ports import Head, SetStore, Store
 from app.stores.redis import RedisStore
 from app.stores.redis_keys import SetKeys
 from app.stores.sqlite import SqliteStore
 from app.stores.sqlite_file import APPLICATION_ID, SCHEMA_VERSION
-from tests.integration.stores.backends import delete, entry, numbers, state, store_at, write
+from tests.integration.stores.backends import (
+    State,
+    delete,
+    deleted,
+    numbers,
+    read,
+    state,
+    store_at,
+    write,
+)
 from tests.integration.stores.cutting_proxy import Cut, cutting_proxy
 from tests.patience import PATIENCE_S
 from tests.proxy import Proxy
@@ -49,16 +57,16 @@ async def opened(address: str) -> AsyncIterator[Store]:
         await store.close()
 
 
-async def write_again(store: CalibrationStore) -> StoredCalibration:
-    """Writes NEW over the current version, and returns the stored state with the version of NEW."""
+async def write_again(store: SetStore) -> State:
+    """Writes the next version, and returns the stored state with the head of NEW."""
     while True:
-        before = await store.version("default")
+        before = await store.head("default")
         assert before is not None
-        after = replace(NEW, version=Version("one", before.number + 1))
+        after = NEW._replace(head=Head("one", before.number + 1))
         if await write(store, after, expected=before):
-            stored = await store.read("default")
+            stored = await read(store)
             assert stored is not None
-            return replace(stored, version=NEW.version)
+            return stored._replace(head=NEW.head)
 
 
 async def run_program(module: str, *arguments: str) -> str:
@@ -76,16 +84,15 @@ async def test_a_crash_at_any_statement_leaves_sqlite_whole(tmp_path: Path, acti
     async with opened(f"sqlite://{tmp_path / 'old.db'}") as store:
         await write(store, OLD, expected=None)
     last = int(await run_program("tests.integration.stores.sqlite_crashes", str(tmp_path), action))
-    # A write has at least BEGIN, 2 reads, the rows of trail and set, 2 deletions, 2 + 2 + 3 rows of
-    # fields and COMMIT. A deletion has BEGIN, 2 reads, the row of the trail, 4 deletions, COMMIT.
-    assert last > (15 if action == "write" else 9)
+    # A write has at least BEGIN, a read, the rows of trail, version and 2 thresholds, 2 deletions
+    # and COMMIT. A deletion has BEGIN, a read, the row of the trail, 2 deletions, COMMIT.
+    assert last > (8 if action == "write" else 5)
     for step in range(1, last + 1):
         async with opened(f"sqlite://{tmp_path / f'{step}.db'}") as store:
             changed = NEW if action == "write" else None
-            assert await store.read("default") == (changed if step == last else OLD)
+            assert await read(store) == (changed if step == last else OLD)
             assert await numbers(store) == ([1, 2] if step == last else [1])
-            if await store.version("default"):
-                assert await write_again(store) == NEW
+            assert await write_again(store) == NEW
 
 
 async def test_a_crash_at_any_statement_of_making_the_tables_leaves_a_usable_file(
@@ -124,11 +131,8 @@ async def test_a_killed_redis_comes_back_whole_and_loses_nothing_it_acknowledged
             nonlocal acknowledged
             while True:
                 number = acknowledged + 1
-                version = Version("one", number)
-                wrote = StoredCalibration(
-                    version=version, meta={}, examples={f"d{number}": str(number)}, thresholds={}
-                )
-                before = Version("one", acknowledged) if acknowledged else None
+                wrote = State(Head("one", number), {f"d{i}": i for i in range(1, number + 1)})
+                before = Head("one", acknowledged) if acknowledged else None
                 assert await write(store, wrote, expected=before)
                 acknowledged = number
                 if number == 20:
@@ -164,13 +168,13 @@ async def _kill_after(address: str, name: str, reports: int) -> list[str]:
     return reported + [line.decode().strip() for line in rest.splitlines(True) if b"\n" in line]
 
 
-async def _assert_whole(store: CalibrationStore, name: str, reported: list[str]) -> None:
+async def _assert_whole(store: SetStore, name: str, reported: list[str]) -> None:
     """Checks that every reported example is stored, and that the version counts the examples."""
-    stored = await store.read(name)
+    stored = await read(store, name)
     assert stored is not None
     assert set(reported) <= set(stored.examples)
-    assert stored.version.number == len(stored.examples)
-    assert await numbers(store, name) == list(range(1, stored.version.number + 1))
+    assert stored.head.number == len(stored.examples)
+    assert await numbers(store, name) == list(range(1, stored.head.number + 1))
     assert len(stored.examples) - len(reported) <= 1
 
 
@@ -183,9 +187,9 @@ async def _change_through(
         outcome: bool | None = None
         try:
             if action == "write":
-                outcome = await write(store, NEW, expected=OLD.version)
+                outcome = await write(store, NEW, expected=OLD.head)
             else:
-                outcome = await store.delete("default", change=entry(2))
+                outcome = await deleted(store, OLD.head)
         except StoreUnavailableError:
             pass
         finally:
@@ -216,13 +220,12 @@ async def test_a_cut_connection_leaves_redis_whole(redis_server: RedisServer, ac
             await reset()
             _, _, outcome = await _change_through(redis_server, cut, action)
             assert outcome is not False, f"{cut}: reported as a conflict"
-            stored = await store.read("default")
+            stored = await read(store)
             assert stored in (OLD, changed), cut
             assert outcome is None or stored == changed, cut
             assert await numbers(store) == ([1, 2] if stored == changed else [1]), cut
             found.add((outcome, stored == changed))
-            if stored is not None:
-                assert await write_again(store) == NEW, cut
+            assert await write_again(store) == NEW, cut
         # Some cuts came before the change was made, and some after it.
         assert {(None, False), (None, True)} <= found
 
@@ -255,21 +258,19 @@ async def test_redis_comes_back_without_a_new_store(own_server: RedisServer) -> 
         own_server.stop()
         for call in (
             store.ping(),
-            store.names(),
-            store.version("default"),
+            store.head("default"),
             store.read("default"),
-            write(store, NEW, expected=OLD.version),
-            store.last_number("default"),
-            store.delete("default", change=entry(2)),
-            store.records("default", before=None, limit=1),
-            store.undos("default", before=None, limit=1),
+            write(store, NEW, expected=OLD.head),
+            deleted(store, OLD.head),
+            store.trail("default", before=None, limit=1),
+            store.names(),
             store.open(),
         ):
             with pytest.raises(StoreUnavailableError, match=f"127.0.0.1:{own_server.port}"):
                 await call
         own_server.start()
-        assert await store.read("default") == OLD
-        assert await write(store, NEW, expected=OLD.version)
+        assert await read(store) == OLD
+        assert await write(store, NEW, expected=OLD.head)
 
 
 async def test_a_restart_between_two_calls_is_not_noticed(own_server: RedisServer) -> None:
@@ -278,8 +279,8 @@ async def test_a_restart_between_two_calls_is_not_noticed(own_server: RedisServe
         # In a thread, so that the event loop learns that its connection was closed.
         await asyncio.to_thread(own_server.stop)
         await asyncio.to_thread(own_server.start)
-        assert await write(store, NEW, expected=OLD.version)
-        assert await store.read("default") == NEW
+        assert await write(store, NEW, expected=OLD.head)
+        assert await read(store) == NEW
 
 
 async def test_a_redis_that_is_full_or_read_only_refuses_and_changes_nothing(
@@ -293,15 +294,15 @@ async def test_a_redis_that_is_full_or_read_only_refuses_and_changes_nothing(
         ):
             own_server.command(*refuse)
             with pytest.raises(StoreUnavailableError):
-                await write(store, NEW, expected=OLD.version)
+                await write(store, NEW, expected=OLD.head)
             with pytest.raises(StoreUnavailableError):
                 await write(store, NEW, name="other", expected=None)
-            assert await store.read("default") == OLD
+            assert await read(store) == OLD
             assert (await numbers(store), await numbers(store, "other")) == ([1], [])
             await store.ping()
             own_server.command(*allow)
             assert await store.names() == ["default"]
-        assert await write(store, NEW, expected=OLD.version)
+        assert await write(store, NEW, expected=OLD.head)
 
 
 async def test_a_full_redis_still_deletes(own_server: RedisServer) -> None:
@@ -320,87 +321,101 @@ async def test_a_redis_that_hangs_is_unavailable(own_server: RedisServer) -> Non
     async with opened(f"{own_server.url}?socket_timeout=0.2") as store:
         own_server.command("CLIENT", "PAUSE", "1500", "ALL")
         with pytest.raises(StoreUnavailableError, match="TimeoutError"):
-            await store.read("default")
+            await read(store)
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 try:
-                    assert await store.read("default") == OLD
+                    assert await read(store) == OLD
                     break
                 except StoreUnavailableError:
                     continue
 
 
-@pytest.mark.parametrize("field", ["write_id", "version"])
-async def test_a_redis_set_without_its_version_is_corrupt(
-    redis_server: RedisServer, field: str
-) -> None:
-    async with opened(redis_server.url) as store:
-        await write(store, OLD, expected=None)
-        redis_server.command("HDEL", "scope:calibration:default:meta", field)
-        with pytest.raises(StoreCorruptError):
-            await store.version("default")
-        with pytest.raises(StoreCorruptError):
-            await store.read("default")
-        assert await delete(store) is True
-        assert await numbers(store) == [1, 2]
-
-
-@pytest.mark.parametrize("key", [f"scope:calibration:x:{part}" for part in SetKeys._fields])
+@pytest.mark.parametrize("key", SetKeys.of("x"))
 async def test_a_foreign_redis_key_is_corrupt_and_stops_a_write_whole(
     redis_server: RedisServer, key: str
 ) -> None:
     redis_server.command("SET", key, "foreign")
     async with opened(redis_server.url) as store:
-        if key.endswith((":meta", ":examples", ":thresholds")):
+        if key.endswith(":trail"):
             with pytest.raises(StoreCorruptError):
                 await store.read("x")
         with pytest.raises(StoreCorruptError):
             await write(store, OLD, name="x", expected=None)
-        assert redis_server.command("KEYS", "*") == [key]
+        # The name is written before the set, and names nothing alone.
+        assert redis_server.command("KEYS", "scope:{x}:*") == [key]
 
 
-async def test_a_new_redis_set_takes_nothing_from_leftover_keys(redis_server: RedisServer) -> None:
-    redis_server.command("HSET", "scope:calibration:default:examples", "evicted", "0")
+async def test_a_lost_name_comes_back_with_the_next_write(redis_server: RedisServer) -> None:
     async with opened(redis_server.url) as store:
         await write(store, OLD, expected=None)
-        assert await store.read("default") == OLD
+        redis_server.command("DEL", "scope:sets")
+        assert await read(store) == OLD
+        await write(store, NEW, expected=OLD.head)
+        assert await store.names() == ["default"]
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "redis"])
+async def test_a_version_that_is_missing_is_corrupt_and_its_set_deletable(
+    address: str, tmp_path: Path, scheme: str, request: pytest.FixtureRequest
+) -> None:
+    async with opened(address) as store:
+        await write(store, OLD, expected=None)
+        if scheme == "redis":
+            request.getfixturevalue("redis_server").command("DEL", "scope:{default}:versions")
+        else:
+            file = sqlite3.connect(address.removeprefix("sqlite://"), isolation_level=None)
+            file.execute("DELETE FROM version")
+            file.close()
+        with pytest.raises(StoreCorruptError, match=r"missing|lacks"):
+            await read(store)
+        assert await delete(store) is True
+        assert await numbers(store) == [1, 2]
+
+
+@pytest.mark.parametrize("number", [2**53, 2**63])
+@pytest.mark.parametrize("scheme", ["sqlite", "redis"])
+async def test_a_trail_with_a_number_out_of_range_is_corrupt(
+    address: str, scheme: str, request: pytest.FixtureRequest, number: int
+) -> None:
+    async with opened(address) as store:
+        await write(store, OLD, expected=None)
+        if scheme == "redis":
+            server: RedisServer = request.getfixturevalue("redis_server")
+            fields = ("write_id", "x", "record", "{}")
+            server.command("XADD", "scope:{default}:trail", f"{number}-0", *fields)
+        else:
+            file = sqlite3.connect(address.removeprefix("sqlite://"), isolation_level=None)
+            row = ("default", min(number, 2**63 - 1), "x", "{}")
+            file.execute("INSERT INTO revision VALUES (?, ?, ?, ?)", row)
+            file.close()
+        with pytest.raises(StoreCorruptError, match="restore"):
+            await store.head("default")
 
 
 async def test_redis_keys_are_those_that_other_programs_read(redis_server: RedisServer) -> None:
     async with opened(redis_server.url) as store:
         await write(store, OLD, expected=None)
-    prefix = "scope:calibration:default"
-    assert redis_server.command("HGET", f"{prefix}:thresholds", "marginal:0.10") == "1"
-    assert redis_server.command("HGET", f"{prefix}:examples", "d0") == "1"
-    assert redis_server.command("HMGET", f"{prefix}:meta", "write_id", "version", "judge") == [
-        "one",
-        "1",
-        "1",
-    ]
-    assert redis_server.command("SMEMBERS", "scope:calibrations") == {"default"}
-    entries = redis_server.command("XREVRANGE", f"{prefix}:trail", "+", "-")
-    assert entries == [("1-0", {"record": "record 1 of one"})]
-    assert redis_server.command("HGET", f"{prefix}:undo", "1") == "undo 1 of one"
+    assert redis_server.command("HGETALL", "scope:{default}:thresholds") == {
+        "marginal:0.10": "1",
+        "pac:0.10": "-inf",
+    }
+    assert redis_server.command("HKEYS", "scope:{default}:versions") == ["1"]
+    assert redis_server.command("SMEMBERS", "scope:sets") == {"default"}
+    entries = redis_server.command("XREVRANGE", "scope:{default}:trail", "+", "-")
+    assert entries == [("1-0", {"write_id": "one", "record": "record 1 of one"})]
 
 
 async def test_a_redis_trail_that_was_cut_is_not_written_over(redis_server: RedisServer) -> None:
-    prefix = "scope:calibration:default"
     async with opened(redis_server.url) as store:
         await write(store, OLD, expected=None)
-        await write(store, NEW, expected=OLD.version)
-        redis_server.command("XDEL", f"{prefix}:trail", "2-0")
-        redis_server.command("HDEL", f"{prefix}:undo", "1")
-        assert await store.undos("default", before=None, limit=9) == {1: ""}
-        before = redis_server.command("HGETALL", f"{prefix}:undo")
-        again = replace(NEW, version=Version("two", 2))
+        await write(store, NEW, expected=OLD.head)
+        redis_server.command("XDEL", "scope:{default}:trail", "2-0")
+        assert await read(store) == OLD
+        again = NEW._replace(head=Head("two", 2))
         with pytest.raises(StoreUnavailableError):
-            await write(store, again, expected=NEW.version)
-        assert await store.delete("default", change=entry(2)) is False
-        assert await store.read("default") == NEW
-        assert redis_server.command("HGETALL", f"{prefix}:undo") == before
-        # The version of the set shows that number 2 is taken.
-        assert await store.last_number("default") == 2
-        assert await write(store, state(3), expected=NEW.version)
+            await write(store, again, expected=OLD.head)
+        assert await read(store, number=2) == NEW
 
 
 async def test_a_redis_error_never_holds_the_password(redis_server: RedisServer) -> None:
@@ -459,7 +474,7 @@ async def test_sqlite_opens_by_itself_once_its_path_is_usable(tmp_path: Path) ->
         await store.open()
     path.rmdir()
     assert await write(store, OLD, expected=None)
-    assert await store.read("default") == OLD
+    assert await read(store) == OLD
     await store.close()
 
 
@@ -483,7 +498,7 @@ async def test_a_file_that_is_not_ours_is_corrupt_and_untouched(tmp_path: Path) 
     ):
         paths.append(tmp_path / f"{name}.db")
         connection = sqlite3.connect(paths[-1])
-        connection.executescript(f"CREATE TABLE calibration (x); {pragmas}")
+        connection.executescript(f"CREATE TABLE revision (x); {pragmas}")
         connection.close()
     for path in paths:
         before = path.read_bytes()
@@ -507,10 +522,10 @@ async def test_a_sqlite_file_locked_by_another_is_unavailable_and_then_works(
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreUnavailableError, match="SQLITE_BUSY"):
-            await write(store, NEW, expected=OLD.version)
-        assert await store.read("default") == OLD
+            await write(store, NEW, expected=OLD.head)
+        assert await read(store) == OLD
         other.close()
-        assert await write(store, NEW, expected=OLD.version)
+        assert await write(store, NEW, expected=OLD.head)
 
 
 async def test_a_full_disk_changes_nothing_in_sqlite(tmp_path: Path) -> None:
@@ -523,12 +538,12 @@ async def test_a_full_disk_changes_nothing_in_sqlite(tmp_path: Path) -> None:
         try:
             resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, limits[1]))
             with pytest.raises(StoreUnavailableError):
-                await write(store, state(2, examples=20_000), expected=OLD.version)
+                await write(store, state(2, examples=20_000), expected=OLD.head)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
             signal.signal(signal.SIGXFSZ, handler)
-        assert await store.read("default") == OLD
-        assert await write(store, NEW, expected=OLD.version)
+        assert await read(store) == OLD
+        assert await write(store, NEW, expected=OLD.head)
 
 
 async def test_many_processes_may_open_the_same_new_sqlite_file(tmp_path: Path) -> None:
@@ -540,7 +555,7 @@ async def test_many_processes_may_open_the_same_new_sqlite_file(tmp_path: Path) 
         )
     )
     async with opened(address) as store:
-        stored = await store.read("default")
+        stored = await read(store)
     assert stored is not None
     assert set(stored.examples) == {f"{tag}-0" for tag in "abcd"}
     assert os.listdir(tmp_path / "new") == ["calibrations.db"], "the log was not folded back"

@@ -28,7 +28,7 @@ from app.core.errors import (
     StartupError,
 )
 from app.judges.engines.scripted import Script, ScriptedEngine, by_quality
-from app.ports import LabelLogits, Prompt, StoredCalibration, StoredChange, Version
+from app.ports import Head, LabelLogits, Prompt
 from app.service.auditing.auditor import MOST_LABEL_CHANGES
 from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
@@ -108,6 +108,7 @@ REACHED: dict[str, Reach] = {
         body={"examples": examples(2), "replace": True},
         settings={"audit_rate": 1.0},
     ),
+    "set_full": Reach(path="/calibrate", body={"examples": examples(4)}),
     "too_many_label_changes": Reach(
         path="/audits/labels",
         body={"labels": [{"id": draw_id(1), "label": "A"}]},
@@ -135,6 +136,15 @@ async def stalling() -> AsyncIterator[bytes]:
 @asynccontextmanager
 async def reaching(code: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a service in which the request for this code fails."""
+    with pytest.MonkeyPatch.context() as patch:
+        if code == "set_full":
+            patch.setattr("app.service.calibration.calibrator.MOST_PAIRS", 3)
+        async with _reaching(code, folder) as client:
+            yield client
+
+
+@asynccontextmanager
+async def _reaching(code: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
     reach = REACHED[code]
     store = SqliteStore(folder / "sets.db")
     engine = ScriptedEngine(reach.script, latency_s=3600.0 if code == "deadline_exceeded" else 0.0)
@@ -157,11 +167,14 @@ async def reaching(code: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
                 body = {"calibration": "others", "examples": examples(3)}
                 assert (await other.post("/calibrate", json=body)).status_code == 200
         if code == "store_corrupt":
-            garbage = StoredCalibration(
-                version=Version("x", 1), meta={"judge": MARKER}, examples={}, thresholds={}
+            await store.write(
+                "corrupt",
+                Head("x", 1),
+                blob=MARKER.encode(),
+                thresholds={},
+                record="",
+                expected=None,
             )
-            mark = StoredChange(number=1, record="", undo="")
-            await store.write("corrupt", garbage, change=mark, expected=None)
         if code == "labels_missing":
             pairs = {"comparisons": [comparison(question=MARKER)]}
             await client.post("/calibrations/pool/pool", json=pairs)

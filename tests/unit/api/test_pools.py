@@ -13,6 +13,7 @@ from app.core.pac import pac_threshold
 from app.core.preference import preference_from_gaps
 from app.judges.engines.scripted import ScriptedEngine, by_quality
 from app.ports import LabelLogits, Prompt
+from app.service.calibration.codec import thresholds_in
 from app.stores.memory import MemoryStore
 from tests.serving import client_of
 from tests.unit.api.problems import comparison, examples, problem
@@ -189,11 +190,11 @@ async def test_the_store_shows_other_programs_only_what_can_be_said() -> None:
         await pooled(client, pairs(200))
         stored = await store.read("default")
         assert stored is not None
-        assert stored.thresholds == {}
+        assert thresholds_in(stored) == {}
         await client.post("/calibrate", json={"examples": pairs(200)})
         stored = await store.read("default")
         assert stored is not None
-        assert len(stored.thresholds) == 10
+        assert len(thresholds_in(stored)) == 10
 
 
 async def test_a_tie_stays_in_the_pool_and_counts_for_nothing() -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from app.api.auth.keys import Keys
 from app.core.errors import StoreCorruptError
-from app.ports import StoredCalibration
 from app.stores.memory import MemoryStore
 from tests.serving import client_of, services_of
 from tests.serving import labelled as labelled_comparison
@@ -377,7 +376,7 @@ async def test_a_rollback_needs_no_audits() -> None:
 
 async def test_a_set_that_cannot_be_read_can_be_deleted_after_a_look() -> None:
     class Damaged(MemoryStore):
-        async def read(self, name: str) -> StoredCalibration | None:
+        async def read(self, name: str, number: int | None = None) -> bytes | None:
             raise StoreCorruptError("this is not a set")
 
     store = Damaged()

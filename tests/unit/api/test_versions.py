@@ -5,7 +5,6 @@ import hashlib
 import json
 import math
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +178,7 @@ async def test_a_set_of_another_judge_is_refused_with_the_release_that_made_it(
         with monkeypatch.context() as patch:
             patch.setattr("app.service.calibration.writer.RELEASE", wrote)
             await calibrated(client)
-        # The undo of a deletion knows the release, too.
+        # A version knows its release.
         await client.delete("/calibrations/default")
         await roll_back(client, 1)
         await client.delete("/calibrations/default")
@@ -200,9 +199,9 @@ async def test_a_change_of_a_later_release_is_shown_and_an_unreadable_one_is_lef
             await client.post("/calibrate", json={"examples": examples(60 + i)})
         told = store._trails["default"]
         later = {**json.loads(told[0].record), "action": "merge", "with": "other"}
-        told[0] = replace(told[0], record=json.dumps(later))
+        told[0] = told[0]._replace(record=json.dumps(later))
         broken = {**json.loads(told[1].record), "by": None}
-        told[1] = replace(told[1], record=json.dumps(broken))
+        told[1] = told[1]._replace(record=json.dumps(broken))
         shown = [(each["version"], each["action"]) for each in await versions(client)]
     assert shown == [(3, "calibrate"), (1, "merge")]
 
@@ -274,3 +273,14 @@ async def test_the_trail_names_the_key_and_keys_cannot_use_other_sets(
         listed = (await client.get("/calibrations", headers=other)).json()
         assert listed == {"calibrations": [], "next_after": None}
         assert await versions(client, **owner) == told
+
+
+async def test_the_last_twenty_versions_can_be_restored_and_older_ones_are_refused() -> None:
+    async with client_of() as client:
+        for i in range(22):
+            await client.post("/calibrate", json={"examples": [examples(60)[i]]})
+        refused = problem(await roll_back(client, 2), "version_not_found")
+        assert "keeps its last 20 versions, and the newest is 22" in refused["detail"]
+        assert len(await versions(client, "?limit=100")) == 22
+        restored = await roll_back(client, 3)
+        assert (restored.json()["version"], restored.json()["n"]) == (23, 3)

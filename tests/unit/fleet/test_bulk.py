@@ -25,11 +25,11 @@ from app.judges.engines.scripted import ScriptedEngine
 from app.ports import (
     CallTimes,
     EngineIdentity,
+    Head,
     LabelLogits,
     OnStage,
     Prompt,
     PromptError,
-    Version,
     no_stage,
 )
 from app.settings import Settings
@@ -91,10 +91,10 @@ class Troubled(MemoryStore):
 
     error: Exception | None = None
 
-    async def version(self, name: str) -> Version | None:
+    async def head(self, name: str) -> Head | None:
         if self.error is not None:
             raise self.error
-        return await super().version(name)
+        return await super().head(name)
 
 
 async def test_a_calibration_that_cannot_be_read_is_no_result() -> None:

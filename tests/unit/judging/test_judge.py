@@ -19,7 +19,7 @@ from app.core.errors import (
 )
 from app.judges.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
 from app.judging.services import Services
-from app.ports import LabelLogits, Prompt, StoredCalibration, StoredChange, Version
+from app.ports import Head, LabelLogits, Prompt
 from app.stores.memory import MemoryStore
 from tests.serving import ShortEngine, labelled, pair, request, services_of
 
@@ -312,10 +312,7 @@ async def test_an_items_error_is_not_a_verdict_and_does_not_affect_other_items()
 
 async def test_a_corrupt_calibration_is_the_error_of_the_items_that_use_it() -> None:
     store = MemoryStore()
-    garbage = StoredCalibration(version=Version("x", 1), meta={}, examples={}, thresholds={})
-    await store.write(
-        "bad", garbage, change=StoredChange(number=1, record="", undo=""), expected=None
-    )
+    await store.write("bad", Head("x", 1), blob=b"garbage", thresholds={}, record="", expected=None)
     async with services_of(store=store) as services:
         asked = [request(pair(1, 0), calibration="bad"), request(pair(1, 0), alpha=None)]
         first, second = await services.judge.judge_batch(asked)

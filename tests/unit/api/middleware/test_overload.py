@@ -17,7 +17,7 @@ from app.api.auth.keys import Keys
 from app.core.comparison import Guarantee
 from app.core.errors import StoreUnavailableError
 from app.judges.engines.scripted import ScriptedEngine
-from app.ports import CallTimes, LabelLogits, Prompt, PromptError, Version
+from app.ports import CallTimes, Head, LabelLogits, Prompt, PromptError
 from app.stores.memory import MemoryStore
 from tests.patience import PATIENCE_S, until
 from tests.serving import application_of, with_limits
@@ -408,9 +408,9 @@ class FailingStore(MemoryStore):
 
     gone = False
 
-    async def version(self, name: str) -> Version | None:
+    async def head(self, name: str) -> Head | None:
         self._check()
-        return await super().version(name)
+        return await super().head(name)
 
     async def ping(self) -> None:
         self._check()

@@ -15,7 +15,7 @@ import pytest
 from app.api.auth.keys import Keys
 from app.core.errors import EngineUnavailableError, OverloadedError, StoreUnavailableError
 from app.judges.engines.scripted import ScriptedEngine
-from app.ports import EngineIdentity, LabelLogits, OnStage, Prompt, PromptError, Version, no_stage
+from app.ports import EngineIdentity, Head, LabelLogits, OnStage, Prompt, PromptError, no_stage
 from app.stores.memory import MemoryStore
 from tests.patience import PATIENCE_S
 from tests.serving import client_of
@@ -107,7 +107,7 @@ def raises(error: Exception) -> Callable[[Prompt], LabelLogits]:
 class GoneStore(MemoryStore):
     """A store that does not answer."""
 
-    async def version(self, name: str) -> Version | None:
+    async def head(self, name: str) -> Head | None:
         raise StoreUnavailableError("gone")
 
 

@@ -12,7 +12,7 @@ from app.core.errors import (
     StoreUnavailableError,
 )
 from app.judging.services import Services
-from app.ports import StoredChange, Version
+from app.ports import Head
 from app.service.calibration.cache import Calibrations, ConfirmedCalibration
 from app.stores.memory import MemoryStore
 from tests.serving import calibrations_of, labelled, pair, request, services_of
@@ -37,14 +37,14 @@ class FaultyStore(MemoryStore):
         self.hangs = False
         self.fails: Exception | None = None
 
-    async def version(self, name: str) -> Version | None:
+    async def head(self, name: str) -> Head | None:
         self.reads += 1
         await asyncio.sleep(0)
         if self.hangs:
             await asyncio.Event().wait()
         if self.fails:
             raise self.fails
-        return await super().version(name)
+        return await super().head(name)
 
 
 class Replica:
@@ -224,8 +224,8 @@ async def test_a_read_that_began_before_a_deletion_is_no_answer_after_it() -> No
 
         slow = False
 
-        async def version(self, name: str) -> Version | None:
-            found = await super().version(name)
+        async def head(self, name: str) -> Head | None:
+            found = await super().head(name)
             if self.slow:
                 await asyncio.sleep(0.01)
             return found
@@ -239,7 +239,11 @@ async def test_a_read_that_began_before_a_deletion_is_no_answer_after_it() -> No
         asking = asyncio.ensure_future(replica.usable())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        await store.delete("default", change=StoredChange(number=2, record="{}", undo="{}"))
+        head = await store.head("default")
+        deletion = Head("", 2)
+        assert await store.write(
+            "default", deletion, blob=None, thresholds={}, record="{}", expected=head
+        )
         calibrations.forget("default")
         with pytest.raises(CalibrationNotFoundError):
             await replica.usable()
@@ -255,11 +259,11 @@ async def test_a_late_none_does_not_drop_a_version_that_was_written_meanwhile() 
 
         late = False
 
-        async def version(self, name: str) -> Version | None:
+        async def head(self, name: str) -> Head | None:
             if self.late:
                 await asyncio.sleep(0.01)
                 return None
-            return await super().version(name)
+            return await super().head(name)
 
     store, clock = LateStore(), Clock()
     async with replica_of(store, clock) as replica:
@@ -303,9 +307,7 @@ async def test_a_set_that_an_emptied_store_has_lost_is_named_until_it_is_back() 
     store, clock = MemoryStore(), Clock()
     async with replica_of(store, clock) as replica:
         await replica.usable()
-        kept = await store.read("default")
-        assert kept is not None
-        trail = store._trails.copy()
+        kept = store._versions.copy(), store._trails.copy()
         await store.close()
         clock.now += 0.5
         with pytest.raises(StoreCorruptError, match="'default' is gone from the store"):
@@ -315,7 +317,7 @@ async def test_a_set_that_an_emptied_store_has_lost_is_named_until_it_is_back() 
             await replica.usable("never there")
         assert replica.calibrations.lost() == ["default"]
         # A backup is restored.
-        store._sets["default"], store._trails = kept, trail
+        store._versions, store._trails = kept
         await replica.calibrations.refresh()
         assert replica.calibrations.lost() == []
         assert (await replica.usable()).calibration.version == 1
@@ -330,7 +332,6 @@ async def test_a_set_that_a_restored_snapshot_does_not_have_yet_is_lost() -> Non
         await replica.writer.calibrator.add("default", [labelled(1.0, "A", number=2)])
         clock.now += 0.5
         await replica.usable()
-        store._sets.clear()
         store._trails["default"] = trail
         await replica.calibrations.refresh()
         assert replica.calibrations.lost() == ["default"]
@@ -371,8 +372,7 @@ async def test_a_process_that_has_lost_sets_is_degraded_and_shows_them() -> None
     async with services_of(store=store) as services:
         await services.calibrator.add("default", [labelled(1.0, "A", number=1)])
         assert await services.readiness.check() is None
-        kept, trails = store._sets.copy(), store._trails.copy()
-        store._sets.clear()
+        trails = store._trails.copy()
         store._trails.clear()
         await services.calibrations.refresh()
         trouble = await services.readiness.check()
@@ -382,7 +382,7 @@ async def test_a_process_that_has_lost_sets_is_degraded_and_shows_them() -> None
         assert "default" not in trouble
         shown = 'scope_calibration_lost{calibration="default"} 1.0'
         assert shown in services.telemetry.exposition()[0].decode()
-        store._sets, store._trails = kept, trails
+        store._trails = trails
         await services.calibrations.refresh()
         assert await services.readiness.check() is None
         assert "scope_calibration_lost{" not in services.telemetry.exposition()[0].decode()

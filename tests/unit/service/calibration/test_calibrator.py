@@ -21,10 +21,11 @@ from app.core.errors import (
     StoreUnavailableError,
 )
 from app.judges.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
-from app.ports import LabelLogits, Prompt, Version
+from app.ports import Entry, Head, LabelLogits, Prompt
 from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
 from tests.serving import ShortEngine, calibrations_of, labelled, pair, services_of
+from tests.unit.service.calibration.trails import read
 
 MARKER = "xyzzy-secret-text"
 
@@ -92,7 +93,7 @@ async def test_posting_a_batch_again_writes_nothing() -> None:
         again = await services.calibrator.add("default", batch)
         assert (again.added, again.updated) == (0, 19)
         assert again.calibration == once
-        assert await services.store.last_number("default") == 1
+        assert len(await services.store.trail("default", before=None, limit=9)) == 1
         mixed = [*batch[1:], labelled(0.1, "B", number=1)]
         changed = await services.calibrator.add("default", mixed)
         assert (changed.added, changed.updated, changed.calibration.version) == (0, 19, 2)
@@ -233,7 +234,7 @@ async def test_a_batch_whose_answer_was_lost_makes_no_second_version_when_it_is_
             await services.calibrator.add("default", batch)
         report = await services.calibrator.add("default", batch)
         assert (report.added, report.updated, report.calibration.version) == (0, 3, 1)
-        assert await services.store.last_number("default") == 1
+        assert len(await services.store.trail("default", before=None, limit=9)) == 1
 
 
 class Failing(MemoryStore):
@@ -245,44 +246,34 @@ class Failing(MemoryStore):
         if method == self.method:
             raise StoreUnavailableError("gone")
 
-    async def last_number(self, *args: Any, **kwargs: Any) -> int:
-        await self._asked("last_number")
-        return await super().last_number(*args, **kwargs)
+    async def head(self, name: str) -> Head | None:
+        await self._asked("head")
+        return await super().head(name)
 
-    async def version(self, name: str) -> Version | None:
-        await self._asked("version")
-        return await super().version(name)
+    async def read(self, *args: Any, **kwargs: Any) -> bytes | None:
+        await self._asked("read")
+        return await super().read(*args, **kwargs)
 
     async def write(self, *args: Any, **kwargs: Any) -> bool:
         await self._asked("write")
         return await super().write(*args, **kwargs)
 
-    async def delete(self, *args: Any, **kwargs: Any) -> bool:
-        await self._asked("delete")
-        return await super().delete(*args, **kwargs)
-
-    async def records(self, *args: Any, **kwargs: Any) -> list[str]:
-        await self._asked("records")
-        return await super().records(*args, **kwargs)
-
-    async def undos(self, *args: Any, **kwargs: Any) -> dict[int, str]:
-        await self._asked("undos")
-        return await super().undos(*args, **kwargs)
+    async def trail(self, *args: Any, **kwargs: Any) -> list[Entry]:
+        await self._asked("trail")
+        return await super().trail(*args, **kwargs)
 
 
 @pytest.mark.parametrize(
     ("method", "action"),
     [
-        ("last_number", "add"),
-        ("last_number", "rollback"),
-        ("last_number", "delete"),
-        ("version", "add"),
-        ("version", "delete"),
+        ("head", "add"),
+        ("head", "rollback"),
+        ("head", "delete"),
         ("write", "add"),
         ("write", "rollback"),
-        ("delete", "delete"),
-        ("undos", "rollback"),
-        ("records", "versions"),
+        ("write", "delete"),
+        ("read", "rollback"),
+        ("trail", "versions"),
     ],
 )
 async def test_a_store_that_does_not_answer_is_counted_once(method: str, action: str) -> None:
@@ -307,10 +298,10 @@ async def test_judging_continues_after_a_deletion_that_the_store_refused() -> No
     store = Failing()
     async with services_of(store=store) as services:
         await services.calibrator.add("default", [labelled(1.0, "A", number=1)])
-        store.method = "delete"
+        store.method = "write"
         with pytest.raises(StoreUnavailableError):
             await services.calibrator.delete("default")
-        store.method = "version"
+        store.method = "head"
         fingerprint = services.identity.fingerprint
         usable = await services.calibrations.usable("default", fingerprint=fingerprint)
         assert usable.calibration.version == 1
@@ -334,7 +325,7 @@ async def test_texts_are_never_stored(tmp_path: Path) -> None:
         await services.calibrator.add(
             "default", [LabelledComparison(comparison=comparison, label="A")]
         )
-        assert MARKER not in repr(await store.read("default"))
+        assert MARKER not in repr(await read(store))
     await store.close()
     assert not holds(tmp_path, MARKER)
     assert holds(tmp_path, services.identity.fingerprint)
@@ -371,8 +362,7 @@ async def test_a_write_to_a_restored_store_uses_its_content_and_not_the_cache(
         await elsewhere.calibrator.add("default", others)
 
         report = await here.calibrator.add("default", [labelled(1.0, "A", number=4)])
-        stored = await store.read("default")
-        assert stored is not None
+        stored = await read(store)
         # Examples 1, 3, 5 and 4; the lost example 2 counts nowhere.
         assert report.calibration.n == len(stored.examples) == 4
         assert report.calibration.examples.keys() == stored.examples.keys()

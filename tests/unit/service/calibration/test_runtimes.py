@@ -71,7 +71,7 @@ async def test_the_fingerprint_and_the_stored_set_of_an_unknown_runtime_are_as_b
     async with services_of(PlacedEngine(None), store) as services:
         await services.calibrator.add("default", batch(1))
         unknown = services.identity.fingerprint
-    assert "runtimes" not in (await read(store)).meta
+    assert (await read(store)).runtimes == ()
     async with services_of(PlacedEngine(A100)) as services:
         assert services.identity.fingerprint == unknown
 
@@ -80,11 +80,11 @@ async def test_another_runtime_is_reported_once(warned: Callable[[], list[str]])
     store = MemoryStore()
     async with services_of(PlacedEngine(A100), store) as services:
         await services.calibrator.add("default", batch(1))
-        await services.calibrations.current("default", read_anew=True)
+        await services.calibrations.current("default")
     assert warned() == []
     async with services_of(PlacedEngine(H100S), store) as services:
         await services.calibrations.current("default")
-        await services.calibrations.current("default", read_anew=True)
+        await services.calibrations.current("default")
         (warning,) = warned()
         assert f"has scores of {A100}, and this judge runs on {H100S}" in warning
         assert "noise-check" in warning
@@ -104,7 +104,7 @@ async def test_a_runtime_that_is_not_known_is_not_reported(warned: Callable[[], 
         await services.calibrations.current("default")
     async with services_of(PlacedEngine(H100S)) as services:
         await services.calibrator.put("default", imported(services.identity.fingerprint), by="me")
-        await services.calibrations.current("default", read_anew=True)
+        await services.calibrations.current("default")
     assert warned() == []
 
 

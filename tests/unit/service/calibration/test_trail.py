@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from app.service.calibration.trail import Change
 from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
 from tests.serving import labelled, services_of
-from tests.unit.service.calibration.trails import batch, holds, read, trail
+from tests.unit.service.calibration.trails import batch, holds, trail
 
 NOON = datetime(2026, 11, 21, 12, 0, 5, 999_999, tzinfo=UTC)
 
@@ -150,8 +149,8 @@ async def test_a_record_that_was_never_written_is_corrupt(record: str) -> None:
 
 async def newest_record(services: Services) -> dict[str, Any]:
     await services.calibrator.add("default", batch(1))
-    (text,) = await services.store.records("default", before=None, limit=1)
-    found: dict[str, Any] = json.loads(text)
+    (entry,) = await services.store.trail("default", before=None, limit=1)
+    found: dict[str, Any] = json.loads(entry.record)
     return found
 
 
@@ -198,7 +197,7 @@ async def test_a_corrupt_entry_does_not_hide_others(
             await services.calibrator.add("default", batch(number))
         stored = store._trails["default"]
         for index in (1, 2, 3, 7, 8):
-            stored[index] = replace(stored[index], record="{}")
+            stored[index] = stored[index]._replace(record="{}")
         pages: list[list[int]] = [[99]]
         while pages[-1]:
             page = await services.calibrator.versions("default", before=pages[-1][-1], limit=2)
@@ -213,4 +212,3 @@ async def test_a_record_has_the_minimum_label_mass_of_its_thresholds() -> None:
         await services.calibrator.delete("default")
         assert [change.min_label_mass for change in await trail(services)] == [0.5, 0.5]
         assert (await services.calibrator.rollback("default", 1)).min_label_mass == 0.5
-        assert (await read(services.store)).meta["min_label_mass"] == "0.5"

@@ -26,9 +26,6 @@ async def test_a_change_that_always_conflicts_is_unavailable(action: str) -> Non
             self.writes += 1
             return self.writes <= 2 and await super().write(*args, **kwargs)
 
-        async def delete(self, *args: Any, **kwargs: Any) -> bool:
-            return False
-
     async with services_of(store=Contended()) as services:
         await services.calibrator.add("default", batch(1))
         await services.calibrator.add("default", batch(2))

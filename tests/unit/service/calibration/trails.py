@@ -6,7 +6,8 @@ from typing import Any
 from app.core.calibration import Calibration
 from app.core.comparison import LabelledComparison
 from app.judging.services import Services
-from app.ports import CalibrationStore, StoredCalibration
+from app.ports import SetStore
+from app.service.calibration.codec import decode
 from app.service.calibration.trail import Change
 from tests.serving import labelled
 
@@ -19,10 +20,10 @@ async def trail(services: Services, name: str = "default") -> list[Change]:
     return await services.calibrator.versions(name, before=None, limit=1000)
 
 
-async def read(store: CalibrationStore, name: str = "default") -> StoredCalibration:
-    found = await store.read(name)
-    assert found is not None
-    return found
+async def read(store: SetStore, name: str = "default") -> Calibration:
+    blob = await store.read(name)
+    assert blob is not None
+    return decode(name, blob)
 
 
 def holds(folder: Path, text: str) -> bool:
