@@ -387,7 +387,7 @@ CASES: dict[str, Case] = {
     "faulty pool": Case(POOL, 200, lambda: pairs(wrong), "/calibrations/large/pool"),
     "next": Case(NEXT, url="/calibrations/large/next?alpha=0.2&limit=10000"),
     "back": Case(ROLLBACK, 200, lambda: b'{"version": 1}', "/calibrations/large/rollback"),
-    "far back": Case(ROLLBACK, 200, lambda: b'{"version": 1}', "/calibrations/changed/rollback"),
+    "far back": Case(ROLLBACK, 200, lambda: b'{"version": 985}', "/calibrations/changed/rollback"),
     "look at an import": Case(
         IMPORT,
         200,
