@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -124,20 +124,23 @@ class HttpServer(Process):
 SERVE = (str(Path(sys.executable).with_name("scope-judge")), "serve")
 
 
-def serve(folder: Path, settings: Mapping[str, str]) -> HttpServer:
+def serve(
+    folder: Path, settings: Mapping[str, str], *, command: Sequence[str] = SERVE
+) -> HttpServer:
     """A running `scope-judge serve`.
 
     Args:
         folder: Folder for its log.
         settings: Settings by name without SCOPE_; one without a port gets a free one, and one
             without a drain lag has none, because no proxy is in front of it.
+        command: Arguments of Python that start it.
     """
     settings = {"drain_lag_s": "0", **settings}
     port = int(settings.setdefault("port", str(free_port())))
     return HttpServer(
         folder,
         f"serve-{port}",
-        [sys.executable, *SERVE],
+        [sys.executable, *command],
         {f"SCOPE_{name.upper()}": value for name, value in settings.items()},
         port=port,
         ready_path="/readyz",

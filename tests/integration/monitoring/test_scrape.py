@@ -78,6 +78,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
                 "port": str(port),
                 "audit_rate": "1",
             },
+            command=("-m", "tests.serve_at_once"),
         ) as service,
         MixedTraffic(service.url, material, seed=1) as traffic,
     ):
