@@ -35,5 +35,5 @@ def check_url(url: str) -> None:
 
 
 def amount(backup: "Backup") -> str:
-    """What a backup holds, for a person."""
+    """Describes the content of a backup for a person."""
     return f"calibration sets: {backup.sets:,}, entries of audits: {backup.audits:,}"

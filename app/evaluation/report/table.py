@@ -21,7 +21,7 @@ class Table:
         title: Title of the table.
         columns: Headings.
         rows: As many cells in each row.
-        note: What the columns mean; "" for nothing.
+        note: Meaning of the columns; "" if the headings say it.
     """
 
     name: str
