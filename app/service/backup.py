@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(kw_only=True, slots=True)
 class Backup:
-    """Summary of a backup: its release, its time (UTC), and its numbers of sets and audit entries."""
+    """Summary of a backup: its release, its time (UTC), and how many sets and entries it holds."""
 
     release: str
     at: str
