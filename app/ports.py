@@ -305,7 +305,9 @@ class DecisionServers(Protocol):
 class RecomputingEngine(Protocol):
     """An engine with a cache that it can leave out; the check of the noise compares both."""
 
-    async def label_logits_anew(self, prompts: Sequence[Prompt]) -> list[LabelLogits | PromptError]:
+    async def recomputed_label_logits(
+        self, prompts: Sequence[Prompt]
+    ) -> list[LabelLogits | PromptError]:
         """Scores all prompts as `label_logits` does, without reading its cache."""
 
 

@@ -103,7 +103,7 @@ def create_application(
         app.add_middleware(Prefix, prefix=root_path)
     errors.install(app)
     # All applications of a process share the routes: `include_router` would analyse each of them
-    # anew, which takes 40 ms.
+    # again, which takes 40 ms.
     for routes in (
         judging,
         rewards,

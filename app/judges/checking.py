@@ -61,10 +61,10 @@ async def check_judge(
     """
     noisy = comparisons[:NOISE_PAIRS]
     judge = _Runs(scorer, pause)
-    alone = [score for each in noisy for score in await judge.scored([each], anew=True)]
-    together = await judge.scored(comparisons, anew=True)
+    alone = [score for each in noisy for score in await judge.scored([each], recompute=True)]
+    together = await judge.scored(comparisons, recompute=True)
     # The calls before have filled the cache.
-    cached = await judge.scored(noisy, anew=False)
+    cached = await judge.scored(noisy, recompute=False)
     return JudgeCheck(
         resolution=Resolution.of(together),
         noise=Noise.of([alone, together[: len(noisy)], cached], threshold=threshold),
@@ -78,28 +78,28 @@ class _Runs:
         self._scorer = scorer
         self._pause = pause
 
-    async def scored(self, comparisons: Sequence[Comparison], *, anew: bool) -> list[Score]:
+    async def scored(self, comparisons: Sequence[Comparison], *, recompute: bool) -> list[Score]:
         """Scores comparisons in one call of the model.
 
         Args:
             comparisons: The comparisons.
-            anew: Whether to compute everything again, where a chat model's engine has a cache.
+            recompute: Whether to compute everything again, where a chat model's engine has a cache.
         """
         await self._pause()
         if isinstance(self._scorer, LabelLogitScorer):
-            scores = await _scored_by_chat_model(self._scorer, comparisons, anew=anew)
+            scores = await _scored_by_chat_model(self._scorer, comparisons, recompute=recompute)
         else:
             scores = await self._scorer.score(comparisons)
         return [_whole(score) for score in scores]
 
 
 async def _scored_by_chat_model(
-    scorer: LabelLogitScorer, comparisons: Sequence[Comparison], *, anew: bool
+    scorer: LabelLogitScorer, comparisons: Sequence[Comparison], *, recompute: bool
 ) -> list[Score | ScoreError]:
     engine = scorer.engine
     prompts = await rendered_pairs(scorer.template, comparisons)
-    if anew and isinstance(engine, RecomputingEngine):
-        logits = await engine.label_logits_anew(prompts)
+    if recompute and isinstance(engine, RecomputingEngine):
+        logits = await engine.recomputed_label_logits(prompts)
     else:
         logits = await engine.label_logits(prompts)
     pairs = zip(logits[::2], logits[1::2], strict=True)

@@ -120,7 +120,9 @@ class VllmEngine:
         outputs = await self._run_all(prompts, [self._label_params] * len(prompts), times)
         return [o if isinstance(o, PromptError) else self._labels_of(o) for o in outputs]
 
-    async def label_logits_anew(self, prompts: Sequence[Prompt]) -> list[LabelLogits | PromptError]:
+    async def recomputed_label_logits(
+        self, prompts: Sequence[Prompt]
+    ) -> list[LabelLogits | PromptError]:
         """Computes all prompts again; vLLM's prefix cache is filled and not read."""
         self._process.running()
         outputs = await self._run_all(prompts, [self._uncached_params] * len(prompts))

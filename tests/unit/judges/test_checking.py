@@ -38,7 +38,9 @@ class NoisyEngine(ScriptedEngine):
         scored = [each for each in logits if isinstance(each, LabelLogits)]
         return [LabelLogits(each.a + shift, each.b) for each in scored]
 
-    async def label_logits_anew(self, prompts: Sequence[Prompt]) -> list[LabelLogits | PromptError]:
+    async def recomputed_label_logits(
+        self, prompts: Sequence[Prompt]
+    ) -> list[LabelLogits | PromptError]:
         return [*await self._shifted(prompts, self.batch_shift if len(prompts) > 2 else 0.0)]
 
     async def label_logits(
