@@ -77,8 +77,8 @@ class Settings(BaseSettings):
     store_url: str = Field(
         "",
         description="`sqlite:///path`, `redis://host:port/db`, `rediss://host:port/db` (TLS), "
-        "`unix:///path/of/redis.sock` or `memory://`. Empty for `scope-judge/JUDGE.db` in "
-        "`$XDG_DATA_HOME` or `~/.local/share`.",
+        "`redis+cluster://host:port` (no audits), `unix:///path/of/redis.sock` or `memory://`. "
+        "Empty for `scope-judge/JUDGE.db` in `$XDG_DATA_HOME` or `~/.local/share`.",
     )
     default_alpha: float = Field(
         0.10,

@@ -11,6 +11,7 @@ from app.core.comparison import CriterionDefaults
 from app.core.errors import (
     EngineUnavailableError,
     OverloadedError,
+    StartupError,
 )
 from app.core.fingerprint import JudgeIdentity
 from app.judges.cached import CachingScorer
@@ -86,6 +87,11 @@ async def open_services(
     # Before the store is opened, because wrong settings leave no file behind then.
     opening = open_scorer(settings, observer, telemetry=telemetry, new_engine=new_engine)
     store = make_store(settings.store_url)
+    if settings.audit_rate and "+cluster://" in settings.store_url:
+        raise StartupError(
+            "a Redis Cluster keeps calibration sets and no audits: set SCOPE_AUDIT_RATE=0, or use "
+            "a single Redis server"
+        )
     async with AsyncExitStack() as stack:
         stack.push_async_callback(store.close)
         await store.open()
