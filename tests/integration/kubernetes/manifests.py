@@ -372,6 +372,8 @@ def the_autoscaler_follows_a_metric_that_there_is(it: Deployed) -> Iterator[str]
     # At most half of the admission limit: otherwise the service answers 429 before it scales up.
     if not 0 < float(metric["pods"]["target"]["averageValue"]) <= it.settings.max_pending / 2:
         yield "HorizontalPodAutoscaler: the target is not reached before 429"
+    if it.settings.replicas != it.autoscaler["maxReplicas"]:
+        yield f"SCOPE_REPLICAS is {it.settings.replicas}: {it.autoscaler['maxReplicas']} may run"
     if it.autoscaler["minReplicas"] >= it.autoscaler["maxReplicas"]:
         yield "HorizontalPodAutoscaler: there is nothing to scale"
     if "replicas" in it.spec("Deployment"):

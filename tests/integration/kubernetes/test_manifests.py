@@ -223,6 +223,7 @@ _BREAKS = (
     Break("overlays/fleet/weights.yaml", "ReadWriteMany", "ReadWriteOnce", "cannot share"),
     Break(_FLEET, "maxUnavailable: 0", "maxUnavailable: 1", "before a new one is ready"),
     Break(_FLEET, "minReadySeconds: 10", "replicas: 3", "every apply would undo"),
+    Break(_FLEET, 'value: "8"', 'value: "4"', "SCOPE_REPLICAS is 4: 8 may run"),
     Break(_PDB, "maxUnavailable: 1", "minAvailable: 2", "no node can be drained"),
     Break(_PDB, "maxUnavailable: 1", "maxUnavailable: 2", "all may go at once"),
     Break(_HPA, "name: scope_pending_comparisons", "name: scope_pending", "no gauge scope_pending"),
