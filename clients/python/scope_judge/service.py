@@ -46,6 +46,7 @@ from scope_judge.records import (
     NextLabels,
     PoolReport,
     Problem,
+    RequestUsage,
     Resumed,
     Rewards,
     SingleJudgment,
@@ -429,6 +430,14 @@ def _merged(items: Sequence[Item], parts: Sequence[_Part]) -> CalibrationReport:
         removed=sum(report.removed for report in reports),
         failed=len(errors),
         errors=errors,
+        usage=_total_usage(reports),
+    )
+
+
+def _total_usage(reports: Sequence[CalibrationReport] | Sequence[PoolReport]) -> RequestUsage:
+    return RequestUsage(
+        engine_prompts=sum(report.usage.engine_prompts for report in reports),
+        prompt_tokens=sum(report.usage.prompt_tokens for report in reports),
     )
 
 
@@ -447,6 +456,7 @@ def _merged_pool(items: Sequence[Item], parts: Sequence[_Part]) -> PoolReport:
         failed=len(errors),
         digests=tuple(digests),
         errors=errors,
+        usage=_total_usage(reports),
     )
 
 
