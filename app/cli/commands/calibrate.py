@@ -283,6 +283,8 @@ def _print_outcome(name: str, upload: Upload, shown: dict[str, Any], *, failed: 
             "those to label next"
         )
     else:
+        if detail.accuracy is not None and not (detail.labelled > 0 and 0 <= detail.accuracy <= 1):
+            raise unfitting("has an accuracy that no labels can have")
         print_assessment(assessment_of_answer(detail), stderr=True)
     for line in ties_in_lines(detail):
         say(line)

@@ -117,3 +117,21 @@ def test_a_change_whose_answer_cannot_be_read_may_have_been_made() -> None:
     assert result.exit_code == 1
     assert "check whether the change was made before you repeat it" in one_line(result.stderr)
     assert [body.get("dry_run") for body in service.bodies] == [True, None]
+
+
+@pytest.mark.parametrize("wrong", [{"accuracy": 2.0}, {"accuracy": 0.5, "labelled": 0}])
+def test_an_accuracy_that_no_labels_can_have_ends_calibrate_in_words(
+    wrong: dict[str, float], tmp_path: Path
+) -> None:
+    pairs = write_rows(tmp_path / "pairs.jsonl", [LABELLED])
+
+    def act(handler: Handler, body: dict[str, Any]) -> None:
+        handler.send(200, json.dumps({**CALIBRATED, **wrong}).encode())
+
+    with serving(PlannedService()) as service:
+        service.rule = act
+        options = ["--overwrite", "--replace", "--yes", "--url", service.url]
+        arguments = ["calibrate", str(pairs), *options]
+        result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 1
+    assert "an accuracy that no labels can have" in one_line(result.output)
