@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from scope_judge.records import (
         AbsorbReport,
         AuditEvent,
-        Calibration,
         CalibrationReport,
         Deletion,
         Effect,
@@ -49,16 +48,6 @@ def show_change(name: str, would: "AbsorbReport | CalibrationReport | RollbackRe
         print_cells((*_CRITERION, *_BEFORE_AND_AFTER), rows, right={"alpha", *_BEFORE_AND_AFTER})
     for alarm in would.ends_alarms or ():
         say(f"It ends the alarm of {alarm.rang_at} under {criterion_in_words(alarm)}.")
-
-
-def show_thresholds(before: "Calibration", after: "Calibration") -> None:
-    """Prints the standard thresholds of a set before and after a change."""
-    right = {"alpha", *_BEFORE_AND_AFTER[:-1]}
-    rows = (
-        [*_criterion_cells(now), *_both(was, now)]
-        for was, now in zip(before.thresholds, after.thresholds, strict=True)
-    )
-    print_cells((*_CRITERION, *_BEFORE_AND_AFTER[:-1]), rows, right=right)
 
 
 def show_deletion(name: str, would: "Deletion") -> None:

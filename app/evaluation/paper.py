@@ -107,16 +107,6 @@ def paper_judge(name: str | None) -> str | None:
     return _MODELS.get(name.rstrip("/").rpartition("/")[2].lower())
 
 
-def paper_dataset(name: str) -> str | None:
-    """The paper's name of one of our data sets."""
-    return next((theirs for theirs, ours in _DATASETS.items() if ours == name), None)
-
-
-def our_name(dataset: str) -> str:
-    """Our name of one of the paper's data sets."""
-    return _DATASETS[dataset]
-
-
 def alphas(datasets: Iterable[str]) -> tuple[float, ...]:
     """The alphas at which the paper evaluates any of these data sets; the standard ones for others.
 

@@ -91,8 +91,6 @@ _EVENT = np.dtype(
         ("before", "u1"),
     ]
 )
-# One row for each open audit.
-_OPEN = np.dtype([("id", "V16"), ("digest", "V32")])
 # One row for each drawn comparison: the position of its first entry, and the code of its label.
 _LABELLED = np.dtype([("position", "i8"), ("label", "u1")])
 # One row for each use, with the state of its draw.

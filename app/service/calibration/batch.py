@@ -165,11 +165,6 @@ class JudgedBatch:
         judged = (example for example in self.examples if isinstance(example, JudgedExample))
         return sum(example.is_tie for example in judged)
 
-    def changed_in(self, before: Calibration) -> set[str]:
-        """Returns the digests of the examples that the batch would change in a set."""
-        put, take = self._difference(before)
-        return {*put, *take}
-
     def applied_to(self, before: Calibration) -> tuple[Calibration, int, int]:
         """Returns the set with the batch, and the numbers of added and of removed examples.
 
