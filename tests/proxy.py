@@ -60,11 +60,6 @@ class Proxy:
         if mode == "reset":
             self.cut()
 
-    def move_to(self, target_port: int) -> None:
-        """Resets every connection; new connections go to another server."""
-        self._target_port = target_port
-        self.cut()
-
     def cut(self) -> None:
         """Resets every connection."""
         for ends in self._open.values():

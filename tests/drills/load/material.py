@@ -10,7 +10,6 @@ import numpy as np
 
 from app.core.preference import preference_from_gaps
 from app.core.thresholds import ThresholdCurve
-from app.demo.pairs import demo_sets
 
 ALPHA = 0.1
 BATCH = 8
@@ -40,14 +39,6 @@ def scripted_pairs(count: int = 64) -> list[Pair]:
         }
         pairs.append(Pair(fields, 1 / (1 + math.exp(-gap))))
     return pairs
-
-
-def demo_judge_pairs(count: int = 40) -> list[Pair]:
-    """Pairs of the bundled judge."""
-    return [
-        Pair({"question": p.question, "response_a": p.response_a, "response_b": p.response_b}, None)
-        for p in demo_sets().fresh[:count]
-    ]
 
 
 def _share(number: int, salt: int) -> float:

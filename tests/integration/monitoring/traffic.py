@@ -9,7 +9,6 @@ import numpy as np
 
 from app.core.comparison import Comparison
 from app.core.preference import preference_from_gaps
-from app.demo.pairs import demo_sets
 from app.judges.engines.scripted import by_quality
 from app.judges.prompts import PromptTemplate
 from tests.drills.load.material import example
@@ -73,15 +72,6 @@ def _preferred(fields: Fields) -> str:
         np.array([forward.a - forward.b]), np.array([reverse.b - reverse.a])
     )
     return "A" if found.p_bar[0] > 0.5 else "B"
-
-
-def demo_material() -> Material:
-    """Pairs for the bundled judge that its calibration does not contain yet."""
-    fresh = [pair._asdict() for pair in demo_sets().fresh]
-    half = len(fresh) // 2
-    return Material(
-        [_labelled(each) for each in fresh[:half]], [_unlabelled(each) for each in fresh[half:]]
-    )
 
 
 def _labelled(fields: Fields) -> Fields:
