@@ -55,7 +55,9 @@ def read_battles(
         placeless=int(placeless.sum()),
     )
     if not battles.judged.any():
-        raise InvalidRequestError("no row has a judgment: every battle failed")
+        raise InvalidRequestError(
+            "no row has a judgment: every battle failed, or `scope-judge battles` has not run"
+        )
     return battles
 
 
