@@ -112,7 +112,7 @@ class Settings(BaseSettings):
     audit_texts: bool = Field(
         False,
         description="Store the texts of audits, unencrypted, until they are labeled, closed or "
-        "expired; keys with the role `calibrate` can read them.",
+        "expired. Keys with the role `calibrate` or `label` can read them.",
     )
     replicas: int = Field(
         1,

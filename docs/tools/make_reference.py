@@ -274,8 +274,9 @@ def _fields_of(route: Route, schemas: dict[str, Any]) -> list[FieldRow]:
 
 def _objects_in(about: dict[str, Any], schemas: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yields the schemas of the objects in a field whose fields the page lists."""
-    # A schema is a reference, or written out under its title.
-    for name in dict.fromkeys(re.findall(r"'(?:#/components/schemas/)?(\w+)'", str(about))):
+    # A schema is a reference, or written out under its title, which ends in "In". Other titles are
+    # those of fields: the title of `calibration` is the name of a record.
+    for name in dict.fromkeys(re.findall(r"'(?:#/components/schemas/)?(\w+In)'", str(about))):
         if name in schemas and name not in _UNLISTED:
             yield schemas[name]
 

@@ -38,7 +38,7 @@ NEEDS: Mapping[tuple[str, str], Need] = {
     ("GET", "/healthz"): "nothing",
     ("GET", "/readyz"): "nothing",
     ("GET", "/metrics"): "switch",
-    ("GET", "/info"): "key",
+    ("GET", "/info"): "any key",
     ("GET", "/usage"): "key",
     ("GET", "/openapi.json"): "key",
     ("GET", "/docs"): "key",
