@@ -186,6 +186,8 @@ class Monitor:
         """Ends the alarms that enough new examples of this version end.
 
         An alarm that earlier examples ended is raised again if this version does not have them.
+        A version that is not the newest decides nothing: this process may not have read the version
+        that ended the alarm.
         """
         entries = list[AlarmEntry | AlarmEnd]()
         for state in self._auditor.ledger.alarms.states(calibration.name).values():
@@ -200,8 +202,9 @@ class Monitor:
                 elif not is_renewed and end is not None:
                     again = replace(alarm.entry, after=state.ended, by=by, at=self.now())
                     entries.append(again)
-        if entries:
-            await self._record(entries)
+        with suppress(StoreUnavailableError, StoreCorruptError):
+            if entries and await self._calibrations.is_newest(calibration):
+                await self._record(entries)
 
     async def _is_renewed(self, alarm: Alarm, calibration: Calibration) -> bool:
         """Whether half of the examples are in no version up to the one that raised an alarm."""

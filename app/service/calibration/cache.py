@@ -237,6 +237,11 @@ class Calibrations:
                 self._note_runtimes(known)
         return known
 
+    async def is_newest(self, calibration: Calibration) -> bool:
+        """Whether no change was made after this version, by the store's head."""
+        head = await self._store.head(calibration.name)
+        return head == Head(calibration.write_id, calibration.version)
+
     async def author(self, calibration: Calibration) -> str:
         """Returns the name of the key that made a version, by the trail."""
         before = calibration.version + 1

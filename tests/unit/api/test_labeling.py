@@ -135,7 +135,7 @@ async def test_the_role_label_sees_texts_and_sides_and_no_verdict(
     assert set(audit["texts"].values()) == {
         fields[name] for name in ("question", "response_a", "response_b")
     }
-    for path in ("/calibrations", "/calibrations/default/monitor", "/info", "/usage"):
+    for path in ("/calibrations", "/calibrations/default/monitor", "/usage"):
         problem(await client.get(path, headers=header_of("ann")), "forbidden")
     problem(await client.post("/judge", json=fields, headers=header_of("ann")), "forbidden")
 

@@ -193,6 +193,17 @@ async def test_a_version_ends_an_alarm_once_half_of_its_examples_are_newer(
         assert "half of the examples of version 4, made by 'service', are newer" in caplog.text
 
 
+async def test_a_replica_that_has_not_read_the_newest_version_raises_no_ended_alarm() -> None:
+    async with rung() as replica:
+        alarmed = await replica.set
+        await calibrate(replica.services, n=50, seed=1)
+        assert not await replica.look()
+        other = Replica(replica.services)
+        await other.auditor.catch_up()
+        await other.monitor.of(alarmed)
+        assert [kind for kind, *_ in await other.trail()] == ["alarm", "version"]
+
+
 async def test_a_version_that_is_taken_back_or_deleted_and_made_again_ends_no_alarm() -> None:
     async with rung() as replica:
         calibrator = replica.services.calibrator
