@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from app.service.auditing import figures
+from app.audits import figures
 
 
 def complete_questions() -> None:

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from app.service.auditing.drift import Drift
+from app.audits.drift import Drift
 from app.wiring import services
 
 

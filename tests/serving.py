@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from app.api.auth.keys import Keys
 from app.api.middleware.gate import Gate
-from app.core.comparison import Comparison, Criterion, Guarantee, Label, LabelledComparison
+from app.core.comparison import Comparison, Criterion, Guarantee, Label, LabeledComparison
 from app.judges.engines.scripted import ScriptedEngine
 from app.judges.label_logits import LabelLogitScorer
 from app.judges.prompts import PromptTemplate
@@ -22,7 +22,7 @@ from app.judging.services import Services
 from app.main import build
 from app.observability.telemetry import Telemetry
 from app.ports import CallTimes, Engine, LabelLogits, Prompt, PromptError, SetStore, Store
-from app.service.calibration.cache import Calibrations
+from app.sets.cache import Calibrations
 from app.settings import Settings
 from app.stores.memory import MemoryStore
 from app.wiring.services import assembled
@@ -146,11 +146,9 @@ def pair(a: float, b: float, *, question: str = "Which?") -> Comparison:
     return Comparison.of(question, f"quality={a:.6f}", f"quality={b:.6f}")
 
 
-def labelled(gap: float, label: Label, *, number: int) -> LabelledComparison:
+def labelled(gap: float, label: Label, *, number: int) -> LabeledComparison:
     """A labeled comparison with this gap; each number gives a different question."""
-    return LabelledComparison(
-        comparison=pair(gap, 0.0, question=f"Question {number}?"), label=label
-    )
+    return LabeledComparison(comparison=pair(gap, 0.0, question=f"Question {number}?"), label=label)
 
 
 def request(

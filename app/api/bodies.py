@@ -13,11 +13,11 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 
+from app.api.answers.problems import invalid_request, problem_of
 from app.api.errors import InvalidBodyError
+from app.api.requests.models import InvalidItem
 from app.core.errors import RequestError, ScopeJudgeError
 from app.off_loop import off_loop
-from app.wire.problems import invalid_request, problem_of
-from app.wire.requests import InvalidItem
 from scope_judge.records import ExampleError
 
 P = ParamSpec("P")

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from app.wire.problems import STATUS
+from app.api.answers.problems import STATUS
 from scope_judge import records
 
 _FILE = Path(__file__).with_name("fields.toml")

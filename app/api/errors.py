@@ -7,10 +7,10 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
+from app.api.answers.problems import invalid_request, problem_of, without_none
 from app.core import errors
 from app.core.errors import InvalidRequestError, ScopeJudgeError, UnavailableError
 from app.observability.logs import log_defect
-from app.wire.problems import invalid_request, problem_of, without_none
 
 _LONGEST_PATH = 64
 

@@ -7,11 +7,11 @@ from typing import Any
 from fastapi import Response
 from pydantic import BaseModel
 
+from app.api.answers.problems import STATUS
+from app.api.answers.records import to_json
 from app.core import errors
 from app.core.comparison import Judgment
 from app.core.errors import ScopeJudgeError
-from app.wire.problems import STATUS
-from app.wire.records import to_json
 
 # Seconds since the store last confirmed the thresholds of an answer, while the store is away.
 AGE_HEADER = "Scope-Calibration-Age"

@@ -23,7 +23,7 @@ from app.core.fingerprint import JudgeIdentity
 from app.judging.services import Services
 from app.main import LoggingObserver, build, serving
 from app.observability.logs import LogStream, finish, start_log
-from app.service.calibration.cache import DEFAULT_CALIBRATION
+from app.sets.cache import DEFAULT_CALIBRATION
 from app.settings import Settings, read_settings
 from app.wiring.startup import StartupObserver
 

@@ -7,7 +7,7 @@ import typer
 from app.cli.console import CommandError
 
 if TYPE_CHECKING:
-    from app.service.backup import Backup
+    from app.audits.backup import Backup
 
 StoreUrl = Annotated[
     str,

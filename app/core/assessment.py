@@ -41,7 +41,7 @@ _LOOKING_NOTE = (
     "calibrations, and the smallest feasible of five in up to 11%. Decide on an alpha first, or "
     "divide delta by {count}: then all of them hold together."
 )
-_LABELLING_NOTE = (
+_LABELING_NOTE = (
     "Labels that are added until an alpha is feasible break its promise: it was exceeded in up to "
     "19% of simulated calibrations, with delta 0.10. Calibrate a new set on the new labels alone, "
     "and decide their number now."
@@ -160,7 +160,7 @@ def note_on_looking(assessment: Assessment) -> str | None:
     """The price of a choice from the table; None where nothing can be chosen from it."""
     feasible = [row for row in assessment.rows if row.threshold is not None]
     if not any(row.guarantee == "pac" for row in feasible):
-        return _LABELLING_NOTE if any(row.more_labels for row in assessment.pac_rows) else None
+        return _LABELING_NOTE if any(row.more_labels for row in assessment.pac_rows) else None
     count = len({row.alpha for row in assessment.pac_rows})
     return _LOOKING_NOTE.format(count=count) if count > 1 else None
 

@@ -21,7 +21,7 @@ from app.core.diagnostics import (
 )
 from app.core.errors import LabelsMissingError
 from app.core.examples import Examples
-from app.core.examples import LabelledExample as LabelledExample
+from app.core.examples import LabeledExample as LabeledExample
 from app.core.pac import rounded_down
 from app.core.pac_pairs import PacPairs
 from app.core.preference import FloatArray, Preferences
@@ -75,7 +75,7 @@ class Calibration:
     version: int
     judge: str
     fingerprint: str
-    examples: Mapping[str, LabelledExample]
+    examples: Mapping[str, LabeledExample]
     min_label_mass: float = 0.0
     changed_at: float | None = None
     release: str | None = None

@@ -85,7 +85,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LabelledComparison:
+class LabeledComparison:
     """A comparison and the label that people gave it."""
 
     comparison: Comparison

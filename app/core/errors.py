@@ -36,7 +36,8 @@
     │   └── InternalError             an unexpected error
     └── StartupError                  the service cannot start; no caller sees it
 
-Callers can get the leaves of the first three branches; `app.wire.problems` has their statuses.
+Callers can get the leaves of the first three branches. Their statuses are in
+`app.api.answers.problems`.
 """
 
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""Labelled examples in columns.
+"""Labeled examples in columns.
 
 As Python objects, 300,000 examples take a hundred megabytes. Freeing them, or one pass of the
 garbage collector over them, stops every thread for a tenth of a second.
@@ -21,13 +21,13 @@ _SLICE = 1024
 _LABELS: tuple[Label | None, ...] = ("B", "A", None, "tie")
 # Label -> its code, the index.
 _CODES = {label: code for code, label in enumerate(_LABELS)}
-_UNLABELLED, _TIE = _CODES[None], _CODES["tie"]
+_UNLABELED, _TIE = _CODES[None], _CODES["tie"]
 _QUESTION_BYTES = 32
 _NO_QUESTION = bytes(_QUESTION_BYTES)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LabelledExample:
+class LabeledExample:
     """One calibration point; it holds measurements and no text.
 
     Args:
@@ -51,7 +51,7 @@ class LabelledExample:
         return (score.gap_fwd, score.gap_rev, score.label_mass, self.label, *last)
 
 
-class Examples(Mapping[str, LabelledExample]):
+class Examples(Mapping[str, LabeledExample]):
     """An immutable mapping: digest of a comparison -> labeled example.
 
     Args:
@@ -76,7 +76,7 @@ class Examples(Mapping[str, LabelledExample]):
         self.questions = questions
 
     @classmethod
-    def of(cls, examples: Mapping[str, LabelledExample]) -> "Examples":
+    def of(cls, examples: Mapping[str, LabeledExample]) -> "Examples":
         """Returns the same examples in columns; `examples` itself if it has columns already."""
         if isinstance(examples, Examples):
             return examples
@@ -85,7 +85,7 @@ class Examples(Mapping[str, LabelledExample]):
             draft.set(digest, example)
         return draft.done()
 
-    def __getitem__(self, digest: str) -> LabelledExample:
+    def __getitem__(self, digest: str) -> LabeledExample:
         return self._example(self._rows[digest])
 
     def __iter__(self) -> Iterator[str]:
@@ -142,7 +142,7 @@ class Examples(Mapping[str, LabelledExample]):
     @property
     def unlabelled(self) -> NDArray[np.bool_]:
         """Shape (n,). True for pairs of a pool that have no label yet."""
-        return self._having(_UNLABELLED)
+        return self._having(_UNLABELED)
 
     @property
     def tied(self) -> NDArray[np.bool_]:
@@ -153,7 +153,7 @@ class Examples(Mapping[str, LabelledExample]):
         mask: NDArray[np.bool_] = self.labels == code
         return mask
 
-    def pairs(self) -> Iterator[tuple[str, LabelledExample]]:
+    def pairs(self) -> Iterator[tuple[str, LabeledExample]]:
         """Yields the same as `items`, several times faster, and in short steps."""
         digests = iter(self._rows)
         for start in range(0, len(self), _SLICE):
@@ -166,14 +166,14 @@ class Examples(Mapping[str, LabelledExample]):
             ):
                 yield (
                     digest,
-                    LabelledExample(
+                    LabeledExample(
                         score=Score.of_numbers(gap_fwd, gap_rev, label_mass),
                         label=_LABELS[code],
                         question=question,
                     ),
                 )
 
-    def changed(self, put: Mapping[str, LabelledExample], take: Collection[str] = ()) -> "Examples":
+    def changed(self, put: Mapping[str, LabeledExample], take: Collection[str] = ()) -> "Examples":
         """Returns these examples after adding some and then removing some.
 
         Args:
@@ -206,9 +206,9 @@ class Examples(Mapping[str, LabelledExample]):
             draft.set(digest, self[digest])
         return draft.done(), tuple(digest for digest in before._rows if digest not in self._rows)
 
-    def _example(self, row: int) -> LabelledExample:
+    def _example(self, row: int) -> LabeledExample:
         (question,) = _question_texts(self.questions[row : row + 1])
-        return LabelledExample(
+        return LabeledExample(
             score=Score.of_numbers(*self.numbers[row].tolist()),
             label=_LABELS[int(self.labels[row])],
             question=question,
@@ -233,7 +233,7 @@ class Draft:
         for digest, example in examples.pairs():
             self.set(digest, example)
 
-    def set(self, digest: str, example: LabelledExample) -> None:
+    def set(self, digest: str, example: LabeledExample) -> None:
         """Puts one example in; a known digest is replaced."""
         row = self._rows.get(digest)
         code, numbers = _CODES[example.label], example.score.numbers

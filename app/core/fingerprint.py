@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from app.core.comparison import Comparison, LabelledComparison
+from app.core.comparison import Comparison, LabeledComparison
 
 # One encoder for all calls: `json.dumps` would make one for each, which takes as long as a digest.
 _to_json = json.JSONEncoder(sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode
@@ -98,7 +98,7 @@ def is_reversed(identifier: str) -> bool:
     return bool(int(identifier, 16) & 1)
 
 
-def batch_digest(batch: Sequence[LabelledComparison]) -> str:
+def batch_digest(batch: Sequence[LabeledComparison]) -> str:
     """Identifies a labeled batch, so that clients can recognise the batches that they posted.
 
     The digest is the SHA-256 of the batch as JSON: a list with one row for each example, in order
@@ -116,7 +116,7 @@ def batch_digest(batch: Sequence[LabelledComparison]) -> str:
     return _digest([_row(example) for example in batch])
 
 
-def _row(example: LabelledComparison) -> list[object]:
+def _row(example: LabeledComparison) -> list[object]:
     comparison = example.comparison
     question = [(turn.role, turn.content) for turn in comparison.question]
     return [question, comparison.response_a, comparison.response_b, example.label]

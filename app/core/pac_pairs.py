@@ -34,14 +34,14 @@ class PacPairs:
             of the pairs here if people found some equal.
         labelled: Number of leading scores of the curve up to which all pairs have a label.
         unlabelled: Shape (u,). Indices of the pairs without a label, by rising uncertainty.
-        unlabelled_scores: Shape (u,). Uncertainties of those pairs, ascending.
+        unlabeled_scores: Shape (u,). Uncertainties of those pairs, ascending.
     """
 
     curve: ThresholdCurve
     drawn: int
     labelled: int
     unlabelled: NDArray[np.int64]
-    unlabelled_scores: FloatArray
+    unlabeled_scores: FloatArray
 
     @classmethod
     def fit(
@@ -99,5 +99,5 @@ class PacPairs:
         threshold, score = self.tests(alpha, delta)
         if score is None:
             return LabelsNeeded(threshold, self.unlabelled[:0])
-        last = int(np.searchsorted(self.unlabelled_scores, score, side="right"))
+        last = int(np.searchsorted(self.unlabeled_scores, score, side="right"))
         return LabelsNeeded(None, self.unlabelled[:last])

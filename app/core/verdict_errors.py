@@ -13,7 +13,7 @@ _LEVEL = 0.95
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LabelledVerdict:
+class LabeledVerdict:
     """An accepted verdict, and the side that a person prefers.
 
     Args:
@@ -46,9 +46,9 @@ class ExceededAlpha:
     contradicted: Share
 
 
-def exceeded_alphas(verdicts: Iterable[LabelledVerdict]) -> list[ExceededAlpha]:
+def exceeded_alphas(verdicts: Iterable[LabeledVerdict]) -> list[ExceededAlpha]:
     """Returns the alphas that labels contradict, in ascending order."""
-    by_alpha: dict[float, list[LabelledVerdict]] = defaultdict(list)
+    by_alpha: dict[float, list[LabeledVerdict]] = defaultdict(list)
     for each in verdicts:
         by_alpha[each.alpha].append(each)
     shares = [
@@ -60,7 +60,7 @@ def exceeded_alphas(verdicts: Iterable[LabelledVerdict]) -> list[ExceededAlpha]:
     return [each for each in shares if each.contradicted.low > each.alpha]
 
 
-def _of_alpha(alpha: float, verdicts: list[LabelledVerdict]) -> ExceededAlpha:
+def _of_alpha(alpha: float, verdicts: list[LabeledVerdict]) -> ExceededAlpha:
     units: dict[Hashable, int] = {}
     share = weighted_share(
         np.array([float(each.verdict != each.label) for each in verdicts]),

@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 
 from app.demo.pairs import labelled, pairs
 
-COUNT, LABELLED, SEED = 2000, 0.1, 17
+COUNT, LABELED, SEED = 2000, 0.1, 17
 MODELS = tuple(f"model-{letter}" for letter in "abcdefghijkl")
 # In logits, of the models in order; the mean is 0.
 STRENGTHS = tuple(1.65 - 0.3 * place for place in range(len(MODELS)))
@@ -118,7 +118,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Write battles of twelve models, as JSONL.")
     parser.add_argument("file", type=Path)
     parser.add_argument("--count", type=int, default=COUNT)
-    parser.add_argument("--labelled", type=float, default=LABELLED, help="share in [0, 1]")
+    parser.add_argument("--labelled", type=float, default=LABELED, help="share in [0, 1]")
     parser.add_argument("--seed", type=int, default=SEED)
     asked = parser.parse_args()
     with asked.file.open("w", encoding="utf-8") as file:

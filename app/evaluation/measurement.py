@@ -12,7 +12,7 @@ from app.core.diagnostics import confidence_bins
 from app.core.errors import InvalidRequestError
 from app.core.preference import LN2
 from app.evaluation.benchmarks.catalogue import data_name
-from app.evaluation.curve.labelled_scores import LabelledScores
+from app.evaluation.curve.labeled_scores import LabeledScores
 from app.evaluation.curve.rows import assessment_of
 from app.evaluation.judgments.jsonl import Judged
 from app.evaluation.judgments.record import JudgedPair
@@ -167,7 +167,7 @@ def _measure_dataset(
 
 
 def _on_all_labels(points: Points, design: Design) -> tuple[AlphaRow, ...]:
-    scores = LabelledScores(uncertainty=points.uncertainty, error=points.error)
+    scores = LabeledScores(uncertainty=points.uncertainty, error=points.error)
     assessment = assessment_of(scores, design.alphas, delta=design.delta)
     return tuple(assessment.rows)
 

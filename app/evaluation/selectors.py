@@ -28,7 +28,7 @@ _FEWEST = 30
 
 
 class Points(NamedTuple):
-    """Labelled pairs as a rule sees them.
+    """Labeled pairs as a rule sees them.
 
     Args:
         uncertainty: Shape (n,). s(x) in nats; n may be 0.

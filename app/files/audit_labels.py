@@ -9,7 +9,7 @@ from typing import Any
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.core.fingerprint import drawn_pair, is_reversed
-from app.files.checking import LabelledRow
+from app.files.checking import LabeledRow
 from app.files.labels import NamedColumns, is_empty, label_of, named_columns, spelled
 from app.files.reading import FileRow, files_of, read_rows
 
@@ -18,7 +18,7 @@ _SWAPPED: dict[Label, Label] = {"A": "B", "B": "A", "tie": "tie"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AuditLabelRow(LabelledRow):
+class AuditLabelRow(LabeledRow):
     """The label of an audit.
 
     Its `name` is the id of one order of the pair, whichever order the file has, and `label` is in

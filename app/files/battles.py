@@ -178,7 +178,7 @@ class BattleShape:
         if not 0.0 < probability <= 1.0:
             raise InvalidComparisonError(
                 f"human_probability is {str(value)[:40]!r}, and must be above 0 and at most 1: the "
-                "probability with which the row was drawn for labelling"
+                "probability with which the row was drawn for labeling"
             )
         return probability
 

@@ -22,7 +22,7 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LabelledRow:
+class LabeledRow:
     """A row that may have a label.
 
     Args:
@@ -167,7 +167,7 @@ class LabelReport:
         return [f"{self.without_texts} without texts, so a repeated pair is not recognised"]
 
 
-Row = TypeVar("Row", bound=LabelledRow)
+Row = TypeVar("Row", bound=LabeledRow)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -241,12 +241,12 @@ def checked(rows: Iterable[Row], contradictions: Contradictions = "drop") -> Che
     )
 
 
-def _digest(row: LabelledRow) -> str:
+def _digest(row: LabeledRow) -> str:
     assert row.comparison is not None, "the row has a name or a comparison"
     return example_digest("", row.comparison)
 
 
-def _in_order_of(first: LabelledRow, row: LabelledRow) -> str:
+def _in_order_of(first: LabeledRow, row: LabeledRow) -> str:
     """The label of a row, in the order of the responses of the first row of its pair."""
     assert row.answer is not None, "the row has an answer"
     same = first.comparison == row.comparison

@@ -296,12 +296,12 @@ def label_in(row: Mapping[str, Any], shape: ComparisonShape | None = None) -> La
         InvalidComparisonError: The label is not a known word.
     """
     if shape is not None:
-        return shape.label_in(row) if _may_be_labelled(row, shape) else None
+        return shape.label_in(row) if _may_be_labeled(row, shape) else None
     if is_battle(row):
         # Its `winner` is the judge's verdict.
         return SHAPES[BATTLES].label_in(row)
     labels = (
-        s.label_in(row) for s in SHAPES.values() if s.name != BATTLES and _may_be_labelled(row, s)
+        s.label_in(row) for s in SHAPES.values() if s.name != BATTLES and _may_be_labeled(row, s)
     )
     return next((label for label in labels if label is not None), None)
 
@@ -311,7 +311,7 @@ def is_battle(row: Mapping[str, Any]) -> bool:
     return all(column in row for column in _OF_BATTLE)
 
 
-def _may_be_labelled(row: Mapping[str, Any], shape: ComparisonShape) -> bool:
+def _may_be_labeled(row: Mapping[str, Any], shape: ComparisonShape) -> bool:
     return bool(shape.label) or all(column in row for column in shape.columns)
 
 

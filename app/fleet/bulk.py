@@ -18,11 +18,11 @@ import ray
 import ray.exceptions
 from pydantic import ValidationError
 
+from app.api.answers.problems import invalid_request
+from app.api.requests.models import JudgeBatchIn
 from app.core.errors import StartupError
 from app.fleet.worker import BatchOutcome, BulkJudge, Readiness
 from app.settings import Settings
-from app.wire.problems import invalid_request
-from app.wire.requests import JudgeBatchIn
 from app.wiring.stores import is_shared
 
 logger = logging.getLogger("app.fleet")

@@ -7,6 +7,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from app.api.answers.records import judgment_batch, to_python
+from app.api.requests.models import JudgeBatchIn
 from app.core.comparison import Judgment
 from app.core.errors import (
     CalibrationNotFoundError,
@@ -25,8 +27,6 @@ from app.main import LoggingObserver
 from app.observability.logs import log_defect
 from app.ports import Engine
 from app.settings import Settings
-from app.wire.records import judgment_batch, to_python
-from app.wire.requests import JudgeBatchIn
 from app.wiring.engines import make_engine
 from app.wiring.services import open_services
 

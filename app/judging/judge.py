@@ -25,7 +25,7 @@ from app.judging.decisions import AcceptanceRule, decide
 from app.judging.thresholds import find_thresholds
 from app.observability.telemetry import Telemetry
 from app.off_loop import off_loop
-from app.service.calibration.cache import Calibrations, ConfirmedCalibration
+from app.sets.cache import Calibrations, ConfirmedCalibration
 
 # Largest batch that is decided on the event loop. Handing over to a thread costs as much as a few
 # dozen decisions.

@@ -17,7 +17,7 @@ from app.fair_queue import Flow, flowing
 from app.judges.scorer import Scorer
 from app.observability.telemetry import Telemetry
 from app.ports import SetStore, ahead_of_queue
-from app.service.calibration.cache import Calibrations
+from app.sets.cache import Calibrations
 
 logger = logging.getLogger("app.readiness")
 

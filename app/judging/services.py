@@ -2,6 +2,12 @@
 
 from dataclasses import dataclass
 
+from app.audits.absorption import Absorber
+from app.audits.auditor import Auditor
+from app.audits.changes import Changes
+from app.audits.drift import Drift
+from app.audits.monitor import Monitor
+from app.audits.text_keeper import TextKeeper
 from app.core.comparison import CriterionDefaults
 from app.core.fingerprint import JudgeIdentity
 from app.judges.scorer import Scorer
@@ -11,14 +17,8 @@ from app.judging.readiness import Readiness
 from app.judging.rewarder import Rewarder
 from app.observability.telemetry import Telemetry
 from app.ports import Store
-from app.service.auditing.absorption import Absorber
-from app.service.auditing.auditor import Auditor
-from app.service.auditing.changes import Changes
-from app.service.auditing.drift import Drift
-from app.service.auditing.monitor import Monitor
-from app.service.auditing.text_keeper import TextKeeper
-from app.service.calibration.cache import Calibrations
-from app.service.calibration.calibrator import Calibrator
+from app.sets.cache import Calibrations
+from app.sets.calibrator import Calibrator
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ The keys of a set are a public interface:
     scope:{NAME}:trail                       stream: `number-0` -> write_id (empty for a deletion)
                                              and record of each change; the last entry is the head
     scope:{NAME}:versions                    hash: number -> version, which
-                                             app/service/calibration/codec.py describes
+                                             app/sets/codec.py describes
     scope:{NAME}:thresholds                  hash: "guarantee:alpha" -> lambda_hat
 
     scope:audits                             stream: `position-0` -> entry of the log of audits

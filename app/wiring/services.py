@@ -7,6 +7,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from app import __version__
+from app.audits.absorption import Absorber
+from app.audits.auditor import Auditor
+from app.audits.changes import Changes
+from app.audits.drift import Drift
+from app.audits.monitor import Monitor
+from app.audits.text_keeper import TextKeeper
 from app.core.comparison import CriterionDefaults
 from app.core.errors import (
     EngineUnavailableError,
@@ -25,14 +31,8 @@ from app.judging.services import Limits, Services
 from app.observability.telemetry import Telemetry
 from app.ports import Engine, FailStop, Store
 from app.release import COMMIT
-from app.service.auditing.absorption import Absorber
-from app.service.auditing.auditor import Auditor
-from app.service.auditing.changes import Changes
-from app.service.auditing.drift import Drift
-from app.service.auditing.monitor import Monitor
-from app.service.auditing.text_keeper import TextKeeper
-from app.service.calibration.cache import Calibrations
-from app.service.calibration.calibrator import Calibrator
+from app.sets.cache import Calibrations
+from app.sets.calibrator import Calibrator
 from app.settings import Settings
 from app.wiring.engines import judge_name, restarts_judge
 from app.wiring.scorers import open_scorer

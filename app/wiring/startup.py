@@ -11,8 +11,8 @@ from app.judges.checking import CHECKED, check_judge
 from app.judges.label_logits import LabelLogitScorer
 from app.judging.services import Services
 from app.off_loop import off_loop
-from app.service.calibration.bundled import is_outdated, labelled_comparisons
-from app.service.calibration.cache import DEFAULT_CALIBRATION
+from app.sets.bundled import is_outdated, labeled_comparisons
+from app.sets.cache import DEFAULT_CALIBRATION
 from app.settings import Settings
 from app.wiring.engines import DEMO_FOLDER, is_demo_judge
 from app.wiring.stores import is_own_file
@@ -64,7 +64,7 @@ async def prepare_default(
         return
     if not is_demo_judge(settings):
         return
-    examples = labelled_comparisons(DEMO_FOLDER / "calibrate.jsonl")
+    examples = labeled_comparisons(DEMO_FOLDER / "calibrate.jsonl")
     if known is not None:
         # Never replace a set in Redis: other replicas may judge with it.
         if not is_own_file(settings.store_url) or not await is_outdated(
@@ -83,7 +83,7 @@ async def prepare_default(
 
 def bundled_comparisons() -> list[Comparison]:
     """The comparisons on which a judge is checked; the demo judge has not learnt them."""
-    examples = labelled_comparisons(DEMO_FOLDER / "try.jsonl")
+    examples = labeled_comparisons(DEMO_FOLDER / "try.jsonl")
     return [each.comparison for each in examples[:CHECKED]]
 
 

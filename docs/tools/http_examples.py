@@ -17,9 +17,9 @@ import httpx
 
 from app import __version__
 from app.api.auth.keys import Keys
+from app.audits.drift import Drift
 from app.judges.engines.scripted import ScriptedEngine, logits_of_gap
 from app.ports import LabelLogits, Prompt
-from app.service.auditing.drift import Drift
 from app.wiring import services as wiring
 from tests.serving import client_of
 from tests.unit.api.keyring import entry, header_of, write_keys
@@ -181,11 +181,11 @@ def _pair(number: int, **fields: Any) -> dict[str, Any]:
 
 
 async def _judge(recorder: _Recorder) -> None:
-    labelled = [_pair(number, label="A") for number in range(100, 160)]
+    labeled = [_pair(number, label="A") for number in range(100, 160)]
     shown = f"{_SET} thresholds alpha guarantee threshold coverage added failed"
-    await recorder.send("POST", "/calibrate", {"examples": labelled}, show=shown)
+    await recorder.send("POST", "/calibrate", {"examples": labeled}, show=shown)
     shown = "fingerprint scores digest gap_fwd gap_rev label_mass label"
-    await recorder.send("POST", "/calibrate/scores", {"examples": labelled[:2]}, show=shown)
+    await recorder.send("POST", "/calibrate/scores", {"examples": labeled[:2]}, show=shown)
     await recorder.send("POST", "/judge", _pair(48, alpha=0.1))
     batch = {"comparisons": [_pair(49), _pair(50)]}
     await recorder.send("POST", "/judge/batch", batch, show=f"results {_VERDICT}")

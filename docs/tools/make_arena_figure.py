@@ -42,7 +42,7 @@ BEGIN, END = "<!-- table -->\n", "<!-- end of table -->"
 ARENAS, BATTLES, CALIBRATION, ALPHA = 4, 5000, 1000, 0.10
 RATES, DRAWS, ROUNDS, PROBES = (0.05, 0.10), 10, 200, 400
 # Views that no label changes.
-UNLABELLED = ("accepted", "abstain_as_tie", "soft")
+UNLABELED = ("accepted", "abstain_as_tie", "soft")
 # The view "accepted" again, at a smaller alpha.
 STRICT, STRICT_ALPHA = "strict", 0.05
 # Seeds of the battles to calibrate with, and of the first arena.
@@ -263,9 +263,9 @@ def compared(arenas: Sequence[tuple[Battles, Floats]], strict: Sequence[Battles]
             for draw in range(DRAWS):
                 some = labelled(whole, truth, rate, seed=1000 * number + draw)
                 for view in board_of(some, SETTINGS).views.values():
-                    if view.name not in UNLABELLED:
+                    if view.name not in UNLABELED:
                         boards.setdefault((view.name, rate), []).append(errors_of(view))
-    order = [*((name, 0.0) for name in (STRICT, *UNLABELLED))]
+    order = [*((name, 0.0) for name in (STRICT, *UNLABELED))]
     order += [(name, rate) for name in ("people", "debiased") for rate in RATES]
     yield from (row_of(*key, boards[key]) for key in order)
 

@@ -236,7 +236,7 @@ def audit() -> Drawing:
     )
     drawing.box(20, 60, 150, ["Judgment", "of your traffic"])
     drawing.box(240, 60, 170, ["Open audit", "drawn at random", "with a known rate"], "blue")
-    drawing.box(480, 60, 170, ["Labelled", "by a person who does", "not see the verdict"], "blue")
+    drawing.box(480, 60, 170, ["Labeled", "by a person who does", "not see the verdict"], "blue")
     drawing.box(730, 60, 210, ["Monitor", "error rate, evidence", "against the promise, alarm"])
     drawing.box(240, 220, 170, ["Expired", "nobody labeled it"], "orange")
     drawing.box(480, 220, 170, ["Closed", "nobody can label it"], "orange")

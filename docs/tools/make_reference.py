@@ -18,6 +18,7 @@ from typing import Any
 from prometheus_client.core import Metric
 from prometheus_client.metrics import MetricWrapperBase
 
+from app.api.answers.problems import STATUS
 from app.api.auth.needs import NEEDS
 from app.cli import COMMANDS
 from app.cli import command as loaded_command
@@ -27,7 +28,6 @@ from app.main import build
 from app.observability.gauges import CalibrationFigures, TrafficFigures
 from app.observability.telemetry import Telemetry
 from app.settings import Settings
-from app.wire.problems import STATUS
 from docs.tools.http_examples import Example, examples, pretty
 
 FOLDER = Path(__file__).parents[1] / "reference"

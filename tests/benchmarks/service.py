@@ -64,7 +64,7 @@ def calibrate(server: HttpServer, examples: list[dict[str, str]]) -> None:
 
 
 def _examples() -> list[dict[str, str]]:
-    """Labelled pairs on which the scripted judge is right most of the time."""
+    """Labeled pairs on which the scripted judge is right most of the time."""
     rng = random.Random(5)
     examples = []
     for i in range(400):

@@ -15,7 +15,7 @@ from app.ratings.rows import read_battles
 from tests.unit.ratings.arena import Arena, simulated, write
 
 SETTINGS = RatingSettings(rounds=250)
-BATTLES, LABELLED, SIGNAL = 750, 0.3, 1.95
+BATTLES, LABELED, SIGNAL = 750, 0.3, 1.95
 # The model that improves, and how many of the answers are the same in both weeks.
 BETTER, AGAIN = 2, 0.8
 
@@ -57,7 +57,7 @@ def two_weeks(seed: int, gain: float) -> tuple[Arena, Arena]:
 
 
 def board(arena: Arena, seed: int, folder: Path) -> RatedBoard:
-    rows = arena.rows(labelled=LABELLED, seed=seed, per_question=3)
+    rows = arena.rows(labelled=LABELED, seed=seed, per_question=3)
     for row in rows:
         # Without verdicts there are two views less.
         del row["winner"]

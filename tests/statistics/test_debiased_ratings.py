@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from app.ratings.results import ViewName
-from tests.statistics.worlds.arenas import WORLDS, World, labelled_arena
+from tests.statistics.worlds.arenas import WORLDS, World, labeled_arena
 from tests.statistics.worlds.rated import Runs, runs
 
 
 def in_world(world: World, view: ViewName, *, arenas: int, label_noise: float = 0.0) -> Runs:
     """Rates the arenas of a world with 95% intervals."""
-    labelled = (labelled_arena(world, seed) for seed in range(arenas))
-    noted = ((arena, replace(battles, label_noise=label_noise)) for arena, battles in labelled)
+    labeled = (labeled_arena(world, seed) for seed in range(arenas))
+    noted = ((arena, replace(battles, label_noise=label_noise)) for arena, battles in labeled)
     found = runs(noted, view)
     print(f"{view}: {found.figures}")
     return found
@@ -60,7 +60,7 @@ def test_failures_that_hit_the_losses_of_a_model_do_not_bend_debiased(
     for view in ("soft", "debiased"):
         failing = []
         for seed in range(arenas):
-            arena, battles = labelled_arena(WORLDS["10% of the battles"], seed)
+            arena, battles = labeled_arena(WORLDS["10% of the battles"], seed)
             lost = ((arena.first == 0) & (arena.truth == 0)) | (
                 (arena.second == 0) & (arena.truth == 1)
             )

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from app.audits.drift import STREAMS, Martingales, stream_figures
 from app.core.calibration import Calibration
 from app.core.preference import FloatArray, preference_from_gaps
-from app.service.auditing.drift import STREAMS, Martingales, stream_figures
-from tests.labelled_examples import calibration_of, labelled_example
+from tests.labeled_examples import calibration_of, labeled_example
 from tests.statistics.worlds.calibrations import MIDDLING
 from tests.statistics.worlds.ties import alarm_rate
 
@@ -39,7 +39,7 @@ class Mixture(NamedTuple):
         """A calibration on labeled pairs of the mixture."""
         rows = self.gaps(rng, n).tolist()
         examples = {
-            str(i): labelled_example(gaps[0], gaps[1], float(rng.uniform(0.9, 1.0)), "A")
+            str(i): labeled_example(gaps[0], gaps[1], float(rng.uniform(0.9, 1.0)), "A")
             for i, gaps in enumerate(rows)
         }
         return calibration_of(examples)

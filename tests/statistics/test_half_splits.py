@@ -20,7 +20,7 @@ from scipy.special import ndtr, ndtri
 from app.core.pac import pac_threshold
 from app.core.preference import FloatArray
 from app.core.thresholds import ThresholdCurve
-from app.evaluation.curve.labelled_scores import LabelledScores, labelled_scores_of
+from app.evaluation.curve.labeled_scores import LabeledScores, labeled_scores_of
 from app.evaluation.judgments.jsonl import read_judgments
 from tests.judgment_files import each_file, file_of, only_with_real_files
 
@@ -68,18 +68,18 @@ class Splits(NamedTuple):
 
 
 @cache
-def scores_of(name: str) -> LabelledScores:
-    return labelled_scores_of(read_judgments([file_of(name)]), name)
+def scores_of(name: str) -> LabeledScores:
+    return labeled_scores_of(read_judgments([file_of(name)]), name)
 
 
-def threshold(scores: LabelledScores, rows: np.ndarray, guarantee: str, alpha: float) -> float:
+def threshold(scores: LabeledScores, rows: np.ndarray, guarantee: str, alpha: float) -> float:
     uncertainty, error = scores.uncertainty[rows], scores.error[rows]
     if guarantee == "marginal":
         return ThresholdCurve.fit(uncertainty, error).threshold(alpha)
     return pac_threshold(uncertainty, error, alpha=alpha, delta=DELTA)
 
 
-def file_fdr(scores: LabelledScores, found: float) -> float:
+def file_fdr(scores: LabeledScores, found: float) -> float:
     accepted = scores.uncertainty <= found
     return float(scores.error[accepted].mean()) if accepted.any() else 0.0
 
@@ -90,8 +90,8 @@ def split(name: str, guarantee: str, alpha: float) -> Splits:
     rows = []
     for _ in range(SPLITS):
         order = rng.permutation(scores.n)
-        labelled, judged = order[: scores.n // 2], order[scores.n // 2 :]
-        found = threshold(scores, labelled, guarantee, alpha)
+        labeled, judged = order[: scores.n // 2], order[scores.n // 2 :]
+        found = threshold(scores, labeled, guarantee, alpha)
         accepted = scores.uncertainty[judged] <= found
         errors = scores.error[judged][accepted].sum()
         rows.append((accepted.mean(), accepted.sum(), errors, file_fdr(scores, found)))

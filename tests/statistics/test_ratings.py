@@ -12,7 +12,7 @@ from tests.unit.ratings.arena import Arena, simulated
 
 ARENAS = 60
 FAVOURED = 2
-LABELLED = 0.10
+LABELED = 0.10
 PRIOR_SD = 5.76
 
 
@@ -45,14 +45,14 @@ class Runs:
 def views(arena: Arena, seed: int) -> dict[str, Games]:
     """The views as the formulas of the guide say them, without the code that is tested."""
     n = len(arena.truth)
-    drawn = np.random.default_rng(seed).random(n) < LABELLED
+    drawn = np.random.default_rng(seed).random(n) < LABELED
     p, y = arena.p_bar, arena.truth
     whole = (p > 0.5).astype(float)
     outcomes = {
         "accepted": (arena.accepted, whole),
         "soft": (np.ones(n, dtype=bool), p),
         "abstain_as_tie": (np.ones(n, dtype=bool), np.where(arena.accepted, whole, 0.5)),
-        "debiased": (np.ones(n, dtype=bool), p + drawn / LABELLED * (y - p)),
+        "debiased": (np.ones(n, dtype=bool), p + drawn / LABELED * (y - p)),
         "people": (drawn, y),
     }
     return {

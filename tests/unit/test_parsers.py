@@ -15,8 +15,17 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
+from app.api.answers.problems import invalid_request
 from app.api.auth.keys import KeyFile, KeyFileError, parse_key_file
-from app.core.calibration import LabelledExample
+from app.api.requests.models import (
+    CalibrateIn,
+    InvalidItem,
+    JudgeBatchIn,
+    JudgeIn,
+    PoolIn,
+    RollbackIn,
+)
+from app.core.calibration import LabeledExample
 from app.core.comparison import CriterionDefaults
 from app.core.errors import (
     InvalidRequestError,
@@ -26,7 +35,7 @@ from app.core.errors import (
     StoreCorruptError,
 )
 from app.evaluation.benchmarks.catalogue import load_benchmark
-from app.evaluation.curve.labelled_scores import labelled_scores_of
+from app.evaluation.curve.labeled_scores import labeled_scores_of
 from app.evaluation.judgments.answers import parse_confidence, parse_verdict
 from app.evaluation.judgments.jsonl import read_judgments
 from app.evaluation.judgments.log import JudgmentLog
@@ -38,13 +47,11 @@ from app.judges.engines.openai_servers import parse_urls
 from app.judges.prompts import PromptTemplate, load_template
 from app.judging.judge import JudgeRequest
 from app.ports import Generated, LabelLogits
-from app.service.calibration.codec import decode, encode
-from app.service.calibration.trail import Change
+from app.sets.codec import decode, encode
+from app.sets.trail import Change
 from app.settings import Settings, read_settings
-from app.wire.problems import invalid_request
-from app.wire.requests import CalibrateIn, InvalidItem, JudgeBatchIn, JudgeIn, PoolIn, RollbackIn
 from app.wiring.stores import make_store
-from tests.labelled_examples import calibration_of, labelled_example
+from tests.labeled_examples import calibration_of, labeled_example
 
 Parsed = TypeVar("Parsed")
 Refusal = TypeVar("Refusal", bound=Exception)
@@ -202,11 +209,11 @@ def test_a_stored_set_is_a_calibration_with_finite_scores_or_corrupt(
     calibration = outcome(lambda: decode("x", found), StoreCorruptError)
     if isinstance(calibration, StoreCorruptError):
         return
-    for labelled in calibration.examples.values():
-        score = labelled.score
+    for labeled in calibration.examples.values():
+        score = labeled.score
         numbers = (score.gap_fwd, score.gap_rev, score.label_mass)
         assert all(number is None or math.isfinite(number) for number in numbers)
-        assert labelled.label in ("A", "B", None, "tie")
+        assert labeled.label in ("A", "B", None, "tie")
 
 
 @fuzzed
@@ -214,7 +221,7 @@ def test_a_stored_set_is_a_calibration_with_finite_scores_or_corrupt(
     st.dictionaries(
         st.text("0123456789abcdef", min_size=64, max_size=64),
         st.builds(
-            labelled_example,
+            labeled_example,
             st.floats(allow_nan=False, allow_infinity=False),
             st.floats(allow_nan=False, allow_infinity=False),
             st.floats(0, 1),
@@ -225,7 +232,7 @@ def test_a_stored_set_is_a_calibration_with_finite_scores_or_corrupt(
     ),
 )
 def test_a_set_that_was_encoded_reads_back_bit_for_bit(
-    scores: Mapping[str, LabelledExample],
+    scores: Mapping[str, LabeledExample],
 ) -> None:
     calibration = calibration_of(dict(scores), name="x")
     read = decode("x", encode(calibration))
@@ -397,7 +404,7 @@ def test_a_file_of_the_evaluation_is_read_or_refused_by_name(
     readers: tuple[Callable[[], object], ...] = (
         lambda: load_benchmark(str(file)),
         lambda: read_judgments([file]),
-        lambda: labelled_scores_of(read_judgments([file]), str(file)),
+        lambda: labeled_scores_of(read_judgments([file]), str(file)),
     )
     for read in readers:
         found = outcome(read, InvalidRequestError)

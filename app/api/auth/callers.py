@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, get_args
 
+from app.audits.ledger import KEYLESS
 from app.core.errors import ForbiddenError
-from app.service.auditing.ledger import KEYLESS
 
 Role = Literal["judge", "calibrate", "label", "admin", "metrics"]
 ROLES: tuple[Role, ...] = get_args(Role)

@@ -17,8 +17,8 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from app.api.auth.callers import Caller, Role
+from app.api.requests.models import CalibrationName
 from app.core.errors import KeysUnavailableError, StartupError, UnauthenticatedError
-from app.wire.requests import CalibrationName
 
 logger = logging.getLogger("app.api")
 

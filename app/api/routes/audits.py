@@ -5,21 +5,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from app.api.bodies import JsonRoute
-from app.api.dependencies import CurrentCaller, CurrentServices
-from app.api.responses import ACCESS_ERRORS, STORE_ERRORS, as_json, error_responses
-from app.core.errors import (
-    AuditsIncompleteError,
-    BecomesInfeasibleError,
-    CalibrationNotFoundError,
-    JudgeMismatchError,
-    LabelChangesError,
-    SetFullError,
-)
-from app.off_loop import off_loop
-from app.service.auditing.ledger import Status
-from app.wire.absorption import AbsorbIn, absorb_report
-from app.wire.audits import (
+from app.api.answers.absorption import AbsorbIn, absorb_report
+from app.api.answers.audits import (
     MOST_LABELS,
     MOST_TEXTS,
     AuditLabelsIn,
@@ -30,7 +17,20 @@ from app.wire.audits import (
     audit_trail,
     resumed,
 )
-from app.wire.requests import CalibrationName
+from app.api.bodies import JsonRoute
+from app.api.dependencies import CurrentCaller, CurrentServices
+from app.api.requests.models import CalibrationName
+from app.api.responses import ACCESS_ERRORS, STORE_ERRORS, as_json, error_responses
+from app.audits.ledger import Status
+from app.core.errors import (
+    AuditsIncompleteError,
+    BecomesInfeasibleError,
+    CalibrationNotFoundError,
+    JudgeMismatchError,
+    LabelChangesError,
+    SetFullError,
+)
+from app.off_loop import off_loop
 from scope_judge.records import AbsorbReport, AuditLabels, AuditPage, AuditTrail, Resumed
 
 router = APIRouter(tags=["auditing"], route_class=JsonRoute)

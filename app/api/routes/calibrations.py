@@ -5,8 +5,23 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
+from app.api.answers.calibrations import calibration_detail, calibration_of, versions
+from app.api.answers.changes import calibration_report, deletion, rollback_report
+from app.api.answers.monitor import monitor
+from app.api.answers.scored_examples import ImportIn, example_page, scores
 from app.api.bodies import JsonRequest, JsonRoute, PostedItems
 from app.api.dependencies import CurrentCaller, CurrentServices, check_batch_size
+from app.api.requests.models import (
+    AlphasQuery,
+    CalibrateIn,
+    CalibrationName,
+    DeletionQuery,
+    Digest,
+    ExampleIn,
+    LabeledBatchIn,
+    RollbackIn,
+    VersionNumber,
+)
 from app.api.responses import (
     ACCESS_ERRORS,
     ENGINE_ERRORS,
@@ -15,7 +30,7 @@ from app.api.responses import (
     as_json,
     error_responses,
 )
-from app.core.comparison import LabelledComparison
+from app.core.comparison import LabeledComparison
 from app.core.errors import (
     BatchTooLargeError,
     BecomesInfeasibleError,
@@ -26,21 +41,6 @@ from app.core.errors import (
     VersionNotFoundError,
 )
 from app.off_loop import off_loop
-from app.wire.calibrations import calibration_detail, calibration_of, versions
-from app.wire.changes import calibration_report, deletion, rollback_report
-from app.wire.monitor import monitor
-from app.wire.requests import (
-    AlphasQuery,
-    CalibrateIn,
-    CalibrationName,
-    DeletionQuery,
-    Digest,
-    ExampleIn,
-    LabelledBatchIn,
-    RollbackIn,
-    VersionNumber,
-)
-from app.wire.scored_examples import ImportIn, example_page, scores
 from scope_judge.records import (
     CalibrationDetail,
     CalibrationPage,
@@ -113,7 +113,7 @@ async def calibrate(
     ),
 )
 async def score(
-    body: LabelledBatchIn,
+    body: LabeledBatchIn,
     request: JsonRequest,
     services: CurrentServices,
     caller: CurrentCaller,
@@ -129,7 +129,7 @@ async def score(
     )
 
 
-def _read_all(body: LabelledBatchIn) -> PostedItems[LabelledComparison]:
+def _read_all(body: LabeledBatchIn) -> PostedItems[LabeledComparison]:
     return PostedItems(body.items(), ExampleIn.labelled)
 
 

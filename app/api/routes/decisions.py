@@ -13,11 +13,7 @@ from app.api.dependencies import (
     check_batch_size,
     check_criterion,
 )
-from app.api.responses import AGED, age_headers, as_json, error_responses
-from app.api.routes.judge import COMPARISON_ERRORS
-from app.core.errors import BatchTooLargeError, ScopeJudgeError
-from app.judging.services import Services
-from app.wire.decisions import (
+from app.api.requests.decisions import (
     Decided,
     DecisionQuery,
     OpenAiDecisionsIn,
@@ -25,6 +21,10 @@ from app.wire.decisions import (
     SystemOneIn,
     SystemOneOut,
 )
+from app.api.responses import AGED, age_headers, as_json, error_responses
+from app.api.routes.judge import COMPARISON_ERRORS
+from app.core.errors import BatchTooLargeError, ScopeJudgeError
+from app.judging.services import Services
 
 router = APIRouter(tags=["decisions"], route_class=JsonRoute)
 _ERRORS = error_responses(*COMPARISON_ERRORS, BatchTooLargeError)

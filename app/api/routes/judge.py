@@ -6,6 +6,7 @@ from functools import partial
 
 from fastapi import APIRouter, Response
 
+from app.api.answers.records import judgment_batch, single_judgment
 from app.api.auth.callers import Caller
 from app.api.bodies import JsonRequest, JsonRoute
 from app.api.dependencies import (
@@ -14,6 +15,7 @@ from app.api.dependencies import (
     check_batch_size,
     check_criterion,
 )
+from app.api.requests.models import BatchItem, JudgeBatchIn, JudgeIn
 from app.api.responses import (
     ACCESS_ERRORS,
     AGED,
@@ -37,8 +39,6 @@ from app.core.errors import (
 )
 from app.judging.judge import JudgeRequest
 from app.judging.services import Services
-from app.wire.records import judgment_batch, single_judgment
-from app.wire.requests import BatchItem, JudgeBatchIn, JudgeIn
 from scope_judge.records import JudgmentBatch, SingleJudgment
 
 router = APIRouter(tags=["judging"], route_class=JsonRoute)

@@ -5,12 +5,12 @@ from functools import partial
 from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse, Response
 
+from app.api.answers import records
+from app.api.answers.usage import usage_of
 from app.api.dependencies import CurrentCaller, CurrentServices
 from app.api.responses import ENGINE_ERRORS, KEY_ERRORS, STORE_ERRORS, as_json, error_responses
 from app.core.errors import DrainingError, KeysUnavailableError, RouteNotFoundError
 from app.off_loop import off_loop
-from app.wire import records
-from app.wire.usage import usage_of
 from scope_judge.records import Info, ServiceStatus, Usage
 
 router = APIRouter(tags=["operations"])

@@ -5,8 +5,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from app.api.answers.pools import next_labels, pool_report
 from app.api.bodies import JsonRequest, JsonRoute, PostedItems
 from app.api.dependencies import CurrentCaller, CurrentServices, check_batch_size
+from app.api.requests.models import PoolIn, PoolPairIn, Probability
 from app.api.responses import (
     ACCESS_ERRORS,
     ENGINE_ERRORS,
@@ -18,9 +20,7 @@ from app.api.routes.calibrations import LARGEST_PAGE, OF_ONE, Name
 from app.core.comparison import Comparison
 from app.core.errors import BatchTooLargeError, JudgeMismatchError, SetFullError
 from app.off_loop import off_loop
-from app.service.calibration.calibrator import PoolReport as Pooled
-from app.wire.pools import next_labels, pool_report
-from app.wire.requests import PoolIn, PoolPairIn, Probability
+from app.sets.calibrator import PoolReport as Pooled
 from scope_judge.records import NextLabels, PoolReport
 
 router = APIRouter(tags=["calibrating"], route_class=JsonRoute)

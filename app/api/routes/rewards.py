@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from app.api.answers.records import rewards_batch, single_rewards
 from app.api.auth.callers import Caller
 from app.api.bodies import JsonRequest, JsonRoute
 from app.api.dependencies import (
@@ -13,6 +14,13 @@ from app.api.dependencies import (
     CurrentServices,
     check_criterion,
     check_responses,
+)
+from app.api.requests.openrlhf import OpenRlhfIn, OpenRlhfOut, RewardQuery
+from app.api.requests.rendered import Endings, group_of_rendered
+from app.api.requests.rewards import (
+    RewardGroupIn,
+    RewardGroupsIn,
+    RewardReferenceIn,
 )
 from app.api.responses import (
     ACCESS_ERRORS,
@@ -34,14 +42,6 @@ from app.core.errors import (
 )
 from app.judging.rewarder import Group, GroupRewards, RewardRule
 from app.judging.services import Services
-from app.wire.openrlhf import OpenRlhfIn, OpenRlhfOut, RewardQuery
-from app.wire.records import rewards_batch, single_rewards
-from app.wire.rendered import Endings, group_of_rendered
-from app.wire.rewards import (
-    RewardGroupIn,
-    RewardGroupsIn,
-    RewardReferenceIn,
-)
 from scope_judge.records import RewardsBatch, SingleRewards
 
 router = APIRouter(tags=["rewards"], route_class=JsonRoute)

@@ -147,7 +147,7 @@ def label(
     A label is A, B, tie, or none with a reason. Rows without a label are left out. A repeated
     command changes nothing.
     """
-    from app.cli.labelled_rows import print_label_report
+    from app.cli.labeled_rows import print_label_report
     from app.files.audit_labels import read_audit_labels
     from app.files.checking import checked
     from scope_judge import AuditLabels

@@ -38,8 +38,8 @@ def backup(
 
 
 async def _write(url: str, file: Path) -> None:
+    from app.audits.backup import is_empty, write_backup
     from app.release import RELEASE
-    from app.service.backup import is_empty, write_backup
     from app.wiring.stores import opened
 
     at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -15,7 +15,7 @@ import typer
 from app.cli.assessment import assessment_of_answer, print_assessment
 from app.cli.console import CommandError, print_thresholds, say
 from app.cli.effects import EvenIfInfeasible, Yes, ask, note_other_change, show_change
-from app.cli.labelled_rows import checked_pairs
+from app.cli.labeled_rows import checked_pairs
 from app.cli.running.options import (
     ColumnMap,
     Encoding,
@@ -42,7 +42,7 @@ from app.cli.service_client import (
 from app.cli.set_transfer import Upload, preview_scores, requests_of, set_path, upload_scores
 from app.cli.stopping import resumable
 from app.cli.summary_of_ties import ties_in_lines
-from app.files.labelled import FilePair
+from app.files.labeled import FilePair
 
 _SHOWN_FAILURES = 3
 _SET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -8,7 +8,7 @@ import typer
 
 from app.cli.assessment import print_assessment
 from app.cli.console import CommandError, console
-from app.cli.labelled_rows import print_label_report
+from app.cli.labeled_rows import print_label_report
 from app.cli.running.judged_first import Judging, checked_before, judged_by_service, judged_here
 from app.cli.running.options import (
     ColumnMap,
@@ -26,10 +26,10 @@ from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
 
 # The help needs none of these: functions import them.
 if TYPE_CHECKING:
-    from app.evaluation.curve.labelled_scores import LabelledScores
+    from app.evaluation.curve.labeled_scores import LabeledScores
     from app.evaluation.judgments.jsonl import Judged
     from app.files.checking import CheckedRows
-    from app.files.labelled import FilePair
+    from app.files.labeled import FilePair
 
 _PLOT_ENDINGS = (".png", ".svg")
 
@@ -74,7 +74,7 @@ def curve(
     """
     alphas = tuple(alpha or STANDARD_ALPHAS)
     _check(alphas, delta, plot)
-    from app.evaluation.curve.labelled_scores import labelled_scores_of
+    from app.evaluation.curve.labeled_scores import labeled_scores_of
     from app.evaluation.curve.rows import assessment_of
     from app.evaluation.judgments.jsonl import read_judgments
 
@@ -92,7 +92,7 @@ def curve(
         rows = checked_before(files, judging)
         told = rows.report.sentence
         judged = _judged(files, judging, rows)
-    scores = labelled_scores_of(judged, ", ".join(map(str, files)))
+    scores = labeled_scores_of(judged, ", ".join(map(str, files)))
     # A judgment that failed makes another report.
     if scores.report.sentence != told:
         print_label_report(scores.report)
@@ -122,7 +122,7 @@ def _check(alphas: tuple[float, ...], delta: float, plot: Path | None) -> None:
         raise CommandError("--plot needs matplotlib: pip install scope-judge[evaluation]")
 
 
-def _print_splits(scores: "LabelledScores", alphas: tuple[float, ...], delta: float) -> None:
+def _print_splits(scores: "LabeledScores", alphas: tuple[float, ...], delta: float) -> None:
     # Imported late: these need libraries of the extra "evaluation".
     from app.cli.evaluation_results import print_splits
     from app.evaluation.protocol import Design, run_protocol
@@ -138,7 +138,7 @@ def _print_splits(scores: "LabelledScores", alphas: tuple[float, ...], delta: fl
     print_splits(rows, scores.n)
 
 
-def _write_figure(scores: "LabelledScores", assessment: Assessment, plot: Path) -> None:
+def _write_figure(scores: "LabeledScores", assessment: Assessment, plot: Path) -> None:
     # Imported late, because the other commands work without matplotlib.
     from app.evaluation.curve.figure import write_curve_figure
 

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from app.cli.console import CommandError, console
-from app.cli.labelled_rows import print_label_report
+from app.cli.labeled_rows import print_label_report
 from app.cli.running.options import (
     ColumnMap,
     Encoding,

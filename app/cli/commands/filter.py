@@ -118,7 +118,7 @@ def filter(
     """
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta}
     criterion = given_criterion({**given, "calibration": calibration})
-    items = _labelled(read_items(files, given_format(shape, columns, encoding)))
+    items = _labeled(read_items(files, given_format(shape, columns, encoding)))
     _check_outputs(files, out, review, overwrite=overwrite)
     check_excel(out, excel=excel)
     column = category_column([item.row.fields for item in items], by)
@@ -159,7 +159,7 @@ def filter(
         raise CommandError(f"{failed} of {len(results)} pairs got no judgment and were dropped")
 
 
-def _labelled(items: Sequence[Item]) -> list[Item]:
+def _labeled(items: Sequence[Item]) -> list[Item]:
     """The items; a row whose label is not known has that error."""
     checked = [_checked(item) for item in items]
     check_first(checked)

@@ -10,7 +10,7 @@ from app.cli.store_files import StoreUrl, amount, check_url
 
 # The help of a command needs its options only.
 if TYPE_CHECKING:
-    from app.service.backup import Backup
+    from app.audits.backup import Backup
 
 
 def restore(
@@ -36,7 +36,7 @@ def restore(
 
 
 async def _restore(url: str, lines: IO[bytes], name: str) -> "Backup":
-    from app.service.backup import check_backup, is_empty, restore_backup
+    from app.audits.backup import check_backup, is_empty, restore_backup
     from app.wiring.stores import opened
 
     backup = check_backup(lines, name)

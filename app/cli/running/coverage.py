@@ -71,10 +71,10 @@ def _label_of(item: Item) -> Label | None:
 def print_contradictions(pairs: Iterable[JudgedPair]) -> None:
     """Warns if labels show that more than alpha of the accepted verdicts are wrong."""
     # Imported late: numpy takes a while.
-    from app.core.verdict_errors import LabelledVerdict, exceeded_alphas
+    from app.core.verdict_errors import LabeledVerdict, exceeded_alphas
 
-    labelled = (
-        LabelledVerdict(
+    labeled = (
+        LabeledVerdict(
             verdict=pair.result["verdict"],
             label=pair.label,
             alpha=pair.result["alpha"],
@@ -85,7 +85,7 @@ def print_contradictions(pairs: Iterable[JudgedPair]) -> None:
         if pair.label in ("A", "B")
         if pair.result["verdict"] != "abstain" and pair.result["alpha"] is not None
     )
-    for exceeded in exceeded_alphas(labelled):
+    for exceeded in exceeded_alphas(labeled):
         share = exceeded.contradicted
         say(
             ("warning:", "yellow"),
@@ -184,7 +184,7 @@ def _calibration_of(
         KeyError, TypeError: A field is missing or has another type.
     """
     # Imported late: numpy takes a while.
-    from app.core.calibration import Calibration, LabelledExample
+    from app.core.calibration import Calibration, LabeledExample
     from app.core.score import Score
 
     return Calibration(
@@ -194,7 +194,7 @@ def _calibration_of(
         judge=described["judge"],
         fingerprint=described["fingerprint"],
         examples={
-            example["digest"]: LabelledExample(
+            example["digest"]: LabeledExample(
                 score=Score(
                     gap_fwd=example["gap_fwd"],
                     gap_rev=example["gap_rev"],
@@ -221,8 +221,8 @@ def unlike_set(
         tests: Number of sets that share the false alarms of a run.
     """
     # Imported late: scipy takes a while.
+    from app.audits.drift import STREAMS, tested_values
     from app.core.likeness import difference
-    from app.service.auditing.drift import STREAMS, tested_values
 
     first = {pair.question: pair for pair in reversed(list(judged))}
     if not first:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.cli.console import CommandError, say
-from app.cli.labelled_rows import print_label_report
+from app.cli.labeled_rows import print_label_report
 from app.cli.progress import ConsoleObserver, progress_bar
 from app.cli.stopping import ending_at_ctrl_c, resumable
 from app.files.checking import Contradictions
@@ -22,7 +22,7 @@ from app.wiring.scorers import open_scorer
 
 # Most modules of app.evaluation need libraries of the extra "evaluation": functions import them.
 if TYPE_CHECKING:
-    from app.evaluation.benchmarks.labelled_pairs import Benchmark, DrawnPairs
+    from app.evaluation.benchmarks.labeled_pairs import Benchmark, DrawnPairs
     from app.evaluation.judgments.interview import Dataset, MissingAnswers
     from app.evaluation.judgments.log import JudgmentLog
     from app.evaluation.judgments.record import JudgedPair, Observation
@@ -103,7 +103,7 @@ def judged_sources(
             the judge fails.
         CommandError: The folder cannot be written, or two data sets have one name.
     """
-    from app.evaluation.judgments.interview import missing_answers, relabelled
+    from app.evaluation.judgments.interview import missing_answers, relabeled
     from app.evaluation.judgments.jsonl import LOG_NAME
     from app.evaluation.judgments.log import JudgmentLog
     from app.evaluation.measurement import JudgedDataset
@@ -118,7 +118,7 @@ def judged_sources(
         missing = missing_answers(datasets, job.observations, known, retry=job.retry)
         if any(one.pairs for one in missing):
             asyncio.run(_ask(choice, missing, known, log))
-        log.append(relabelled(datasets, known))
+        log.append(relabeled(datasets, known))
         answers = log.read()
     return {
         dataset.name: JudgedDataset(
@@ -159,7 +159,7 @@ def loaded_benchmarks(
 
 
 def _drawn(job: EvaluationJob, template: PromptTemplate | None) -> "list[Dataset]":
-    from app.evaluation.benchmarks.labelled_pairs import POOL, draw
+    from app.evaluation.benchmarks.labeled_pairs import POOL, draw
     from app.evaluation.judgments.interview import Dataset
     from app.evaluation.judgments.questions import Questionnaire
 

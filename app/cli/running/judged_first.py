@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.cli.console import CommandError, say
-from app.cli.labelled_rows import checked_pairs
+from app.cli.labeled_rows import checked_pairs
 from app.cli.running.options import check_extra
 from app.files.checking import CheckedRows, Contradictions
-from app.files.labelled import FilePair
+from app.files.labeled import FilePair
 from app.files.reading import STDIN, InputFormat
 
 if TYPE_CHECKING:

@@ -243,7 +243,7 @@ def judging(service: ServiceClient, criterion: Mapping[str, Any], *, dated: bool
 @cache
 def _passing() -> frozenset[str]:
     """Codes of the errors after which the same comparison may get a judgment later."""
-    from app.wire.problems import STATUS
+    from app.api.answers.problems import STATUS
 
     return frozenset(error.code for error in STATUS if issubclass(error, UnavailableError))
 

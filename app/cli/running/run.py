@@ -117,7 +117,7 @@ def answered(
 
 def unaskable(items: Iterable[Item]) -> Results:
     """The results of the rows without a comparison: their errors."""
-    from app.wire.problems import problem_of, without_none
+    from app.api.answers.problems import problem_of, without_none
 
     return {
         item.key: {"error": without_none(problem_of(item.fields))}

@@ -1,1 +1,1 @@
-"""Labelled pairs to judge: the benchmarks of the paper, the demo pairs and files of users."""
+"""Labeled pairs to judge: the benchmarks of the paper, the demo pairs and files of users."""

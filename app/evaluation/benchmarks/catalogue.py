@@ -8,11 +8,11 @@ from app.core.comparison import Comparison
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.demo.pairs import demo_sets
 from app.evaluation.benchmarks.hub import HUB_BENCHMARKS, hub_pairs
-from app.evaluation.benchmarks.labelled_pairs import Benchmark, LabelledPair
+from app.evaluation.benchmarks.labeled_pairs import Benchmark, LabeledPair
 from app.evaluation.benchmarks.pair_file import benchmark_of_file
 from app.evaluation.benchmarks.rows import TIE, LeftOut, RawPair, digest_of
 from app.files.checking import Contradictions, checked
-from app.files.labelled import read_pairs
+from app.files.labeled import read_pairs
 from app.files.reading import ENDINGS, InputFormat
 
 _DEMO = "demo"
@@ -30,7 +30,7 @@ def load_benchmark(
     form: InputFormat | None = None,
     contradictions: Contradictions = "drop",
 ) -> Benchmark:
-    """Loads a benchmark by its name, or labelled pairs from a file.
+    """Loads a benchmark by its name, or labeled pairs from a file.
 
     Args:
         name_or_path: One of `benchmark_names`, or the path of a file of any format that
@@ -43,7 +43,7 @@ def load_benchmark(
 
     Raises:
         InvalidRequestError: No such benchmark or file exists, it cannot be loaded, or it has no
-            labelled pair.
+            labeled pair.
     """
     if name_or_path in HUB_BENCHMARKS:
         return _checked_benchmark(name_or_path, hub_pairs(name_or_path, source))
@@ -71,7 +71,7 @@ def _demo() -> Benchmark:
     """Pairs that were used neither to train nor to calibrate the bundled judge."""
     sets = demo_sets()
     pairs = tuple(
-        LabelledPair(
+        LabeledPair(
             id=f"demo-{i}",
             group=digest_of(pair.question),
             comparison=Comparison.of(pair.question, pair.response_a, pair.response_b),
@@ -83,7 +83,7 @@ def _demo() -> Benchmark:
 
 
 def _checked_benchmark(name: str, rows: Iterable[RawPair | LeftOut]) -> Benchmark:
-    pairs: dict[str, LabelledPair] = {}
+    pairs: dict[str, LabeledPair] = {}
     ties, left_out = 0, Counter[str]()
     for row in rows:
         if isinstance(row, RawPair) and row.label == TIE:
@@ -102,13 +102,13 @@ def _checked_benchmark(name: str, rows: Iterable[RawPair | LeftOut]) -> Benchmar
     return Benchmark(name=name, pairs=tuple(pairs.values()), ties=ties, left_out=dict(left_out))
 
 
-def _checked_pair(row: RawPair) -> LabelledPair | LeftOut:
+def _checked_pair(row: RawPair) -> LabeledPair | LeftOut:
     try:
         comparison = Comparison(row.question, row.response_a, row.response_b)
     except InvalidComparisonError as exc:
         return LeftOut(reason=exc.detail)
     if row.label == "A":
-        return LabelledPair(id=row.id, group=row.group, comparison=comparison, label="A")
+        return LabeledPair(id=row.id, group=row.group, comparison=comparison, label="A")
     if row.label == "B":
-        return LabelledPair(id=row.id, group=row.group, comparison=comparison, label="B")
+        return LabeledPair(id=row.id, group=row.group, comparison=comparison, label="B")
     return LeftOut(reason="an unknown label")

@@ -1,12 +1,12 @@
-"""Labelled pairs in a user's file of any format."""
+"""Labeled pairs in a user's file of any format."""
 
 from collections.abc import Sequence
 
 from app.core.errors import InvalidRequestError
-from app.evaluation.benchmarks.labelled_pairs import Benchmark, LabelledPair
+from app.evaluation.benchmarks.labeled_pairs import Benchmark, LabeledPair
 from app.evaluation.benchmarks.rows import digest_of
 from app.files.checking import LabelReport
-from app.files.labelled import FilePair
+from app.files.labeled import FilePair
 
 
 def benchmark_of_file(name: str, rows: Sequence[FilePair], report: LabelReport) -> Benchmark:
@@ -20,7 +20,7 @@ def benchmark_of_file(name: str, rows: Sequence[FilePair], report: LabelReport) 
     Raises:
         InvalidRequestError: There is no pair with a side, or two pairs have one id.
     """
-    pairs: dict[str, LabelledPair] = {}
+    pairs: dict[str, LabeledPair] = {}
     for row in rows:
         if row.label is None or row.label == "tie":
             continue
@@ -29,7 +29,7 @@ def benchmark_of_file(name: str, rows: Sequence[FilePair], report: LabelReport) 
             None if row.row.fields.get(key) is None else str(row.row.fields[key])
             for key in ("id", "group")
         )
-        pair = LabelledPair(
+        pair = LabeledPair(
             # "pairs.jsonl, line 7" -> "line-7".
             id=pair_id or row.place.rpartition(", ")[2].replace(" ", "-"),
             group=group or digest_of(row.comparison.question),

@@ -13,7 +13,7 @@ from app.core.calibration import GUARANTEES
 from app.core.comparison import Guarantee
 from app.core.shares import clopper_pearson
 from app.core.thresholds import ThresholdCurve
-from app.evaluation.curve.labelled_scores import LabelledScores
+from app.evaluation.curve.labeled_scores import LabeledScores
 from app.evaluation.curve.labels import coverage_by_labels
 from app.evaluation.curve.rows import threshold_rows
 from app.files.replacing import replacing
@@ -26,7 +26,7 @@ _STYLES: dict[Guarantee, dict[str, Any]] = {
 }
 
 
-def write_curve_figure(scores: LabelledScores, assessment: Assessment, file: Path) -> None:
+def write_curve_figure(scores: LabeledScores, assessment: Assessment, file: Path) -> None:
     """Writes the figure as .png or .svg, by the ending of the file.
 
     Raises:
@@ -37,7 +37,7 @@ def write_curve_figure(scores: LabelledScores, assessment: Assessment, file: Pat
         curve_figure(scores, assessment).savefig(image, format=kind, dpi=130)
 
 
-def curve_figure(scores: LabelledScores, assessment: Assessment) -> Figure:
+def curve_figure(scores: LabeledScores, assessment: Assessment) -> Figure:
     """The recommendation, and three panels below it."""
     figure = Figure(figsize=(13.0, 5.2), layout="constrained")
     figure.suptitle(textwrap.fill(recommendation(assessment), 125), fontsize=11)
@@ -51,7 +51,7 @@ def curve_figure(scores: LabelledScores, assessment: Assessment) -> Figure:
     return figure
 
 
-def _draw_risk(axes: Axes, scores: LabelledScores, assessment: Assessment) -> None:
+def _draw_risk(axes: Axes, scores: LabeledScores, assessment: Assessment) -> None:
     curve = ThresholdCurve.fit(scores.uncertainty, scores.error)
     tallies = [curve.accepted_at(score, undecided=scores.undecided) for score in curve.scores]
     counts = np.array([tally for tally in tallies if tally[0]], dtype=np.int64).reshape(-1, 2)
@@ -68,7 +68,7 @@ def _draw_risk(axes: Axes, scores: LabelledScores, assessment: Assessment) -> No
     axes.set(xlabel="coverage", ylabel="risk", title=f"n = {scores.n}", xlim=(0, 1), ylim=(0, top))
 
 
-def _draw_coverage(axes: Axes, scores: LabelledScores, assessment: Assessment) -> None:
+def _draw_coverage(axes: Axes, scores: LabeledScores, assessment: Assessment) -> None:
     alphas = sorted({row.alpha for row in assessment.rows})
     largest = max(0.3, alphas[-1])
     rows = threshold_rows(
@@ -85,7 +85,7 @@ def _draw_coverage(axes: Axes, scores: LabelledScores, assessment: Assessment) -
     axes.set(xlabel="alpha", ylabel="coverage", title="by alpha", ylim=(-0.03, 1.03))
 
 
-def _draw_labels(axes: Axes, scores: LabelledScores, assessment: Assessment) -> None:
+def _draw_labels(axes: Axes, scores: LabeledScores, assessment: Assessment) -> None:
     alphas = sorted({row.alpha for row in assessment.rows})
     alpha = _USUAL_ALPHA if _USUAL_ALPHA in alphas else alphas[0]
     rows = coverage_by_labels(scores, alpha=alpha, delta=_delta(assessment))

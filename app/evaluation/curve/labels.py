@@ -9,7 +9,7 @@ from app.core.calibration import GUARANTEES
 from app.core.comparison import Guarantee
 from app.core.threshold_rows import threshold_on
 from app.core.thresholds import ThresholdCurve
-from app.evaluation.curve.labelled_scores import LabelledScores
+from app.evaluation.curve.labeled_scores import LabeledScores
 
 _FEWEST = 10
 _SIZES = 12
@@ -32,7 +32,7 @@ class LabelsRow:
     coverage: float
 
 
-def coverage_by_labels(scores: LabelledScores, *, alpha: float, delta: float) -> list[LabelsRow]:
+def coverage_by_labels(scores: LabeledScores, *, alpha: float, delta: float) -> list[LabelsRow]:
     """Calibrates on random subsets of several sizes, the last of which is all labels.
 
     Args:

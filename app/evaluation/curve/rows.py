@@ -8,11 +8,11 @@ from app.core.comparison import Guarantee
 from app.core.diagnostics import feasibility, feasible_alphas
 from app.core.threshold_rows import ThresholdRow, threshold_on
 from app.core.thresholds import ThresholdCurve
-from app.evaluation.curve.labelled_scores import LabelledScores
+from app.evaluation.curve.labeled_scores import LabeledScores
 
 
 def assessment_of(
-    scores: LabelledScores,
+    scores: LabeledScores,
     alphas: Sequence[float],
     *,
     delta: float,
@@ -54,7 +54,7 @@ def assessment_of(
 
 
 def threshold_rows(
-    scores: LabelledScores, alphas: Sequence[float], *, delta: float
+    scores: LabeledScores, alphas: Sequence[float], *, delta: float
 ) -> list[ThresholdRow]:
     """A row for each guarantee and alpha, in that order; arguments as for `assessment_of`."""
     curve = ThresholdCurve.fit(scores.uncertainty, scores.error)

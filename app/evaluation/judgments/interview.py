@@ -14,7 +14,7 @@ from app.core.errors import (
 )
 from app.core.fingerprint import INPUTS_DIFFER
 from app.core.score import Score
-from app.evaluation.benchmarks.labelled_pairs import LabelledPair
+from app.evaluation.benchmarks.labeled_pairs import LabeledPair
 from app.evaluation.judgments.log import JudgmentLog
 from app.evaluation.judgments.questions import GENERATION, Question, Questionnaire
 from app.evaluation.judgments.record import JudgedPair, Observation
@@ -37,7 +37,7 @@ class Dataset:
     """The pairs of a data set, and the questions about them."""
 
     name: str
-    pairs: Sequence[LabelledPair]
+    pairs: Sequence[LabeledPair]
     questionnaire: Questionnaire
 
 
@@ -47,7 +47,7 @@ class MissingAnswers:
 
     dataset: Dataset
     observation: Observation
-    pairs: Sequence[LabelledPair]
+    pairs: Sequence[LabeledPair]
 
 
 def missing_answers(
@@ -87,7 +87,7 @@ def _is_answered(
     known: JudgedPair | None,
     dataset: Dataset,
     observation: Observation,
-    pair: LabelledPair,
+    pair: LabeledPair,
     *,
     retry: bool,
 ) -> bool:
@@ -100,7 +100,7 @@ def _is_answered(
     return (known.asked or {}).get(observation) == question.digest
 
 
-def relabelled(
+def relabeled(
     datasets: Iterable[Dataset], known: Mapping[tuple[str, str], JudgedPair]
 ) -> list[JudgedPair]:
     """Lines with the new label and group of pairs whose label or group changed in the data."""
@@ -168,7 +168,7 @@ class Interviewer:
         """
         permits = asyncio.Semaphore(CHUNKS_IN_FLIGHT)
 
-        async def ask_chunk(one: MissingAnswers, chunk: Sequence[LabelledPair]) -> None:
+        async def ask_chunk(one: MissingAnswers, chunk: Sequence[LabeledPair]) -> None:
             try:
                 log.append(await self._judged(one.dataset, one.observation, chunk))
                 on_answered(one, len(chunk))
@@ -186,7 +186,7 @@ class Interviewer:
             raise failures.exceptions[0] from failures
 
     async def _judged(
-        self, dataset: Dataset, observation: Observation, pairs: Sequence[LabelledPair]
+        self, dataset: Dataset, observation: Observation, pairs: Sequence[LabeledPair]
     ) -> list[JudgedPair]:
         questions = [dataset.questionnaire.question(observation, pair) for pair in pairs]
         unanswered = [

@@ -11,8 +11,8 @@ from typing import Any, TypeVar, cast
 from app.core.comparison import Side
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.evaluation.judgments.record import JudgedPair, Observation
-from app.files.checking import Contradictions, LabelledRow, LabelReport, checked
-from app.files.labelled import check_words, known_comparison, refuse_unlabelled
+from app.files.checking import Contradictions, LabeledRow, LabelReport, checked
+from app.files.labeled import check_words, known_comparison, refuse_unlabeled
 from app.files.reading import FileRow, InputFormat, files_of, read_rows
 from app.files.results import FIELDS, result_columns
 from app.files.shapes import ComparisonShape, known_shape, label_in
@@ -35,7 +35,7 @@ _SHARES = ("p_fwd", "p_rev", "label_mass")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class JudgedRow(LabelledRow):
+class JudgedRow(LabeledRow):
     """A row of a file of judged pairs, or the merged lines of a pair that `evaluate` wrote.
 
     Args:
@@ -93,7 +93,7 @@ def read_judgments(
         lines += _lines(file, form)
     kind = _signal_of(lines)
     if kind is not None:
-        refuse_unlabelled([line.row for line in lines], form.shape)
+        refuse_unlabeled([line.row for line in lines], form.shape)
     rows = _rows(lines, kind)
     # A repeated pair may be the answer of another judge, which must not be lost in silence.
     judges = frozenset(row.pair.judge for row in rows if row.pair is not None)

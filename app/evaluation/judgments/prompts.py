@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from app.core.comparison import Comparison
 from app.core.errors import InvalidRequestError
-from app.evaluation.benchmarks.labelled_pairs import LabelledPair
+from app.evaluation.benchmarks.labeled_pairs import LabeledPair
 from app.judges.prompts import PromptTemplate
 from app.ports import Prompt
 
@@ -34,7 +34,7 @@ def verbalized_prompt(template: PromptTemplate, comparison: Comparison) -> Promp
 
 
 def annotator_prompts(
-    template: PromptTemplate, comparison: Comparison, personas: Sequence[Sequence[LabelledPair]]
+    template: PromptTemplate, comparison: Comparison, personas: Sequence[Sequence[LabeledPair]]
 ) -> list[Prompt]:
     """One prompt for each persona: its demonstrations with their verdicts, then the target.
 
@@ -50,17 +50,17 @@ def annotator_prompts(
     return prompts
 
 
-def _demonstration(template: PromptTemplate, pair: LabelledPair) -> str:
+def _demonstration(template: PromptTemplate, pair: LabeledPair) -> str:
     return f"{template.render(pair.comparison).user}\n\nVerdict: [[{pair.label}]]"
 
 
 def draw_personas(
-    demonstrations: Sequence[LabelledPair],
+    demonstrations: Sequence[LabeledPair],
     *,
     seed: int,
     personas: int = PERSONAS,
     examples: int = EXAMPLES,
-) -> tuple[tuple[LabelledPair, ...], ...]:
+) -> tuple[tuple[LabeledPair, ...], ...]:
     """Draws the demonstrations of each persona; all pairs of a run are judged by the same personas.
 
     The demonstrations of one persona are distinct. With at least personas * examples

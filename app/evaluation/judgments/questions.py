@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 
-from app.evaluation.benchmarks.labelled_pairs import LabelledPair
+from app.evaluation.benchmarks.labeled_pairs import LabeledPair
 from app.evaluation.judgments.prompts import annotator_prompts, draw_personas, verbalized_prompt
 from app.evaluation.judgments.record import Observation
 from app.judges.prompts import PromptTemplate
@@ -64,14 +64,14 @@ class Questionnaire:
     """
 
     template: PromptTemplate | None
-    personas: tuple[tuple[LabelledPair, ...], ...]
+    personas: tuple[tuple[LabeledPair, ...], ...]
     seed: int
 
     @classmethod
     def of(
         cls,
         template: PromptTemplate | None,
-        demonstrations: Sequence[LabelledPair],
+        demonstrations: Sequence[LabeledPair],
         observations: Iterable[Observation],
         seed: int,
     ) -> "Questionnaire":
@@ -84,7 +84,7 @@ class Questionnaire:
         personas = draw_personas(demonstrations, seed=seed) if needs_personas else ()
         return cls(template, personas, seed)
 
-    def question(self, observation: Observation, pair: LabelledPair) -> Question:
+    def question(self, observation: Observation, pair: LabeledPair) -> Question:
         """The question of one observation of one pair."""
         if self.template is None:
             assert observation == "orders", "a judge without prompts answers no question in words"
@@ -100,7 +100,7 @@ class Questionnaire:
         return Question(prompts=tuple(prompts), seeds=tuple(seeds), digest=digest)
 
     def _prompts(
-        self, template: PromptTemplate, observation: Observation, pair: LabelledPair
+        self, template: PromptTemplate, observation: Observation, pair: LabeledPair
     ) -> list[Prompt]:
         match observation:
             case "orders":

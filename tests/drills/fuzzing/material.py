@@ -124,7 +124,7 @@ def sound_bodies(draw: random.Random) -> dict[str, Any]:
     several = {**comparison, "question": [*turns, {"role": "user", "content": "Which?"}]}
     judged = {**comparison, "alpha": draw.choice((None, 0.1, 0.3)), "id": draw.choice((7, "x"))}
     guarded = {**several, "alpha": 0.2, "guarantee": "pac", "delta": 0.2, "calibration": name}
-    labelled = [
+    labeled = [
         {**draw.choice((comparison, several)), "label": label, "id": i}
         for i, label in enumerate(("A", "B", "tie"))
     ]
@@ -135,12 +135,12 @@ def sound_bodies(draw: random.Random) -> dict[str, Any]:
         "POST /judge/batch": {"alpha": None, "comparisons": [judged, guarded, comparison]},
         "POST /calibrate": {
             "calibration": name,
-            "examples": labelled,
+            "examples": labeled,
             **_looks(draw),
         },
         "POST /calibrate/scores": {
             "calibration": name,
-            "examples": labelled,
+            "examples": labeled,
         },
         **_set_bodies(draw, comparison),
     }

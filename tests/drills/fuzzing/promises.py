@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jsonschema_rs
 
-from app.wire.problems import STATUS
+from app.api.answers.problems import STATUS
 
 STATUS_OF_CODE = {error.code: status for error, status in STATUS.items()}
 # An error describes the fault; it never repeats the request.

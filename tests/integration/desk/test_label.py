@@ -14,7 +14,7 @@ from tests.integration.desk.worlds import SETTINGS, calibrate, judged, pairs
 from tests.integration.processes.server import Server
 from tests.unit.api.keyring import entry, header_of, key_of, write_keys
 
-LABELLED = 20
+LABELED = 20
 
 
 @pytest.fixture
@@ -84,14 +84,14 @@ def send(page: Page) -> None:
     expect(page.get_by_text("No pair waits for your label")).to_be_visible()
 
 
-def test_pairs_labelled_by_keyboard_are_exactly_the_labels_of_the_service(
+def test_pairs_labeled_by_keyboard_are_exactly_the_labels_of_the_service(
     service: Server, browser: Browser
 ) -> None:
     audits = open_audits(service)
     expected: dict[str, str] = {}
     with open_page(browser, f"http://127.0.0.1:{service.port}") as page:
         page.goto("/desk#label/default")
-        for number in range(LABELLED):
+        for number in range(LABELED):
             question, left = shown(page)
             is_a = audits[question]["texts"]["response_a"] == left
             key = "12t"[number % 3]
@@ -202,7 +202,7 @@ def test_a_key_that_may_only_label_labels_all_its_sets_and_sees_nothing_else(
         assert (people.count("ann"), people.count("bob")) == (1, 5)
 
 
-def test_hostile_texts_are_labelled_as_text(service: Server, browser: Browser) -> None:
+def test_hostile_texts_are_labeled_as_text(service: Server, browser: Browser) -> None:
     texts = [
         {
             "question": f"{kind}: {text[:1000]}",

@@ -58,7 +58,7 @@ def answer(page: Page) -> None:
     expect(same).to_have_count(0)
 
 
-def test_a_pool_is_labelled_in_its_order_until_the_threshold_is_known(
+def test_a_pool_is_labeled_in_its_order_until_the_threshold_is_known(
     service: Server, browser: Browser, tmp_path: Path
 ) -> None:
     path = tmp_path / "pool.jsonl"

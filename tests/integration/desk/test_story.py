@@ -138,7 +138,7 @@ def test_an_alarm_is_ended_with_the_page_alone(
         person.click(state.get_by_role("link", name="Label"))
         expect(page.get_by_role("region", name="Question")).to_be_visible()
         person.look("label")
-        labelled = person.label(page.get_by_text("enough labels to lift the alarm"), needed + EXTRA)
+        labeled = person.label(page.get_by_text("enough labels to lift the alarm"), needed + EXTRA)
         # The line above the view refreshes itself.
         done = page.get_by_role("link", name="End the alarm")
         expect(done).to_be_visible()
@@ -168,10 +168,10 @@ def test_an_alarm_is_ended_with_the_page_alone(
         person.look("green")
         waited = time.monotonic() - begun
     minutes = (SECONDS_A_LABEL * person.keys + SECONDS_A_CLICK * person.clicks) / 60
-    print(f"\n{labelled} labels until the alarm can end, {later} until the light is green")
+    print(f"\n{labeled} labels until the alarm can end, {later} until the light is green")
     print(f"{person.clicks} clicks, {person.keys} keys; the script took {waited:.0f} s, a person")
     print(f"with {SECONDS_A_LABEL} s a label and {SECONDS_A_CLICK} s a click {minutes:.0f} minutes")
-    assert labelled >= needed
+    assert labeled >= needed
     assert person.clicks < 12
     shown_now = service.client.get("/calibrations/default/monitor").json()
     assert (shown_now["light"], shown_now["version"]) == ("green", 2)

@@ -60,7 +60,7 @@ def scripted_material() -> Material:
         for i, pair in enumerate(without_quality)
         for fields in (*with_quality[3 * i : 3 * i + 3], pair | {"label": _preferred(pair)})
     ]
-    return Material(examples, [_unlabelled(pair) for pair in (*with_quality, *without_quality)])
+    return Material(examples, [_unlabeled(pair) for pair in (*with_quality, *without_quality)])
 
 
 def _preferred(fields: Fields) -> str:
@@ -74,11 +74,11 @@ def _preferred(fields: Fields) -> str:
     return "A" if found.p_bar[0] > 0.5 else "B"
 
 
-def _labelled(fields: Fields) -> Fields:
-    return _unlabelled(fields) | {"label": fields["label"]}
+def _labeled(fields: Fields) -> Fields:
+    return _unlabeled(fields) | {"label": fields["label"]}
 
 
-def _unlabelled(fields: Fields) -> Fields:
+def _unlabeled(fields: Fields) -> Fields:
     return {name: fields[name] for name in ("question", "response_a", "response_b")}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from app.core.comparison import Comparison
 from app.core.fingerprint import JudgeIdentity
-from app.evaluation.benchmarks.labelled_pairs import LabelledPair
+from app.evaluation.benchmarks.labeled_pairs import LabeledPair
 from app.evaluation.judgments.interview import Dataset, Interviewer, missing_answers
 from app.evaluation.judgments.log import JudgmentLog
 from app.evaluation.judgments.questions import Questionnaire
@@ -48,7 +48,7 @@ class SlowEngine(ScriptedEngine):
 async def judge(folder: Path, *, latency_s: float = LATENCY_S, most: int = PAIRS) -> None:
     """Judges the pairs that are missing in the folder's judgments.jsonl."""
     pairs = [
-        LabelledPair(
+        LabeledPair(
             id=f"{i}",
             group="g",
             comparison=Comparison.of(f"Question {i}?", "this", "that"),

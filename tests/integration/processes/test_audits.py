@@ -12,10 +12,10 @@ from typing import Any
 import httpx
 import pytest
 
+from app.audits.entries import LabelEntry, parse_entry
+from app.audits.ledger import Ledger
 from app.core.fingerprint import drawn_pair
 from app.ports import Store
-from app.service.auditing.entries import LabelEntry, parse_entry
-from app.service.auditing.ledger import Ledger
 from tests.integration.processes.server import Server
 from tests.integration.stores.backends import audit_log, store_at
 from tests.patience import PATIENCE_S

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
+from app.api.answers.audits import MOST_LABELS
 from app.api.auth.needs import NEEDS
 from app.api.bodies import LARGE_BYTES
-from app.wire.audits import MOST_LABELS
 from tests.integration.processes.server import free_port
 from tests.integration.processes.ticking_service import audit_id
 from tests.serving import scripted_fingerprint
@@ -80,8 +80,8 @@ def many(of: Callable[[int], dict[str, Any]], **fields: Any) -> bytes:
 
 
 def examples(of: Callable[[int], dict[str, Any]], count: int = 1000) -> bytes:
-    labelled = [{**of(next(fresh)), "label": "A"} for _ in range(count)]
-    return json.dumps({"calibration": "large", "examples": labelled}).encode()
+    labeled = [{**of(next(fresh)), "label": "A"} for _ in range(count)]
+    return json.dumps({"calibration": "large", "examples": labeled}).encode()
 
 
 def pairs(of: Callable[[int], dict[str, Any]]) -> bytes:

@@ -20,16 +20,16 @@ from pathlib import Path
 
 import pytest
 
-from app.core.calibration import Calibration, LabelledExample
+from app.core.calibration import Calibration, LabeledExample
 from app.core.examples import Examples
 from app.judging.services import Services
 from app.ports import Head, Store
-from app.service.calibration.codec import encode, thresholds_in
-from app.service.calibration.trail import Change, Edit
+from app.sets.codec import encode, thresholds_in
+from app.sets.trail import Change, Edit
 from app.stores.redis import RedisStore
 from app.stores.sqlite import SqliteStore
 from tests import serving
-from tests.labelled_examples import labelled_example
+from tests.labeled_examples import labeled_example
 from tests.redis_server import RedisServer
 from tests.serving import labelled, pair, services_of
 
@@ -38,17 +38,17 @@ N = 49_000
 MOST_RUNS = 8
 
 
-def scores() -> dict[str, LabelledExample]:
+def scores() -> dict[str, LabeledExample]:
     rng = random.Random(5)
     return {
-        hashlib.sha256(str(i).encode()).hexdigest(): labelled_example(
+        hashlib.sha256(str(i).encode()).hexdigest(): labeled_example(
             rng.gauss(0, 3), rng.gauss(0, 3), rng.random(), "A" if rng.random() < 0.8 else "B"
         )
         for i in range(N)
     }
 
 
-def one_call_s(table: dict[str, LabelledExample]) -> float:
+def one_call_s(table: dict[str, LabeledExample]) -> float:
     """Returns the CPU seconds of one call for the whole set, the shortest of three."""
     fields = {digest: example.fields for digest, example in table.items()}
     begun = [time.process_time()]
@@ -79,7 +79,7 @@ async def longest_turn_s(work: Awaitable[object]) -> float:
 
 @asynccontextmanager
 async def large_set(
-    kind: str, folder: Path, fixtures: pytest.FixtureRequest, table: dict[str, LabelledExample]
+    kind: str, folder: Path, fixtures: pytest.FixtureRequest, table: dict[str, LabeledExample]
 ) -> AsyncIterator[Services]:
     """A service with an empty cache, on a store with the set at version 1."""
     store: Store = SqliteStore(folder / "sets.db")

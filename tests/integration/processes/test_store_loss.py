@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.service.calibration.codec import decode
+from app.sets.codec import decode
 from tests.integration.processes.server import Server
 
 FIRST, LATER = 30, 45

@@ -18,13 +18,13 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from app.api.server import BoundedH11
-from app.core.comparison import Comparison, Criterion, Label, LabelledComparison
+from app.audits.entries import Decider, Draw, LabelEntry
+from app.audits.texts import key_of
+from app.core.comparison import Comparison, Criterion, Label, LabeledComparison
 from app.core.score import Score
 from app.judging.services import Services
 from app.main import build, serving
 from app.ports import MOST_AUDIT_TEXTS
-from app.service.auditing.entries import Decider, Draw, LabelEntry
-from app.service.auditing.texts import key_of
 from app.settings import Settings
 
 TICK_S = 0.002
@@ -80,11 +80,11 @@ def yardstick() -> float:
     return time.perf_counter() - begun
 
 
-def labelled(number: int) -> LabelledComparison:
+def labelled(number: int) -> LabeledComparison:
     """A labeled pair; every 30th label is wrong, so that thresholds are among the scores."""
     gap = (number % 4000 + 1) / 1000
     comparison = Comparison.of(f"Question {number}?", f"quality={gap}", "quality=0")
-    return LabelledComparison(comparison=comparison, label="B" if number % 30 == 0 else "A")
+    return LabeledComparison(comparison=comparison, label="B" if number % 30 == 0 else "A")
 
 
 async def fill(services: Services) -> None:
@@ -99,7 +99,7 @@ async def fill(services: Services) -> None:
     # One example, whose label changes with each version.
     for i in range(VERSIONS):
         label: Label = "A" if i % 2 else "B"
-        await add("changed", [LabelledComparison(comparison=large[0].comparison, label=label)])
+        await add("changed", [LabeledComparison(comparison=large[0].comparison, label=label)])
     await add("audited", large[:100])
     fingerprint = services.identity.fingerprint
     await services.store.append_audits([draw(i, fingerprint) for i in range(AUDITS)])

@@ -108,11 +108,11 @@ async def test_a_killed_process_leaves_texts_with_their_entries_and_none_without
     await store.open()
     log = await audit_log(store)
     assert set(reported) <= set(log)
-    drawn, labelled = (
+    drawn, labeled = (
         {entry.removeprefix(kind) for entry in log if entry.startswith(kind)}
         for kind in ("draw ", "label ")
     )
-    assert await all_texts(store) == {key: f"texts of {key}" for key in drawn - labelled}
+    assert await all_texts(store) == {key: f"texts of {key}" for key in drawn - labeled}
     await store.close()
 
 

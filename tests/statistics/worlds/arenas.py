@@ -60,7 +60,7 @@ WORLDS = {
 }
 
 
-def labelled_arena(world: World, seed: int) -> tuple[Arena, Battles]:
+def labeled_arena(world: World, seed: int) -> tuple[Arena, Battles]:
     """An arena of six models, and its battles as the leaderboard reads them."""
     rng = np.random.default_rng([seed, 1])
     if world.of_question:

@@ -106,7 +106,7 @@ class Asked(NamedTuple):
 
 
 class AskedDraws(NamedTuple):
-    """Labelled draws, each of shape (n,).
+    """Labeled draws, each of shape (n,).
 
     Args:
         errors: True where the verdict is wrong.

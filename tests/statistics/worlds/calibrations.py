@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
 
 
 class Calibrations(NamedTuple):
-    """Labelled pairs of many calibrations, sorted by uncertainty.
+    """Labeled pairs of many calibrations, sorted by uncertainty.
 
     Args:
         judge: Judge of the normal world.

@@ -5,12 +5,12 @@ from array import array
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.calibration import Calibration, LabelledExample
+from app.audits.drift import Martingales, stream_figures
+from app.core.calibration import Calibration, LabeledExample
 from app.core.comparison import Label
 from app.core.preference import FloatArray
 from app.core.score import Score
-from app.service.auditing.drift import Martingales, stream_figures
-from tests.labelled_examples import calibration_of
+from tests.labeled_examples import calibration_of
 from tests.statistics.worlds.normal import NormalJudge
 
 _BLOCK = 500
@@ -40,13 +40,13 @@ def calibration(
     """A set of pairs of the traffic, with or without those that people found equal."""
     uncertainty, wrong = judge.draw(n, rng)
     gaps = _gap(uncertainty)
-    examples: dict[str, LabelledExample] = {}
+    examples: dict[str, LabeledExample] = {}
     for i, is_tie in enumerate(tied(uncertainty, share, rng)):
         if is_tie and not keeps_ties:
             continue
         label: Label = "tie" if is_tie else "B" if wrong[i] else "A"
         score = Score(gap_fwd=float(gaps[i]), gap_rev=float(gaps[i]), label_mass=None)
-        examples[f"{i}"] = LabelledExample(score=score, label=label)
+        examples[f"{i}"] = LabeledExample(score=score, label=label)
     return calibration_of(examples)
 
 

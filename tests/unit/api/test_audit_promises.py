@@ -72,7 +72,7 @@ async def test_a_label_counts_once_no_further_draw_of_its_question_can(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Other tests count labels at once; this is the value of the service.
-    monkeypatch.setattr("app.service.auditing.figures.QUESTION_S", 3600.0, raising=False)
+    monkeypatch.setattr("app.audits.figures.QUESTION_S", 3600.0, raising=False)
     async with client_of(audit_rate=1.0) as client:
         await calibrated(client)
         await label(client, await drawn(client, [comparison(question="One?")]), "B")

@@ -232,11 +232,11 @@ async def test_keys_label_only_their_sets_and_only_with_the_role(tmp_path: Path)
             response = await client.request(method, path, json={}, headers=one)
             problem(response, "forbidden")
         assert (await send(client, {here: "A"}, headers=one)).json()["labelled"] == 1
-        labelled = (await listed(client, "?status=labelled", headers=every))["audits"]
-        assert [each["labelled_by"] for each in labelled] == ["one"]
+        labeled = (await listed(client, "?status=labelled", headers=every))["audits"]
+        assert [each["labelled_by"] for each in labeled] == ["one"]
 
 
-async def test_labelled_audits_become_examples_and_can_be_taken_back() -> None:
+async def test_labeled_audits_become_examples_and_can_be_taken_back() -> None:
     async with client_of(audit_rate=1.0) as client:
         before = await calibrated(client)
         ids = await drawn(client, range(10))

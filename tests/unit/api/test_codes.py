@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from app.api.answers.problems import STATUS
 from app.api.responses import error_responses
 from app.core.errors import MethodNotAllowedError, RouteNotFoundError
-from app.wire.problems import STATUS
 from tests.serving import application_of
 from tests.unit.api.test_errors import REACHED
 

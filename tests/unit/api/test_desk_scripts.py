@@ -12,7 +12,7 @@ import pytest
 from app.core.comparison import Comparison, Turn
 from app.core.errors import InvalidComparisonError
 from app.core.fingerprint import example_digest
-from app.files.labelled import comparison_of
+from app.files.labeled import comparison_of
 from app.files.reading import read_rows
 from app.files.shapes import known_shape
 

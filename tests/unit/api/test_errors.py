@@ -15,8 +15,10 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from app.api.answers.problems import STATUS
 from app.api.application import drain
 from app.api.auth.keys import Keys
+from app.audits.auditor import MOST_LABEL_CHANGES
 from app.core.errors import (
     ControlTokenError,
     EngineUnavailableError,
@@ -29,14 +31,12 @@ from app.core.errors import (
 )
 from app.judges.engines.scripted import Script, ScriptedEngine, by_quality
 from app.ports import Head, LabelLogits, Prompt
-from app.service.auditing.auditor import MOST_LABEL_CHANGES
 from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
-from app.wire.problems import STATUS
 from tests.serving import ShortEngine, client_of, with_limits
 from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import comparison, examples, problem
-from tests.unit.service.auditing.logs import draw_id, drawn
+from tests.unit.audits.logs import draw_id, drawn
 
 MARKER = "xyzzy-secret-text"
 
@@ -138,7 +138,7 @@ async def reaching(code: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a service in which the request for this code fails."""
     with pytest.MonkeyPatch.context() as patch:
         if code == "set_full":
-            patch.setattr("app.service.calibration.calibrator.MOST_PAIRS", 3)
+            patch.setattr("app.sets.calibrator.MOST_PAIRS", 3)
         async with _reaching(code, folder) as client:
             yield client
 

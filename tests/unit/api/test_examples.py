@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from app.judges.engines.scripted import ScriptedEngine
-from app.service.calibration.codec import decode
+from app.sets.codec import decode
 from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
 from tests.serving import client_of

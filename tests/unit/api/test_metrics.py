@@ -185,9 +185,9 @@ async def test_drift_is_shown_in_the_metrics_and_with_the_set(
 ) -> None:
     async with client_of() as client:
         # The judge is wrong on the least certain examples, so the threshold does not accept all.
-        labelled = [*examples(100, right=False)[:20], *examples(100)[20:]]
-        await client.post("/calibrate", json={"examples": labelled})
-        pairs = [{k: each[k] for k in each if k != "label"} for each in labelled]
+        labeled = [*examples(100, right=False)[:20], *examples(100)[20:]]
+        await client.post("/calibrate", json={"examples": labeled})
+        pairs = [{k: each[k] for k in each if k != "label"} for each in labeled]
         shown = (await client.get("/calibrations/default")).json()
         assert shown["traffic"] is None
         await client.post("/judge/batch", json={"comparisons": pairs * 2})

@@ -310,11 +310,11 @@ async def test_draws_without_a_label_in_time_are_counted() -> None:
 
 async def test_drift_of_the_scores_is_reported_and_none_without_it() -> None:
     async with client_of() as client:
-        labelled = examples(200)
-        await calibrate(client, examples=labelled)
+        labeled = examples(200)
+        await calibrate(client, examples=labeled)
         alike = [
             {**{name: each[name] for name in ("response_a", "response_b")}, "question": f"{i}?"}
-            for i, each in enumerate(labelled)
+            for i, each in enumerate(labeled)
         ]
         await judge(client, alike)
         found = await shown(client)

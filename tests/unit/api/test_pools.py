@@ -13,7 +13,7 @@ from app.core.pac import pac_threshold
 from app.core.preference import preference_from_gaps
 from app.judges.engines.scripted import ScriptedEngine, by_quality
 from app.ports import LabelLogits, Prompt
-from app.service.calibration.codec import thresholds_in
+from app.sets.codec import thresholds_in
 from app.stores.memory import MemoryStore
 from tests.serving import client_of
 from tests.unit.api.problems import comparison, examples, problem
@@ -297,7 +297,7 @@ async def test_a_pool_larger_than_a_batch_is_refused() -> None:
 
 
 def several(questions: int, size: int) -> list[dict[str, Any]]:
-    """Labelled pairs of which `size` share a question and a label."""
+    """Labeled pairs of which `size` share a question and a label."""
     rng = np.random.default_rng(8)
     return [
         {

@@ -11,7 +11,7 @@ from app.api.auth.keys import Keys
 from app.core.errors import StoreCorruptError
 from app.stores.memory import MemoryStore
 from tests.serving import client_of, services_of
-from tests.serving import labelled as labelled_comparison
+from tests.serving import labelled as labeled_comparison
 from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import calibrated, comparison, examples, problem
 from tests.unit.api.test_absorb import alarmed
@@ -367,7 +367,7 @@ async def test_a_rollback_needs_no_audits() -> None:
     store = Broken()
     async with services_of(store=store) as services:
         for number in range(2):
-            await services.calibrator.add("default", [labelled_comparison(1.0, "A", number=number)])
+            await services.calibrator.add("default", [labeled_comparison(1.0, "A", number=number)])
         store.broken = True
         would = await services.changes.preview_rollback("default", 1, by="ana")
         done = await services.changes.rollback("default", 1, by="ana")
@@ -381,7 +381,7 @@ async def test_a_set_that_cannot_be_read_can_be_deleted_after_a_look() -> None:
 
     store = Damaged()
     async with services_of(store=store) as services:
-        await services.calibrator.add("default", [labelled_comparison(1.0, "A", number=1)])
+        await services.calibrator.add("default", [labeled_comparison(1.0, "A", number=1)])
     # This service has no set in memory.
     async with client_of(store=store) as client:
         would = (await client.delete(f"{SET}?dry_run=true")).json()

@@ -32,28 +32,27 @@ ALLOWED: dict[str, set[str]] = {
     "judges": _SHARED | {"numpy", "httpx", "jinja2", "huggingface_hub"},
     "stores": {"core", "ports", "numpy"},
     # A version of a set, and an audit, are JSON in the store, which pydantic parses.
-    "service.calibration": _SHARED | {"judges", "release", "pydantic"},
-    "service.auditing": _SHARED | {"judges", "service.calibration", "numpy", "pydantic"},
-    "judging": _SHARED | {"judges", "service", "numpy"},
-    # JSON in and out, which Ray and the commands share with HTTP.
-    "wire": {"core", "observability", "service", "judging", "fair_queue", "release"} | _ANSWERS,
-    # The only package that knows HTTP; h11 is uvicorn's parser.
-    "api": {"core", "observability", "service", "judging", "wire", "off_loop", "fair_queue"}
-    | {"settings", "fastapi", "starlette", "uvicorn", "h11"}
+    "sets": _SHARED | {"judges", "release", "pydantic"},
+    "audits": _SHARED | {"judges", "sets", "numpy", "pydantic"},
+    "judging": _SHARED | {"judges", "sets", "audits", "numpy"},
+    # The only package that knows HTTP; h11 is uvicorn's parser. Ray and the commands share its
+    # requests and answers.
+    "api": {"core", "observability", "sets", "audits", "judging", "off_loop", "fair_queue"}
+    | {"settings", "release", "fastapi", "starlette", "uvicorn", "h11"}
     | _ANSWERS,
     "files": {"core", "pyarrow"},
     "ratings": {"core", "files", "numpy", "scipy", "pyarrow", "pydantic"}
     | {"jinja2", "markdown_it", "markupsafe"},
     "evaluation": _SHARED
-    | {"judges", "service", "files", "demo", "numpy", "scipy", "sklearn", "matplotlib"}
+    | {"judges", "sets", "files", "demo", "numpy", "scipy", "sklearn", "matplotlib"}
     | {"jinja2", "datasets"},
     # Composition, and the two programs that start what it composes.
-    "wiring": _SHARED | {"judges", "stores", "service", "judging", "settings", "release"},
+    "wiring": _SHARED | {"judges", "stores", "sets", "audits", "judging", "settings", "release"},
     "fleet": _SHARED
-    | {"main", "wiring", "api", "wire", "judging", "judges", "service", "files", "settings"}
+    | {"main", "wiring", "api", "judging", "judges", "sets", "audits", "files", "settings"}
     | {"ray", "pyarrow", "fastapi", "pydantic"},
     "cli": _SHARED
-    | {"main", "api", "wire", "wiring", "judges", "judging", "service", "files", "ratings"}
+    | {"main", "api", "wiring", "judges", "judging", "sets", "audits", "files", "ratings"}
     | {"evaluation"}
     | {"fleet", "settings", "release", "scope_judge", "uvicorn", "typer", "rich", "httpx"},
 }
@@ -65,7 +64,6 @@ TOP: dict[str, set[str]] = {
     "settings": {"core", "pydantic", "pydantic_settings"},
     "fair_queue": {"core"},
     "off_loop": {"fair_queue"},
-    "service": {"core", "ports"},
     "main": {"api", "judging", "wiring", "settings", "observability", "core", "fastapi"},
 }
 # A vendor's package -> beginning of the names of the only files that import it.
@@ -218,7 +216,7 @@ def test_the_client_imports_nothing_of_the_service() -> None:
 @pytest.mark.parametrize(
     ("file", "source", "faulty"),
     [
-        ("service.py", "import app.core\nfrom app import wire", ["app.core", "app.wire"]),
+        ("service.py", "import app.core\nfrom app import api", ["app.core", "app.api"]),
         ("service.py", "import httpx", ["httpx"]),
         ("transport.py", "import httpx, json\nfrom scope_judge.exchange import Call", []),
     ],
@@ -267,13 +265,13 @@ import app.stores.redis
 from . import errors
 from .errors import InternalError
 from ..stores import memory
-from app import __version__, service
+from app import __version__, sets
 if TYPE_CHECKING:
     from vllm import LLM
 def judge():
     import httpx
     async def inner():
-        from app.wire.requests import JudgeRequest
+        from app.api.requests.models import JudgeRequest
     return __import__("redis")
 """
 
@@ -284,10 +282,10 @@ def test_the_checker_reports_file_line_and_rule_of_each_bad_import() -> None:
         [
             "app/core/bad.py:3: core may not import app.stores.redis",
             "app/core/bad.py:6: core may not import app.stores.memory",
-            "app/core/bad.py:7: core may not import app.service",
+            "app/core/bad.py:7: core may not import app.sets",
             "app/core/bad.py:9: core may not import vllm.LLM",
             "app/core/bad.py:11: core may not import httpx",
-            "app/core/bad.py:13: core may not import app.wire.requests.JudgeRequest",
+            "app/core/bad.py:13: core may not import app.api.requests.models.JudgeRequest",
             "app/core/bad.py:14: core may not import redis",
         ]
     )

@@ -18,8 +18,8 @@ from app.ports import Store
 from app.stores.sqlite import SqliteStore
 from tests.patience import PATIENCE_S
 from tests.serving import services_of
+from tests.unit.audits.drawing import EXAMPLES, ids, traffic
 from tests.unit.cli.commands import one_line
-from tests.unit.service.auditing.drawing import EXAMPLES, ids, traffic
 
 runner = CliRunner()
 
@@ -154,7 +154,7 @@ def test_a_truncated_backup_is_refused_before_the_store_is_opened(
 KILLED = """
 import os, signal
 from app.cli import main
-from app.service import backup
+from app.audits import backup
 backup.hashlib.sha256 = lambda: type("Sha", (), {
     "update": lambda self, line: None,
     "hexdigest": lambda self: os.kill(os.getpid(), signal.SIGKILL),

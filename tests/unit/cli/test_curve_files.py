@@ -24,7 +24,7 @@ def run(*arguments: str | Path, **environment: str) -> Result:
 
 
 def pairs(n: int = 60) -> list[dict[str, Any]]:
-    """Labelled pairs on which the scripted judge is right more often when it is more certain."""
+    """Labeled pairs on which the scripted judge is right more often when it is more certain."""
     rng = random.Random(4)
     rows = []
     for i in range(n):

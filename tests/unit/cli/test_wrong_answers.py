@@ -14,7 +14,7 @@ from tests.unit.cli.commands import one_line, write_rows
 from tests.unit.clients.planned import INFO, Handler, PlannedService, page, serving
 from tests.unit.clients.test_answers import JUDGMENT, example
 
-LABELLED = {"question": "q", "response_a": "a", "response_b": "b", "label": "A"}
+LABELED = {"question": "q", "response_a": "a", "response_b": "b", "label": "A"}
 EXPORTED = {
     "scope_judge_set": 3,
     "name": "x",
@@ -70,7 +70,7 @@ def with_a_wrong_part(value: Any) -> Iterator[Any]:
 def test_an_answer_of_another_shape_ends_the_command_in_words(words: str, tmp_path: Path) -> None:
     files = {
         "SET": write_rows(tmp_path / "set.jsonl", [EXPORTED]),
-        "PAIRS": write_rows(tmp_path / "pairs.jsonl", [LABELLED]),
+        "PAIRS": write_rows(tmp_path / "pairs.jsonl", [LABELED]),
     }
 
     def run(answer: Any) -> Result:
@@ -97,7 +97,7 @@ def test_an_answer_of_another_shape_ends_the_command_in_words(words: str, tmp_pa
 def test_limits_below_one_are_no_answer(
     command: str, limit: str, value: int, tmp_path: Path
 ) -> None:
-    file = write_rows(tmp_path / "pairs.jsonl", [LABELLED])
+    file = write_rows(tmp_path / "pairs.jsonl", [LABELED])
     name, *options = command.replace("OUT", str(tmp_path / "out.jsonl")).split()
     with serving(PlannedService()) as service:
         service.limits[limit] = value
@@ -123,7 +123,7 @@ def test_a_change_whose_answer_cannot_be_read_may_have_been_made() -> None:
 def test_an_accuracy_that_no_labels_can_have_ends_calibrate_in_words(
     wrong: dict[str, float], tmp_path: Path
 ) -> None:
-    pairs = write_rows(tmp_path / "pairs.jsonl", [LABELLED])
+    pairs = write_rows(tmp_path / "pairs.jsonl", [LABELED])
 
     def act(handler: Handler, body: dict[str, Any]) -> None:
         handler.send(200, json.dumps({**CALIBRATED, **wrong}).encode())

@@ -111,7 +111,7 @@ def test_a_service_that_keeps_no_texts_has_no_pair_to_label(kind: Kind, audited_
     assert [each.texts for each in call(kind, audited_url, "audits")] == [None, None]
 
 
-def test_labelled_audits_are_absorbed(kind: Kind, audited_url: str) -> None:
+def test_labeled_audits_are_absorbed(kind: Kind, audited_url: str) -> None:
     one, two, _ = drawn(kind, audited_url, 3)
     call(kind, audited_url, "label_audits", {one: "A", two: "B"})
     would = call(kind, audited_url, "absorb", "default", dry_run=True)

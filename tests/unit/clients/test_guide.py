@@ -12,9 +12,9 @@ def test_the_examples_of_the_guide_to_audits_run(
     audited_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("audits.md", audited_url)
-    listed, labelled, note, absorbed = capsys.readouterr().out.splitlines()
+    listed, labeled, note, absorbed = capsys.readouterr().out.splitlines()
     assert listed.startswith("to label: ")
-    assert labelled == "1 0 0 ()"
+    assert labeled == "1 0 0 ()"
     assert note.startswith("60 examples become 61 (1 added, 0 updated, 0 removed); ")
     assert absorbed == "2 61 1 0"
 

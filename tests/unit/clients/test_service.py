@@ -141,7 +141,7 @@ def test_examples_of_several_requests_are_one_report(kind: Kind, service_url: st
     assert detail.curve
 
 
-def test_a_pool_is_labelled_as_far_as_it_is_needed(kind: Kind, service_url: str) -> None:
+def test_a_pool_is_labeled_as_far_as_it_is_needed(kind: Kind, service_url: str) -> None:
     name = f"pool-{kind}"
     given: list[Any] = [
         (f"{number}?", f"quality={number / 100}", "quality=0") for number in range(1, 500)

@@ -21,7 +21,7 @@ from app.core.pac import pac_threshold
 from app.core.preference import LN2
 from app.core.threshold_rows import threshold_on
 from app.core.thresholds import ThresholdCurve
-from app.evaluation.curve.labelled_scores import LabelledScores
+from app.evaluation.curve.labeled_scores import LabeledScores
 from app.evaluation.curve.rows import assessment_of
 from tests.statistics.worlds.normal import NormalJudge
 
@@ -32,7 +32,7 @@ def assessed(
     *,
     alphas: tuple[float, ...] = STANDARD_ALPHAS,
 ) -> Assessment:
-    scores = LabelledScores(uncertainty=uncertainty, error=error)
+    scores = LabeledScores(uncertainty=uncertainty, error=error)
     return assessment_of(scores, alphas, delta=STANDARD_DELTA)
 
 

@@ -13,21 +13,21 @@ from app.core.calibration import (
     STANDARD_ALPHAS,
     STANDARD_DELTA,
     Calibration,
-    LabelledExample,
+    LabeledExample,
 )
 from app.core.comparison import Side
 from app.core.pac import pac_threshold
 from app.core.preference import LN2
-from tests.labelled_examples import calibration_of, labelled_example
+from tests.labeled_examples import calibration_of, labeled_example
 
 patient = settings(max_examples=60)
 
 
-def score(gap_fwd: float, gap_rev: float, label: Side) -> LabelledExample:
-    return labelled_example(gap_fwd, gap_rev, label_mass=0.99, label=label)
+def score(gap_fwd: float, gap_rev: float, label: Side) -> LabeledExample:
+    return labeled_example(gap_fwd, gap_rev, label_mass=0.99, label=label)
 
 
-def calibration(scores: list[LabelledExample]) -> Calibration:
+def calibration(scores: list[LabeledExample]) -> Calibration:
     examples = {f"{i:04d}": each for i, each in enumerate(scores)}
     return calibration_of(examples)
 
@@ -137,7 +137,7 @@ def test_the_risk_coverage_curve_keeps_both_ends_and_200_points_at_most() -> Non
 @patient
 @given(st.lists(scores, max_size=120), st.randoms())
 def test_the_order_of_the_examples_changes_nothing(
-    examples: list[LabelledExample], rng: random.Random
+    examples: list[LabeledExample], rng: random.Random
 ) -> None:
     here = calibration(examples)
     rng.shuffle(examples)
@@ -149,7 +149,7 @@ def test_the_order_of_the_examples_changes_nothing(
 
 @patient
 @given(st.lists(scores, max_size=60))
-def test_swapping_every_example_changes_nothing(examples: list[LabelledExample]) -> None:
+def test_swapping_every_example_changes_nothing(examples: list[LabeledExample]) -> None:
     here = calibration(examples)
     swapped = [
         score(-gap_rev, -gap_fwd, "B" if each.label == "A" else "A")
@@ -165,8 +165,8 @@ def test_swapping_every_example_changes_nothing(examples: list[LabelledExample])
 def test_examples_without_a_preference_are_errors_for_the_threshold_and_never_accepted() -> None:
     # 18 right at a gap of 3, and two without a preference: (2 + 1) / 20 = 0.15 is feasible at
     # 0.15. All 18 with a preference are accepted there, and all 18 are right.
-    sure = {f"{i:02}": labelled_example(3.0, 3.0, 1.0, "A") for i in range(18)}
-    even = {f"x{i}": labelled_example(0.0, 0.0, 1.0, "A") for i in range(2)}
+    sure = {f"{i:02}": labeled_example(3.0, 3.0, 1.0, "A") for i in range(18)}
+    even = {f"x{i}": labeled_example(0.0, 0.0, 1.0, "A") for i in range(2)}
     found = calibration_of(sure | even)
     row = found.row(0.15, "marginal", None)
     assert row.threshold == LN2

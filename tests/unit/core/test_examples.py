@@ -4,22 +4,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.examples import EMPTY, Examples, LabelledExample
+from app.core.examples import EMPTY, Examples, LabeledExample
 from app.core.score import Score
-from tests.labelled_examples import labelled_example
+from tests.labeled_examples import labeled_example
 
 digests = st.text(max_size=2)
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, -0.0])
 labels = st.sampled_from(["A", "B", None, "tie"])
 questions = st.none() | st.sampled_from("0123456789abcdef").map(lambda digit: f"{digit}1" * 32)
 maybe = st.none() | numbers
-scores = st.builds(labelled_example, numbers, maybe, maybe, labels, questions)
+scores = st.builds(labeled_example, numbers, maybe, maybe, labels, questions)
 tables = st.dictionaries(digests, scores, max_size=8)
 
 
 @settings(max_examples=100)
 @given(tables)
-def test_examples_equal_the_mapping_that_made_them(table: dict[str, LabelledExample]) -> None:
+def test_examples_equal_the_mapping_that_made_them(table: dict[str, LabeledExample]) -> None:
     examples = Examples.of(table)
     assert Examples.of(examples) is examples
     # repr distinguishes -0.0 from 0.0, and different orders.
@@ -41,7 +41,7 @@ def test_examples_equal_the_mapping_that_made_them(table: dict[str, LabelledExam
 @settings(max_examples=200)
 @given(tables, tables, st.lists(digests, unique=True))
 def test_a_change_makes_the_same_mapping(
-    before: dict[str, LabelledExample], put: dict[str, LabelledExample], gone: list[str]
+    before: dict[str, LabeledExample], put: dict[str, LabeledExample], gone: list[str]
 ) -> None:
     expected = {**before, **put}
     take = [digest for digest in gone if digest in expected]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.comparison import Comparison, LabelledComparison, Turn
+from app.core.comparison import Comparison, LabeledComparison, Turn
 from app.core.fingerprint import JudgeIdentity, batch_digest, example_digest
 
 IDENTITY = JudgeIdentity(
@@ -45,8 +45,8 @@ def test_the_example_digest_is_the_same_in_every_release() -> None:
 
 def test_the_batch_digest_is_the_documented_one() -> None:
     batch = [
-        LabelledComparison(comparison=Comparison.of("Why?", "Because.", "Não sei 🏛"), label="A"),
-        LabelledComparison(
+        LabeledComparison(comparison=Comparison.of("Why?", "Because.", "Não sei 🏛"), label="A"),
+        LabeledComparison(
             comparison=Comparison((Turn("system", "s"), Turn("user", "u"), Turn("user", "v")),
                        ("a", "b"), ("c", "d")), label="tie",
         ),
@@ -59,9 +59,9 @@ def test_the_batch_digest_is_the_documented_one() -> None:
     assert batch_digest([]) == hashlib.sha256(b"[]").hexdigest()
     one, other = batch
     # The digest depends on the order of the examples, the order of the responses, and the label.
-    swapped = LabelledComparison(comparison=one.comparison.swapped, label="A")
-    relabelled = LabelledComparison(comparison=one.comparison, label="B")
-    batches = ([one, other], [other, one], [swapped, other], [relabelled, other], [one])
+    swapped = LabeledComparison(comparison=one.comparison.swapped, label="A")
+    relabeled = LabeledComparison(comparison=one.comparison, label="B")
+    batches = ([one, other], [other, one], [swapped, other], [relabeled, other], [one])
     assert len({batch_digest(each) for each in batches}) == len(batches)
 
 
@@ -143,7 +143,7 @@ def test_a_long_text_has_the_digest_of_its_json_in_one_piece(
 ) -> None:
     turns = tuple(Turn("user", text * times) for text, times in parts)
     answers = tuple(text for text, _ in parts)
-    batch = [LabelledComparison(comparison=Comparison(turns, answers, answers), label="A")] * 2
+    batch = [LabeledComparison(comparison=Comparison(turns, answers, answers), label="A")] * 2
     question = [["user", turn.content] for turn in turns]
     rows = [[question, answers, answers, "A"]] * 2
     written = json.dumps(rows, separators=(",", ":"))

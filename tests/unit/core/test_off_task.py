@@ -8,29 +8,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.calibration import Calibration, LabelledExample
+from app.core.calibration import Calibration, LabeledExample
 from app.core.comparison import Guarantee, Side
 from app.core.diagnostics import feasibility
 from app.core.pac import pac_threshold
 from app.core.preference import LN2, FloatArray
 from app.core.thresholds import ThresholdCurve
-from tests.labelled_examples import calibration_of, labelled_example
+from tests.labeled_examples import calibration_of, labeled_example
 
 
-def calibration(scores: list[LabelledExample], min_label_mass: float) -> Calibration:
+def calibration(scores: list[LabeledExample], min_label_mass: float) -> Calibration:
     examples = {f"{i:05d}": each for i, each in enumerate(scores)}
     return calibration_of(examples, min_label_mass=min_label_mass)
 
 
-def score(gap: float, label: Side, label_mass: float) -> LabelledExample:
-    return labelled_example(gap, gap, label_mass, label)
+def score(gap: float, label: Side, label_mass: float) -> LabeledExample:
+    return labeled_example(gap, gap, label_mass, label)
 
 
 def test_thresholds_leave_out_off_task_examples() -> None:
     # On task: 19 right at gap 4, one wrong at gap 1. Off task: 20 wrong at gap 9, more certain than
     # all others, and one without a preference.
     on = [score(4, "A", 0.9)] * 19 + [score(1, "B", 0.5)]
-    off = [score(9, "B", 0.499)] * 20 + [labelled_example(1.0, -1.0, 0.1, "A")]
+    off = [score(9, "B", 0.499)] * 20 + [labeled_example(1.0, -1.0, 0.1, "A")]
     found = calibration(on + off, 0.5)
     assert (found.n, found.curve.n, found.undecided) == (41, 20, 0)
     # (0 + 1) / 19 and (1 + 1) / 20: the off-task examples do not count.
@@ -80,7 +80,7 @@ examples = st.builds(score, st.floats(-9, 9), st.sampled_from(["A", "B"]), masse
 @settings(max_examples=60)
 @given(st.lists(examples, max_size=120), st.floats(0, 0.99))
 def test_thresholds_are_those_of_the_examples_on_task(
-    scores: list[LabelledExample], limit: float
+    scores: list[LabeledExample], limit: float
 ) -> None:
     found = calibration(scores, limit)
     alone = calibration([each for each in scores if each.score.numbers[2] >= limit], 0.0)

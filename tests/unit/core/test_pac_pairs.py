@@ -20,18 +20,18 @@ def lazily(
     uncertainty: FloatArray, error: Errors, *, alpha: float, delta: float
 ) -> tuple[float, int]:
     """Labels only the pairs that are asked for; returns the threshold and the number of labels."""
-    labelled = np.zeros(len(error), dtype=bool)
+    labeled = np.zeros(len(error), dtype=bool)
     while True:
         # Nothing that has no label may reach the tests.
-        seen = error & labelled
-        pairs = PacPairs.fit(uncertainty, seen, labelled)
+        seen = error & labeled
+        pairs = PacPairs.fit(uncertainty, seen, labeled)
         threshold, places = pairs.needed(alpha, delta)
         if threshold is not None:
-            return threshold, int(labelled.sum())
+            return threshold, int(labeled.sum())
         assert len(places)
-        assert not labelled[places].any()
+        assert not labeled[places].any()
         assert (np.diff(uncertainty[places]) >= 0).all()
-        labelled[places] = True
+        labeled[places] = True
 
 
 @pytest.mark.parametrize(("accuracy", "auroc"), [(0.807, 0.744), (0.766, 0.777), (0.874, 0.809)])
@@ -65,23 +65,23 @@ def test_any_labels_give_the_threshold_of_all_labels_or_none(
 ) -> None:
     uncertainty = np.array([score / 20 for score, _, _ in points])
     error = np.array([wrong for _, wrong, _ in points], dtype=bool)
-    labelled = np.array([known for _, _, known in points], dtype=bool)
-    pairs = PacPairs.fit(uncertainty, error & labelled, labelled)
+    labeled = np.array([known for _, _, known in points], dtype=bool)
+    pairs = PacPairs.fit(uncertainty, error & labeled, labeled)
     threshold, places = pairs.needed(alpha, delta)
     if threshold is None:
         assert len(places)
-        assert not labelled[places].any()
+        assert not labeled[places].any()
     else:
         assert not len(places)
         assert threshold == pac_threshold(uncertainty, error, alpha=alpha, delta=delta)
 
 
-def test_everything_is_accepted_only_once_everything_is_labelled() -> None:
+def test_everything_is_accepted_only_once_everything_is_labeled() -> None:
     uncertainty, right = np.linspace(0.0, 0.6, 300), np.zeros(300, dtype=bool)
-    labelled = np.ones(300, dtype=bool)
-    assert PacPairs.fit(uncertainty, right, labelled).needed(0.1, 0.1).threshold == LN2
-    labelled[299] = False
-    threshold, places = PacPairs.fit(uncertainty, right, labelled).needed(0.1, 0.1)
+    labeled = np.ones(300, dtype=bool)
+    assert PacPairs.fit(uncertainty, right, labeled).needed(0.1, 0.1).threshold == LN2
+    labeled[299] = False
+    threshold, places = PacPairs.fit(uncertainty, right, labeled).needed(0.1, 0.1)
     assert (threshold, places.tolist()) == (None, [299])
 
 
@@ -90,7 +90,7 @@ def test_a_set_that_is_too_small_needs_no_label() -> None:
     assert PacPairs.fit(uncertainty, none, none).needed(0.1, 0.1).threshold == -math.inf
 
 
-def test_the_first_test_that_fails_ends_the_labelling() -> None:
+def test_the_first_test_that_fails_ends_the_labeling() -> None:
     start = rank_sequence(0.1, 0.1, 0.0, 1000)[0]
     uncertainty, wrong = np.linspace(0.0, 0.6, 1000), np.ones(1000, dtype=bool)
     assert lazily(uncertainty, wrong, alpha=0.1, delta=0.1) == (-math.inf, start)
@@ -101,9 +101,9 @@ def test_another_alpha_is_said_only_as_far_as_the_labels_reach() -> None:
         1000, np.random.default_rng(3)
     )
     order = np.argsort(uncertainty)
-    labelled = np.zeros(1000, dtype=bool)
-    labelled[order[:400]] = True
-    pairs = PacPairs.fit(uncertainty, error & labelled, labelled)
+    labeled = np.zeros(1000, dtype=bool)
+    labeled[order[:400]] = True
+    pairs = PacPairs.fit(uncertainty, error & labeled, labeled)
     said = 0
     for alpha in (0.05, 0.1, 0.15, 0.2, 0.25):
         threshold, places = pairs.needed(alpha, 0.1)
@@ -122,15 +122,15 @@ def test_ties_take_pairs_out_and_move_no_rank_below_the_last() -> None:
         950, np.random.default_rng(5)
     )
     pairs = PacPairs.fit(uncertainty, error, np.ones(950, dtype=bool), drawn=1000)
-    labelled = np.zeros(950, dtype=bool)
+    labeled = np.zeros(950, dtype=bool)
     reached = []
     while True:
-        lazy = PacPairs.fit(uncertainty, error & labelled, labelled, drawn=1000)
+        lazy = PacPairs.fit(uncertainty, error & labeled, labeled, drawn=1000)
         threshold, places = lazy.needed(0.1, 0.1)
         if threshold is not None:
             break
-        labelled[places] = True
-        reached.append(int(labelled.sum()))
+        labeled[places] = True
+        reached.append(int(labeled.sum()))
     assert threshold == pairs.needed(0.1, 0.1).threshold
     expected = [rank for rank in ranks if rank < 950] + [950]
     assert reached == expected[: len(reached)]

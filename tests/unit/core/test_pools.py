@@ -6,21 +6,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.core.calibration import Calibration, LabelledExample
+from app.core.calibration import Calibration, LabeledExample
 from app.core.comparison import Guarantee, Label
 from app.core.errors import LabelsMissingError
-from tests.labelled_examples import calibration_of, labelled_example
+from tests.labeled_examples import calibration_of, labeled_example
 
 
 def scored(
     gap: float, label: Label | None = "A", *, mass: float = 0.9, question: int | None = None
-) -> LabelledExample:
-    return labelled_example(
+) -> LabeledExample:
+    return labeled_example(
         gap, gap, mass, label, None if question is None else f"{question + 1:064x}"
     )
 
 
-def calibration(scores: list[LabelledExample]) -> Calibration:
+def calibration(scores: list[LabeledExample]) -> Calibration:
     examples = {f"{i:064x}": score for i, score in enumerate(scores)}
     return calibration_of(examples, name="pool", min_label_mass=0.5)
 

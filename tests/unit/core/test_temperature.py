@@ -9,7 +9,7 @@ from app.core.calibration import Calibration
 from app.core.comparison import Guarantee, Side
 from app.core.preference import preference_from_gaps
 from app.core.temperature import fitted_temperature
-from tests.labelled_examples import calibration_of, labelled_example
+from tests.labeled_examples import calibration_of, labeled_example
 
 
 def labels_of(gap: np.ndarray, temperature: float, rng: np.random.Generator) -> np.ndarray:
@@ -59,7 +59,7 @@ def set_of(gaps: np.ndarray, labels: np.ndarray, *, orders: int = 1) -> Calibrat
     sides: list[Side] = ["A" if label else "B" for label in labels.tolist()]
     return calibration_of(
         {
-            f"{i:064x}": labelled_example(gap, None if orders == 1 else gap, None, side)
+            f"{i:064x}": labeled_example(gap, None if orders == 1 else gap, None, side)
             for i, (gap, side) in enumerate(zip(gaps.tolist(), sides, strict=True))
         }
     )
@@ -91,5 +91,5 @@ def test_the_temperature_changes_no_accepted_set() -> None:
 def test_a_set_without_all_labels_has_no_temperature() -> None:
     gaps = np.array([3.0, -5.0, 4.0])
     examples = dict(set_of(gaps, gaps > 0).examples)
-    examples["f" * 64] = labelled_example(2.0, None, None, None)
+    examples["f" * 64] = labeled_example(2.0, None, None, None)
     assert calibration_of(examples).temperature == 1.0

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from app.core.shares import weighted_share
-from app.core.verdict_errors import LabelledVerdict, exceeded_alphas
+from app.core.verdict_errors import LabeledVerdict, exceeded_alphas
 
 
 def verdicts(
     wrong: int, right: int, *, alpha: float = 0.05, of_one: int = 1, probability: float = 1.0
-) -> Iterator[LabelledVerdict]:
+) -> Iterator[LabeledVerdict]:
     for i in range(wrong + right):
-        yield LabelledVerdict(
+        yield LabeledVerdict(
             verdict="A",
             label="B" if i < wrong else "A",
             alpha=alpha,

@@ -38,7 +38,7 @@ def test_only_the_favoured_model_writes_list_items() -> None:
     assert not any(text.startswith("- ") for each in plain for text in each[4:6])
 
 
-def test_a_random_sample_is_labelled_with_its_probability() -> None:
+def test_a_random_sample_is_labeled_with_its_probability() -> None:
     some = list(rows(3, 2000, 0.1))
     assert {row["human_probability"] for row in some} == {0.1}
     labels = [row["human"] for row in some if row["human"] is not None]

@@ -107,7 +107,7 @@ def test_each_phase_counts_its_judgments(told: tuple[Story, httpx.Client]) -> No
     assert [point.judged for point in told[0].points] == list(range(50, until + 1, 50))
 
 
-def test_each_audit_is_labelled_and_labelled_correctly(told: tuple[Story, httpx.Client]) -> None:
+def test_each_audit_is_labeled_and_labeled_correctly(told: tuple[Story, httpx.Client]) -> None:
     story, client = told
     audits: list[str] = []
     after: int | None = 0

@@ -42,7 +42,7 @@ def answers(family: str, question: str) -> str:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("held_out", [True, False])
-def test_exactly_the_labelled_response_is_right(family: str, held_out: bool) -> None:
+def test_exactly_the_labeled_response_is_right(family: str, held_out: bool) -> None:
     stream = pairs(7, held_out=held_out, families=(family,))
     for pair in itertools.islice(stream, 500):
         right, wrong = pair.response_a, pair.response_b

@@ -10,7 +10,7 @@ from app.core.comparison import Comparison, Label
 from app.core.errors import InvalidRequestError
 from app.files.checking import (
     Contradictions,
-    LabelledRow,
+    LabeledRow,
     RowPlace,
     checked,
 )
@@ -25,10 +25,10 @@ def row(
     *,
     swapped: bool = False,
     problem: str | None = None,
-) -> LabelledRow:
+) -> LabeledRow:
     """A row whose label is about the pair in its first order, whichever order the row has."""
     comparison = Comparison.of(f"Question {pair}?", "one", "two")
-    return LabelledRow(
+    return LabeledRow(
         place=f"line {place}",
         comparison=comparison.swapped if swapped else comparison,
         label=_OTHER[label] if swapped and label else label,
@@ -94,11 +94,11 @@ def test_contradictions_are_refused_where_that_is_asked_for() -> None:
 
 
 def test_rows_without_texts_repeat_nothing_and_the_report_says_so() -> None:
-    bare = [LabelledRow(place=str(i), label="A") for i in range(3)]
+    bare = [LabeledRow(place=str(i), label="A") for i in range(3)]
     found = checked(bare)
     assert found.labelled == bare
     assert found.report.details == ["3 without texts, so a repeated pair is not recognised"]
-    own = [LabelledRow(place=str(i), label="A", unique=True) for i in range(3)]
+    own = [LabeledRow(place=str(i), label="A", unique=True) for i in range(3)]
     assert checked(own).report.details == []
     assert checked(own).report.rows == checked(own).report.usable == 3
 

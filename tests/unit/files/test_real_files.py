@@ -72,13 +72,13 @@ def test_a_file_of_a_library_has_the_comparisons_that_were_written(
         WRITERS[writer]([row, row], path)
         rows = list(read_rows(path))
         assert len(rows) == 2, case
-        is_labelled = "label" in wanted
+        is_labeled = "label" in wanted
         expected = {key: value for key, value in wanted.items() if key != "label"}
         for read in rows:
             shape = shape_for(read.fields)
             assert shape.name == name, case
             assert shape.fields(read.fields) == expected, case
-            assert not is_labelled or shape.label_in(read.fields) == wanted["label"], case
+            assert not is_labeled or shape.label_in(read.fields) == wanted["label"], case
 
 
 def _mixes_types(row: Mapping[str, Any]) -> bool:

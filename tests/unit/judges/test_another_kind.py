@@ -83,8 +83,8 @@ async def test_a_judge_of_another_kind_calibrates_judges_and_is_audited() -> Non
 
 async def test_what_a_judge_does_not_have_is_null_and_tested_nowhere() -> None:
     async with client() as service:
-        labelled = [{**pair(2 + i % 9, i), "label": "A"} for i in range(60)]
-        await service.post("/calibrate", json={"examples": labelled})
+        labeled = [{**pair(2 + i % 9, i), "label": "A"} for i in range(60)]
+        await service.post("/calibrate", json={"examples": labeled})
         batch = {"comparisons": [pair(1 + i % 9, i) for i in range(100, 160)]}
         results = (await service.post("/judge/batch", json=batch)).json()["results"]
         assert {(each["label_mass"], each["orders"]) for each in results} == {(None, 1)}

@@ -10,7 +10,7 @@ from app.core.calibration import Calibration
 from app.core.comparison import Criterion, Guarantee
 from app.fair_queue import Flow, flowing
 from app.judging.thresholds import Threshold, find_thresholds
-from tests.labelled_examples import labelled_example
+from tests.labeled_examples import labeled_example
 from tests.patience import PATIENCE_S
 
 
@@ -29,7 +29,7 @@ class SlowCalibration(Calibration):
 
 @pytest.fixture
 def known() -> Iterator[SlowCalibration]:
-    examples = {str(i): labelled_example(i / 100, i / 100, 1.0, "A") for i in range(200)}
+    examples = {str(i): labeled_example(i / 100, i / 100, 1.0, "A") for i in range(200)}
     made = SlowCalibration(
         name="default",
         write_id="w",

@@ -168,7 +168,7 @@ def run(scene: Scene, *arguments: str | Path) -> Result:
     return CliRunner().invoke(app, [*map(str, arguments)], env=environment)
 
 
-def labelled_file(folder: Path) -> Path:
+def labeled_file(folder: Path) -> Path:
     """40 labeled pairs, of which one cannot be judged."""
     rows = [{**row, "id": str(i)} for i, row in enumerate(EXAMPLES)]
     rows[7] = {**rows[7], **pair(7, bad=True)}
@@ -178,7 +178,7 @@ def labelled_file(folder: Path) -> Path:
 
 
 def test_evaluate(scene: Scene, tmp_path: Path) -> None:
-    file, out = labelled_file(tmp_path), tmp_path / "out"
+    file, out = labeled_file(tmp_path), tmp_path / "out"
     arguments = ("evaluate", file, "--judge", "the-judge", "--splits", "5", "--out", out)
     result = run(scene, *arguments)
     assert result.exit_code == 0, result.output
@@ -218,7 +218,7 @@ def test_evaluate_ends_if_a_decision_server_changes_its_model(
 ) -> None:
     # One chunk of 16 pairs after the other, so that some are saved when the model changes.
     monkeypatch.setattr(interview, "CHUNKS_IN_FLIGHT", 1)
-    file, out = labelled_file(tmp_path), tmp_path / "out"
+    file, out = labeled_file(tmp_path), tmp_path / "out"
     arguments = ("evaluate", file, "--judge", "the-judge", "--splits", "5", "--out", out)
     log = out / "judgments.jsonl"
     with scene_of(KINDS["decision server"]) as scene:
@@ -241,7 +241,7 @@ def test_evaluate_ends_if_a_decision_server_changes_its_model(
 
 
 def test_curve(scene: Scene, tmp_path: Path) -> None:
-    file = labelled_file(tmp_path)
+    file = labeled_file(tmp_path)
     judged = run(scene, "curve", file, "--judge", "the-judge", "--out", tmp_path / "out")
     assert judged.exit_code == 0, judged.output
     assert "39 usable" in judged.output
@@ -251,7 +251,7 @@ def test_curve(scene: Scene, tmp_path: Path) -> None:
 
 
 async def calibrated(scene: Scene) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Labelled pairs on which the judge is mostly right, and a service's set of them."""
+    """Labeled pairs on which the judge is mostly right, and a service's set of them."""
     async with scene.service() as service:
         asked = {"comparisons": [pair(i) for i in range(40)], **FREE}
         judged = (await service.post("/judge/batch", json=asked)).json()["results"]

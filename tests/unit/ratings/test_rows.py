@@ -250,8 +250,8 @@ def test_a_field_that_is_an_object_or_has_spaces_is_read(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("empty", ["", " ", None])
 def test_an_empty_label_of_a_person_is_no_label(tmp_path: Path, empty: str | None) -> None:
-    labelled = row(question_id="q9", human="tie", human_probability=0.5)
-    rows = mixed(labelled, row(question_id="q10", human=empty))
+    labeled = row(question_id="q9", human="tie", human_probability=0.5)
+    rows = mixed(labeled, row(question_id="q10", human=empty))
     for name in ("rows.jsonl", "rows.csv"):
         path = tmp_path / name
         replace_file(path, rows)

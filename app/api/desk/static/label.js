@@ -14,12 +14,12 @@ const KEYS = [
   ["2", "the right response is better"],
   ["T", "both are equally good"],
   ["S", "skip: show this pair again later"],
-  ["N", "this pair cannot be labelled"],
+  ["N", "this pair cannot be labeled"],
   ["U", "take the last answer back"],
   ["?", "these keys"],
 ];
 
-/** The question why a pair cannot be labelled. @param {{ onClose: () => void, onReason: (reason: string) => void }} props */
+/** The question why a pair cannot be labeled. @param {{ onClose: () => void, onReason: (reason: string) => void }} props */
 function Reason({ onClose, onReason }) {
   const [reason, setReason] = useState("");
   const submit = (/** @type {Event} */ event) => {
@@ -130,7 +130,7 @@ export function Label({ name, sets, info, report, onChanged }) {
     <div class="row">
       <button type="button" class="quiet" disabled=${state.held === null} onClick=${undo}>Undo <kbd>U</kbd></button>
       <button type="button" class="quiet" disabled=${pair === null} onClick=${skip}>Skip for now <kbd>S</kbd></button>
-      <button type="button" class="quiet" disabled=${!canClose} onClick=${() => setAsks("reason")}>Cannot be labelled <kbd>N</kbd></button>
+      <button type="button" class="quiet" disabled=${!canClose} onClick=${() => setAsks("reason")}>Cannot be labeled <kbd>N</kbd></button>
       <button type="button" class="quiet" aria-pressed=${rendered} onClick=${() => setRendered(!rendered)}>Markdown</button>
       <button type="button" class="quiet" onClick=${() => setAsks("keys")}>Keys <kbd>?</kbd></button>
     </div>

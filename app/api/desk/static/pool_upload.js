@@ -106,7 +106,7 @@ export function PoolUpload({ name, info, labelled, report, onDone }) {
     html`<${ChangeDialog}
       title=${`Add ${plural(asked.pairs.length, "pair")} without labels to ${name}?`}
       preview=${{ note: `The judge reads them now. Until all of them have labels, the set answers only under the guarantee pac, and only where the labels are enough${
-        labelled > 0 ? `. It has ${plural(labelled, "labelled pair")}, and this ends its present verdicts: a new set would keep them` : ""}` }}
+        labelled > 0 ? `. It has ${plural(labelled, "labeled pair")}, and this ends its present verdicts: a new set would keep them` : ""}` }}
       more=${leftOut(asked)}
       confirm="Judge and add them"
       run=${add}

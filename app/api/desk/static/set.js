@@ -62,7 +62,7 @@ function RiskCoverage({ set, row }) {
 const Facts = ({ set }) =>
   html`<dl class="facts">
     <div><dt>judge is right</dt><dd>${percent(set.accuracy, 1)} <small>${between(set.accuracy_interval)} (95%)</small></dd></div>
-    <div><dt>labelled pairs</dt><dd>${count(set.labelled)}</dd></div>
+    <div><dt>labeled pairs</dt><dd>${count(set.labelled)}</dd></div>
     ${set.unlabelled > 0 && html`<div><dt>pairs without a label</dt><dd>${count(set.unlabelled)}</dd></div>`}
     <div><dt>questions</dt><dd>${count(set.questions)}</dd></div>
     <div><dt>orders disagree</dt><dd>${percent(set.position_flips, 1)}</dd></div>

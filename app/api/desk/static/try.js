@@ -75,7 +75,7 @@ function Place({ judgment, detail }) {
   const line = end === null ? "There is no threshold." : "Dashed line: the threshold; left of it are verdicts.";
   return html`<${Curve}
     points=${points}
-    label=${`labelled pairs of ${detail.name}, from sure to unsure`}
+    label=${`labeled pairs of ${detail.name}, from sure to unsure`}
     accepted=${end}
     marks=${[{ axis: "x", at: here, colour: "mark" }, ...(end === null ? [] : [{ axis: "x", at: end, colour: "threshold", dashed: true }])]}
     caption=${`Solid line: this pair; ${percent(here)} of the labeled pairs are as sure as it, or surer. ${line}`}

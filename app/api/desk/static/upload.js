@@ -1,4 +1,4 @@
-// Labelled pairs from a file: judged in parts, previewed, and added in one new version.
+// Labeled pairs from a file: judged in parts, previewed, and added in one new version.
 import { html, useState } from "./ui.js";
 import { call, ofSet, post, Problem } from "./api.js";
 import { count, plural } from "./format.js";
@@ -98,7 +98,7 @@ export function Upload({ name, info, report, onDone }) {
       ${" "}${plural(done.of, "pair")} judged</p>`}
     ${asked !== null &&
     html`<${ChangeDialog}
-      title=${`Add ${plural(asked.body.examples.length, "labelled pair")} to ${name}?`}
+      title=${`Add ${plural(asked.body.examples.length, "labeled pair")} to ${name}?`}
       preview=${asked.preview}
       more=${asked.failed > 0 ? `${plural(asked.failed, "pair")} could not be judged and will be left out.` : null}
       confirm="Add them"

@@ -6,7 +6,7 @@ const MEANINGS = {
   verdict: "The judge's answer that one response is better.",
   abstention: "No verdict, because the judge is not sure enough of the pair.",
   label: "A person's answer to which of two responses is better.",
-  set: "Labelled pairs, which decide how sure the judge must be to give a verdict.",
+  set: "Labeled pairs, which decide how sure the judge must be to give a verdict.",
   version: "The state of a set after a change. You can restore an old version.",
   alpha: "The largest promised share of wrong verdicts: alpha 0.1 means at most 10%.",
   marginal: "The usual rule: the share of wrong verdicts is near alpha with a good judge and many labels, without a bound.",

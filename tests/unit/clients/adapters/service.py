@@ -42,6 +42,6 @@ def calibrate(url: str) -> None:
     hard = examples(60)
     for each in hard[:30:2]:
         each["label"] = "B"
-    for name, labelled in (("default", examples(60)), ("hard", hard)):
-        body = {"calibration": name, "examples": labelled}
+    for name, labeled in (("default", examples(60)), ("hard", hard)):
+        body = {"calibration": name, "examples": labeled}
         httpx.post(f"{url}/calibrate", json=body).raise_for_status()

@@ -14,7 +14,7 @@ from app.core.comparison import Comparison, Turn
 from app.core.errors import InvalidRequestError
 from app.demo.pairs import demo_sets
 from app.evaluation.benchmarks.catalogue import benchmark_names, load_benchmark
-from app.evaluation.benchmarks.labelled_pairs import Benchmark, LabelledPair, draw
+from app.evaluation.benchmarks.labeled_pairs import Benchmark, LabeledPair, draw
 from app.files.reading import InputFormat
 from app.files.shapes import custom_shape
 
@@ -78,7 +78,7 @@ def test_mt_bench_judges_the_first_turn_or_both(tmp_path: Path) -> None:
     ]
     found = load_benchmark("mt-bench", source=local(tmp_path, human=rows, gpt4_pair=rows[:1]))
     once, twice = found.pairs
-    assert once == LabelledPair(
+    assert once == LabeledPair(
         id="81/alpaca-13b/gpt-3.5-turbo/author_2/1",
         group="81",
         comparison=Comparison.of("Q1", "a1", "b1"),
@@ -307,7 +307,7 @@ def test_the_demo_pairs_are_used_neither_in_training_nor_in_calibration() -> Non
     assert len(found.pairs) == 2400
     drawn = {
         (pair.question[0].content, *sorted((*pair.response_a, *pair.response_b)))
-        for pair in (labelled.comparison for labelled in found.pairs)
+        for pair in (labeled.comparison for labeled in found.pairs)
     }
     assert len(drawn) == 2400
     assert not drawn & {
@@ -441,7 +441,7 @@ def test_an_unknown_name_and_an_empty_file_are_refused(tmp_path: Path) -> None:
 def benchmark(n: int, *, votes: int = 1) -> Benchmark:
     """Several votes on one pair are several pairs."""
     pairs = (
-        LabelledPair(
+        LabeledPair(
             id=str(i), group="g", comparison=Comparison.of(f"Q{i // votes}?", "a", "b"), label="A"
         )
         for i in range(n)

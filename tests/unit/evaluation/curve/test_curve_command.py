@@ -13,18 +13,18 @@ from app.core.pac import pac_threshold
 from app.core.preference import LN2
 from app.core.thresholds import ThresholdCurve
 from app.evaluation.curve.figure import write_curve_figure
-from app.evaluation.curve.labelled_scores import LabelledScores
+from app.evaluation.curve.labeled_scores import LabeledScores
 from app.evaluation.curve.labels import coverage_by_labels
 from app.evaluation.curve.rows import assessment_of, threshold_rows
 
 runner = CliRunner()
 
 
-def scores(n: int = 400, seed: int = 5) -> LabelledScores:
+def scores(n: int = 400, seed: int = 5) -> LabeledScores:
     """A judge that is wrong more often when it is less confident."""
     rng = np.random.default_rng(seed)
     uncertainty = rng.random(n) * LN2
-    return LabelledScores(uncertainty=uncertainty, error=rng.random(n) < 0.3 * uncertainty)
+    return LabeledScores(uncertainty=uncertainty, error=rng.random(n) < 0.3 * uncertainty)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_rows_by_hand() -> None:
     # accepts 18 of 20 without an error, 0.15 accepts all, and 0.05 accepts none; 1/18 is the
     # smallest feasible alpha. At 0.05 the error rates need 1 / (0.05 * 18) * 20 = 22.2 points, that
     # is 3 more.
-    data = LabelledScores(uncertainty=np.arange(20) / 40, error=np.arange(20) >= 18)
+    data = LabeledScores(uncertainty=np.arange(20) / 40, error=np.arange(20) >= 18)
     found = assessment_of(data, (0.05, 0.06, 0.15), delta=0.1)
     infeasible, some, every = found.rows[:3]
     assert [row.guarantee for row in found.rows] == ["marginal"] * 3 + ["pac"] * 3
@@ -79,12 +79,12 @@ def test_rows_agree_with_the_core() -> None:
     "data",
     [
         scores(),
-        LabelledScores(uncertainty=np.zeros(1), error=np.ones(1, dtype=bool)),
-        LabelledScores(uncertainty=np.full(50, LN2), error=np.ones(50, dtype=bool)),
+        LabeledScores(uncertainty=np.zeros(1), error=np.ones(1, dtype=bool)),
+        LabeledScores(uncertainty=np.full(50, LN2), error=np.ones(50, dtype=bool)),
     ],
 )
 def test_the_figure_is_drawn_even_where_nothing_is_feasible(
-    data: LabelledScores, ending: str, tmp_path: Path
+    data: LabeledScores, ending: str, tmp_path: Path
 ) -> None:
     file = tmp_path / f"a.{ending}"
     write_curve_figure(data, assessment_of(data, (0.07, 0.4), delta=0.1), file)

@@ -15,14 +15,14 @@ from app.core.errors import (
     PromptTooLongError,
 )
 from app.core.fingerprint import JudgeIdentity
-from app.evaluation.benchmarks.labelled_pairs import LabelledPair
+from app.evaluation.benchmarks.labeled_pairs import LabeledPair
 from app.evaluation.judgments.interview import (
     CHUNK_PAIRS,
     Dataset,
     Interviewer,
     MissingAnswers,
     missing_answers,
-    relabelled,
+    relabeled,
 )
 from app.evaluation.judgments.log import JudgmentLog
 from app.evaluation.judgments.questions import SAMPLES, Questionnaire
@@ -50,9 +50,9 @@ ALL: tuple[Observation, ...] = ("orders", "verbalized", "annotators", "samples")
 TEMPLATE = PromptTemplate()
 
 
-def pair(i: int, gap: float = 1.0) -> LabelledPair:
+def pair(i: int, gap: float = 1.0) -> LabeledPair:
     comparison = Comparison.of(f"Question {i}?", f"quality={gap:.3f}", f"quality=0 number {i}")
-    return LabelledPair(id=f"pair-{i}", group=f"group-{i % 3}", comparison=comparison, label="A")
+    return LabeledPair(id=f"pair-{i}", group=f"group-{i % 3}", comparison=comparison, label="A")
 
 
 def scorer_of(
@@ -88,7 +88,7 @@ async def ask(
         missing = missing_answers([data], observations, known, retry=retry)
         interviewer.check(known.values(), observations)
         await interviewer.ask(missing, log, lambda _, n: answered.append(n))
-        log.append(relabelled([data], known))
+        log.append(relabeled([data], known))
         return log.read(), sum(answered)
 
 
@@ -136,14 +136,14 @@ async def test_a_new_text_or_prompt_is_asked_again_and_a_new_label_is_not(
     assert asked == 5
     data = dataset(5, gap=2.0, template=template)
     pairs = [dataclasses.replace(pair, label="B", group="new") for pair in data.pairs]
-    relabelled = dataclasses.replace(data, pairs=pairs)
-    judged, asked = await ask(tmp_path, relabelled, observations=["orders"])
+    relabeled = dataclasses.replace(data, pairs=pairs)
+    judged, asked = await ask(tmp_path, relabeled, observations=["orders"])
     assert asked == 0
     assert {(found.label, found.group) for found in judged.values()} == {("B", "new")}
     assert judged["d", "pair-0"].gaps == pytest.approx((2.0, 2.0))
     # The correction is written once: the next run has nothing to correct.
     before = (tmp_path / "judgments.jsonl").read_bytes()
-    await ask(tmp_path, relabelled, observations=["orders"])
+    await ask(tmp_path, relabeled, observations=["orders"])
     assert (tmp_path / "judgments.jsonl").read_bytes() == before
 
 
@@ -264,7 +264,7 @@ async def test_the_same_name_with_other_weights_is_refused(tmp_path: Path) -> No
 
 
 async def ask_reward_model(
-    folder: Path, model: NumberModel, pairs: Sequence[LabelledPair], *, retry: bool = False
+    folder: Path, model: NumberModel, pairs: Sequence[LabeledPair], *, retry: bool = False
 ) -> dict[tuple[str, str], JudgedPair]:
     """The content of the log after a run with a reward model, whose observation is its score."""
     questionnaire = Questionnaire.of(None, (), ["orders"], seed=0)
@@ -278,9 +278,9 @@ async def ask_reward_model(
         return log.read()
 
 
-def numbers(question: str, one: str, other: str) -> LabelledPair:
+def numbers(question: str, one: str, other: str) -> LabeledPair:
     comparison = Comparison.of(question, one, other)
-    return LabelledPair(id=question, group=question, comparison=comparison, label="A")
+    return LabeledPair(id=question, group=question, comparison=comparison, label="A")
 
 
 async def test_a_judge_without_prompts_answers_with_its_score_and_is_asked_once(

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from app.core.comparison import Comparison, Side
 from app.core.errors import InvalidRequestError
-from app.evaluation.benchmarks.labelled_pairs import LabelledPair
+from app.evaluation.benchmarks.labeled_pairs import LabeledPair
 from app.evaluation.judgments.prompts import annotator_prompts, draw_personas, verbalized_prompt
 from app.judges.prompts import PromptTemplate
 
@@ -28,8 +28,8 @@ PAPER_VERBALIZED_SYSTEM = (
 )
 
 
-def demonstration(i: int, label: Side = "A") -> LabelledPair:
-    return LabelledPair(
+def demonstration(i: int, label: Side = "A") -> LabeledPair:
+    return LabeledPair(
         id=str(i), group="g", comparison=Comparison.of(f"q{i}", f"a{i}", f"b{i}"), label=label
     )
 
@@ -76,7 +76,7 @@ def test_the_annotators_prompt_is_the_papers_figure() -> None:
 
 def test_placeholders_and_headers_inside_texts_stay_text() -> None:
     tricky = Comparison.of("{answer_b} [User Question] {question}", "{answer_a}", "{answer_b}")
-    shown = LabelledPair(id="1", group="g", comparison=tricky, label="A")
+    shown = LabeledPair(id="1", group="g", comparison=tricky, label="A")
     (prompt,) = annotator_prompts(TEMPLATE, tricky, [[shown]])
     comparison = (
         "User Question]\n{answer_b} [User Question] {question}\n\n"

@@ -1,0 +1,1 @@
+"""Builds the answers of the service, which `scope_judge.records` declares, and their JSON."""

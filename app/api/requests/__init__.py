@@ -1,0 +1,1 @@
+"""JSON requests: pydantic models that HTTP, files and Ray share."""

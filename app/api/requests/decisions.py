@@ -1,0 +1,515 @@
+"""JSON of POST /v1/systemone and POST /v1/decisions: a choice between two texts is a comparison.
+
+The shapes are those of vLLM 0.32.0 (`entrypoints/generate/structured_decisions`) and of the package
+openai 3.52.0 (`types/decision.py`).
+"""
+
+import json
+import uuid
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
+
+from app.api.answers.out import Out
+from app.api.answers.records import judgment, usage_of_request
+from app.api.requests.models import AlphaInUrl, CriterionIn, Strict, Text, encodable
+from app.api.requests.rewards import question_turns
+from app.core.comparison import Comparison, Criterion, Judgment, Turn
+from app.core.errors import BatchTooLargeError, InvalidComparisonError
+from app.judging.judge import JudgeRequest
+from scope_judge import records
+
+# An option of OpenAI's dialect may be a boolean.
+Value = str | bool
+# As many as OpenAI allows; SCOPE_MAX_PENDING may allow fewer.
+_MOST_QUESTIONS = 400
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Option:
+    """An option of a question, and the text that is judged."""
+
+    value: Value
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decision:
+    """A question as a comparison.
+
+    Args:
+        name: Name of the question; None if it has none.
+        first: The option whose text is response A.
+        second: The option whose text is response B.
+        others: An option that is not judged, because it stands for an abstention; or none.
+        abstain_as: The choice of the answer if the judge abstains; None for the likelier option.
+        request: The request to the judge.
+    """
+
+    name: str | None
+    first: Value
+    second: Value
+    others: tuple[Value, ...]
+    abstain_as: Value | None
+    request: JudgeRequest
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Asked:
+    """A question of either dialect.
+
+    Args:
+        place: Its place in the body, for errors.
+        name: Its name; None if it has none.
+        question: The conversation that the judge reads.
+        options: The options in their order.
+    """
+
+    place: str
+    name: str | None
+    question: tuple[Turn, ...]
+    options: Sequence[Option]
+
+
+def _only_choice(kind: str) -> str:
+    if kind != "choice":
+        raise ValueError(
+            f"this judge answers questions of the type 'choice', and this one is {kind[:32]!r}: "
+            "a calibration covers the choice between two texts only"
+        )
+    return kind
+
+
+def _few(questions: Any) -> Any:
+    # Before each of them is validated.
+    if isinstance(questions, dict | list) and not 1 <= len(questions) <= _MOST_QUESTIONS:
+        raise ValueError(
+            f"the request has {len(questions)} questions, and 1 to {_MOST_QUESTIONS} are allowed"
+        )
+    return questions
+
+
+def _two_or_three(options: Any) -> Any:
+    # Before each of them is validated.
+    if isinstance(options, dict | list) and len(options) > 3:
+        raise ValueError(_options_wanted(len(options)))
+    return options
+
+
+def _options_wanted(given: int) -> str:
+    return (
+        f"it has {given} options, and a judge compares two: send two, or three with one of them in "
+        "`abstain_as`"
+    )
+
+
+def _up_to_the_first_fault(questions: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    """Validates named questions one after the other, and stops at the first invalid one."""
+    if not isinstance(_few(questions), dict):
+        return validate(questions)
+    valid: dict[Any, Any] = {}
+    for name, question in questions.items():
+        valid |= validate({name: question})
+    return valid
+
+
+def _json_text(value: Any) -> Any:
+    if value is None or isinstance(value, str):
+        return value or ""
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        raise ValueError("lists and objects are nested too deep") from None
+
+
+def _message_text(value: Any) -> Any:
+    return value if isinstance(value, str) else question_turns([_user(value)])[0].content
+
+
+def _user(content: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+_Kind = Annotated[
+    str, AfterValidator(_only_choice), WithJsonSchema({"type": "string", "const": "choice"})
+]
+_JsonText = Annotated[
+    str,
+    AfterValidator(encodable),
+    BeforeValidator(_json_text),
+    Field(description="Text, or JSON that the judge reads as text."),
+]
+_MessageText = Annotated[
+    str,
+    AfterValidator(encodable),
+    BeforeValidator(_message_text),
+    Field(description="Text, or a list of parts with texts."),
+]
+_Unused = Annotated[Any, Field(description="Ignored.")]
+
+
+class DecisionOptions(CriterionIn):
+    """Options that the standard does not have."""
+
+    abstain_as: Text | None = Field(
+        None,
+        description="The `choice` for an abstention; can be the third of three options.",
+    )
+
+
+class DecisionQuery(DecisionOptions):
+    """The options in the URL, for clients that send no other fields; those of the body win."""
+
+    # The values of a URL are texts.
+    model_config = ConfigDict(strict=False)
+    alpha: AlphaInUrl = None
+
+
+class _DecisionsIn(DecisionOptions):
+    model: Annotated[
+        Any,
+        Field(description="Ignored."),
+    ] = None
+
+    @abstractmethod
+    def _asked(self) -> Iterator[_Asked]:
+        """The questions in their order."""
+
+    def decisions(
+        self, criterion: Criterion, query: DecisionOptions, *, most_characters: int
+    ) -> list[Decision]:
+        """The questions as comparisons.
+
+        Args:
+            criterion: The criterion of all of them.
+            query: The options in the URL.
+            most_characters: Most characters of all comparisons' questions together, which repeat
+                the state or the input.
+
+        Raises:
+            BatchTooLargeError: They have more characters.
+            InvalidComparisonError: A question does not choose between two texts.
+        """
+        abstain_as = query.abstain_as if self.abstain_as is None else self.abstain_as
+        decisions, characters = list[Decision](), 0
+        for asked in self._asked():
+            characters += sum(len(turn.content) for turn in asked.question)
+            if characters > most_characters:
+                raise BatchTooLargeError(
+                    "the state or the input is judged once for each question, and all of them have "
+                    f"more than {most_characters} characters (SCOPE_MAX_BODY_BYTES): ask fewer "
+                    "questions at once"
+                )
+            decisions.append(_decision(asked, criterion, abstain_as))
+        return decisions
+
+
+class SystemOneQuestionIn(Strict):
+    """A choice between two options, whose texts are the responses."""
+
+    type: _Kind
+    instructions: _JsonText = ""
+    criteria: Annotated[dict[Text, _JsonText], BeforeValidator(_two_or_three)] = Field(
+        json_schema_extra={"maxProperties": 3},
+        description="Options and their texts; null if the option's name is its text.",
+    )
+
+
+class SystemOneIn(_DecisionsIn):
+    """Questions about one state."""
+
+    state: _JsonText
+    instructions: _JsonText = ""
+    questions: Annotated[
+        dict[Text, SystemOneQuestionIn],
+        WrapValidator(_up_to_the_first_fault),
+        Field(json_schema_extra={"minProperties": 1, "maxProperties": _MOST_QUESTIONS}),
+    ]
+
+    def _asked(self) -> Iterator[_Asked]:
+        for name, question in self.questions.items():
+            texts = (self.state, self.instructions, question.instructions)
+            yield _Asked(
+                place=f"questions.{name[:64]}",
+                name=name,
+                question=(Turn("user", _paragraphs(texts)),),
+                options=[
+                    Option(value=value, text=text or value)
+                    for value, text in question.criteria.items()
+                ],
+            )
+
+
+class ChoiceIn(Strict):
+    """An option; without a description its value is its text."""
+
+    value: Text | bool
+    description: Text | None = None
+
+    def option(self) -> Option:
+        """The option with the text to judge."""
+        name = self.value if isinstance(self.value, str) else str(self.value).lower()
+        return Option(value=self.value, text=self.description or name)
+
+
+class OpenAiQuestionIn(Strict):
+    """A choice between two options, whose texts are the responses."""
+
+    type: _Kind
+    name: Text | None = None
+    instructions: _MessageText
+    choices: Annotated[
+        list[ChoiceIn],
+        Field(fail_fast=True, json_schema_extra={"maxItems": 3}),
+        BeforeValidator(_two_or_three),
+    ]
+
+
+class OpenAiDecisionsIn(_DecisionsIn):
+    """Questions about one input."""
+
+    input: Annotated[Any, Field(description="Text, or a list of messages.")]
+    questions: Annotated[
+        list[OpenAiQuestionIn],
+        Field(fail_fast=True, json_schema_extra={"minItems": 1, "maxItems": _MOST_QUESTIONS}),
+        BeforeValidator(_few),
+    ]
+    prompt_cache_key: _Unused = None
+    prompt_cache_options: _Unused = None
+    safety_identifier: _Unused = None
+
+    def _asked(self) -> Iterator[_Asked]:
+        try:
+            turns = question_turns(self.input)
+        except ValueError as exc:
+            raise InvalidComparisonError(f"input: {exc}") from None
+        for i, question in enumerate(self.questions):
+            yield _Asked(
+                place=f"questions.{i}",
+                name=question.name,
+                question=_with_instructions(turns, question.instructions),
+                options=[choice.option() for choice in question.choices],
+            )
+
+
+def _decision(asked: _Asked, criterion: Criterion, abstain_as: str | None) -> Decision:
+    values = [option.value for option in asked.options]
+    if len(set(values)) < len(values):
+        raise InvalidComparisonError(f"{asked.place}: two of its options have the same value")
+    if len(values) == 2 and abstain_as in values:
+        raise InvalidComparisonError(
+            f"{asked.place}: `abstain_as` is one of its two options, and an abstention would look "
+            "like a choice: use another text, or make it a third option"
+        )
+    several = len(values) > 2
+    compared = [o for o in asked.options if not several or o.value != abstain_as]
+    if len(compared) != 2:
+        raise InvalidComparisonError(f"{asked.place}: {_options_wanted(len(values))}")
+    first, second = compared
+    try:
+        comparison = Comparison(asked.question, (first.text,), (second.text,))
+    except InvalidComparisonError as exc:
+        raise InvalidComparisonError(f"{asked.place}: {exc.detail}") from None
+    return Decision(
+        name=asked.name,
+        first=first.value,
+        second=second.value,
+        others=tuple(o.value for o in asked.options if o not in compared),
+        abstain_as=abstain_as,
+        request=JudgeRequest(comparison=comparison, criterion=criterion),
+    )
+
+
+def _paragraphs(texts: Iterable[str]) -> str:
+    return "\n\n".join(text for text in texts if text.strip())
+
+
+def _with_instructions(turns: tuple[Turn, ...], instructions: str) -> tuple[Turn, ...]:
+    """The conversation with the instructions of a question in its last turn of the user."""
+    *before, last = turns
+    if last.role != "user":
+        return (*turns, Turn("user", instructions)) if instructions.strip() else turns
+    return (*before, Turn("user", _paragraphs((last.content, instructions))))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decided:
+    """A question and its judgment."""
+
+    decision: Decision
+    judgment: Judgment
+
+    @property
+    def choice(self) -> Value:
+        """The likelier option, the first one of equals; or `abstain_as` for an abstention."""
+        if self.judgment.verdict == "abstain" and self.decision.abstain_as is not None:
+            return self.decision.abstain_as
+        prefers_b = self.judgment.preference.side == "B"
+        return self.decision.second if prefers_b else self.decision.first
+
+    @property
+    def probabilities(self) -> dict[Value, float]:
+        """The probability of each option; 0 for an option that only stands for an abstention."""
+        p_bar = self.judgment.preference.p_bar
+        judged = {self.decision.first: p_bar, self.decision.second: 1.0 - p_bar}
+        return judged | dict.fromkeys(self.decision.others, 0.0)
+
+    @property
+    def confidence(self) -> float:
+        """The larger probability times the label mass, which is vLLM's definition."""
+        mass = self.judgment.label_mass
+        return self.judgment.preference.confidence * (1.0 if mass is None else mass)
+
+    @property
+    def scope(self) -> records.Judgment:
+        """The judgment as POST /judge answers it."""
+        return judgment(self.judgment, self.decision.name, kind=records.Judgment)
+
+
+_CONFIDENCE = Field(
+    ge=0.0,
+    le=1.0,
+    description="Probability of the likelier option, times `label_mass` if known. It guarantees "
+    "nothing; see `scope`.",
+)
+_SCOPE = Field(description="The judgment: A is the first compared option, B the second.")
+
+
+class SystemOneChoiceOut(Out):
+    """The answer to one question."""
+
+    type: Literal["choice"] = "choice"
+    choice: str
+    probabilities: dict[str, float]
+    confidence: float = _CONFIDENCE
+    scope: records.Judgment = _SCOPE
+
+
+class SystemOneUsageOut(Out):
+    """Tokens of the request; a judge writes none."""
+
+    input_tokens: int
+    output_tokens: int = 0
+
+
+class DiagnosticsOut(Out):
+    """How far the judge has answered the question."""
+
+    label_mass: float
+
+
+class SystemOneOut(Out):
+    """The answers by the names of the questions."""
+
+    id: str
+    model: str
+    answers: dict[str, SystemOneChoiceOut]
+    usage: SystemOneUsageOut
+    diagnostics: dict[str, DiagnosticsOut] = Field(
+        description="Only questions with a known label mass."
+    )
+
+    @classmethod
+    def of(cls, decided: Sequence[Decided], judge: str) -> "SystemOneOut":
+        """Converts the judgments of a request.
+
+        Args:
+            decided: The questions in their order.
+            judge: Name of the judge.
+        """
+        named = {str(one.decision.name): one for one in decided}
+        masses = {name: one.judgment.label_mass for name, one in named.items()}
+        return cls.model_validate(
+            {
+                "id": f"decision-{uuid.uuid4().hex}",
+                "model": judge,
+                "answers": named,
+                "usage": {"input_tokens": usage_of_request().prompt_tokens},
+                "diagnostics": {
+                    name: {"label_mass": mass} for name, mass in masses.items() if mass is not None
+                },
+            }
+        )
+
+
+class OptionOut(Out):
+    """The probability of one option."""
+
+    value: Value
+    probability: float
+
+
+class OpenAiChoiceOut(Out):
+    """The answer to one question."""
+
+    name: str | None
+    type: Literal["choice"] = "choice"
+    choice: Value
+    probabilities: list[OptionOut]
+    confidence: float = _CONFIDENCE
+    scope: records.Judgment = _SCOPE
+
+
+class InputDetailsOut(Out):
+    """Tokens of a prompt cache, which a judge does not report."""
+
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+class OutputDetailsOut(Out):
+    """Tokens of thoughts, which a judge does not write."""
+
+    reasoning_tokens: int = 0
+
+
+class OpenAiUsageOut(SystemOneUsageOut):
+    """Tokens of the request; a judge writes none."""
+
+    total_tokens: int
+    input_tokens_details: InputDetailsOut = InputDetailsOut()
+    output_tokens_details: OutputDetailsOut = OutputDetailsOut()
+
+
+class OpenAiDecisionsOut(Out):
+    """The answers in the order of the questions."""
+
+    model: str
+    answers: list[OpenAiChoiceOut]
+    usage: OpenAiUsageOut
+
+    @classmethod
+    def of(cls, decided: Sequence[Decided], judge: str) -> "OpenAiDecisionsOut":
+        """Converts the judgments of a request.
+
+        Args:
+            decided: The questions in their order.
+            judge: Name of the judge.
+        """
+        tokens = usage_of_request().prompt_tokens
+        answers = [
+            OpenAiChoiceOut(
+                name=one.decision.name,
+                choice=one.choice,
+                probabilities=[
+                    OptionOut(value=value, probability=probability)
+                    for value, probability in one.probabilities.items()
+                ],
+                confidence=one.confidence,
+                scope=one.scope,
+            )
+            for one in decided
+        ]
+        usage = OpenAiUsageOut(input_tokens=tokens, total_tokens=tokens)
+        return cls(model=judge, answers=answers, usage=usage)

@@ -1,0 +1,377 @@
+"""JSON requests, parsed strictly: unknown fields, NaN and wrong types are errors."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    FiniteFloat,
+    SkipValidation,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
+
+from app.api.answers.problems import invalid_request
+from app.core.comparison import (
+    Comparison,
+    Criterion,
+    CriterionDefaults,
+    Guarantee,
+    Label,
+    LabeledComparison,
+    Role,
+    Turn,
+)
+from app.core.errors import InvalidRequestError, RequestError
+from app.judging.judge import JudgeRequest
+
+
+def encodable(text: str) -> str:
+    """The text itself; raises ValueError if it is not valid Unicode."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(
+            "the text is not valid Unicode: it contains half of a surrogate pair"
+        ) from None
+    return text
+
+
+def _kind(value: Any) -> Literal["list", "text"]:
+    return "list" if isinstance(value, list) else "text"
+
+
+def _id_kind(value: Any) -> Literal["number", "text"]:
+    return "number" if isinstance(value, int) and not isinstance(value, bool) else "text"
+
+
+# Unknown fields of one object that an error names; with more, it names none.
+_MOST_UNKNOWN = 10
+
+
+class Strict(BaseModel):
+    """Base class of requests: unknown fields and wrong types are errors."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_fields(cls, value: Any) -> Any:
+        # Pydantic makes one error for each field: 8 MB of unknown fields took 10 s and 1 GB.
+        most = len(cls.model_fields) + _MOST_UNKNOWN
+        if isinstance(value, dict) and len(value) > most:
+            raise ValueError(f"this object has {len(value)} fields, and the limit is {most}")
+        return value
+
+
+Text = Annotated[str, AfterValidator(encodable)]
+# Dialects of regular expressions differ in whether U+0085 and U+FEFF are space.
+NOT_BLANK = r"[^\s\x85\ufeff]"
+# For the OpenAPI document only: `Comparison` refuses blank texts, with a better message.
+_NOT_BLANK = Field(json_schema_extra={"pattern": NOT_BLANK})
+# Validation of a list stops at the first error: 8 MB of wrong turns took a minute and 7 GB.
+_NOT_EMPTY = Field(fail_fast=True, json_schema_extra={"minItems": 1})
+# 2^53 - 1 is the largest integer that every JSON reader keeps exactly.
+VersionNumber = Annotated[int, Field(ge=1, le=2**53 - 1)]
+CalibrationName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+DIGEST = r"^[0-9a-f]{64}$"
+Digest = Annotated[str, Field(pattern=DIGEST)]
+
+
+def _four_digits(share: float) -> float:
+    # 0.1 as a float32 is 0.10000000149: it must not be another alpha, with an alarm of its own.
+    rounded = round(share, 4)
+    if not 0.0 < rounded < 1.0:
+        raise ValueError("must be from 0.0001 to 0.9999, and is rounded to four digits")
+    return rounded
+
+
+Probability = Annotated[
+    FiniteFloat,
+    Field(gt=0, lt=1),
+    AfterValidator(_four_digits),
+    WithJsonSchema({"type": "number", "minimum": 0.0001, "maximum": 0.9999}),
+]
+Replace = Annotated[bool, Field(description="Remove all other examples of the set.")]
+EvenIfInfeasible = Annotated[
+    bool,
+    Field(description="Continue even if an alpha in use gets no more verdicts."),
+]
+DryRun = Annotated[bool, Field(description="Change nothing and show the effect.")]
+
+
+_ALPHA = Field(
+    description="Largest share of wrong verdicts among accepted ones; `null` accepts all, without "
+    "a guarantee."
+)
+Alpha = Annotated[Probability | None, _ALPHA]
+AlphaInUrl = Annotated[
+    Probability | None,
+    BeforeValidator(lambda value: None if value == "null" else value),
+    _ALPHA,
+]
+Identifier = Annotated[
+    Annotated[Text, Field(max_length=256), Tag("text")] | Annotated[int, Tag("number")],
+    Discriminator(_id_kind),
+]
+_IDENTIFIER = TypeAdapter[str | int | None](Identifier | None, config=ConfigDict(strict=True))
+
+
+class TurnIn(Strict):
+    """One message of a conversation."""
+
+    role: Role
+    content: Annotated[Text, _NOT_BLANK]
+
+
+Question = Annotated[
+    Annotated[Text, _NOT_BLANK, Tag("text")] | Annotated[list[TurnIn], _NOT_EMPTY, Tag("list")],
+    Discriminator(_kind),
+]
+Response = Annotated[
+    Annotated[Text, _NOT_BLANK, Tag("text")]
+    | Annotated[list[Annotated[Text, _NOT_BLANK]], _NOT_EMPTY, Tag("list")],
+    Discriminator(_kind),
+]
+
+
+class _ComparisonIn(Strict):
+    question: Question
+    response_a: Response
+    response_b: Response
+
+    def comparison(self) -> Comparison:
+        """The comparison; raises InvalidComparisonError if it cannot be judged as written."""
+        question = (
+            (Turn("user", self.question),)
+            if isinstance(self.question, str)
+            else tuple(Turn(turn.role, turn.content) for turn in self.question)
+        )
+        return Comparison(question, _texts(self.response_a), _texts(self.response_b))
+
+
+def _texts(response: str | list[str]) -> tuple[str, ...]:
+    return (response,) if isinstance(response, str) else tuple(response)
+
+
+class CriterionIn(Strict):
+    """The criterion of a verdict; a missing field is taken from the batch, then the settings."""
+
+    alpha: Alpha = None
+    guarantee: Guarantee | None = None
+    delta: Probability | None = None
+    calibration: CalibrationName | None = None
+
+    def criterion(
+        self, defaults: CriterionDefaults, batch: "CriterionIn | None" = None
+    ) -> Criterion:
+        """The complete criterion.
+
+        Args:
+            defaults: Values of the settings.
+            batch: Values of the batch that this item belongs to.
+
+        Raises:
+            InvalidRequestError: `delta` was given with the guarantee "marginal".
+        """
+        levels = (self,) if batch is None else (self, batch)
+        alpha = next((c.alpha for c in levels if "alpha" in c.model_fields_set), defaults.alpha)
+        guarantee = next((c.guarantee for c in levels if c.guarantee), defaults.guarantee)
+        delta = next((c.delta for c in levels if c.delta is not None), defaults.delta)
+        if guarantee == "marginal" and self.delta is not None:
+            raise invalid_field("delta", 'only allowed with "guarantee": "pac"')
+        return Criterion(
+            alpha=alpha,
+            guarantee=guarantee,
+            delta=delta if guarantee == "pac" else None,
+            calibration=next((c.calibration for c in levels if c.calibration), "default"),
+        )
+
+
+def invalid_field(field: str, reason: str) -> InvalidRequestError:
+    """The error of one field that is valid alone, but not with the others."""
+    return InvalidRequestError(f"{field}: {reason}", faults=((field, reason),))
+
+
+class JudgeIn(_ComparisonIn, CriterionIn):
+    """One comparison to judge."""
+
+    id: Identifier | None = None
+
+    def request(
+        self, defaults: CriterionDefaults, batch: "JudgeBatchIn | None" = None
+    ) -> JudgeRequest:
+        """The request to the judge; raises RequestError if the item cannot be judged as written."""
+        return JudgeRequest(comparison=self.comparison(), criterion=self.criterion(defaults, batch))
+
+
+ItemModel = TypeVar("ItemModel", bound=BaseModel)
+
+
+class InvalidItem(BaseModel):
+    """An item of a batch that cannot be parsed; the other items are judged."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    id: str | int | None
+    error: InvalidRequestError
+
+
+def read_item(model: type[ItemModel], value: Any) -> ItemModel | InvalidItem:
+    """Validates one item of a batch."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as exc:
+        faults = exc.errors(include_url=False, include_input=False, include_context=False)
+        return InvalidItem(id=_sound_id(value), error=invalid_request(faults))
+
+
+def _sound_id(value: Any) -> str | int | None:
+    """The id of an item that cannot be parsed; None if the id itself is invalid."""
+    try:
+        return _IDENTIFIER.validate_python(value.get("id") if isinstance(value, dict) else None)
+    except ValidationError:
+        return None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchItem:
+    """One comparison of a batch.
+
+    Args:
+        id: The caller's id of the item; None if it has none.
+        asked: The request to the judge; or the error that prevents it.
+    """
+
+    id: str | int | None
+    asked: JudgeRequest | RequestError
+
+
+class JudgeBatchIn(CriterionIn):
+    """Comparisons to judge in one engine call; its criterion is the items' default."""
+
+    # `items` validates them, after the route has checked how many there are.
+    comparisons: list[SkipValidation[JudgeIn]]
+
+    def items(self, defaults: CriterionDefaults) -> list[BatchItem]:
+        """Validates each comparison on its own."""
+        return [self._item(read_item(JudgeIn, value), defaults) for value in self.comparisons]
+
+    def _item(self, item: "JudgeIn | InvalidItem", defaults: CriterionDefaults) -> BatchItem:
+        if isinstance(item, InvalidItem):
+            return BatchItem(id=item.id, asked=item.error)
+        try:
+            return BatchItem(id=item.id, asked=item.request(defaults, self))
+        except RequestError as exc:
+            return BatchItem(id=item.id, asked=exc)
+
+
+class ExampleIn(_ComparisonIn):
+    """A comparison with a person's label."""
+
+    id: Identifier | None = None
+    label: Label
+
+    def labelled(self) -> LabeledComparison:
+        """The labeled comparison; raises InvalidComparisonError like `comparison`."""
+        return LabeledComparison(comparison=self.comparison(), label=self.label)
+
+
+class LabeledBatchIn(Strict):
+    """Labeled examples to judge for one calibration set."""
+
+    calibration: CalibrationName = "default"
+    # `items` validates them, after the route has checked how many there are.
+    examples: list[SkipValidation[ExampleIn]]
+
+    def items(self) -> list[ExampleIn | InvalidItem]:
+        """Validates each example on its own."""
+        return [read_item(ExampleIn, value) for value in self.examples]
+
+
+class CalibrateIn(LabeledBatchIn):
+    """A labeled batch for one calibration set."""
+
+    replace: Replace = False
+    even_if_infeasible: EvenIfInfeasible = False
+    dry_run: DryRun = False
+
+
+class PoolPairIn(_ComparisonIn):
+    """A comparison without a label."""
+
+    id: Identifier | None = None
+
+    def pair(self) -> Comparison:
+        """The comparison; raises InvalidComparisonError like `comparison`."""
+        return self.comparison()
+
+
+class PoolIn(Strict):
+    """Comparisons of the traffic, to be judged now and labeled later."""
+
+    # `items` validates them, after the route has checked how many there are.
+    comparisons: list[SkipValidation[PoolPairIn]]
+
+    def items(self) -> list[PoolPairIn | InvalidItem]:
+        """Validates each comparison on its own."""
+        return [read_item(PoolPairIn, value) for value in self.comparisons]
+
+
+class RollbackIn(Strict):
+    """The version to roll back to."""
+
+    version: VersionNumber
+    dry_run: DryRun = False
+
+
+class DeletionQuery(Strict):
+    """The parameters of a deletion, in the URL; a misspelt one deletes nothing."""
+
+    # The values of a URL are texts.
+    model_config = ConfigDict(strict=False)
+    dry_run: DryRun = False
+
+
+# Each threshold is a computation of a few milliseconds.
+_MOST_ALPHAS = 32
+
+
+class AlphasQuery(Strict):
+    """Alphas whose `pac` thresholds are asked for together, in the URL."""
+
+    # The values of a URL are texts.
+    model_config = ConfigDict(strict=False)
+    alpha: Annotated[
+        list[Probability],
+        Field(
+            default_factory=list,
+            max_length=_MOST_ALPHAS,
+            description="Alpha whose `pac` threshold to show; repeat for more.",
+        ),
+    ]
+    delta: Annotated[
+        Probability | None,
+        Field(description="Probability that the guarantee of one of them fails."),
+    ] = None
+
+    def levels(self, default_delta: float) -> list[tuple[float, float]]:
+        """Each alpha once, in order, with delta.
+
+        Raises:
+            InvalidRequestError: There is a delta without an alpha.
+        """
+        alphas = list(dict.fromkeys(self.alpha))
+        if not alphas:
+            if self.delta is not None:
+                raise invalid_field("delta", "only allowed with alpha, e.g. ?alpha=0.1&alpha=0.15")
+            return []
+        delta = default_delta if self.delta is None else self.delta
+        return [(alpha, delta) for alpha in alphas]

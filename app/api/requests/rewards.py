@@ -1,0 +1,207 @@
+"""JSON of the reward routes: groups of responses in, one reward for each response out."""
+
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainValidator,
+    SkipValidation,
+    Tag,
+)
+
+from app.api.requests.models import (
+    CriterionIn,
+    InvalidItem,
+    Strict,
+    encodable,
+    read_item,
+)
+from app.core.comparison import Comparison, CriterionDefaults, Turn
+from app.core.errors import InvalidComparisonError, RequestError
+from app.core.messages import question_of, response_of
+from app.judging.rewarder import Group, RewardRule
+
+
+class MessageIn(BaseModel):
+    """A chat message as trainers hand it over; fields that are not named here are ignored."""
+
+    model_config = ConfigDict(extra="allow")
+    role: str = Field(description="`system`, `user` or `assistant`.")
+    content: str | list[dict[str, Any]] = Field(
+        description='Text, or parts such as `{"type": "text", "text": "..."}`.'
+    )
+
+
+def question_turns(value: Any) -> tuple[Turn, ...]:
+    """The turns of a question; raises ValueError if it is neither a text nor a conversation."""
+    try:
+        question = question_of(value)
+    except InvalidComparisonError as exc:
+        raise ValueError(str(exc)) from None
+    turns: list[dict[str, Any]] = (
+        [{"role": "user", "content": question}] if isinstance(question, str) else question
+    )
+    return checked(tuple(Turn(turn["role"], encodable(turn["content"])) for turn in turns))
+
+
+def checked(question: tuple[Turn, ...]) -> tuple[Turn, ...]:
+    """The question; raises ValueError if a turn is blank, or if there is none of the user."""
+    try:
+        # The checks are those of POST /judge.
+        return Comparison(question, ("x",), ("x",)).question
+    except InvalidComparisonError as exc:
+        raise ValueError(str(exc)) from None
+
+
+def response_text(value: Any) -> str:
+    """The text of a response; raises ValueError if it is neither a text nor a message."""
+    if isinstance(value, list) and value and all(isinstance(part, str) for part in value):
+        raise ValueError("this must be one text, or a list with one message of the assistant")
+    try:
+        return encodable(str(response_of(value, "a response")))
+    except InvalidComparisonError as exc:
+        raise ValueError(str(exc)) from None
+
+
+def _reference(text: str) -> str:
+    if not text.strip():
+        raise ValueError("the reference is blank: nothing can be compared with it")
+    return text
+
+
+def _kind_of_opponents(value: Any) -> Literal["number", "text"]:
+    return "text" if isinstance(value, str) else "number"
+
+
+# `Any`, because the document would describe the tuple of turns, which no request has.
+MessagesQuestion = Annotated[
+    Any, PlainValidator(question_turns, json_schema_input_type=str | list[MessageIn])
+]
+MessagesResponse = Annotated[
+    str,
+    PlainValidator(response_text, json_schema_input_type=str | MessageIn | list[MessageIn]),
+]
+Reference = Annotated[MessagesResponse, AfterValidator(_reference)]
+_Responses = Annotated[list[MessagesResponse], Field(min_length=1, fail_fast=True)]
+OpponentsIn = Annotated[
+    Annotated[Literal["all"], Tag("text")] | Annotated[int, Field(ge=1), Tag("number")],
+    Discriminator(_kind_of_opponents),
+    Field(
+        description="Opponents of a response: `all`, or a number k, which makes n k / 2 "
+        "comparisons of n responses."
+    ),
+]
+
+
+WithComparisons = Annotated[bool, Field(description="Return the judgments, too.")]
+IsRendered = Annotated[
+    bool,
+    Field(
+        description="The texts have the policy's chat template: parse turns and remove end markers."
+    ),
+]
+
+
+class RewardOptions(CriterionIn):
+    """How comparisons become rewards; a missing field of the criterion is the setting's."""
+
+    reward: Literal["hard", "soft"] = Field(
+        "hard",
+        description="Points of an accepted comparison: 1 or -1 (`hard`), or 2 p_bar - 1 from the "
+        "response's side (`soft`).",
+    )
+    empty: Literal["loses", "null"] = Field(
+        "loses",
+        description="Reward of an empty response, which is not compared: -1 (`loses`), or none "
+        "(`null`).",
+    )
+    thoughts: Literal["remove", "keep"] = Field(
+        "remove",
+        description="A thought at the beginning of a response, `<think>...</think>`: `remove` "
+        "judges the text after it, and a response without any is empty.",
+    )
+
+    def rule(self, defaults: CriterionDefaults) -> RewardRule:
+        """The rule; raises InvalidRequestError if `delta` comes with the guarantee "marginal"."""
+        return RewardRule(
+            criterion=self.criterion(defaults),
+            kind=self.reward,
+            empty=self.empty,
+            thoughts=self.thoughts,
+        )
+
+
+class GroupOptions(RewardOptions):
+    """How the comparisons of a group become rewards."""
+
+    opponents: OpponentsIn = "all"
+
+    def rule(self, defaults: CriterionDefaults) -> RewardRule:
+        """The rule; raises InvalidRequestError if `delta` comes with the guarantee "marginal"."""
+        return replace(super().rule(defaults), opponents=self.opponents)
+
+
+class GroupIn(Strict):
+    """Responses to one question."""
+
+    question: MessagesQuestion
+    responses: _Responses
+
+    def asked(self) -> Group:
+        """The group of responses."""
+        return Group(question=self.question, responses=tuple(self.responses))
+
+
+class RewardGroupIn(GroupIn, GroupOptions):
+    """One group of responses, which are compared with each other."""
+
+    rendered: IsRendered = False
+    comparisons: WithComparisons = False
+
+
+class GroupOfManyIn(GroupIn):
+    """Responses to one question, which are compared with each other or with a reference."""
+
+    reference: Annotated[
+        Reference | None,
+        Field(description="Response to compare the others with."),
+    ] = None
+
+    def asked(self) -> Group:
+        """The group of responses."""
+        return replace(super().asked(), reference=self.reference)
+
+
+class RewardGroupsIn(GroupOptions):
+    """Several groups, which are judged in one engine call."""
+
+    # `all` validates them, after the route has checked how many there are.
+    groups: list[SkipValidation[GroupOfManyIn]]
+    rendered: IsRendered = False
+    comparisons: WithComparisons = False
+
+    def all(self) -> list[Group | RequestError]:
+        """Validates each group on its own."""
+        read = (read_item(GroupOfManyIn, value) for value in self.groups)
+        return [each.error if isinstance(each, InvalidItem) else each.asked() for each in read]
+
+
+class RewardReferenceIn(RewardOptions):
+    """Responses to one question, each of which is compared with a reference."""
+
+    question: MessagesQuestion
+    responses: _Responses
+    reference: Reference
+    rendered: IsRendered = False
+    comparisons: WithComparisons = False
+
+    def asked(self) -> Group:
+        """The group of responses."""
+        return Group(
+            question=self.question, responses=tuple(self.responses), reference=self.reference
+        )

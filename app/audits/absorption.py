@@ -1,0 +1,235 @@
+"""Makes labeled audits examples of their calibration set.
+
+After an alarm, the first draws since then replace all examples. Their number was fixed by the alarm
+from its criterion alone, so neither labels nor people choose it: a number that is chosen by looking
+breaks the promise in 18% of simulated recoveries (docs/design/guarantees.md). Without an alarm, the
+draws up to the first open one are added.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from app.audits.alarms import Alarm
+from app.audits.auditor import Auditor
+from app.audits.changes import ChangeReport, Changes
+from app.audits.ledger import Audit
+from app.audits.monitor import Monitor
+from app.audits.recovery import Recovery, recovery_of
+from app.core.calibration import Calibration, LabeledExample
+from app.core.comparison import Criterion
+from app.core.errors import AuditsIncompleteError, StoreUnavailableError
+from app.off_loop import off_loop
+from app.sets.batch import JudgedBatch, JudgedExample
+from app.sets.cache import Calibrations
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Chosen:
+    """The draws that an absorption takes.
+
+    Args:
+        labelled: Those with a label.
+        unlabelled: Number of those that were closed, or have expired.
+        waiting: Number of later draws with a label, which wait for an open one.
+        other_judge: Number of draws that another judge made.
+        replaces: Whether they replace all examples.
+    """
+
+    labelled: list[Audit]
+    unlabelled: int
+    waiting: int
+    other_judge: int
+    replaces: bool
+
+    @property
+    def criteria(self) -> frozenset[Criterion]:
+        """The criteria under which the labeled ones were drawn first."""
+        return frozenset(audit.draw.decider.criterion for audit in self.labelled)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AbsorbReport:
+    """The outcome of one absorption.
+
+    Args:
+        change: The change of the set by the labeled draws.
+        replaced: Whether they replace all examples.
+        unlabelled: Number of draws that were left out because they were closed or have expired.
+        waiting: Number of labels that wait for an earlier open draw.
+        other_judge: Number of draws that were left out because another judge made them.
+        rates: Probabilities with which the draws were drawn, sorted. More than one means that a
+            part of the time counts more than another.
+    """
+
+    change: ChangeReport
+    replaced: bool
+    unlabelled: int
+    waiting: int
+    other_judge: int
+    rates: tuple[float, ...]
+
+    @classmethod
+    def of(cls, change: ChangeReport, chosen: _Chosen) -> "AbsorbReport":
+        """Makes the report of a change."""
+        return cls(
+            change=change,
+            replaced=chosen.replaces,
+            unlabelled=chosen.unlabelled,
+            waiting=chosen.waiting,
+            other_judge=chosen.other_judge,
+            rates=tuple(sorted({audit.draw.rate for audit in chosen.labelled})),
+        )
+
+
+class Absorber:
+    """Adds labeled audits to calibration sets.
+
+    Args:
+        auditor: Keeps the audits.
+        changes: Changes the sets.
+        calibrations: The cache of the sets.
+        monitor: Has the alarms of the audits.
+        fingerprint: Fingerprint of the judge.
+    """
+
+    def __init__(
+        self,
+        auditor: Auditor,
+        changes: Changes,
+        calibrations: Calibrations,
+        monitor: Monitor,
+        *,
+        fingerprint: str,
+    ) -> None:
+        self._auditor = auditor
+        self._monitor = monitor
+        self._changes = changes
+        self._calibrations = calibrations
+        self._fingerprint = fingerprint
+
+    async def preview(self, name: str, *, by: str) -> AbsorbReport:
+        """Returns what `absorb` would do now, and changes nothing.
+
+        It refuses what `absorb` refuses, but for a criterion that becomes infeasible: the effects
+        of the report show that.
+        """
+        chosen = await self._chosen(name)
+        change = await self._changes.preview(name, self._batch(chosen), by=by, used=chosen.criteria)
+        return AbsorbReport.of(change, chosen)
+
+    async def absorb(self, name: str, *, even_if_infeasible: bool, by: str) -> AbsorbReport:
+        """Makes labeled draws examples of the set, all in one version or not at all.
+
+        Ties keep their scores, as by POST /calibrate. Absorbing again changes nothing.
+
+        Args:
+            name: Name of the calibration set.
+            even_if_infeasible: Absorb even if a criterion in use gets no more verdicts.
+            by: Name of the key that asked for it, for the trail.
+
+        Raises:
+            CalibrationNotFoundError: The set does not exist.
+            JudgeMismatchError: The set belongs to another judge.
+            AuditsIncompleteError: After an alarm, fewer draws were made than its number, or one of
+                them is open, or none has a preferred side.
+            BecomesInfeasibleError: A criterion in use would get no more verdicts.
+            StoreUnavailableError: The store does not answer; trying again is safe.
+        """
+        chosen = await self._chosen(name)
+        change = await self._changes.put(
+            name,
+            self._batch(chosen),
+            by=by,
+            even_if_infeasible=even_if_infeasible,
+            used=chosen.criteria,
+        )
+        return AbsorbReport.of(change, chosen)
+
+    async def recovery(self, calibration: Calibration) -> Recovery | None:
+        """Returns the draws that end the alarms of a set; None without an alarm."""
+        alarm = self._auditor.ledger.alarms.first(calibration.name)
+        if alarm is None:
+            return None
+        labels = self._auditor.ledger.labels(calibration.name, self._fingerprint)
+        return await off_loop(recovery_of, labels, alarm)
+
+    async def _chosen(self, name: str) -> _Chosen:
+        """Returns the draws that an absorption takes now; see `absorb` for errors."""
+        calibration = await self._calibrations.get(name)
+        await self._auditor.catch_up()
+        report = await self._monitor.of(calibration)
+        alarm = self._auditor.ledger.alarms.first(name)
+        if alarm is None and report.alarmed:
+            raise StoreUnavailableError(
+                f"the alarm of the calibration {name!r} is not in the store yet; try again"
+            )
+        ledger = self._auditor.ledger
+        begun = ledger.alarms.begun(name) if alarm is None else alarm.position
+        return await off_loop(self._chosen_of, name, ledger.audits(name), begun, alarm)
+
+    def _chosen_of(
+        self, name: str, of_set: Iterable[Audit], begun: int, alarm: Alarm | None
+    ) -> _Chosen:
+        now = self._monitor.now()
+        audits = [audit for audit in of_set if audit.position > begun]
+        own = [audit for audit in audits if audit.draw.fingerprint == self._fingerprint]
+        if alarm is None:
+            first_open = next(
+                (i for i, audit in enumerate(own) if audit.status(now) == "open"), len(own)
+            )
+            taken, later = own[:first_open], own[first_open:]
+        else:
+            taken, later = _first_since(alarm, own, now=now), []
+        labelled = [audit for audit in taken if audit.status(now) == "labelled"]
+        if alarm is not None and all(audit.label == "tie" for audit in labelled):
+            raise AuditsIncompleteError(
+                f"no audit of the calibration {name!r} since the alarm has a preferred side, so "
+                "replacing its examples would leave none"
+            )
+        return _Chosen(
+            labelled=labelled,
+            unlabelled=len(taken) - len(labelled),
+            waiting=sum(audit.status(now) == "labelled" for audit in later),
+            other_judge=len(audits) - len(own),
+            replaces=alarm is not None,
+        )
+
+    def _batch(self, chosen: _Chosen) -> JudgedBatch:
+        return JudgedBatch(
+            examples=[_example_of(audit) for audit in chosen.labelled],
+            fingerprint=self._fingerprint,
+            action="absorb",
+            replaces=chosen.replaces,
+        )
+
+
+def _first_since(alarm: Alarm, own: list[Audit], *, now: float) -> list[Audit]:
+    """Returns the draws that an alarm needs; raises AuditsIncompleteError if they are not done."""
+    name, needed = alarm.entry.calibration, alarm.entry.needed
+    if needed is None:
+        raise AuditsIncompleteError(
+            f"no number of audits up to 100,000 brings verdicts back under "
+            f"{alarm.entry.criterion.words}: calibrate the set {name!r} on new pairs"
+        )
+    if len(own) < needed:
+        raise AuditsIncompleteError(
+            f"the calibration {name!r} has {len(own)} audits since its first alarm so far, and "
+            f"needs {needed}: wait for more draws"
+        )
+    waiting = sum(audit.status(now) == "open" for audit in own[:needed])
+    if waiting:
+        raise AuditsIncompleteError(
+            f"{waiting} of the first {needed} audits of the calibration {name!r} since its first "
+            "alarm wait for their label: label them (GET /audits?status=open), or close those that "
+            "nobody can label"
+        )
+    return own[:needed]
+
+
+def _example_of(audit: Audit) -> JudgedExample:
+    """Returns a labeled audit as an example."""
+    draw, label = audit.draw, audit.label
+    assert label is not None, "open audits are not absorbed"
+    assert label != "none", "closed audits are not absorbed"
+    example = LabeledExample(score=draw.score, label=label, question=draw.question)
+    return JudgedExample(digest=draw.digest, example=example)

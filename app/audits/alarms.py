@@ -1,0 +1,112 @@
+"""Alarms of the audits: when each one was raised, and what ended it.
+
+An alarm is raised when the labels of one version prove more errors than alpha under a criterion. It
+then lasts until somebody ends it with a reason, or until the set has a version of which at least
+half of the labeled examples are in no version up to the one that raised it. Corrected labels,
+rollbacks and smaller changes of the set do not end it. If such a version is rolled back, the alarm
+is raised again.
+
+All of these are entries of the log of audits. Several replicas may write the same one: the first
+counts, because an entry names the position that it follows.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from app.audits.entries import AboutAlarm, AlarmEnd, AlarmEntry
+from app.core.comparison import Criterion
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Alarm:
+    """An alarm.
+
+    Args:
+        position: Position of its entry.
+        entry: The entry.
+    """
+
+    position: int
+    entry: AlarmEntry
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AlarmState:
+    """The alarms of a criterion.
+
+    Args:
+        last: The last alarm; None if there was none.
+        end: Its end; None while it is active.
+        ended: Position of the end of the last alarm that has ended; 0 if none has. Draws up to this
+            position say nothing about the time after it.
+    """
+
+    last: Alarm | None = None
+    end: AlarmEnd | None = None
+    ended: int = 0
+
+    @property
+    def standing(self) -> Alarm | None:
+        """The active alarm; None if there is none."""
+        return self.last if self.end is None else None
+
+
+class Alarms:
+    """The state of all alarms: a fold over their entries in the log."""
+
+    def __init__(self) -> None:
+        self._states: dict[Criterion, AlarmState] = {}
+        # Name of a set -> position after which its draws may be absorbed.
+        self._begun: dict[str, int] = {}
+
+    def state(self, criterion: Criterion) -> AlarmState:
+        """Returns the alarms of a criterion."""
+        return self._states.get(criterion, AlarmState())
+
+    def states(self, calibration: str) -> Mapping[Criterion, AlarmState]:
+        """Returns a copy of the alarms of a set."""
+        return {
+            criterion: state
+            for criterion, state in self._states.items()
+            if criterion.calibration == calibration
+        }
+
+    def standing(self, calibration: str) -> list[Alarm]:
+        """Returns the active alarms of a set."""
+        states = self.states(calibration).values()
+        return [state.standing for state in states if state.standing is not None]
+
+    def first(self, calibration: str) -> Alarm | None:
+        """Returns the active alarm of a set that was raised first; None if there is none."""
+        return min(self.standing(calibration), key=lambda alarm: alarm.position, default=None)
+
+    def begun(self, calibration: str) -> int:
+        """Returns the position after which draws of a set are examples of its present traffic.
+
+        Draws from before an alarm that has ended are not, nor are those from before a `resume`.
+        """
+        return self._begun.get(calibration, 0)
+
+    def takes(self, entry: AboutAlarm) -> bool:
+        """Whether an entry would change anything; False if another one came first."""
+        if isinstance(entry, AlarmEntry):
+            state = self.state(entry.criterion)
+            return state.standing is None and entry.after == state.ended
+        standing = self.state(entry.criterion).standing
+        return standing is not None and entry.alarm == standing.position
+
+    def apply(self, position: int, entry: AboutAlarm) -> bool:
+        """Applies the entry at a position of the log; returns False if it changes nothing."""
+        if not self.takes(entry):
+            return False
+        state = self.state(entry.criterion)
+        if isinstance(entry, AlarmEntry):
+            alarm = Alarm(position=position, entry=entry)
+            state = replace(state, last=alarm, end=None)
+        else:
+            begun = entry.alarm if entry.because == "version" else position
+            name = entry.calibration
+            self._begun[name] = max(begun, self.begun(name))
+            state = replace(state, end=entry, ended=position)
+        self._states[entry.criterion] = state
+        return True

@@ -1,0 +1,246 @@
+"""Changes of calibration sets whose effects are seen before they happen.
+
+A change that only adds examples is not looked at unless somebody asks: a set may be made in many
+requests, and each criterion in use costs a threshold.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from app.audits.alarms import Alarm
+from app.audits.auditor import Auditor
+from app.audits.monitor import Monitor
+from app.core.calibration import Calibration
+from app.core.comparison import Criterion
+from app.core.errors import InvalidRequestError, StoreCorruptError
+from app.core.threshold_rows import ThresholdRow
+from app.sets.batch import JudgedBatch, JudgedExample
+from app.sets.cache import Calibrations
+from app.sets.calibrator import CalibrationReport, Calibrator, Check, Preview
+from app.sets.effects import Effect, effects_of, refuse_infeasible, rows_of
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Consequences:
+    """The consequences of a change for the judgments by a set.
+
+    Args:
+        effects: The effect on each criterion in use.
+        ended: The active alarms that the change ends.
+    """
+
+    effects: tuple[Effect, ...]
+    ended: tuple[Alarm, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChangeReport:
+    """The outcome of a change of a set, made or only looked at.
+
+    Args:
+        batch: The set after the change, with the numbers of its examples.
+        consequences: Its consequences; None for added examples that nobody looked at before.
+    """
+
+    batch: CalibrationReport
+    consequences: Consequences | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Deletion:
+    """The consequences of the deletion of a set.
+
+    Args:
+        name: Name of the set.
+        present: The set; None if it cannot be read, so that no rollback restores it.
+        in_use: The row of each criterion in use.
+        audits: Number of its audits, which stay.
+        open_audits: Number of these that wait for a label.
+        alarms: Its active alarms, which stay, too.
+    """
+
+    name: str
+    present: Calibration | None
+    in_use: tuple[ThresholdRow, ...]
+    audits: int
+    open_audits: int
+    alarms: tuple[Alarm, ...]
+
+
+class Changes:
+    """Previews of changes, and changes that are checked by the same look.
+
+    Args:
+        auditor: Has the audits, whose criteria are in use.
+        calibrator: Changes the sets.
+        calibrations: The cache of the sets, with this process's traffic.
+        monitor: Has the alarms.
+    """
+
+    def __init__(
+        self,
+        auditor: Auditor,
+        calibrator: Calibrator,
+        calibrations: Calibrations,
+        monitor: Monitor,
+    ) -> None:
+        self._auditor = auditor
+        self._calibrator = calibrator
+        self._calibrations = calibrations
+        self._monitor = monitor
+
+    async def take(
+        self, name: str, batch: JudgedBatch, *, by: str, dry_run: bool, even_if_infeasible: bool
+    ) -> ChangeReport:
+        """Takes a batch into a set, or looks what that does.
+
+        A change that takes examples or label noise away is looked at before it is made.
+
+        Args:
+            name: Name of the calibration set; a missing set is made.
+            batch: The examples.
+            by: Name of the key that posted them, for the trail.
+            dry_run: Change nothing.
+            even_if_infeasible: Make it even if a criterion in use gets no more verdicts.
+
+        Raises:
+            InvalidRequestError: The replacement would leave no example.
+            CalibrationNotFoundError: There are second labels, and no set.
+            JudgeMismatchError: The examples or the set belong to another judge.
+            BecomesInfeasibleError: A criterion in use would get no more verdicts.
+            UnavailableError: Nothing was added; or everything was, if the connection to the store
+                broke. Putting the batch again is safe.
+        """
+        if batch.replaces and not any(
+            isinstance(each, JudgedExample) and not each.is_tie for each in batch.examples
+        ):
+            reason = "replacing the examples of the set by none with a preferred side leaves none"
+            raise InvalidRequestError(f"examples: {reason}", faults=(("examples", reason),))
+        if dry_run:
+            return await self.preview(name, batch, by=by)
+        if batch.replaces:
+            return await self.put(name, batch, by=by, even_if_infeasible=even_if_infeasible)
+        report = await self._calibrator.put(name, batch, by=by)
+        return ChangeReport(batch=report, consequences=None)
+
+    async def preview(
+        self, name: str, batch: JudgedBatch, *, by: str, used: frozenset[Criterion] = frozenset()
+    ) -> ChangeReport:
+        """Returns what `put` would do now, and changes nothing.
+
+        It refuses what `put` refuses, but for a criterion that becomes infeasible: the effects of
+        the report show that.
+        """
+        await self._catch_up()
+        return await self._report(await self._calibrator.preview(name, batch, by=by), used)
+
+    async def put(
+        self,
+        name: str,
+        batch: JudgedBatch,
+        *,
+        by: str,
+        even_if_infeasible: bool,
+        used: frozenset[Criterion] = frozenset(),
+    ) -> ChangeReport:
+        """Adds judged examples to a set, all in one version or not at all; see `take`.
+
+        Args:
+            name: Name of the calibration set.
+            batch: The examples.
+            by: Name of the key that posted them, for the trail.
+            even_if_infeasible: Change it even if a criterion in use gets no more verdicts.
+            used: Criteria that are in use besides those of the set's draws and traffic.
+        """
+
+        async def write(check: Check) -> Calibration:
+            report = await self._calibrator.put(name, batch, by=by, check=check)
+            return report.calibration
+
+        def refuse(effects: tuple[Effect, ...]) -> None:
+            if not even_if_infeasible:
+                refuse_infeasible(name, effects)
+
+        return await self._looked_at(write, used, refuse)
+
+    async def preview_rollback(self, name: str, version: int, *, by: str) -> ChangeReport:
+        """Returns what `rollback` would do now, and changes nothing; it refuses the same."""
+        await self._catch_up()
+        change = await self._calibrator.preview_rollback(name, version, by=by)
+        return await self._report(change, frozenset())
+
+    async def rollback(self, name: str, version: int, *, by: str) -> ChangeReport:
+        """Restores an earlier version of a set; see `Calibrator.rollback`.
+
+        It is not refused if a criterion becomes infeasible: it undoes a wrong change.
+        """
+
+        async def write(check: Check) -> Calibration:
+            return await self._calibrator.rollback(name, version, by=by, check=check)
+
+        return await self._looked_at(write, frozenset(), lambda effects: None)
+
+    async def preview_deletion(self, name: str) -> Deletion:
+        """Returns what the deletion of a set would do now, and changes nothing.
+
+        Raises:
+            CalibrationNotFoundError: The set does not exist.
+            StoreUnavailableError: The store does not answer.
+        """
+        present = await self._calibrator.deletable(name)
+        await self._catch_up()
+        in_use = () if present is None else await rows_of(self.in_use(present), present)
+        return Deletion(
+            name=name,
+            present=present,
+            in_use=in_use,
+            audits=self._auditor.count(name),
+            open_audits=self._auditor.count(name, status="open"),
+            alarms=tuple(self._auditor.ledger.alarms.standing(name)),
+        )
+
+    async def _looked_at(
+        self,
+        write: Callable[[Check], Awaitable[Calibration]],
+        used: frozenset[Criterion],
+        refuse: Callable[[tuple[Effect, ...]], None],
+    ) -> ChangeReport:
+        """Makes a change whose consequences are found, and may be refused, in each attempt."""
+        await self._catch_up()
+        report: ChangeReport | None = None
+
+        async def check(change: Preview) -> None:
+            nonlocal report
+            consequences = await self._consequences(change, used)
+            refuse(consequences.effects)
+            report = ChangeReport(batch=change.report, consequences=consequences)
+
+        written = await write(check)
+        assert report is not None, "each attempt is checked"
+        # Otherwise judgments would abstain until the monitor looks at the set again.
+        await self._monitor.settle(written)
+        return replace(report, batch=replace(report.batch, calibration=written))
+
+    async def _catch_up(self) -> None:
+        """Reads the newest audits; those before them count if the log cannot be read."""
+        with suppress(StoreCorruptError):
+            await self._auditor.catch_up()
+
+    async def _report(self, change: Preview, used: frozenset[Criterion]) -> ChangeReport:
+        consequences = await self._consequences(change, used)
+        return ChangeReport(batch=change.report, consequences=consequences)
+
+    async def _consequences(self, change: Preview, used: frozenset[Criterion]) -> Consequences:
+        criteria = used | self.in_use(change.before)
+        effects = await effects_of(criteria, before=change.before, after=change.after)
+        ended = await self._monitor.ended_by(change.present, change.after)
+        return Consequences(effects=effects, ended=tuple(ended))
+
+    def in_use(self, calibration: Calibration) -> frozenset[Criterion]:
+        """The criteria of a version's draws, and of this process's traffic.
+
+        The traffic may be that of an earlier version, which nobody has judged by the next one yet.
+        """
+        drawn = self._auditor.ledger.criteria(calibration.name, calibration.write_id)
+        return drawn | self._calibrations.traffic.criteria(calibration.name)

@@ -1,0 +1,277 @@
+"""Tests without labels whether judgments by a set are like its labeled pairs.
+
+A guarantee holds for traffic like the labeled pairs. Three values of each judgment are compared
+with those of the labeled pairs: uncertainty, position gap |p_fwd - p_rev| and label mass. A judge
+that sees no order has no position gap, and one without labels has no label mass. The test cannot
+see a wrong verdict, nor a change that leaves these values as they were. A question counts once,
+with one labeled pair or with its first judgment: several pairs of it resemble each other.
+
+Each process tests its own judgments, at 5% divided by the number of replicas. So over all of them a
+false alarm is as rare as that of one, and an alarm of any of them counts.
+"""
+
+import asyncio
+import logging
+import time
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from app.audits.entries import between, written
+from app.core.calibration import Calibration
+from app.core.conformal import ConformalMartingale
+from app.core.monitoring import JudgedSpan, Ringing
+from app.core.preference import FloatArray
+from app.observability import gauges
+from app.observability.telemetry import Telemetry
+from app.off_loop import off_loop
+from app.sets.cache import Calibrations
+from app.sets.traffic import VALUES
+
+# The three values of a judgment, in the order of `traffic`.
+STREAMS = ("uncertainty", "position_gap", "label_mass")
+# False alarms of one version of a set, of all streams and replicas together, over all time.
+DRIFT_DELTA = 0.05
+# Interval at which new judgments are tested.
+_SETTLE_S = 1.0
+# Judgments that one call of a thread tests: 20 ms, so that other work gets its turn.
+_MOST_AT_ONCE = 4096
+_MOST_SETS = 1000
+
+logger = logging.getLogger("app.drift")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StreamFigures:
+    """The evidence of one stream.
+
+    Args:
+        evidence: Wealth of the bets that the judgments are unlike the labeled pairs; the largest
+            so far, divided by the number of streams and replicas, which share the false alarms.
+        alarm: Whether it has reached 1 / delta.
+        rang: When it did; None without an alarm.
+    """
+
+    evidence: float
+    alarm: bool
+    rang: Ringing | None = None
+
+
+Figures = Mapping[str, StreamFigures]
+
+
+def streams_of(calibration: Calibration) -> tuple[str, ...]:
+    """Returns the values that the judge of a set has."""
+    has = {"position_gap": calibration.orders == 2, "label_mass": calibration.has_label_mass}
+    return tuple(name for name in STREAMS if has.get(name, True))
+
+
+def tested_values(calibration: Calibration) -> dict[str, FloatArray]:
+    """Returns the values of the labeled pairs that judgments are compared with, by stream.
+
+    They are those of one pair of each question: correlated scores are not exchangeable.
+    """
+    preferences, used = calibration.preferences, calibration.counted
+    gap = np.abs(preferences.p_fwd - preferences.p_rev)
+    columns = (calibration.uncertainty, gap, calibration.table.label_mass)
+    tested = streams_of(calibration)
+    return {
+        name: column[used] for name, column in zip(STREAMS, columns, strict=True) if name in tested
+    }
+
+
+class Martingales:
+    """The tests of one version of a set by this replica."""
+
+    def __init__(self, calibration: Calibration) -> None:
+        self._streams = {
+            name: ConformalMartingale.of(values)
+            for name, values in tested_values(calibration).items()
+        }
+
+    def add(self, values: Sequence[float], rng: np.random.Generator) -> None:
+        """Adds judgments; `values` has those of one judgment after the other."""
+        # In a random order: a batch that callers have sorted is not unlike the labeled pairs.
+        table = rng.permutation(np.asarray(values, dtype=np.float64).reshape(-1, VALUES))
+        for name, column in zip(STREAMS, table.T, strict=True):
+            if name in self._streams:
+                known = column[~np.isnan(column)]
+                self._streams[name].update(known, rng.random((len(known), 2)))
+
+    @property
+    def judged(self) -> int:
+        """Number of judgments that were tested."""
+        return self._streams["uncertainty"].judged
+
+    @property
+    def largest(self) -> dict[str, float]:
+        """The largest evidence of each stream so far."""
+        return {name: each.largest for name, each in self._streams.items()}
+
+
+@dataclass(slots=True)
+class _SetDrift:
+    """The state of one version of a set.
+
+    Args:
+        write_id: The version.
+        martingales: The tests; None before the first judgment.
+        figures: The evidence.
+        span: The judgments that were tested; None before the first one.
+        lock: Held while the state changes.
+    """
+
+    write_id: str
+    martingales: Martingales | None = None
+    figures: Figures = field(default_factory=dict)
+    span: JudgedSpan | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Drift:
+    """The drift of each set in use; mutated only on the event loop.
+
+    Args:
+        calibrations: The sets, and the judgments that used them.
+        telemetry: Shows the evidence about the sets that have gauges.
+        replicas: Number of processes that judge by the same sets, and share the false alarms.
+        seed: Seed of the random numbers that break ties; None for a random one.
+        now: Clock in seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        calibrations: Calibrations,
+        telemetry: Telemetry,
+        *,
+        replicas: int = 1,
+        seed: int | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._calibrations = calibrations
+        self._replicas = replicas
+        self._rng = np.random.default_rng(seed)
+        self._now = now
+        # The most recently used set comes last.
+        self._sets: OrderedDict[str, _SetDrift] = OrderedDict()
+        telemetry.show_drift(self._gauges)
+
+    async def follow(self) -> None:
+        """Tests new judgments; runs until it is cancelled."""
+        while True:
+            await asyncio.sleep(_SETTLE_S)
+            for traffic in self._calibrations.traffic.sets():
+                calibration = self._calibrations.in_memory(traffic.name)
+                # Else a new version is in place, or the set was deleted.
+                if calibration is not None and calibration.write_id == traffic.write_id:
+                    await self.of(calibration)
+
+    async def of(self, calibration: Calibration) -> Figures:
+        """Returns the evidence about a version, after all judgments of this process so far."""
+        state = self._state(calibration)
+        async with state.lock:
+            await self._settle(state, calibration)
+            self._show(state, calibration)
+        return state.figures
+
+    def known(self, calibration: Calibration) -> Figures:
+        """Returns the evidence as it was last seen; {} for a version without judgments."""
+        state = self._sets.get(calibration.name)
+        if state is None or state.write_id != calibration.write_id:
+            return {}
+        return state.figures
+
+    def _gauges(self) -> list[gauges.DriftFigures]:
+        return [
+            gauges.DriftFigures(
+                calibration=calibration.name,
+                stream=stream,
+                evidence=figures.evidence,
+                alarm=figures.alarm,
+            )
+            for calibration in self._calibrations.shown()
+            for stream, figures in self.known(calibration).items()
+        ]
+
+    def _state(self, calibration: Calibration) -> _SetDrift:
+        state = self._sets.get(calibration.name)
+        if state is None or state.write_id != calibration.write_id:
+            # Another version has other labeled pairs, so its tests start over.
+            self._sets[calibration.name] = state = _SetDrift(calibration.write_id)
+            if len(self._sets) > _MOST_SETS:
+                self._sets.popitem(last=False)
+        self._sets.move_to_end(calibration.name)
+        return state
+
+    async def _settle(self, state: _SetDrift, calibration: Calibration) -> None:
+        """Tests the judgments since the last call, in threads."""
+        fresh = self._calibrations.traffic.take_fresh(calibration)
+        if fresh:
+            # They were judged within the last second or so.
+            now = self._now()
+            begun = now if state.span is None else state.span.first_judged_at
+            state.span = JudgedSpan(first_judged_at=begun, last_judged_at=now)
+        for begin in range(0, len(fresh), _MOST_AT_ONCE * VALUES):
+            part = fresh[begin : begin + _MOST_AT_ONCE * VALUES]
+            tested = off_loop(self._tested, state.martingales, calibration, part)
+            work = asyncio.ensure_future(tested)
+            try:
+                # The caller may leave, but the thread continues: hold the lock until it ends.
+                await asyncio.shield(work)
+            finally:
+                await asyncio.wait([work])
+                state.martingales = work.result()
+
+    def _tested(
+        self, martingales: Martingales | None, calibration: Calibration, values: "array[float]"
+    ) -> Martingales:
+        if martingales is None:
+            martingales = Martingales(calibration)
+        martingales.add(values, self._rng)
+        return martingales
+
+    def _show(self, state: _SetDrift, calibration: Calibration) -> None:
+        """Updates the figures, and logs new alarms."""
+        largest = {} if state.martingales is None else state.martingales.largest
+        streams, before = streams_of(calibration), state.figures
+        shares = len(streams) * self._replicas
+        state.figures = {}
+        for name in streams:
+            known = before.get(name)
+            figures = stream_figures(largest.get(name, 0.0), shares=shares)
+            if known is not None and known.alarm:
+                figures = replace(figures, rang=known.rang)
+            elif figures.alarm and state.span is not None:
+                rang = Ringing(at=self._now(), version=calibration.version, span=state.span)
+                figures = replace(figures, rang=rang)
+                _log_alarm(calibration, name, figures)
+            state.figures[name] = figures
+
+
+def _log_alarm(calibration: Calibration, name: str, figures: StreamFigures) -> None:
+    rang = figures.rang
+    logger.warning(
+        "drift alarm: the traffic of calibration %r (version %d) is unlike its labeled pairs "
+        "since %s: the evidence from the %s of its judgments%s is %.3g; docs/guides/monitoring.md "
+        "says what to do",
+        calibration.name,
+        calibration.version,
+        "an unknown time" if rang is None else written(rang.at),
+        name.replace("_", " "),
+        between(None if rang is None else rang.span),
+        figures.evidence,
+    )
+
+
+def stream_figures(largest: float, *, shares: int = len(STREAMS)) -> StreamFigures:
+    """Returns the figures of one stream.
+
+    Args:
+        largest: The largest evidence so far.
+        shares: Number of streams of all replicas, which share the false alarms of the set.
+    """
+    evidence = largest / shares
+    return StreamFigures(evidence=evidence, alarm=evidence >= 1.0 / DRIFT_DELTA)

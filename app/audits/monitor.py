@@ -1,0 +1,439 @@
+"""The audits of each criterion: an alarm, a certificate, and the error so far.
+
+The figures are a function of the log and the time alone, so replicas agree and a restart changes
+nothing. Alarms and their ends are part of the log (`alarms`). The labels count by question, in the
+order of the first draws: those after the first question with an open draw wait until that is
+labeled or has expired, and each waits until the hour is over in which draws of its question count.
+Otherwise people who label hard pairs later would move the errors to the end.
+"""
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
+
+from app.audits.alarms import Alarm
+from app.audits.auditor import Auditor
+from app.audits.entries import AlarmEnd, AlarmEntry, Decider, between, written
+from app.audits.figures import monitored
+from app.audits.ledger import Ledger
+from app.core.calibration import Calibration
+from app.core.comparison import Criterion
+from app.core.errors import StoreCorruptError, StoreUnavailableError
+from app.core.monitoring import MonitoredCriterion, OpenDraw
+from app.core.recovery import labels_for_verdicts
+from app.observability.gauges import WaitingFigures
+from app.observability.telemetry import Telemetry
+from app.off_loop import off_loop
+from app.ports import Head
+from app.sets.cache import Calibrations
+
+OnAlarm = Literal["report", "abstain"]
+
+# Interval at which new entries of the log are looked for. Callers choose the criteria, so a round
+# that takes long is followed by a long pause.
+_FOLLOW_S = 0.5
+_REST = 10.0
+_MOST_SETS = 1000
+# Criteria of one set that have gauges.
+_MOST_SHOWN = 20
+
+logger = logging.getLogger("app.monitor")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SetReport:
+    """The audits of one version of a set.
+
+    Args:
+        write_id: The version.
+        ledger: The audits that were read.
+        changes: Number of changes of the set's audits that were read.
+        at: Time of the report, in seconds since 1970.
+        until: Time at which the next draw expires, likewise.
+        criteria: The audits of each criterion, in order of the criteria.
+        alarmed: The criteria with an alarm.
+        ended: Position of the end of the last alarm of one that had an alarm before.
+        by: Name of the key that sent the last label, or "service" if only the time has changed.
+    """
+
+    write_id: str
+    ledger: Ledger
+    changes: int
+    at: float
+    until: float
+    criteria: tuple[MonitoredCriterion, ...]
+    alarmed: frozenset[Criterion]
+    ended: Mapping[Criterion, int]
+    by: str
+
+    @property
+    def waiting(self) -> int:
+        """Number of labels that wait for an earlier draw, under the criterion with the most."""
+        return max((each.waiting for each in self.criteria), default=0)
+
+    @property
+    def oldest(self) -> OpenDraw | None:
+        """The oldest open draw of all criteria; None if there is none."""
+        oldest = [each.oldest for each in self.criteria if each.oldest is not None]
+        return min(oldest, key=lambda draw: draw.at, default=None)
+
+    def is_current(self, ledger: Ledger, changes: int, now: float) -> bool:
+        """Whether nothing has changed since."""
+        # The auditor makes another ledger after the log of the store was replaced.
+        if self.ledger is not ledger or self.changes != changes:
+            return False
+        # A clock that was set back opens draws again that had expired.
+        return self.at <= now <= self.until
+
+
+class Monitor:
+    """The monitor of all sets; mutated only on the event loop.
+
+    Args:
+        auditor: The audits.
+        calibrations: The sets.
+        telemetry: Shows the audits of the sets that have gauges.
+        on_alarm: "report", or "abstain" if judgments under a criterion with an alarm abstain.
+        now: Clock in seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        auditor: Auditor,
+        calibrations: Calibrations,
+        telemetry: Telemetry,
+        *,
+        on_alarm: OnAlarm = "report",
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._auditor = auditor
+        self._calibrations = calibrations
+        self.on_alarm = on_alarm
+        self.now = now
+        # The set that was computed last comes last.
+        self._known: OrderedDict[str, SetReport] = OrderedDict()
+        # Set -> the alarms that are in the log of this process.
+        self._told: dict[str, frozenset[Criterion]] = {}
+        # Position of an alarm -> write id of the version that was last compared with it, and
+        # whether that is renewed.
+        self._compared: dict[int, tuple[str, bool]] = {}
+        telemetry.show_monitors(self._gauges)
+        telemetry.show_waiting(self._waiting)
+
+    @property
+    def suspends(self) -> bool:
+        """Whether judgments under a criterion with an alarm abstain."""
+        return self.on_alarm == "abstain"
+
+    async def follow(self) -> None:
+        """Computes the sets in memory anew when their audits change; runs until it is cancelled."""
+        rest = _FOLLOW_S
+        while True:
+            await asyncio.sleep(rest)
+            begun = time.monotonic()
+            for calibration in self._calibrations.known():
+                await self.of(calibration)
+            rest = max(_FOLLOW_S, _REST * (time.monotonic() - begun))
+
+    async def of(self, calibration: Calibration) -> SetReport:
+        """Returns the audits of a version as they are now, and records alarms and their ends."""
+        await self.settle(calibration)
+        report = await self._computed(calibration)
+        alarms = self._alarms(calibration, report)
+        if alarms and await self._record(alarms):
+            report = await self._computed(calibration)
+        self._tell(calibration, report)
+        return report
+
+    async def _computed(self, calibration: Calibration) -> SetReport:
+        """Computes the audits of a version, unless nothing has changed since the last time."""
+        known, ledger, now = self._report(calibration), self._auditor.ledger, self.now()
+        changes = ledger.changes(calibration.name)
+        if known is not None and known.is_current(ledger, changes, now):
+            return known
+        uses = ledger.uses(calibration.name, calibration.write_id)
+        states = ledger.alarms.states(calibration.name)
+        criteria, until = await off_loop(
+            monitored,
+            uses,
+            states=states,
+            now=now,
+        )
+        is_same_log = known is not None and known.ledger is ledger and known.changes == changes
+        report = SetReport(
+            write_id=calibration.write_id,
+            ledger=ledger,
+            changes=changes,
+            at=now,
+            until=until,
+            criteria=criteria,
+            alarmed=frozenset(each.criterion for each in criteria if each.alarm),
+            ended={criterion: state.ended for criterion, state in states.items()},
+            by="service" if is_same_log else ledger.last_sender(calibration.name),
+        )
+        self._known[calibration.name] = report
+        self._known.move_to_end(calibration.name)
+        if len(self._known) > _MOST_SETS:
+            self._known.popitem(last=False)
+        return report
+
+    async def settle(self, calibration: Calibration) -> None:
+        """Ends the alarms that enough new examples of this version end.
+
+        An alarm that earlier examples ended is raised again if this version does not have them.
+        A version that is not the newest decides nothing: this process may not have read the version
+        that ended the alarm.
+        """
+        entries = list[AlarmEntry | AlarmEnd]()
+        for state in self._auditor.ledger.alarms.states(calibration.name).values():
+            alarm, end = state.last, state.end
+            if alarm is None or (end is not None and end.because == "resumed"):
+                continue
+            with suppress(StoreUnavailableError, StoreCorruptError):
+                is_renewed = await self._is_renewed(alarm, calibration)
+                by = await self._calibrations.author(calibration)
+                if is_renewed and end is None:
+                    entries.append(self._end(alarm, calibration, because="version", by=by))
+                elif not is_renewed and end is not None:
+                    again = replace(alarm.entry, after=state.ended, by=by, at=self.now())
+                    entries.append(again)
+        with suppress(StoreUnavailableError, StoreCorruptError):
+            if entries and await self._calibrations.is_newest(calibration):
+                await self._record(entries)
+
+    async def _is_renewed(self, alarm: Alarm, calibration: Calibration) -> bool:
+        """Whether half of the examples are in no version up to the one that raised an alarm."""
+        raised = alarm.entry.decider
+        known = self._compared.get(alarm.position)
+        if known is not None and known[0] == calibration.write_id:
+            return known[1]
+        since = Head(raised.write_id, raised.version)
+        is_renewed = await self._calibrations.is_renewed(calibration, since=since)
+        self._compared[alarm.position] = (calibration.write_id, is_renewed)
+        return is_renewed
+
+    def _end(
+        self,
+        alarm: Alarm,
+        calibration: Calibration,
+        *,
+        because: Literal["version", "resumed"],
+        by: str,
+        reason: str | None = None,
+    ) -> AlarmEnd:
+        return AlarmEnd(
+            criterion=alarm.entry.criterion,
+            alarm=alarm.position,
+            because=because,
+            version=calibration.version,
+            reason=reason,
+            by=by,
+            at=self.now(),
+        )
+
+    async def _record(self, entries: Sequence[AlarmEntry | AlarmEnd]) -> bool:
+        """Records alarms and ends; returns False if the store takes none now.
+
+        They are recorded later then. An alarm that is not recorded is active already.
+        """
+        with suppress(StoreUnavailableError, StoreCorruptError):
+            await self._auditor.record(entries)
+            return True
+        return False
+
+    def _alarms(self, calibration: Calibration, report: SetReport) -> list[AlarmEntry]:
+        """Returns the alarms of a report that are not recorded."""
+        return [
+            AlarmEntry(
+                decider=Decider(
+                    criterion=each.criterion,
+                    write_id=calibration.write_id,
+                    version=calibration.version,
+                ),
+                errors=each.figures.errors,
+                audited=each.figures.audited,
+                needed=labels_for_verdicts(each.criterion),
+                suspends=self.suspends,
+                after=report.ended.get(each.criterion, 0),
+                by=report.by,
+                at=self.now(),
+                **asdict(each.alarm_span),
+            )
+            for each in report.criteria
+            if each.alarm_span is not None and each.rang is None
+        ]
+
+    async def ended_by(self, now: Calibration | None, after: Calibration) -> list[Alarm]:
+        """Returns the alarms that `settle` would end after a change that is not made yet.
+
+        Args:
+            now: The set as it is; None if there is none.
+            after: The set after the change.
+        """
+        ended = list[Alarm]()
+        if after is now:
+            return ended
+        for alarm in self._auditor.ledger.alarms.standing(after.name):
+            rang = alarm.entry.decider
+            with suppress(StoreUnavailableError, StoreCorruptError):
+                since = Head(rang.write_id, rang.version)
+                if await self._calibrations.is_renewed(after, since=since):
+                    ended.append(alarm)
+        return ended
+
+    async def resume(self, calibration: Calibration, *, reason: str, by: str) -> list[Alarm]:
+        """Ends the alarms of a set, so that judgments are accepted again.
+
+        The audits of their criteria start over: earlier draws do not count any more.
+
+        Args:
+            calibration: The current version.
+            reason: Why the verdicts can be used again.
+            by: Name of the key that resumes.
+
+        Returns:
+            The alarms that have ended; none if there was none.
+
+        Raises:
+            StoreUnavailableError: The store does not answer. Resuming again is safe.
+        """
+        await self._auditor.catch_up()
+        # An alarm ends by its place in the log. One that the store has not taken has none yet.
+        if unrecorded := self._alarms(calibration, await self.of(calibration)):
+            await self._auditor.record(unrecorded)
+        standing = self._auditor.ledger.alarms.standing(calibration.name)
+        await self._auditor.record(
+            [
+                self._end(alarm, calibration, because="resumed", by=by, reason=reason)
+                for alarm in standing
+            ]
+        )
+        await self.of(calibration)
+        return standing
+
+    async def suspended(
+        self, asked: Iterable[tuple[Criterion, Calibration]]
+    ) -> frozenset[Criterion]:
+        """Returns the criteria under which judgments abstain.
+
+        An alarm suspends all alphas of its set up to its own: whoever cannot keep 10% does not
+        keep 5% either. Nothing is read or written here, so a judgment does not wait for the store.
+        A version that was seen before is not computed again: `follow` does that, and ends alarms
+        that were not settled when the version was made.
+
+        Args:
+            asked: Criteria with an alpha, and their calibration sets.
+        """
+        if not self.suspends:
+            return frozenset()
+        suspended = set[Criterion]()
+        for criterion, calibration in asked:
+            report = self._report(calibration) or await self._computed(calibration)
+            standing = self._auditor.ledger.alarms.standing(calibration.name)
+            both = report.alarmed.union(alarm.entry.criterion for alarm in standing)
+            if _alpha(criterion) <= max(map(_alpha, both), default=0.0):
+                suspended.add(criterion)
+        return frozenset(suspended)
+
+    def _report(self, calibration: Calibration) -> SetReport | None:
+        """The last report about a version; None if there is none."""
+        known = self._known.get(calibration.name)
+        return known if known is not None and known.write_id == calibration.write_id else None
+
+    def _tell(self, calibration: Calibration, report: SetReport) -> None:
+        """Logs alarms that this process has not seen before, and the ends of others."""
+        told = self._told.get(calibration.name, frozenset())
+        for each in report.criteria:
+            if each.alarm and each.criterion not in told:
+                self._log_alarm(calibration, each)
+        for criterion in told - report.alarmed:
+            _log_end(criterion, self._auditor.ledger.alarms.state(criterion).end)
+        if report.alarmed:
+            self._told[calibration.name] = report.alarmed
+        else:
+            self._told.pop(calibration.name, None)
+
+    def _log_alarm(self, calibration: Calibration, monitored: MonitoredCriterion) -> None:
+        criterion = monitored.criterion
+        standing = self._auditor.ledger.alarms.state(criterion).standing
+        shown = monitored.figures if standing is None else standing.entry
+        logger.warning(
+            "alarm: audits of calibration %r (version %d) show more errors than %s since %s, by a "
+            "label of %r: %d of %d labels of accepted judgments%s are errors%s; "
+            "docs/guides/monitoring.md says what to do",
+            calibration.name,
+            calibration.version if standing is None else standing.entry.decider.version,
+            criterion.words,
+            written(self.now() if standing is None else standing.entry.at),
+            "service" if standing is None else standing.entry.by,
+            shown.errors,
+            shown.audited,
+            between(monitored.alarm_span if standing is None else standing.entry.ringing.span),
+            "; these judgments abstain from now on" if self.suspends else "",
+        )
+
+    def _gauges(self) -> list[MonitoredCriterion]:
+        """The criteria with the most labels of each set that has gauges."""
+        shown: list[MonitoredCriterion] = []
+        for calibration in self._calibrations.shown():
+            report = self._report(calibration)
+            if report is not None:
+                # The criteria are in their order, which the sort keeps for equal numbers.
+                most = sorted(report.criteria, key=lambda each: -each.figures.audited)
+                shown += most[:_MOST_SHOWN]
+        return shown
+
+    def _waiting(self) -> list[WaitingFigures]:
+        """The labels that wait, and the oldest open draw, of each set that has gauges."""
+        figures, now = list[WaitingFigures](), self.now()
+        for calibration in self._calibrations.shown():
+            report = self._report(calibration)
+            if report is not None:
+                oldest = report.oldest
+                figures.append(
+                    WaitingFigures(
+                        calibration=calibration.name,
+                        waiting=report.waiting,
+                        oldest_key=None if oldest is None else oldest.key or "",
+                        # A clock may have been set back since the draw.
+                        oldest_age_s=0.0 if oldest is None else max(0.0, now - oldest.at),
+                    )
+                )
+        return figures
+
+
+def _alpha(criterion: Criterion) -> float:
+    assert criterion.alpha is not None, "only criteria with an alpha are audited"
+    return criterion.alpha
+
+
+def _log_end(criterion: Criterion, end: AlarmEnd | None) -> None:
+    name, under = criterion.calibration, criterion.words
+    if end is None:
+        # The log of another store, or of a backup, has no such alarm.
+        logger.warning("the alarm of calibration %r under %s is not in the store", name, under)
+    elif end.because == "version":
+        logger.warning(
+            "the alarm of calibration %r under %s ended at %s: half of the examples of version %d, "
+            "made by %r, are newer",
+            name,
+            under,
+            written(end.at),
+            end.version,
+            end.by,
+        )
+    else:
+        logger.warning(
+            "the alarm of calibration %r under %s was ended at %s by %r, with a reason that is in "
+            "the trail (GET /calibrations/%s/audit-trail)",
+            name,
+            under,
+            written(end.at),
+            end.by,
+            name,
+        )

@@ -1,0 +1,128 @@
+"""Decides which judgments are drawn: at random, and the same ones on every replica."""
+
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.audits.entries import Decider, Draw
+from app.audits.texts import written_texts
+from app.core.comparison import Comparison, Criterion
+from app.core.fingerprint import example_digest, question_digest
+from app.judges.judged import JudgedComparison
+
+_BITS = 64
+# A draw whose texts are too long to be kept waits for its label for an hour. Then it counts as
+# right for the alarm and as wrong for the certificate: both hold whatever its verdict was.
+_WITHOUT_TEXTS_S = 3600.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Drawn:
+    """A drawn judgment, and what the store keeps of it.
+
+    Args:
+        draw: The draw.
+        text: Its entry.
+        pair: The texts of its pair, if they are kept and not too long.
+    """
+
+    draw: Draw
+    text: str
+    pair: str | None
+
+
+class Sampler:
+    """Draws each comparison with the same probability, for each criterion and version anew.
+
+    A comparison is drawn if a keyed hash of its digest, of the criterion and of the version is
+    below the rate. So whoever does not know the secret learns from a draw only whether the same
+    comparison is drawn under the same criterion by the same version. A higher rate draws all that a
+    lower rate draws.
+
+    Args:
+        secret: Secret of the store.
+        rate: Probability of a draw, in [0, 1].
+        fingerprint: Fingerprint of the judge.
+        keeps_texts: Whether the texts of drawn pairs are kept.
+    """
+
+    def __init__(
+        self, secret: bytes, *, rate: float, fingerprint: str, keeps_texts: bool = False
+    ) -> None:
+        # Copied for each hash, which takes half the time of a new one.
+        self._keyed = hmac.new(secret, digestmod="sha256")
+        self._rate = rate
+        self._fingerprint = fingerprint
+        self._keeps_texts = keeps_texts
+        self._limit = round(rate * 2**_BITS)
+
+    def drawn(self, candidates: Sequence[JudgedComparison], *, at: float) -> list[Drawn | None]:
+        """Returns for each candidate, in order, its draw or None.
+
+        Labeled examples of the set are never drawn: they say nothing about other traffic.
+
+        Args:
+            candidates: The judgments.
+            at: Time of the judgments, in seconds since 1970.
+        """
+        return [self._drawn(candidate, at) for candidate in candidates]
+
+    def made(self, draw: Draw) -> bool:
+        """Whether a draw has the id that this secret gives its comparison."""
+        return self._pair_id(draw.calibration, draw.digest)[:-1].hex() == draw.id[:-2]
+
+    def _drawn(self, candidate: JudgedComparison, at: float) -> Drawn | None:
+        calibration = candidate.calibration
+        assert calibration is not None, "only judgments that used a set are drawn"
+        digest = example_digest(self._fingerprint, candidate.comparison)
+        criterion = candidate.judgment.criterion
+        spelled = _spelled(criterion)
+        chance = self._hash("draw", calibration.name, digest, calibration.write_id, *spelled)
+        if int.from_bytes(chance[: _BITS // 8], "big") >= self._limit:
+            return None
+        if digest in calibration.examples:
+            return None
+        identifier = self._id(calibration.name, digest, candidate.comparison)
+        pair = written_texts(identifier, candidate.comparison) if self._keeps_texts else None
+        is_too_long = self._keeps_texts and pair is None
+        draw = Draw(
+            id=identifier,
+            fingerprint=self._fingerprint,
+            digest=digest,
+            question=question_digest(candidate.comparison),
+            score=candidate.score,
+            decider=Decider(
+                criterion=criterion,
+                write_id=calibration.write_id,
+                version=calibration.version,
+            ),
+            accepted=candidate.judgment.verdict != "abstain",
+            rate=self._rate,
+            at=at,
+            by=candidate.by,
+            # Nobody can read it on the desk, so it must not hold up later labels for long.
+            wait_s=_WITHOUT_TEXTS_S if is_too_long else None,
+        )
+        return Drawn(draw=draw, text=draw.text, pair=pair)
+
+    def _id(self, name: str, digest: str, comparison: Comparison) -> str:
+        """Returns 127 bits for the comparison, and one last bit for the order of its responses."""
+        of_both = self._pair_id(name, digest)
+        bit = comparison.response_a > comparison.response_b
+        return (of_both[:-1] + bytes([of_both[-1] & 0xFE | bit])).hex()
+
+    def _pair_id(self, name: str, digest: str) -> bytes:
+        """Returns 16 bytes for the comparison; the last bit means nothing."""
+        return self._hash("id", name, digest)[:16]
+
+    def _hash(self, *parts: str) -> bytes:
+        keyed = self._keyed.copy()
+        keyed.update("\0".join(parts).encode())
+        return keyed.digest()
+
+
+def _spelled(criterion: Criterion) -> tuple[str, str, str]:
+    """Returns guarantee, alpha and delta; each float is spelled by its bits, in one way only."""
+    assert criterion.alpha is not None, "only judgments that used a set are drawn"
+    delta = "" if criterion.delta is None else float(criterion.delta).hex()
+    return criterion.guarantee, float(criterion.alpha).hex(), delta

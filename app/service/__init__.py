@@ -1,1 +1,0 @@
-"""The use cases: judging, calibration, admission, readiness; they know ports and no adapter."""

@@ -1,0 +1,532 @@
+"""Caches calibration sets in memory, and reads a new version within one second.
+
+Each judgment uses a version that the store confirmed within the last half second.
+
+While the store does not answer, judging continues with the cached sets for a limited time. The
+judgments then show the age of the calibration.
+"""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+from app.core.calibration import Calibration
+from app.core.errors import (
+    CalibrationNotFoundError,
+    JudgeMismatchError,
+    ScopeJudgeError,
+    StoreCorruptError,
+    StoreUnavailableError,
+)
+from app.core.fingerprint import INPUTS_DIFFER, JudgeIdentity
+from app.observability.gauges import CalibrationFigures
+from app.observability.telemetry import Telemetry
+from app.off_loop import off_loop
+from app.ports import KEPT_VERSIONS, Head, SetStore
+from app.release import RELEASE
+from app.sets.codec import decode
+from app.sets.traffic import Traffic
+from app.sets.trail import Change
+
+# A cached version is used for so long without asking the store, which costs one short read.
+_FRESH_S = 0.5
+# Interval at which all cached sets are confirmed.
+_CONFIRM_S = 15.0
+# A judgment waits for a hanging store for so long before it uses the cached set.
+_PATIENCE_S = 0.25
+# Callers choose the names of sets, so the memory of cached sets and the number of metric labels are
+# limited. A set takes so many bytes with its thresholds, and so many more for each pair (measured).
+_MOST_BYTES = 256 * 2**20
+_BYTES_OF_SET = 130_000
+_BYTES_OF_PAIR = 310
+_MOST_SHOWN = 100
+
+DEFAULT_CALIBRATION = "default"
+
+logger = logging.getLogger("app.calibrations")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConfirmedCalibration:
+    """A calibration to judge by.
+
+    Args:
+        calibration: The newest version that the cache has read from the store.
+        age_s: Seconds since the store last confirmed the version; 0 while the store answers.
+    """
+
+    calibration: Calibration
+    age_s: float
+
+
+class _Read(NamedTuple):
+    """A read of the store that is in progress or has failed.
+
+    Args:
+        task: The read itself.
+        begun: Time of the clock at which the read began.
+        wait_until: Time of the clock until which judgments wait for the read.
+    """
+
+    task: asyncio.Task[Calibration | None]
+    begun: float
+    wait_until: float
+
+
+class Calibrations:
+    """The calibration sets of a store, at most half a second old while the store answers.
+
+    Args:
+        store: The store that keeps the sets.
+        telemetry: Counts calls that the store does not answer, and shows gauges of the sets.
+        max_staleness_s: Seconds for which judging continues with a set that the store does not
+            confirm.
+        min_label_mass: Examples with a smaller label mass count as never accepted, in [0, 1).
+        judge: The judge of this service. Sets of the same judge with scores of another runtime get
+            a line in the log. None if no judge runs here.
+        clock: Monotonic clock in seconds.
+    """
+
+    def __init__(
+        self,
+        store: SetStore,
+        telemetry: Telemetry,
+        *,
+        max_staleness_s: float,
+        min_label_mass: float = 0.0,
+        judge: JudgeIdentity | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._telemetry = telemetry
+        self._max_staleness_s = max_staleness_s
+        self._clock = clock
+        self.min_label_mass = min_label_mass
+        self._judge = judge
+        # Sets with a line in the log about their runtimes.
+        self._noted: set[tuple[str, tuple[str, ...]]] = set()
+        # Name -> the set, and the time at which the store last confirmed its version.
+        self._known: dict[str, tuple[Calibration, float]] = {}
+        self._cached_bytes = 0
+        # Name of a set that is gone from the store and was not deleted -> last number of its trail.
+        self._lost: dict[str, int] = {}
+        self._reads: dict[str, _Read] = {}
+        self._store_is_away = False
+        self.traffic = Traffic()
+        telemetry.show_calibrations(self._figures, lost=self.lost)
+
+    async def usable(self, name: str, *, fingerprint: str) -> ConfirmedCalibration:
+        """Returns the set to judge by: at most half a second old, or older if the store is gone.
+
+        Args:
+            name: Name of the calibration set.
+            fingerprint: Fingerprint of the judge that will use the set.
+
+        Raises:
+            CalibrationNotFoundError: The set does not exist.
+            StoreCorruptError: The set is gone from the store, and nobody has deleted it.
+            JudgeMismatchError: Another judge made the set.
+            StoreUnavailableError: The store does not answer, and the cached set is too old or
+                missing.
+        """
+        known = self._known.get(name)
+        if known is not None and self._clock() - known[1] < _FRESH_S:
+            usable = ConfirmedCalibration(calibration=known[0], age_s=0.0)
+        elif known is None:
+            read = await asyncio.shield(self._read(name).task)
+            usable = ConfirmedCalibration(calibration=self._found(name, read), age_s=0.0)
+        else:
+            usable = await self._confirmed(name, *known)
+        refuse_other_judge(usable.calibration, fingerprint)
+        return usable
+
+    async def _confirmed(
+        self, name: str, known: Calibration, confirmed: float
+    ) -> ConfirmedCalibration:
+        """Reads the set from the store, or returns the cached set if the store does not answer."""
+        read = self._read(name)
+        try:
+            async with asyncio.timeout(max(0.0, read.wait_until - self._clock())):
+                # Shielded: other callers wait for the same read, so one cancelled caller must not
+                # cancel it.
+                calibration = self._found(name, await asyncio.shield(read.task))
+                return ConfirmedCalibration(calibration=calibration, age_s=0.0)
+        except (TimeoutError, StoreUnavailableError) as exc:
+            age_s = self._clock() - confirmed
+            if age_s > self._max_staleness_s:
+                raise StoreUnavailableError(
+                    f"the calibration store has not answered for {age_s:.0f} s, and thresholds "
+                    f"may be at most {self._max_staleness_s:g} s old (SCOPE_MAX_STALENESS_S)"
+                ) from exc
+            return ConfirmedCalibration(calibration=known, age_s=age_s)
+
+    def _read(self, name: str) -> _Read:
+        """Returns the read of a set that all callers share (single flight).
+
+        After a failure the next read begins half a second after the failed one began.
+        """
+        read, now = self._reads.get(name), self._clock()
+        if read is None or (read.task.done() and now - read.begun >= _FRESH_S):
+            # After a failure nobody waits for the next read; a later judgment sees its result.
+            wait_until = now + _PATIENCE_S if read is None else now
+            read = _Read(asyncio.ensure_future(self.current(name)), now, wait_until)
+            read.task.add_done_callback(lambda task: self._forget_read(name, task))
+            self._reads[name] = read
+        return read
+
+    def _forget_read(self, name: str, task: "asyncio.Task[Calibration | None]") -> None:
+        """Drops a finished read, unless it failed for a cached set: that read limits the rate.
+
+        A successful read has updated the cache, and a missing set may be made at any moment.
+        """
+        failed = not task.cancelled() and isinstance(task.exception(), StoreUnavailableError)
+        read = self._reads.get(name)
+        if read is not None and read.task is task and not (failed and name in self._known):
+            del self._reads[name]
+
+    async def get(self, name: str) -> Calibration:
+        """Returns the version that the store has right now.
+
+        Raises:
+            CalibrationNotFoundError: The set does not exist.
+            StoreUnavailableError: The store does not answer.
+        """
+        return self._found(name, await self.current(name))
+
+    async def current(self, name: str, *, keep: bool = True) -> Calibration | None:
+        """Returns the version that the store has right now; None if there is no such set.
+
+        Args:
+            name: Name of the calibration set.
+            keep: Whether a set that is not cached is cached.
+
+        Raises:
+            StoreCorruptError: This version cannot read the stored set. The cached set is kept.
+            StoreUnavailableError: The store does not answer.
+        """
+        before = known = self.in_memory(name)
+        begun = self._clock()
+        try:
+            head = await self._store.head(name)
+            if head is None or not head.write_id:
+                known = None
+            elif known is None or head != Head(known.write_id, known.version):
+                blob = await self._store.read(name)
+                # In a thread: decoding a large set takes a while.
+                known = await off_loop(self._decoded, name, blob) if blob else None
+        except StoreUnavailableError as exc:
+            self.count_store_error()
+            self._note_store(outage=exc.detail)
+            raise
+        self._note_store(outage=None)
+        # If the cached set changed during the read, a write or a deletion was newer than the read.
+        if self.in_memory(name) is before:
+            if known is None:
+                self._note_absence(name, before, head.number if head else 0)
+                self._drop(name)
+            else:
+                self._note_presence(known, before)
+                if keep or before is not None:
+                    self._keep(known, begun)
+                self._note_runtimes(known)
+        return known
+
+    async def is_newest(self, calibration: Calibration) -> bool:
+        """Whether no change was made after this version, by the store's head."""
+        head = await self._store.head(calibration.name)
+        return head == Head(calibration.write_id, calibration.version)
+
+    async def author(self, calibration: Calibration) -> str:
+        """Returns the name of the key that made a version, by the trail."""
+        before = calibration.version + 1
+        entries = await self._store.trail(calibration.name, before=before, limit=1)
+        return Change.parse(calibration.name, entries[0].record).by if entries else "service"
+
+    async def is_renewed(self, after: Calibration, *, since: Head) -> bool:
+        """Whether half of a set's labeled examples are in no kept version up to an earlier one.
+
+        Args:
+            after: The set, or the set after a change that is not written yet.
+            since: The earlier version. If it is not kept any more, nothing counts as new.
+
+        Raises:
+            StoreUnavailableError: The store does not answer.
+            StoreCorruptError: This version cannot read an earlier version.
+        """
+        seen = set[str]()
+        for number in range(since.number, max(0, since.number - KEPT_VERSIONS), -1):
+            blob = await self._store.read(after.name, number)
+            version = await off_loop(decode, after.name, blob) if blob else None
+            if number == since.number and (version is None or version.write_id != since.write_id):
+                return False
+            if version is not None:
+                seen.update(version.examples)
+        newer = await off_loop(_count_newer, after, seen)
+        return 0 < after.labelled <= 2 * newer
+
+    def _note_absence(self, name: str, before: Calibration | None, last: int) -> None:
+        """Records a set that is gone although nobody deleted it: the store has lost data.
+
+        Args:
+            name: Name of the set.
+            before: The set that was cached; None if it was not.
+            last: Highest number of the trail in the store. A deletion makes it higher.
+        """
+        if before is not None and last <= before.version:
+            self._lost[name] = last
+            logger.error(
+                "the calibration %r, version %d, is gone from the store, and nobody has deleted "
+                "it: restore the store from a backup, or calibrate again",
+                name,
+                before.version,
+            )
+        elif last > self._lost.get(name, last):
+            # Somebody has made the set again since, and then deleted it.
+            del self._lost[name]
+
+    def _note_presence(self, found: Calibration, before: Calibration | None) -> None:
+        if self._lost.pop(found.name, None) is not None:
+            logger.warning("the calibration %r is in the store again", found.name)
+        if before is not None and found.version < before.version:
+            logger.warning(
+                "the calibration %r went back from version %d to version %d: the store was "
+                "replaced by an earlier copy, and later labels are lost",
+                found.name,
+                before.version,
+                found.version,
+            )
+
+    def lost(self) -> list[str]:
+        """Returns the names of the sets that the store has lost, sorted."""
+        return sorted(self._lost.copy())
+
+    def _found(self, name: str, calibration: Calibration | None) -> Calibration:
+        if calibration is not None:
+            return calibration
+        if name in self._lost:
+            raise StoreCorruptError(
+                f"the calibration {name!r} is gone from the store, and nobody has deleted it: "
+                "restore the store from a backup, or calibrate again"
+            )
+        raise CalibrationNotFoundError(
+            f"there is no calibration {name!r}: POST labeled examples to /calibrate first, or "
+            'judge with "alpha": null, which has no guarantee'
+        )
+
+    def _note_runtimes(self, known: Calibration) -> None:
+        """Logs once if scores of a set were computed by something else than this service."""
+        judge, noted = self._judge, (known.name, known.runtimes)
+        if judge is None or judge.runtime is None or judge.fingerprint != known.fingerprint:
+            return
+        others = [each for each in known.runtimes if each != judge.runtime]
+        if others and noted not in self._noted:
+            self._noted.add(noted)
+            logger.warning(
+                "calibration %r has scores of %s, and this judge runs on %s: the scores of a pair "
+                "differ by rounding, and a pair near a threshold may get another verdict. Run "
+                "`scope-judge noise-check`; if it warns, calibrate here again under another name",
+                known.name,
+                " and ".join(others),
+                judge.runtime,
+            )
+
+    def in_memory(self, name: str) -> Calibration | None:
+        """Returns the cached set without asking the store; None if it is not cached."""
+        known = self._known.get(name)
+        return None if known is None else known[0]
+
+    async def refresh(self, names: Iterable[str] | None = None) -> None:
+        """Reads new versions of cached and lost sets; counts errors, which judgments report.
+
+        Args:
+            names: Names of the sets; sets that are not cached are ignored. None for all sets.
+        """
+        for name in [*self._known, *self._lost] if names is None else names:
+            if name in self._known or name in self._lost:
+                with suppress(ScopeJudgeError):
+                    await self.current(name)
+
+    async def follow(self) -> None:
+        """Confirms all cached sets periodically, also while nobody judges, until it is cancelled.
+
+        This keeps the sets young, so that they remain usable for the full time after the store
+        fails.
+        """
+        while True:
+            await asyncio.sleep(_CONFIRM_S)
+            await self.refresh()
+
+    def _note_store(self, *, outage: str | None) -> None:
+        """Logs one line when the store goes away and one when it is back."""
+        if outage is not None and not self._store_is_away:
+            logger.warning(
+                "judging continues without the calibration store for at most %g s: %s",
+                self._max_staleness_s,
+                outage,
+            )
+        elif outage is None and self._store_is_away:
+            logger.warning("the calibration store is back")
+        self._store_is_away = outage is not None
+
+    def count_store_error(self) -> None:
+        """Counts a call that the store did not answer, in the metrics."""
+        self._telemetry.count_store_error()
+
+    def _decoded(self, name: str, blob: bytes) -> Calibration:
+        calibration = decode(name, blob, min_label_mass=self.min_label_mass)
+        # Computed here, in a thread, so that the first judgment does not wait for it.
+        _ = calibration.pac_pairs if calibration.unlabelled else calibration.curve
+        return calibration
+
+    async def find_shown_thresholds(self, *, within_s: float) -> None:
+        """Computes the thresholds that the metrics show, as far as there is time.
+
+        Args:
+            within_s: No computation begins after so many seconds.
+        """
+        await self.find_thresholds(self.shown(), within_s=within_s)
+
+    async def find_thresholds(
+        self, sets: Iterable[Calibration], *, within_s: float = math.inf
+    ) -> None:
+        """Computes the standard thresholds of sets in a thread; each set keeps its thresholds.
+
+        Args:
+            sets: Sets whose thresholds will be shown.
+            within_s: No computation begins after so many seconds.
+        """
+        until = time.monotonic() + within_s
+        for calibration in sets:
+            if calibration.kept_standard_rows is None and time.monotonic() < until:
+                # One set at a time, so that other work can run in between.
+                await off_loop(getattr, calibration, "standard_rows")
+
+    def _figures(self) -> list[CalibrationFigures]:
+        """Returns the gauges of the sets that the metrics show."""
+        # A copy, because this runs in the thread that writes the metrics.
+        now, sets = self._clock(), self._known.copy()
+        return [
+            CalibrationFigures(
+                name=name,
+                version=known.version,
+                n=known.n,
+                changed_at=known.changed_at,
+                unconfirmed_s=now - confirmed if self._store_is_away else 0.0,
+                thresholds=_found_thresholds(known),
+                traffic=self.traffic.figures(known),
+            )
+            for name in self._shown(sets)
+            for known, confirmed in (sets[name],)
+        ]
+
+    def shown(self) -> list[Calibration]:
+        """Returns the cached sets that have gauges, sorted by name; safe in any thread."""
+        sets = self._known.copy()
+        return [sets[name][0] for name in self._shown(sets)]
+
+    def _shown(self, sets: Collection[str]) -> list[str]:
+        """Returns the names of the sets that have gauges, sorted; at most 100.
+
+        The default set comes first, then the sets used most recently. So new sets cannot push out
+        the gauges of a set in use.
+        """
+        wanted = (DEFAULT_CALIBRATION, *self.traffic.names(), *sorted(sets))
+        known = dict.fromkeys(name for name in wanted if name in sets)
+        return sorted(islice(known, _MOST_SHOWN))
+
+    def known(self) -> list[Calibration]:
+        """Returns the cached sets, sorted by name, without asking the store."""
+        return [calibration for _, (calibration, _) in sorted(self._known.items())]
+
+    def usable_without_store(self) -> bool:
+        """Whether any cached set is young enough to judge by if the store does not answer now."""
+        oldest = self._clock() - self._max_staleness_s
+        return any(confirmed >= oldest for _, confirmed in self._known.values())
+
+    def remember(self, calibration: Calibration) -> None:
+        """Caches a version that was just written."""
+        self._keep(calibration, self._clock())
+        self._lost.pop(calibration.name, None)
+        self._reads.pop(calibration.name, None)
+
+    def _keep(self, calibration: Calibration, confirmed: float) -> None:
+        """Caches a set; above the limit, drops others, those in use and the default set last."""
+        name = calibration.name
+        self._cached_bytes -= self._bytes_of(name)
+        self._known[name] = (calibration, confirmed)
+        self._cached_bytes += self._bytes_of(name)
+        if self._cached_bytes <= _MOST_BYTES:
+            return
+        in_use = [DEFAULT_CALIBRATION, *self.traffic.names()]
+        idle = self._known.keys() - {*in_use, name}
+        dropped = [each for each in self._known if each in idle]
+        dropped += [each for each in reversed(in_use) if each in self._known and each != name]
+        for other in dropped:
+            if self._cached_bytes <= _MOST_BYTES:
+                return
+            self.forget(other)
+
+    def _bytes_of(self, name: str) -> int:
+        """Returns about how much memory a cached set takes; 0 for one that is not cached."""
+        known = self._known.get(name)
+        return 0 if known is None else _BYTES_OF_SET + _BYTES_OF_PAIR * known[0].n
+
+    def _drop(self, name: str) -> None:
+        self._cached_bytes -= self._bytes_of(name)
+        self._known.pop(name, None)
+
+    def forget(self, name: str) -> None:
+        """Drops a deleted set, and reads of it that began before the deletion."""
+        self._drop(name)
+        self._lost.pop(name, None)
+        self._reads.pop(name, None)
+
+    async def names(self) -> list[str]:
+        """Returns the names of all sets of the store, sorted."""
+        return await self._store.names()
+
+    async def readable(self, names: Iterable[str]) -> AsyncIterator[Calibration]:
+        """Yields the sets that can be read, one at a time, and caches none of them."""
+        for name in names:
+            try:
+                calibration = await self.current(name, keep=False)
+            except StoreCorruptError as exc:
+                logger.warning("%s", exc.detail)
+                continue
+            if calibration is not None:
+                yield calibration
+
+
+def _count_newer(now: Calibration, seen: set[str]) -> int:
+    """Returns how many labeled examples of a set are not among those that were seen."""
+    return sum(
+        example.label in ("A", "B") and digest not in seen for digest, example in now.table.pairs()
+    )
+
+
+def _found_thresholds(calibration: Calibration) -> list[tuple[str, float, float]]:
+    """Returns guarantee, alpha and threshold of each standard row, if they were computed."""
+    rows = calibration.kept_standard_rows or ()
+    return [(row.guarantee, row.alpha, row.threshold) for row in rows if not row.labels_missing]
+
+
+def refuse_other_judge(calibration: Calibration, fingerprint: str) -> None:
+    """Raises JudgeMismatchError if another judge made the calibration."""
+    if calibration.fingerprint == fingerprint:
+        return
+    made, here = f"made with judge {calibration.judge!r}", "this judge is"
+    wrote = calibration.release
+    if wrote != RELEASE:
+        made = f"made by scope-judge {wrote} with judge {calibration.judge!r}"
+        here = f"this is scope-judge {RELEASE} with judge"
+    raise JudgeMismatchError(
+        f"calibration {calibration.name!r} was {made} ({calibration.fingerprint[:12]}), {here} "
+        f"{fingerprint[:12]}: {INPUTS_DIFFER}. Run `scope-judge calibrate` on the labeled pairs "
+        "under another name, or delete the calibration first"
+    )

@@ -1,1 +1,0 @@
-"""JSON in and out: pydantic models that HTTP, files and Ray share."""

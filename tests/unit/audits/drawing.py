@@ -1,0 +1,115 @@
+"""Services that draw judgments for audits, and the labels that people send."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from app.audits.auditor import Auditor, SentLabel
+from app.audits.entries import AuditLabel
+from app.audits.ledger import KEYLESS, Audit
+from app.core.comparison import AuditReference, Comparison, Judgment
+from app.core.errors import StoreUnavailableError
+from app.judging.services import Services
+from app.observability.telemetry import Telemetry
+from app.ports import Store
+from app.stores.memory import MemoryStore
+from tests.serving import labelled, pair, request
+
+EXAMPLES = [labelled(gap / 10, "A", number=gap) for gap in range(1, 41)]
+
+
+class FlakyStore(MemoryStore):
+    """A store that refuses or hangs on request, and counts what it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trouble: Callable[[], None] | None = None
+        self.hangs = False
+        self.appends = 0
+
+    async def append_audits(
+        self, entries: Sequence[str], *, synced: bool = True, **more: Any
+    ) -> int:
+        self.appends += 1
+        await self._suffer()
+        return await super().append_audits(entries, synced=synced, **more)
+
+    async def last_audit(self) -> int:
+        await self._suffer()
+        return await super().last_audit()
+
+    async def _suffer(self) -> None:
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.trouble:
+            self.trouble()
+
+    def refuse(self) -> None:
+        raise StoreUnavailableError("refuses")
+
+
+def traffic(numbers: Iterable[int], *, start: float = 0.05) -> list[Comparison]:
+    """Distinct comparisons with small gaps of both signs."""
+    return [
+        pair(start + number % 7, 3.0, question=f"Traffic {number}?") for number in numbers
+    ]  # fmt: skip
+
+
+async def judged(
+    services: Services,
+    comparisons: Sequence[Comparison],
+    *,
+    by: str = KEYLESS,
+    **criterion: Any,
+) -> list[AuditReference | None]:
+    """Returns the audits of the judgments, in order."""
+    asked = [request(each, **criterion) for each in comparisons]
+    outcomes = await services.judge.judge_batch(asked, by=by)
+    assert all(isinstance(outcome, Judgment) for outcome in outcomes)
+    return [outcome.audit for outcome in outcomes if isinstance(outcome, Judgment)]
+
+
+async def ids(services: Services, comparisons: Sequence[Comparison]) -> list[str]:
+    """Returns the ids of judgments that were all drawn."""
+    return [audit.id for audit in await judged(services, comparisons) if audit is not None]
+
+
+def sent(identifier: str, label: AuditLabel) -> SentLabel:
+    """Returns a label as somebody sends it."""
+    reason = "the texts are gone" if label == "none" else None
+    return SentLabel(id=identifier, label=label, reason=reason)
+
+
+async def label(
+    auditor: Auditor, *labels: tuple[str, AuditLabel], by: str = "ana", sets: str | None = None
+) -> tuple[int, int, int, int, int]:
+    """Returns the numbers of labeled, updated, unchanged, unknown and expired ids."""
+    report = await auditor.label(
+        [sent(*each) for each in labels],
+        by=by,
+        may_use=lambda name: sets is None or name == sets
+    )  # fmt: skip
+    return (
+        report.labelled,
+        report.updated,
+        report.unchanged,
+        len(report.unknown),
+        len(report.expired),
+    )
+
+
+def audits(auditor: Auditor) -> list[Audit]:
+    return list(auditor.ledger.audits())
+
+
+def replica(store: Store, *, seconds_later: float = 0.0, expires_s: float = 1000.0) -> Auditor:
+    """Another replica on the same store, whose clock goes ahead."""
+    return Auditor(
+        store=store,
+        telemetry=Telemetry.on_own_registry(),
+        fingerprint="f" * 64,
+        rate=0.0,
+        expires_s=expires_s,
+        now=lambda: time.time() + seconds_later,
+    )

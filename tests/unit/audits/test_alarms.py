@@ -1,0 +1,387 @@
+"""Alarms of the audits: each one rings once, ends with a trace, and survives a restart."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.audits.alarms import Alarms
+from app.audits.auditor import Auditor, SentLabel
+from app.audits.entries import AlarmEnd, AlarmEntry, AuditLabel, LabelEntry, written
+from app.audits.monitor import Monitor
+from app.core.calibration import Calibration
+from app.core.errors import StoreUnavailableError
+from app.core.monitoring import JudgedSpan, MonitoredCriterion, Ringing
+from app.judging.services import Services
+from app.observability.telemetry import Telemetry
+from app.stores.memory import MemoryStore
+from tests.serving import services_of
+from tests.unit.audits.judged import calibrate
+from tests.unit.audits.logs import EXPIRES_S, MARGINAL, PAC, draw_id, drawn
+
+WRONG: AuditLabel = "B"
+
+
+class Replica:
+    """One replica of a service: a log, a monitor and a clock of its own, and a common store."""
+
+    def __init__(self, services: Services, *, now: float = 1000.0) -> None:
+        self.services = services
+        self.now = now
+        telemetry = Telemetry.on_own_registry()
+        self.auditor = Auditor(
+            services.store,
+            telemetry,
+            fingerprint="f" * 64,
+            rate=1.0,
+            expires_s=EXPIRES_S,
+            now=lambda: self.now,
+        )
+        self.monitor = Monitor(
+            self.auditor,
+            services.calibrations,
+            telemetry,
+            on_alarm="abstain",
+            now=lambda: self.now,
+        )
+
+    async def draw(self, numbers: Sequence[int], **fields: Any) -> None:
+        calibration = await self.set
+        entries = [
+            drawn(i, write_id=calibration.write_id, version=calibration.version, at=900.0)
+            for i in numbers
+        ]
+        await self.services.store.append_audits([replace(each, **fields).text for each in entries])
+
+    async def label(self, numbers: Sequence[int], label: AuditLabel, *, by: str = "ana") -> None:
+        reason = "no text" if label == "none" else None
+        labels = [SentLabel(id=draw_id(i), label=label, reason=reason) for i in numbers]
+        await self.auditor.label(labels, by=by, may_use=bool)
+
+    @property
+    async def set(self) -> Calibration:
+        return await self.services.calibrations.get("default")
+
+    async def look(self) -> bool:
+        """Whether judgments under the criterion abstain, after the monitor has looked."""
+        calibration = await self.set
+        await self.auditor.catch_up()
+        await self.monitor.of(calibration)
+        return bool(await self.monitor.suspended([(MARGINAL, calibration)]))
+
+    async def trail(self) -> list[tuple[object, ...]]:
+        """Kind, key, time and meaning of each entry, oldest first."""
+        found = list[tuple[object, ...]]()
+        for each in reversed(await self.auditor.trail("default", before=None, limit=100)):
+            entry = each.entry
+            if isinstance(entry, LabelEntry):
+                found.append(("label", entry.by, entry.at, each.before, entry.label))
+            elif isinstance(entry, AlarmEntry):
+                found.append(("alarm", entry.by, entry.at, entry.errors, entry.audited))
+            elif isinstance(entry, AlarmEnd):
+                found.append((entry.because, entry.by, entry.at, entry.version, entry.reason))
+        return found
+
+
+@asynccontextmanager
+async def rung(count: int = 30) -> AsyncIterator[Replica]:
+    """A replica whose set rang at 1000 s, after a wrong label for each of its draws."""
+    async with services_of() as services:
+        await calibrate(services, n=50)
+        replica = Replica(services)
+        await replica.draw(range(count))
+        await replica.label(range(count), WRONG)
+        assert await replica.look()
+        yield replica
+
+
+def rang_at(found: MonitoredCriterion) -> float | None:
+    return None if found.rang is None else found.rang.at
+
+
+async def test_an_alarm_has_the_times_of_the_judgments_that_led_to_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with services_of() as services:
+        await calibrate(services, n=50)
+        replica = Replica(services)
+        for number in range(30):
+            await replica.draw([number], at=800.0 + number)
+        await replica.label(range(30), WRONG)
+        # The last of the labels that ring is the one whose evidence reaches 20.
+        (found,) = (await replica.monitor.of(await replica.set)).criteria
+        last = found.figures.alarm_at
+        assert last is not None
+        assert 1 < last < 30
+        span = JudgedSpan(first_judged_at=800.0, last_judged_at=800.0 + last - 1)
+        assert found.rang == Ringing(at=1000.0, version=1, span=span)
+        # Later judgments, labels and versions do not change it.
+        replica.now = 1100.0
+        await replica.draw(range(30, 40), at=1050.0)
+        await replica.label(range(30, 40), WRONG)
+        await calibrate(services, n=1, seed=5)
+        (found,) = (await replica.monitor.of(await replica.set)).criteria
+        assert found.rang == Ringing(at=1000.0, version=1, span=span)
+    (line,) = re.findall("alarm: audits .*", caplog.text)
+    assert f"judgments from {written(800.0)} to {written(800.0 + last - 1)} are errors" in line
+
+
+async def test_no_correction_of_labels_ends_an_alarm_and_each_one_leaves_a_trace(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with rung() as replica:
+        replica.now = 1500.0
+        await replica.label(range(20), "tie", by="eve")
+        await replica.label([20], "none", by="eve")
+        assert await replica.look()
+        (found,) = (await replica.monitor.of(await replica.set)).criteria
+        assert (found.figures.alarm, found.alarm, rang_at(found)) == (True, True, 1000.0)
+        await replica.label(range(20, 30), "A", by="eve")
+        assert await replica.look()
+        (found,) = (await replica.monitor.of(await replica.set)).criteria
+        assert (found.figures.alarm, found.alarm, rang_at(found)) == (False, True, 1000.0)
+        assert await replica.trail() == [
+            ("alarm", "ana", 1000.0, 30, 30),
+            *[("label", "eve", 1500.0, "B", "tie")] * 20,
+            ("label", "eve", 1500.0, "B", "none"),
+            ("label", "eve", 1500.0, "none", "A"),
+            *[("label", "eve", 1500.0, "B", "A")] * 9,
+        ]
+    assert len(re.findall("label changed from B to tie by 'eve'", caplog.text)) == 20
+    assert len(re.findall("alarm: audits of calibration 'default'", caplog.text)) == 1
+
+
+async def test_resuming_with_a_reason_ends_an_alarm_and_begins_the_audits_anew(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with rung() as replica:
+        replica.now = 2000.0
+        (ended,) = await replica.monitor.resume(await replica.set, reason="typing errors", by="bob")
+        assert ended.entry.at == 1000.0
+        assert not await replica.look()
+        assert await replica.monitor.resume(await replica.set, reason="again", by="bob") == []
+        (found,) = (await replica.monitor.of(await replica.set)).criteria
+        assert (found.figures.audited, found.alarm) == (0, False)
+        assert (await replica.trail())[1:] == [("resumed", "bob", 2000.0, 1, "typing errors")]
+        assert f"was ended at {written(2000.0)} by 'bob'" in caplog.text
+        # A reason is a text of a caller, which no log has.
+        assert "typing errors" not in caplog.text
+        # The same version rings again if its later verdicts are wrong, too.
+        await replica.draw(range(100, 130), at=2001.0)
+        await replica.label(range(100, 130), WRONG, by="cyd")
+        assert await replica.look()
+        assert (await replica.trail())[2:] == [("alarm", "cyd", 2000.0, 30, 30)]
+
+
+async def test_a_version_ends_an_alarm_once_half_of_its_examples_are_newer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with rung() as replica:
+        for added, suspended in ((1, True), (48, True), (1, False)):
+            await calibrate(replica.services, n=added, seed=added)
+            replica.now += 1.0
+            assert await replica.look() == suspended
+            calibration = await replica.set
+            # A criterion without draws by the new version shows its alarm as well.
+            report = await replica.monitor.of(calibration)
+            assert [rang_at(each) for each in report.criteria] == ([1000.0] if suspended else [])
+        assert (await replica.trail())[1:] == [("version", "service", 1003.0, 4, None)]
+        assert "half of the examples of version 4, made by 'service', are newer" in caplog.text
+
+
+async def test_a_replica_that_has_not_read_the_newest_version_raises_no_ended_alarm() -> None:
+    async with rung() as replica:
+        alarmed = await replica.set
+        await calibrate(replica.services, n=50, seed=1)
+        assert not await replica.look()
+        other = Replica(replica.services)
+        await other.auditor.catch_up()
+        await other.monitor.of(alarmed)
+        assert [kind for kind, *_ in await other.trail()] == ["alarm", "version"]
+
+
+async def test_a_version_that_is_taken_back_or_deleted_and_made_again_ends_no_alarm() -> None:
+    async with rung() as replica:
+        calibrator = replica.services.calibrator
+        await calibrate(replica.services, n=10, seed=9)
+        await calibrator.rollback("default", 1)
+        assert await replica.look()
+        await calibrator.delete("default")
+        await calibrator.rollback("default", 1)
+        assert (await replica.set).n == 50
+        assert await replica.look()
+        assert len(await replica.trail()) == 1
+
+
+async def test_an_alarm_that_two_replicas_see_at_once_is_recorded_once() -> None:
+    async with services_of() as services:
+        await calibrate(services, n=50)
+        one, other = Replica(services), Replica(services, now=1001.0)
+        await one.draw(range(30))
+        await one.label(range(30), WRONG)
+        assert all(await asyncio.gather(one.look(), other.look()))
+        assert (await one.trail()) == (await other.trail())
+        assert len(await one.trail()) == 1
+        calibration = await one.set
+        await asyncio.gather(
+            one.monitor.resume(calibration, reason="first", by="ana"),
+            other.monitor.resume(calibration, reason="second", by="bob"),
+        )
+        assert not any(await asyncio.gather(one.look(), other.look()))
+        assert (await one.trail()) == (await other.trail())
+        assert len(await one.trail()) == 2
+
+
+async def test_entries_that_come_second_change_nothing() -> None:
+    alarms, decider = Alarms(), drawn(1).decider
+    rings = AlarmEntry(
+        decider=decider,
+        errors=3,
+        audited=4,
+        needed=200,
+        suspends=True,
+        after=0,
+        by="ana",
+        at=1.0,
+        first_judged_at=0.25,
+        last_judged_at=0.5,
+    )
+    ends = AlarmEnd(
+        criterion=MARGINAL, alarm=7, because="resumed", version=1, reason="x", by="bob", at=2.0
+    )
+    assert not alarms.apply(6, ends)
+    assert alarms.apply(7, rings)
+    assert not alarms.apply(8, replace(rings, by="bob"))
+    assert not alarms.apply(9, replace(ends, criterion=PAC))
+    assert alarms.apply(10, ends)
+    # A replica that has not read the end yet writes the same alarm, or ends it once more.
+    assert not alarms.apply(11, rings)
+    assert not alarms.apply(12, ends)
+    assert alarms.apply(13, replace(rings, after=10))
+    assert not alarms.apply(14, ends)
+    (standing,) = alarms.standing("default")
+    assert (standing.position, alarms.standing("other")) == (13, [])
+
+
+async def test_an_alarm_survives_a_restart_with_its_time() -> None:
+    async with rung() as replica:
+        again = Replica(replica.services, now=5000.0)
+        await again.auditor.catch_up()
+        # Nothing has to be computed for that.
+        assert await again.monitor.suspended([(MARGINAL, await again.set)])
+        (found,) = (await again.monitor.of(await again.set)).criteria
+        span = JudgedSpan(first_judged_at=900.0, last_judged_at=900.0)
+        assert found.rang == Ringing(at=1000.0, version=1, span=span)
+        assert await again.trail() == [("alarm", "ana", 1000.0, 30, 30)]
+
+
+async def test_an_alarm_that_an_expired_draw_lets_ring_names_no_key() -> None:
+    async with services_of() as services:
+        await calibrate(services, n=50)
+        replica = Replica(services)
+        await replica.draw(range(31))
+        await replica.label(range(1, 31), WRONG)
+        assert not await replica.look()
+        replica.now += EXPIRES_S
+        assert await replica.look()
+        assert await replica.trail() == [("alarm", "service", 2000.0, 30, 30)]
+
+
+async def test_clocks_that_jump_by_a_day_lose_no_alarm_and_change_no_order() -> None:
+    day = 86_400.0
+    async with services_of() as services:
+        await calibrate(services, n=50)
+        replica = Replica(services, now=10 * day)
+        await replica.draw(range(20), at=10 * day)
+        await replica.label(range(1, 20), "A")
+        # A day ahead: what was drawn has expired, and the labels count.
+        replica.now += day
+        (found,) = (await replica.monitor.of(await replica.set)).criteria
+        assert (found.open, found.expired, found.figures.audited) == (0, 1, 19)
+        # Back again: the draw is open again and takes its label, as on a replica that starts now.
+        replica.now -= day
+        (found,) = (await replica.monitor.of(await replica.set)).criteria
+        assert (found.open, found.expired, found.waiting) == (1, 0, 19)
+        again = Replica(services, now=replica.now)
+        await again.auditor.catch_up()
+        assert (await again.monitor.of(await again.set)).criteria == (found,)
+        await replica.label([0], "A")
+        # The alarm rings while the clock is a day ahead, and ends and rings while it is right.
+        replica.now += day
+        await replica.draw(range(100, 140), at=replica.now)
+        await replica.label(range(100, 140), WRONG)
+        assert await replica.look()
+        replica.now -= day
+        assert await replica.look()
+        await replica.monitor.resume(await replica.set, reason="once", by="bob")
+        assert not await replica.look()
+        await replica.draw(range(200, 230), at=replica.now)
+        await replica.label(range(200, 230), WRONG)
+        assert await replica.look()
+        # A day behind, a new version ends it.
+        replica.now -= day
+        await calibrate(services, n=50, seed=3)
+        assert not await replica.look()
+        assert [(kind, at) for kind, _, at, *_ in await replica.trail()] == [
+            ("alarm", 11 * day),
+            ("resumed", 10 * day),
+            ("alarm", 10 * day),
+            ("version", 9 * day),
+        ]
+        # A label after a day behind counts, although it is older than its draw.
+        await replica.draw([300], at=10 * day)
+        await replica.label([300], "A")
+        (found,) = (await replica.monitor.of(await replica.set)).criteria
+        assert (found.figures.audited, found.open) == (1, 0)
+
+
+async def test_an_alarm_is_in_force_while_the_store_takes_no_entries(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with services_of() as services:
+        await calibrate(services, n=50)
+        replica, store = Replica(services), services.store
+        assert isinstance(store, MemoryStore)
+        await replica.draw(range(30))
+        await replica.label(range(30), WRONG)
+
+        async def full(entries: Sequence[str], *, synced: bool = True) -> int:
+            raise StoreUnavailableError("the disk is full")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(store, "append_audits", full)
+            assert await replica.look()
+            assert await replica.trail() == []
+            assert "alarm: audits of calibration 'default'" in caplog.text
+            with pytest.raises(StoreUnavailableError, match="the disk is full"):
+                await replica.monitor.resume(await replica.set, reason="labels", by="bob")
+        replica.now = 1100.0
+        assert await replica.look()
+        assert await replica.trail() == [("alarm", "ana", 1100.0, 30, 30)]
+
+
+async def test_a_trail_has_pages_and_the_entries_of_its_set_alone() -> None:
+    async with rung() as replica:
+        await replica.draw([200], decider=drawn(200, calibration="other").decider)
+        await replica.label([200], "none")
+        await replica.label(range(7), "A")
+        whole = await replica.auditor.trail("default", before=None, limit=100)
+        assert len(whole) == 8
+        pages, before = [], None
+        while page := await replica.auditor.trail("default", before=before, limit=3):
+            pages += page
+            before = page[-1].position
+        assert pages == whole
+        (only,) = await replica.auditor.trail("other", before=None, limit=3)
+        assert isinstance(only.entry, LabelEntry)
+        assert (only.before, only.entry.label, only.entry.reason) == (None, "none", "no text")
+        # In the order of the id that was labeled.
+        mirrored = SentLabel(id=draw_id(9, mirrored=True), label="B")
+        await replica.auditor.label([mirrored], by="ana", may_use=bool)
+        (newest,) = await replica.auditor.trail("default", before=None, limit=1)
+        assert isinstance(newest.entry, LabelEntry)
+        assert (newest.before, newest.entry.label) == ("A", "B")

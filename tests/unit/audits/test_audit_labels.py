@@ -1,0 +1,266 @@
+"""Labels of draws count exactly once, in the order that their sender judged."""
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from app.audits.auditor import MOST_LABEL_CHANGES, Auditor, LabelReport
+from app.audits.entries import AuditLabel, LabelEntry
+from app.core.errors import (
+    ForbiddenError,
+    LabelChangesError,
+)
+from app.stores.memory import MemoryStore
+from tests.patience import PATIENCE_S
+from tests.serving import services_of
+from tests.unit.audits.drawing import (
+    EXAMPLES,
+    audits,
+    ids,
+    judged,
+    label,
+    replica,
+    sent,
+    traffic,
+)
+
+
+class LateStore(MemoryStore):
+    """A store that takes labels at once, and answers only when `answers` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken = asyncio.Event()
+        self.answers = asyncio.Event()
+
+    async def append_audits(
+        self, entries: Sequence[str], *, synced: bool = True, **more: Any
+    ) -> int:
+        last = await super().append_audits(entries, synced=synced, **more)
+        if synced:
+            self.taken.set()
+            await self.answers.wait()
+        return last
+
+
+async def test_labels_are_counted_by_their_effect() -> None:
+    store = MemoryStore()
+    async with services_of(store=store, audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        one, two, three = await ids(services, traffic(range(3)))
+        auditor = services.auditor
+        assert await label(auditor, (one, "A"), (two, "tie"), ("0" * 32, "B")) == (2, 0, 0, 1, 0)
+        batch: list[tuple[str, AuditLabel]] = [(one, "A"), (two, "B"), (three, "B")]
+        assert await label(auditor, *batch) == (1, 1, 1, 0, 0)
+        # A batch that is sent again changes nothing.
+        end = await store.last_audit()
+        assert await label(auditor, *batch) == (0, 0, 3, 0, 0)
+        assert await store.last_audit() == end
+        assert [audit.label for audit in audits(auditor)] == ["A", "B", "B"]
+        # Within a batch, the last label counts, and only that one is written.
+        assert await label(auditor, (one, "B"), (one, "tie"), (one, "tie")) == (0, 1, 2, 0, 0)
+        assert audits(auditor)[0].label == "tie"
+        assert await store.last_audit() == end + 1
+        assert await label(auditor, (one, "B"), (one, "tie")) == (0, 0, 2, 0, 0)
+        assert audits(auditor)[0].label == "tie"
+        assert await store.last_audit() == end + 1
+
+
+async def test_a_draw_that_nobody_can_label_is_closed_and_may_be_labeled_after_all(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "app.audits")
+    async with services_of(audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        one, two, three = await ids(services, traffic(range(3)))
+        auditor = services.auditor
+        report = await auditor.label(
+            [sent(one, "none"), sent(two, "A"), sent(three, "none")], by="ana", may_use=bool
+        )
+        assert (report.labelled, report.closed, report.updated, report.unchanged) == (1, 2, 0, 0)
+        statuses = [audit.status(time.time()) for audit in audits(auditor)]
+        assert statuses == ["closed", "labelled", "closed"]
+        assert await label(auditor, (one, "none")) == (0, 0, 1, 0, 0)
+        assert await label(auditor, (one, "B"), by="bob") == (0, 1, 0, 0, 0)
+        assert [audit.label for audit in audits(auditor)] == ["B", "A", "none"]
+        assert f"audit {three}: closed without a label by 'ana'" in caplog.text
+        assert f"audit {one}: label changed from none to B by 'bob'" in caplog.text
+        # A reason is a text of a caller.
+        assert "texts are gone" not in caplog.text
+
+
+async def test_a_label_may_change_a_hundred_times(caplog: pytest.LogCaptureFixture) -> None:
+    async with services_of(audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        one, two = await ids(services, traffic(range(2)))
+        auditor = services.auditor
+        sides: Iterator[AuditLabel] = itertools.cycle(("A", "B"))
+        assert await label(auditor, (one, next(sides))) == (1, 0, 0, 0, 0)
+        before = await services.store.last_audit()
+        for _ in range(MOST_LABEL_CHANGES):
+            # Labels of one batch are one change, and one entry.
+            turn = [(one, next(sides)) for _ in range(95)]
+            assert await label(auditor, *turn) == (0, 1, 94, 0, 0)
+        assert await services.store.last_audit() == before + MOST_LABEL_CHANGES
+        with pytest.raises(LabelChangesError, match="no label was taken"):
+            await label(auditor, (two, "A"), (one, next(sides)))
+        assert await services.store.last_audit() == before + MOST_LABEL_CHANGES
+        with pytest.raises(LabelChangesError):
+            await label(auditor, (one, "none"))
+        # The label that it has may be sent again, and other audits take theirs.
+        kept = audits(auditor)[0].label
+        assert kept is not None
+        assert await label(auditor, (one, kept), (two, "A")) == (1, 0, 1, 0, 0)
+        assert caplog.text.count(f"audit {one}: label changed") == MOST_LABEL_CHANGES
+
+
+async def test_a_draw_takes_its_first_label_in_time_and_corrections_for_ever() -> None:
+    store = MemoryStore()
+    async with services_of(store=store, audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        early, late = await ids(services, traffic([1, 2]))
+        await label(services.auditor, (early, "A"))
+        much_later = replica(store, seconds_later=5000.0)
+        assert await label(much_later, (early, "B"), (late, "B")) == (0, 1, 0, 0, 1)
+        assert [audit.label for audit in audits(much_later)] == ["B", None]
+        report = await much_later.label([sent(late, "A")], by="ana", may_use=lambda _: True)
+        assert report.expired == (late,)
+
+
+async def test_a_label_for_another_set_takes_none_of_the_labels() -> None:
+    async with services_of(audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        await services.calibrator.add("other", EXAMPLES)
+        (here,) = await ids(services, traffic([1]))
+        (there,) = await judged(services, traffic([1]), calibration="other")
+        assert there is not None
+        assert there.id != here
+        with pytest.raises(ForbiddenError, match="'other'"):
+            await label(services.auditor, (here, "A"), (there.id, "A"), sets="default")
+        assert [audit.label for audit in audits(services.auditor)] == [None, None]
+        assert await label(services.auditor, (here, "A"), sets="default") == (1, 0, 0, 0, 0)
+
+
+async def test_labels_sent_at_once_to_several_replicas_count_exactly_once() -> None:
+    store = MemoryStore()
+    async with services_of(store=store, audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        found = await ids(services, traffic(range(40)))
+        batch: list[tuple[str, AuditLabel]] = [(each, "A") for each in found]
+        replicas = [replica(store) for _ in range(4)]
+        for each in replicas:
+            await each.open()
+        counts = await asyncio.gather(*(label(each, *batch) for each in replicas))
+        assert sum(first for first, *_ in counts) == 40
+        assert sum(unchanged for _, _, unchanged, _, _ in counts) == 120
+        for each in replicas:
+            await each.catch_up()
+            assert audits(each) == audits(replicas[0])
+
+
+async def test_the_swapped_comparison_is_the_same_draw_with_mirrored_labels() -> None:
+    async with services_of(audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        (one,) = traffic([1])
+        here, there = await ids(services, [one, one.swapped])
+        assert (here[:-1], here != there) == (there[:-1], True)
+        assert len(audits(services.auditor)) == 1
+        assert await label(services.auditor, (here, "A")) == (1, 0, 0, 0, 0)
+        assert await label(services.auditor, (there, "B")) == (0, 0, 1, 0, 0)
+        assert await label(services.auditor, (there, "A")) == (0, 1, 0, 0, 0)
+        assert await label(services.auditor, (here, "B")) == (0, 0, 1, 0, 0)
+        # Both ids in one batch are two labels of one draw, and the last one counts.
+        end = await services.store.last_audit()
+        assert await label(services.auditor, (here, "tie"), (there, "B")) == (0, 1, 1, 0, 0)
+        assert await services.store.last_audit() == end + 1
+        assert audits(services.auditor)[0].label_of(here) == "A"
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.2])
+async def test_labels_are_counted_once_if_draws_come_before_the_answer_of_the_store(
+    alpha: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.audits.auditor._PATIENCE_S", 0.01)
+    store = LateStore()
+    async with services_of(store=store, audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        one, two = await ids(services, traffic([1, 2]))
+        sending = asyncio.create_task(label(services.auditor, (one, "A"), (two, "tie")))
+        await store.taken.wait()
+        # With alpha 0.2, the draw begins a criterion.
+        async with asyncio.timeout(PATIENCE_S):
+            assert None not in await judged(services, traffic([3]), alpha=alpha)
+        store.answers.set()
+        assert await sending == (2, 0, 0, 0, 0)
+        await services.auditor.catch_up()
+        assert [audit.label for audit in audits(services.auditor)] == ["A", "tie", None]
+
+
+class RacingStore(MemoryStore):
+    """A store that takes the label of somebody else right before the next one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: LabelEntry | None = None
+
+    async def append_audits(
+        self, entries: Sequence[str], *, synced: bool = True, **more: Any
+    ) -> int:
+        if self.first is not None:
+            first, self.first = self.first, None
+            await super().append_audits([first.text])
+        return await super().append_audits(entries, synced=synced, **more)
+
+
+async def yielding(auditor: Auditor, by: str, *labels: tuple[str, AuditLabel]) -> LabelReport:
+    return await auditor.label(
+        [sent(*each) for each in labels], by=by, may_use=lambda name: True, yields=True
+    )
+
+
+async def test_a_label_that_yields_leaves_those_of_other_keys() -> None:
+    store = MemoryStore()
+    async with services_of(store=store, audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        one, two, three = await ids(services, traffic(range(3)))
+        auditor = services.auditor
+        await label(auditor, (one, "A"), (two, "none"), by="ana")
+        end = await store.last_audit()
+        report = await yielding(auditor, "ben", (one, "B"), (two, "A"), (one, "A"))
+        assert (report.labelled, report.updated, report.unchanged) == (0, 0, 0)
+        assert list(report.earlier.items()) == [(one, "ana"), (two, "ana")]
+        assert await store.last_audit() == end
+        report = await yielding(auditor, "ben", (one, "B"), (three, "tie"))
+        assert (report.labelled, report.earlier) == (1, {one: "ana"})
+        # Ben corrects his own label, and Ana hers.
+        assert (await yielding(auditor, "ben", (three, "A"))).updated == 1
+        assert (await yielding(auditor, "ana", (one, "tie"))).updated == 1
+        assert [audit.label for audit in audits(auditor)] == ["tie", "none", "A"]
+        # Labels of other routes replace any label.
+        assert await label(auditor, (three, "B"), by="ana") == (0, 1, 0, 0, 0)
+
+
+async def test_a_label_that_comes_in_between_stays_on_every_replica(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "app.audits")
+    store = RacingStore()
+    async with services_of(store=store, audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        one, two = await ids(services, traffic(range(2)))
+        store.first = LabelEntry(id=one, label="A", by="ana", at=time.time())
+        report = await yielding(services.auditor, "ben", (one, "B"), (two, "B"))
+        assert (report.labelled, report.updated, report.unchanged) == (1, 0, 0)
+        assert report.earlier == {one: "ana"}
+        assert "changed" not in caplog.text
+        other = replica(store)
+        await other.open()
+        for auditor in (services.auditor, other):
+            assert [audit.label for audit in audits(auditor)] == ["A", "B"]
+            assert [audit.labelled_by for audit in audits(auditor)] == ["ana", "ben"]
+            assert [audit.label_changes for audit in audits(auditor)] == [0, 0]

@@ -1,0 +1,132 @@
+"""The auditor draws at random, and the same comparisons on every replica."""
+
+import time
+
+import pytest
+
+from app.stores.memory import MemoryStore
+from tests.serving import pair, request, services_of
+from tests.unit.audits.drawing import EXAMPLES, FlakyStore, audits, ids, judged, traffic
+
+
+async def test_rate_one_draws_every_judgment_that_used_an_alpha() -> None:
+    async with services_of(audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        drawn = await judged(services, traffic(range(20)))
+        assert all(audit is not None and audit.rate == 1.0 for audit in drawn)
+        assert await judged(services, traffic(range(20, 30)), alpha=None) == [None] * 10
+        # Labeled examples are no fresh traffic.
+        assert await judged(services, [each.comparison for each in EXAMPLES]) == [None] * 40
+        assert [audit.draw.id for audit in audits(services.auditor)] == [
+            audit.id for audit in drawn if audit
+        ]
+
+
+async def test_a_draw_has_the_measurements_of_its_judgment() -> None:
+    async with services_of(audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        before = time.time()
+        asked = request(pair(2.5, 1.0), alpha=0.15, guarantee="pac", delta=0.05)
+        judgment = await services.judge.judge(asked)
+        calibration = await services.calibrations.get("default")
+        (audit,) = audits(services.auditor)
+        draw, decider = audit.draw, audit.draw.decider
+        assert decider.criterion == asked.criterion
+        assert (decider.write_id, decider.version) == (calibration.write_id, calibration.version)
+        assert draw.accepted == (judgment.verdict != "abstain")
+        assert before <= draw.at <= time.time()
+        assert (draw.score.gap_fwd, draw.score.gap_rev) == pytest.approx((1.5, 1.5))
+        assert draw.score.label_mass == judgment.label_mass
+        assert draw.fingerprint == services.identity.fingerprint
+
+
+async def test_the_share_of_drawn_comparisons_is_the_rate_and_a_higher_rate_keeps_them() -> None:
+    store = MemoryStore()
+    found: dict[float, list[bool]] = {}
+    for rate in (0.05, 0.3):
+        async with services_of(store=store, audit_rate=rate) as services:
+            await services.calibrator.add("default", EXAMPLES)
+            drawn = await judged(services, traffic(range(3000)))
+            found[rate] = [audit is not None for audit in drawn]
+            # The 3,000 draws of a binomial distribution; 5 standard deviations.
+            spread = 5 * (3000 * rate * (1 - rate)) ** 0.5
+            assert abs(sum(found[rate]) - 3000 * rate) < spread
+    assert all(high for low, high in zip(found[0.05], found[0.3], strict=True) if low)
+    await store.close()
+
+
+async def test_replicas_of_one_store_draw_the_same_and_other_stores_draw_others() -> None:
+    store = MemoryStore()
+    found = []
+    for own in (store, store, MemoryStore()):
+        async with services_of(store=own, audit_rate=0.5) as services:
+            await services.calibrator.add("default", EXAMPLES)
+            found.append(await judged(services, traffic(range(100))))
+    first, second, elsewhere = found
+    assert first == second
+    assert first != elsewhere
+    assert sum(a is not None for a in first) > 20
+
+
+async def test_a_comparison_that_comes_again_is_drawn_once() -> None:
+    store = FlakyStore()
+    async with services_of(store=store, audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        (one,) = traffic([1])
+        first = await ids(services, [one, one, one])
+        assert len(set(first)) == 1
+        assert await ids(services, [one]) == first[:1]
+        assert await store.last_audit() == 1
+        assert store.appends == 1
+        # Another criterion is another use of the same draw.
+        (other,) = await judged(services, [one], alpha=0.2)
+        assert other is not None
+        assert other.id == first[0]
+        assert await store.last_audit() == 2
+        assert len(audits(services.auditor)) == 1
+
+
+async def test_replicas_with_different_rates_agree_on_their_draws_and_figures() -> None:
+    store = MemoryStore()
+    async with (
+        services_of(store=store, audit_rate=0.1) as low,
+        services_of(store=store, audit_rate=0.5) as high,
+        services_of(store=store, audit_rate=0.0) as none,
+    ):
+        await low.calibrator.add("default", EXAMPLES)
+        found = {
+            services: [
+                None if audit is None else audit.id
+                for audit in await judged(services, traffic(range(400)), alpha=0.3)
+            ]
+            for services in (low, high, none)
+        }
+        assert all(a in (None, b) for a, b in zip(found[low], found[high], strict=True))
+        assert found[none] == [None] * 400
+        reports = []
+        for services in (low, high, none):
+            await services.auditor.catch_up()
+            drawn = audits(services.auditor)
+            assert len(drawn) == 400 - found[high].count(None)
+            # A judgment that both replicas draw counts once, with the rate of the first one.
+            assert [audit.draw.rate for audit in drawn].count(0.1) == 400 - found[low].count(None)
+            calibration = await services.calibrations.get("default")
+            reports.append((await services.monitor.of(calibration)).criteria)
+        assert reports[0] == reports[1] == reports[2] != ()
+
+
+async def test_rate_zero_writes_nothing() -> None:
+    store = FlakyStore()
+    async with services_of(store=store) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        assert await judged(services, traffic(range(50))) == [None] * 50
+        assert store.appends == 0
+
+
+async def test_an_expired_draw_is_not_offered_for_a_label_again() -> None:
+    # The clock of the service does not move, so the draw is made long ago.
+    store = MemoryStore()
+    async with services_of(store=store, audit_rate=1.0, audit_expires_s=1e-9) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        assert await judged(services, traffic([1])) == [None]
+        assert len(audits(services.auditor)) == 1

@@ -1,0 +1,126 @@
+"""Tests of drift: what a process finds. Statistics are in tests/statistics."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from app.audits.drift import STREAMS, Drift, StreamFigures
+from app.audits.entries import written
+from app.core.monitoring import JudgedSpan, Ringing
+from app.judging.services import Services
+from app.observability.telemetry import Telemetry
+from app.stores.memory import MemoryStore
+from tests.serving import services_of
+from tests.unit.audits.judged import UNSURE, calibrate, judge
+
+
+@asynccontextmanager
+async def replicas(
+    count: int, store: MemoryStore, *, share: int = 1
+) -> AsyncIterator[list[Services]]:
+    async with AsyncExitStack() as stack:
+        yield [
+            seeded(await stack.enter_async_context(services_of(store=store)), seed, share=share)
+            for seed in range(count)
+        ]
+
+
+def seeded(
+    services: Services, seed: int = 1, now: Callable[[], float] = lambda: 0.0, *, share: int = 1
+) -> Services:
+    """The services with known random numbers, so that a test never meets a false alarm."""
+    telemetry = Telemetry.on_own_registry()
+    drift = Drift(services.calibrations, telemetry, replicas=share, seed=seed, now=now)
+    return replace(services, drift=drift)
+
+
+async def test_traffic_like_the_labeled_pairs_raises_no_alarm_and_a_shift_does(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with replicas(1, MemoryStore()) as (services,):
+        calibration = await calibrate(services)
+        await judge(services, 1000)
+        found = await services.drift.of(calibration)
+        assert set(found) == set(STREAMS)
+        assert not any(each.alarm for each in found.values())
+        assert all(0.0 < each.evidence < 20.0 for each in found.values())
+        await judge(services, 500, width=UNSURE, seed=3)
+        found = await services.drift.of(calibration)
+        assert found["uncertainty"].alarm
+        assert found["uncertainty"].evidence >= 20.0
+        # The scripted judge gives all pairs the same label mass: chance breaks the ties.
+        assert not found["label_mass"].alarm
+        # An alarm is never taken back, and is logged once.
+        await judge(services, 500, seed=4)
+        assert (await services.drift.of(calibration))["uncertainty"].alarm
+        assert caplog.text.count("from the uncertainty of its judgments") == 1
+
+
+async def test_an_alarm_keeps_its_time(caplog: pytest.LogCaptureFixture) -> None:
+    time = 0.0
+    async with services_of(store=MemoryStore()) as made:
+        services = seeded(made, 1, lambda: time)
+        calibration = await calibrate(services)
+        for judged_at, count in ((100.0, 5), (200.0, 600), (300.0, 100)):
+            time = judged_at
+            await judge(services, count, width=UNSURE, seed=int(judged_at))
+            found = await services.drift.of(calibration)
+        span = JudgedSpan(first_judged_at=100.0, last_judged_at=200.0)
+        assert found["uncertainty"].rang == Ringing(at=200.0, version=1, span=span)
+    (line,) = [each for each in caplog.messages if "from the uncertainty" in each]
+    assert line.startswith("drift alarm: ")
+    assert f"since {written(200.0)}" in line
+    assert f"from {written(100.0)} to {written(200.0)}" in line
+
+
+async def test_a_reader_who_leaves_takes_no_judgment_away() -> None:
+    evidence = []
+    for leaves in (False, True):
+        async with replicas(1, MemoryStore()) as (services,):
+            calibration = await calibrate(services)
+            await judge(services, 500, width=UNSURE)
+            if leaves:
+                reader = asyncio.create_task(services.drift.of(calibration))
+                # It now waits for the thread that tests the judgments.
+                await asyncio.sleep(0)
+                reader.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await reader
+            evidence.append(await services.drift.of(calibration))
+    assert evidence[0] == evidence[1]
+    assert evidence[0]["uncertainty"].alarm
+
+
+async def test_a_new_version_of_the_set_begins_anew() -> None:
+    async with replicas(1, MemoryStore()) as (services,):
+        calibration = await calibrate(services)
+        await judge(services, 600, width=UNSURE)
+        assert (await services.drift.of(calibration))["uncertainty"].alarm
+        calibration = await calibrate(services, n=20, seed=9)
+        assert services.drift.known(calibration) == {}
+        found = await services.drift.of(calibration)
+        assert all(each.evidence == 0.0 for each in found.values())
+        assert not any(each.alarm for each in found.values())
+
+
+async def test_sixteen_replicas_share_the_false_alarms_of_one() -> None:
+    async with replicas(1, MemoryStore()) as (services,):
+        calibration = await calibrate(services)
+        await judge(services, 200, width=UNSURE, seed=3)
+        alone = await services.drift.of(calibration)
+    async with replicas(1, MemoryStore(), share=16) as (services,):
+        calibration = await calibrate(services)
+        await judge(services, 200, width=UNSURE, seed=3)
+        shared = await services.drift.of(calibration)
+    for stream in STREAMS:
+        assert shared[stream].evidence == pytest.approx(alone[stream].evidence / 16)
+
+
+async def test_a_set_that_nobody_judged_by_has_no_evidence() -> None:
+    async with replicas(1, MemoryStore()) as (services,):
+        calibration = await calibrate(services)
+        found = await services.drift.of(calibration)
+        assert found == dict.fromkeys(STREAMS, StreamFigures(evidence=0.0, alarm=False))

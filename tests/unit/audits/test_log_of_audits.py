@@ -1,0 +1,215 @@
+"""The auditor follows the log of its store, through outages and into another log."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from app.core.comparison import Comparison
+from app.core.errors import StoreCorruptError, StoreUnavailableError
+from app.stores.memory import MemoryStore
+from tests.patience import PATIENCE_S, until
+from tests.serving import services_of
+from tests.unit.audits.drawing import (
+    EXAMPLES,
+    FlakyStore,
+    audits,
+    ids,
+    judged,
+    label,
+    replica,
+    traffic,
+)
+
+
+async def test_a_store_that_refuses_misses_draws_and_no_judgments() -> None:
+    store = FlakyStore()
+    async with services_of(store=store, audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        store.trouble = store.refuse
+        assert await judged(services, traffic(range(5))) == [None] * 5
+        # Later judgments do not even ask the store that has failed.
+        assert await judged(services, traffic(range(5, 8))) == [None] * 3
+        assert store.appends == 1
+        text = services.telemetry.exposition()[0].decode()
+        assert "scope_audit_draws_missed_total 8.0" in text
+        assert "scope_audit_draws_total 0.0" in text
+        store.trouble = None
+        await services.auditor.catch_up()
+        assert None not in await judged(services, traffic(range(8)))
+        text = services.telemetry.exposition()[0].decode()
+        assert "scope_audit_draws_total 8.0" in text
+
+
+async def test_a_store_that_hangs_holds_a_judgment_up_for_a_bounded_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("app.audits.auditor._PATIENCE_S", 0.01)
+    store = FlakyStore()
+    async with services_of(store=store, audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        store.hangs = True
+        async with asyncio.timeout(PATIENCE_S):
+            assert await judged(services, traffic(range(3))) == [None] * 3
+            assert await judged(services, traffic(range(3, 6))) == [None] * 3
+        assert store.appends == 1
+
+
+async def test_a_full_disk_is_one_line_of_the_log_until_it_takes_draws_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with services_of(audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+
+        async def full(entries: Sequence[str], **more: Any) -> int:
+            raise StoreUnavailableError("the disk is full")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(services.store, "append_audits", full)
+            for number in range(3):
+                assert await judged(services, traffic([number])) == [None]
+                # All reads work.
+                await services.auditor.catch_up()
+        lines = ("judging continues without draws", "takes draws for audits again")
+        assert [caplog.text.count(line) for line in lines] == [1, 0]
+        assert await ids(services, traffic([4]))
+        await services.auditor.catch_up()
+        assert [caplog.text.count(line) for line in lines] == [1, 1]
+
+
+async def test_following_applies_what_others_write_and_survives_an_outage(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("app.audits.auditor._FOLLOW_S", 0.001)
+    store = FlakyStore()
+    async with services_of(store=store, audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        other = replica(store)
+        following = asyncio.create_task(other.follow())
+        await ids(services, traffic([1]))
+        await until(lambda: len(audits(other)) == 1)
+        store.trouble = store.refuse
+        await until(lambda: "without draws" in caplog.text)
+        store.trouble = None
+        await until(lambda: "again" in caplog.text)
+        await ids(services, traffic([2]))
+        await until(lambda: len(audits(other)) == 2)
+        following.cancel()
+        assert caplog.text.count("without draws") == 1
+
+
+async def test_a_restarted_replica_has_the_same_ledger() -> None:
+    store = MemoryStore()
+    async with services_of(store=store, audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        found = await ids(services, traffic(range(1200)))
+        await label(services.auditor, *((each, "B") for each in found[:700]))
+        await services.auditor.catch_up()
+        again = replica(store, expires_s=services.auditor.expires_s)
+        await again.open()
+        assert audits(again) == audits(services.auditor)
+        assert again.ledger.position == services.auditor.ledger.position == 1900
+
+
+@pytest.mark.parametrize("length", [0, 1, 3, 5])
+async def test_another_log_in_the_store_is_noticed(length: int) -> None:
+    store, restored = MemoryStore(), MemoryStore()
+    expected = list[str]()
+    for own, numbers in ((store, range(3)), (restored, range(10, 10 + length))):
+        async with services_of(store=own, audit_rate=1.0) as services:
+            await services.calibrator.add("default", EXAMPLES)
+            expected = await ids(services, traffic(numbers))
+    follower = replica(store)
+    await follower.open()
+    assert len(audits(follower)) == 3
+    store._audits = restored._audits
+    for further in range(2):
+        await follower.catch_up()
+        assert [each.draw.id for each in audits(follower)] == expected
+        assert follower.ledger.position == length + further
+        store._audits.append('{"kind": "later"}')
+
+
+async def test_the_secret_of_another_log_draws_from_then_on() -> None:
+    found = []
+    restored = MemoryStore()
+    store = MemoryStore()
+    for own in (restored, store):
+        async with services_of(store=own, audit_rate=1.0) as services:
+            await services.calibrator.add("default", EXAMPLES)
+            await judged(services, traffic(range(20)))
+            if own is store:
+                store._audits, store._secret = restored._audits[:2], restored._secret
+                await services.auditor.catch_up()
+            found.append(await judged(services, traffic(range(100, 200))))
+    assert found[0] == found[1]
+
+
+async def test_a_secret_that_did_not_make_the_draws_of_the_log_is_refused() -> None:
+    store = MemoryStore()
+    async with services_of(store=store, audit_rate=0.5) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        await judged(services, traffic(range(20)))
+        store._secret = None
+        with pytest.raises(StoreCorruptError, match="secret"):
+            async with services_of(store=store, audit_rate=0.5):
+                pass
+        # The replica that has the secret goes on, and so does one that draws nothing.
+        assert any(await judged(services, traffic(range(20, 40))))
+        async with services_of(store=store, audit_rate=0.0) as none:
+            assert len(audits(none.auditor)) == len(audits(services.auditor))
+
+
+async def test_a_secret_that_was_lost_in_an_outage_draws_nothing_until_it_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = FlakyStore()
+    async with services_of(store=store, audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        drawn = await ids(services, traffic(range(3)))
+        store.trouble = store.refuse
+        with pytest.raises(StoreUnavailableError):
+            await services.auditor.catch_up()
+        store.trouble, secret = None, await store.secret()
+        store._secret = None
+        with pytest.raises(StoreCorruptError, match="secret"):
+            await services.auditor.open()
+        # The log can be read all the same.
+        await services.auditor.catch_up()
+        assert await judged(services, traffic(range(4))) == [None] * 4
+        assert await store.last_audit() == 3
+        assert "again" not in caplog.text
+        store._secret = secret
+        await services.auditor.open()
+        assert caplog.text.count("takes draws for audits again") == 1
+        assert (await ids(services, traffic(range(4))))[:3] == drawn
+
+
+async def test_a_page_is_that_of_the_log_now() -> None:
+    store = MemoryStore()
+    async with services_of(store=store, audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        drawn = await ids(services, traffic(range(3)))
+        await label(services.auditor, (drawn[0], "A"))
+        later = replica(store, seconds_later=5000.0)
+        for auditor, status in ((services.auditor, "open"), (later, "expired")):
+            page = await auditor.page(
+                calibration=None,
+                status=None,
+                after=0,
+                limit=9,
+                may_use=lambda _: True,
+            )
+            listed = [(audit.draw.id, audit.status(page.at)) for audit in page.audits]
+            assert listed == [(drawn[0], "labelled"), (drawn[1], status), (drawn[2], status)]
+
+
+async def test_no_text_reaches_the_log() -> None:
+    async with services_of(audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        secret = Comparison.of("Wer war es?", "quality=2.5 Der Gärtner", "quality=0.5 niemand")
+        (identifier,) = await ids(services, [secret])
+        await label(services.auditor, (identifier, "A"))
+        log = str(await services.store.audits(after=0, limit=10))
+        assert not any(word in log for word in ("Wer", "rtner", "niemand", "quality"))

@@ -1,0 +1,437 @@
+"""Tests of the monitor: which labels count, expiry, versions, restarts and suspension."""
+
+import math
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import get_args
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from app.audits import figures as figures_module
+from app.audits.auditor import Auditor
+from app.audits.entries import Draw, Entry
+from app.audits.figures import monitored
+from app.audits.ledger import Audit, Ledger
+from app.audits.monitor import Monitor, OnAlarm
+from app.core.comparison import Label
+from app.core.monitoring import (
+    AGAIN_S,
+    QUESTION_S,
+    MonitoredCriterion,
+    MonitorFigures,
+    alarm_delta,
+    monitor,
+)
+from app.judging.services import Services
+from app.observability.telemetry import Telemetry
+from app.stores.memory import MemoryStore
+from tests.serving import services_of
+from tests.unit.audits.judged import calibrate
+from tests.unit.audits.logs import (
+    EXPIRES_S,
+    MARGINAL,
+    PAC,
+    audit_of,
+    drawn,
+    folded,
+    labelled,
+)
+
+# The judge prefers response_a in the draws of `drawn`, so this label is an error.
+WRONG: Label = "B"
+
+
+class Scene:
+    """A monitor of a set whose version has the write id of the set, over a log in memory."""
+
+    def __init__(self, services: Services, *, on_alarm: OnAlarm = "report") -> None:
+        self.services = services
+        self.now = 0.0
+        self.telemetry = Telemetry.on_own_registry()
+        self.auditor = Auditor(
+            services.store,
+            self.telemetry,
+            fingerprint="f" * 64,
+            rate=1.0,
+            expires_s=EXPIRES_S,
+            now=lambda: self.now,
+        )
+        self.monitor = self.fresh_monitor(on_alarm=on_alarm)
+
+    def fresh_monitor(self, *, on_alarm: OnAlarm = "report") -> Monitor:
+        calibrations, telemetry = self.services.calibrations, self.telemetry
+        return Monitor(
+            self.auditor,
+            calibrations,
+            telemetry,
+            on_alarm=on_alarm,
+            now=lambda: self.now,
+        )
+
+    async def append(self, *entries: Entry) -> None:
+        await self.services.store.append_audits([each.text for each in entries])
+        await self.auditor.catch_up()
+
+    async def reports(self, monitor: Monitor | None = None) -> dict[float, MonitoredCriterion]:
+        """Report of each alpha under the current version."""
+        calibration = await self.services.calibrations.get("default")
+        report = await (monitor or self.monitor).of(calibration)
+        return {each.criterion.alpha or 0.0: each for each in report.criteria}
+
+    async def report(self) -> MonitoredCriterion:
+        (only,) = (await self.reports()).values()
+        return only
+
+
+@asynccontextmanager
+async def scene(*, on_alarm: OnAlarm = "report") -> AsyncIterator[tuple[Scene, str]]:
+    """A scene, and the write id of its set."""
+    async with services_of() as services:
+        calibration = await calibrate(services, n=50)
+        yield Scene(services, on_alarm=on_alarm), calibration.write_id
+
+
+@dataclass(kw_only=True)
+class Walk:
+    """A walk over the audits of one criterion.
+
+    Args:
+        bets: Time of the first draw of each bet of a question, and its audits, in order.
+        repeated: Number of audits whose question counts already.
+    """
+
+    bets: list[tuple[str, float, list[Audit]]] = field(default_factory=list)
+    repeated: int = 0
+
+    def add(self, audit: Audit) -> None:
+        for question, first, audits in self.bets:
+            if question == audit.draw.question and audit.draw.at - first < AGAIN_S:
+                if audit.draw.at - first < QUESTION_S:
+                    audits.append(audit)
+                else:
+                    self.repeated += 1
+                return
+        self.bets.append((audit.draw.question, audit.draw.at, [audit]))
+
+
+def state_of(audit: Audit, *, now: float) -> str:
+    ends = audit.draw.at + EXPIRES_S
+    if audit.labelled_at is not None and audit.labelled_at <= ends:
+        return audit.label or ""
+    return "expired" if now > ends else "open"
+
+
+def naive(walk: Walk, *, now: float, place: int) -> tuple[MonitorFigures, int, int]:
+    """Figures of the questions before the first one with an open draw; ties, and waiting labels."""
+    errors, closed, expired, questions = list[bool](), list[bool](), list[bool](), list[int]()
+    ties = waiting = 0
+    holds = False
+    for number, (_, _, audits) in enumerate(walk.bets):
+        states = [state_of(audit, now=now) for audit in audits]
+        holds |= "open" in states or now < audits[0].draw.at + QUESTION_S
+        if holds:
+            waiting += sum(state not in ("open", "expired") for state in states)
+            continue
+        for audit, state in zip(audits, states, strict=True):
+            ties += state == "tie"
+            if state != "tie":
+                errors.append((state == "A") != (sum(audit.draw.score.gaps) > 0))
+                closed.append(state == "none")
+                expired.append(state == "expired")
+                questions.append(number)
+    figures = monitor(
+        np.array(errors, dtype=bool),
+        questions=np.array(questions, dtype=np.int64),
+        closed=closed,
+        expired=expired,
+        alpha=0.1,
+        false_alarms=alarm_delta(place),
+    )
+    return figures, ties, waiting
+
+
+numbers = st.integers(0, 14)
+times = st.one_of(st.floats(0, 2000), st.floats(3000, 200_000))
+some_draws = st.builds(
+    lambda number, accepted, at, gap, criterion, question: drawn(
+        number,
+        accepted=accepted,
+        at=at,
+        gap_fwd=gap,
+        gap_rev=0.1,
+        criterion=criterion,
+        question=f"{question}" * 64,
+    ),
+    numbers,
+    st.booleans(),
+    times,
+    st.sampled_from((2.0, -2.0)),
+    st.sampled_from((MARGINAL, PAC)),
+    st.integers(1, 4),
+)
+some_labels = st.builds(
+    lambda number, label, at: labelled(number, label, at=at),
+    numbers,
+    st.sampled_from(("A", "B", "tie", "none")),
+    times,
+)
+
+
+@settings(max_examples=150)
+@given(st.lists(st.one_of(some_draws, some_labels), max_size=40), times)
+def test_the_monitor_says_the_same_as_a_walk_over_the_audits(
+    entries: list[Entry], now: float
+) -> None:
+    ledger = folded(*entries)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figures_module, "QUESTION_S", QUESTION_S)
+        criteria, until = monitored(ledger.uses("default", "w1"), states={}, now=now)
+    draws = [entry for entry in entries if isinstance(entry, Draw)]
+    # In the order in which they came into use.
+    came = list(dict.fromkeys(draw.decider.criterion for draw in draws))
+    assert {each.criterion for each in criteria} == set(came)
+    ends = list[float]()
+    for each in criteria:
+        of_criterion: dict[str, Draw] = {}
+        for draw in draws:
+            if draw.decider.criterion == each.criterion:
+                of_criterion.setdefault(draw.id, draw)
+        walk, states = Walk(), Counter[str]()
+        for draw in of_criterion.values():
+            audit = audit_of(ledger, int(draw.id[:-2], 16))
+            if draw.accepted:
+                # Score and question of a draw are those of its first entry.
+                of_first = replace(draw, score=audit.draw.score, question=audit.draw.question)
+                seen = replace(audit, draw=of_first)
+                states[state_of(seen, now=now)] += 1
+                walk.add(seen)
+                if state_of(seen, now=now) == "open":
+                    ends.append(draw.at + EXPIRES_S)
+        complete = [first + QUESTION_S for _, first, _ in walk.bets]
+        ends += [at for at in complete if at > now]
+        figures, ties, waiting = naive(walk, now=now, place=came.index(each.criterion) + 1)
+        assert each.figures == figures
+        assert (each.ties, each.waiting, each.repeated) == (ties, waiting, walk.repeated)
+        assert (each.open, each.expired) == (states["open"], states["expired"])
+        assert each.abstentions == len(of_criterion) - sum(states.values())
+    assert until == min(ends, default=math.inf)
+
+
+async def test_the_alarm_rings_at_the_label_at_which_the_evidence_reaches_its_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with scene() as (stage, write_id):
+        await stage.append(*(drawn(i, write_id=write_id) for i in range(60)))
+        figures = list[MonitorFigures]()
+        for i in range(60):
+            # Every second verdict is wrong, at alpha 0.1.
+            await stage.append(labelled(i, WRONG if i % 2 else "A"))
+            figures.append((await stage.report()).figures)
+        rang = next(i for i, each in enumerate(figures) if each.alarm)
+        # It is the first criterion of its version.
+        assert figures[rang].alarm_evidence == 40.0
+        assert figures[rang - 1].evidence < 40.0 <= figures[rang].evidence
+        assert {each.alarm_at for each in figures[rang:]} == {rang + 1}
+        assert (figures[-1].audited, figures[-1].errors) == (60, 30)
+        assert caplog.text.count("show more errors than alpha 0.1 (marginal)") == 1
+
+
+async def test_an_open_draw_holds_later_labels_up_until_it_has_expired() -> None:
+    async with scene() as (stage, write_id):
+        await stage.append(*(drawn(i, write_id=write_id) for i in range(10)))
+        await stage.append(*(labelled(i, "A") for i in range(10) if i != 3))
+        stage.now = 500.0
+        found = await stage.report()
+        assert (found.figures.audited, found.waiting, found.open) == (3, 6, 1)
+        # Nothing in the log changes; only the time does.
+        stage.now = 3.0 + EXPIRES_S
+        assert (await stage.report()).open == 1
+        stage.now += 0.1
+        found = await stage.report()
+        assert (found.figures.audited, found.waiting) == (9, 0)
+        assert (found.open, found.expired) == (0, 1)
+        # It is an error for the certificate alone.
+        assert found.figures.certificate < found.figures.certificate_without_expired
+        assert found.figures.errors == 0
+
+
+async def test_closing_lets_later_labels_count_and_counts_against_both_sides() -> None:
+    async with scene() as (stage, write_id):
+        await stage.append(*(drawn(i, write_id=write_id) for i in range(40)))
+        await stage.append(*(labelled(i, WRONG if i % 2 else "A") for i in range(1, 40)))
+        assert (await stage.report()).waiting == 39
+        assert not (await stage.report()).figures.alarm
+        await stage.append(labelled(0, "none"))
+        found = await stage.report()
+        assert (found.waiting, found.open) == (0, 0)
+        assert (found.figures.audited, found.figures.errors, found.figures.closed) == (39, 20, 1)
+        assert found.figures.alarm
+
+
+async def test_an_audit_that_holds_labels_up_is_shown_with_its_age_and_key() -> None:
+    day = 86_400.0
+    async with scene() as (stage, write_id):
+        stage.auditor.ledger = Ledger(expires_s=14 * day)
+        await stage.append(*(drawn(i, write_id=write_id, by=f"key {i}") for i in range(6)))
+        await stage.append(*(labelled(i, "A") for i in (0, 3, 4)))
+
+        def shown() -> dict[str, tuple[dict[str, str], float]]:
+            text, _ = stage.telemetry.exposition()
+            return {
+                sample.name: (sample.labels, sample.value)
+                for family in text_string_to_metric_families(text.decode())
+                for sample in family.samples
+                if sample.name.startswith("scope_audits_")
+            }
+
+        stage.now = day
+        await stage.report()
+        of_set = {"calibration": "default"}
+        assert shown() == {
+            "scope_audits_waiting": (of_set, 2.0),
+            "scope_audits_oldest_open_age_seconds": ({**of_set, "key": "key 1"}, day - 1.0),
+        }
+        await stage.append(*(labelled(i, "A") for i in (2, 5)), labelled(1, "none"))
+        await stage.report()
+        assert shown() == {"scope_audits_waiting": (of_set, 0.0)}
+
+
+async def test_ties_and_abstentions_are_counted_and_are_no_errors() -> None:
+    async with scene() as (stage, write_id):
+        accepted = [drawn(i, write_id=write_id) for i in range(4)]
+        refused = [drawn(i, write_id=write_id, accepted=False) for i in range(4, 10)]
+        await stage.append(*accepted, *refused)
+        await stage.append(labelled(0, "tie"), *(labelled(i, "A") for i in range(1, 4)))
+        await stage.append(labelled(5, WRONG))
+        found = await stage.report()
+        assert (found.figures.audited, found.figures.errors) == (3, 0)
+        assert (found.ties, found.abstentions, found.open) == (1, 6, 0)
+
+
+async def test_a_correction_changes_the_figures_and_the_alarm_stands() -> None:
+    async with scene() as (stage, write_id):
+        await stage.append(*(drawn(i, write_id=write_id) for i in range(30)))
+        await stage.append(*(labelled(i, WRONG) for i in range(30)))
+        assert (await stage.report()).figures.alarm
+        await stage.append(*(labelled(i, "A", at=200.0) for i in range(30)))
+        found = await stage.report()
+        assert (found.figures.audited, found.figures.errors, found.figures.alarm) == (30, 0, False)
+        assert found.alarm
+
+
+async def test_each_criterion_and_version_has_its_own_figures() -> None:
+    async with scene() as (stage, write_id):
+        strict = replace(MARGINAL, alpha=0.05)
+        await stage.append(
+            *(drawn(i, write_id=write_id) for i in range(5)),
+            *(drawn(i, write_id=write_id, criterion=strict) for i in range(3)),
+            *(drawn(i, write_id="earlier") for i in range(20, 40)),
+            *(labelled(i, WRONG) for i in (0, 1, 2, *range(20, 40))),
+        )
+        found = await stage.reports()
+        # The same label counts under each criterion under which its judgment was drawn.
+        assert {alpha: each.figures.audited for alpha, each in found.items()} == {0.05: 3, 0.1: 3}
+        assert {alpha: each.open for alpha, each in found.items()} == {0.05: 0, 0.1: 2}
+        await calibrate(stage.services, n=5, seed=7)
+        assert await stage.reports() == {}
+
+
+async def test_labels_errors_and_evidence_are_shown_by_key_beside_the_whole() -> None:
+    async with scene() as (stage, write_id):
+        # The attacker's judgments are wrong, those of the others are right.
+        by = ["attacker" if i % 3 == 0 else "ana" if i % 3 == 1 else "cyd" for i in range(90)]
+        draws = [drawn(i, write_id=write_id, by=by[i]) for i in range(90)]
+        # Only the first key that asked for a judgment counts.
+        await stage.append(*draws, *(drawn(i, write_id=write_id, by="bob") for i in range(90)))
+        await stage.append(*(labelled(i, WRONG if i % 3 == 0 else "A") for i in range(80)))
+        await stage.append(labelled(1, "tie"))
+        found = await stage.report()
+        wrong = [i % 3 == 0 for i in range(80) if i != 1]
+        assert found.figures == monitor(wrong, alpha=0.1, false_alarms=alarm_delta(1))
+        # By errors, and then by labels: 27, 26 and 27 labels without the tie.
+        own = {"attacker": [True] * 27, "cyd": [False] * 26, "ana": [False] * 26}
+        assert [each.key for each in found.keys] == ["attacker", "ana", "cyd"]
+        for each in found.keys:
+            figures = monitor(own[each.key], alpha=0.1)
+            assert (each.audited, each.errors) == (figures.audited, figures.errors)
+            assert each.evidence == figures.evidence
+        assert found.figures.alarm
+        assert [each.evidence > 20 for each in found.keys] == [True, False, False]
+        assert sum(each.open for each in found.keys) == found.open == 10
+
+
+async def test_the_twenty_keys_with_the_most_errors_are_shown() -> None:
+    async with scene() as (stage, write_id):
+        await stage.append(*(drawn(i, write_id=write_id, by=f"key {i % 25}") for i in range(50)))
+        await stage.append(*(labelled(i, WRONG if i % 25 >= 5 else "A") for i in range(50)))
+        found = await stage.report()
+        assert [each.key for each in found.keys] == [f"key {i}" for i in range(5, 25)]
+        assert found.further_keys == 5
+
+
+async def test_a_replica_that_starts_anew_says_the_same() -> None:
+    async with scene() as (stage, write_id):
+        await stage.append(*(drawn(i, write_id=write_id) for i in range(50)))
+        await stage.append(*(labelled(i, WRONG if i % 3 == 0 else "A") for i in range(45)))
+        other = Scene(stage.services)
+        await other.auditor.catch_up()
+        assert await other.reports() == await stage.reports()
+
+
+@pytest.mark.parametrize("on_alarm", get_args(OnAlarm))
+async def test_an_alarm_suspends_all_alphas_of_its_set_up_to_its_own(
+    on_alarm: OnAlarm,
+) -> None:
+    async with scene(on_alarm=on_alarm) as (stage, write_id):
+        strict, loose = (replace(MARGINAL, alpha=alpha) for alpha in (0.05, 0.2))
+        await stage.append(
+            *(drawn(i, write_id=write_id) for i in range(30)),
+            *(labelled(i, WRONG) for i in range(30)),
+        )
+        calibration = await stage.services.calibrations.get("default")
+        asked = [(each, calibration) for each in (MARGINAL, strict, PAC, loose)]
+        # The first judgment does not wait for `follow`.
+        found = await stage.fresh_monitor(on_alarm=on_alarm).suspended(asked)
+        assert found == ({MARGINAL, strict, PAC} if on_alarm == "abstain" else set())
+        assert await stage.monitor.suspended(asked) == found
+
+
+async def test_a_replaced_log_is_computed_anew() -> None:
+    async with scene() as (stage, write_id):
+        await stage.append(*(drawn(i, write_id=write_id) for i in range(30)))
+        await stage.append(*(labelled(i, WRONG) for i in range(30)))
+        assert (await stage.report()).figures.alarm
+        empty: Callable[[], MemoryStore] = MemoryStore
+        stage.auditor._store = empty()
+        await stage.auditor.catch_up()
+        assert await stage.reports() == {}
+
+
+async def test_the_twenty_criteria_with_the_most_labels_have_gauges() -> None:
+    async with scene() as (stage, write_id):
+        # The criterion with the number k has k labels.
+        keys = [replace(MARGINAL, alpha=0.01 * k) for k in range(1, 26)]
+        await stage.append(
+            *(
+                drawn(i, write_id=write_id, criterion=key)
+                for k, key in enumerate(keys, start=1)
+                for i in range(k)
+            ),
+            *(labelled(i, "A") for i in range(25)),
+        )
+        await stage.reports()
+        text, _ = stage.telemetry.exposition()
+        families = text_string_to_metric_families(text.decode())
+        shown = {
+            float(sample.labels["alpha"]): sample.value
+            for family in families
+            for sample in family.samples
+            if sample.name == "scope_monitor_audited"
+        }
+        assert shown == {key.alpha: k for k, key in enumerate(keys, start=1) if k > 5}

@@ -1,0 +1,100 @@
+"""Tests of SCOPE_ON_ALARM: what judgments and draws become after an alarm of the audits."""
+
+import asyncio
+from typing import get_args
+
+import pytest
+
+from app.audits.auditor import SentLabel
+from app.audits.monitor import OnAlarm
+from app.core.calibration import Calibration
+from app.core.comparison import Judgment, Label
+from app.judging.services import Services
+from tests.patience import PATIENCE_S
+from tests.serving import services_of
+from tests.unit.audits.drawing import FlakyStore
+from tests.unit.audits.judged import calibrate, judge
+
+OTHER: dict[str, Label] = {"A": "B", "B": "A"}
+
+
+async def rung(services: Services) -> Calibration:
+    """The set, after people found every drawn verdict wrong."""
+    calibration = await calibrate(services)
+    judged = [each for each in await judge(services, 60) if each.verdict != "abstain"]
+    labels = [
+        SentLabel(id=each.audit.id, label=OTHER[each.verdict])
+        for each in judged
+        if each.audit is not None
+    ]
+    assert len(labels) == len(judged)
+    await services.auditor.label(labels, by="ana", may_use=lambda name: True)
+    report = await services.monitor.of(calibration)
+    assert report.alarmed
+    return calibration
+
+
+def reasons(judged: list[Judgment]) -> set[str | None]:
+    return {each.reason for each in judged}
+
+
+@pytest.mark.parametrize("on_alarm", get_args(OnAlarm))
+async def test_after_an_alarm_judgments_abstain_until_half_of_the_set_is_new(
+    on_alarm: OnAlarm,
+) -> None:
+    async with services_of(audit_rate=1.0, on_alarm=on_alarm) as services:
+        calibration = await rung(services)
+        judged = await judge(services, 40, seed=5)
+        if on_alarm == "report":
+            assert "suspended" not in reasons(judged)
+            return
+        assert reasons(judged) == {"suspended"}
+        # Their draws are abstentions, and change no figure of the accepted ones.
+        (before,) = (await services.monitor.of(calibration)).criteria
+        assert before.abstentions >= 40
+        assert (before.open, before.figures.alarm) == (0, True)
+        # The first version has as many examples as `calibrate` makes by default.
+        await calibrate(services, n=calibration.n - 1, seed=7)
+        now = await services.calibrations.get("default")
+        assert (await services.monitor.of(now)).alarmed
+        assert reasons(await judge(services, 40, seed=5)) == {"suspended"}
+        await calibrate(services, n=1, seed=8)
+        now = await services.calibrations.get("default")
+        assert not (await services.monitor.of(now)).alarmed
+        assert "suspended" not in reasons(await judge(services, 40, seed=5))
+
+
+async def test_an_alarm_is_followed_by_a_service_that_judges_on() -> None:
+    async with services_of(audit_rate=1.0, on_alarm="abstain") as services:
+        calibration = await calibrate(services)
+        # This computes the version once, without an alarm.
+        judged = [each for each in await judge(services, 60) if each.verdict != "abstain"]
+        assert not (await services.monitor.of(calibration)).alarmed
+        labels = [
+            SentLabel(id=each.audit.id, label=OTHER[each.verdict]) for each in judged if each.audit
+        ]
+        following = asyncio.create_task(services.monitor.follow())
+        try:
+            await services.auditor.label(labels, by="ana", may_use=lambda name: True)
+            async with asyncio.timeout(PATIENCE_S):
+                while "suspended" not in reasons(await judge(services, 1)):
+                    pass
+        finally:
+            following.cancel()
+
+
+async def test_a_judgment_by_a_version_that_ends_an_alarm_does_not_wait_for_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("app.audits.auditor._PATIENCE_S", 0.01)
+    store = FlakyStore()
+    async with services_of(store=store, audit_rate=1.0, on_alarm="abstain") as services:
+        calibration = await rung(services)
+        await calibrate(services, n=calibration.n, seed=7)
+        store.hangs = True
+        judgments = asyncio.create_task(judge(services, 3))
+        async with asyncio.timeout(PATIENCE_S):
+            assert reasons(await judgments) == {"suspended"}
+        store.hangs = False
+        now = await services.calibrations.get("default")
+        assert not (await services.monitor.of(now)).alarmed

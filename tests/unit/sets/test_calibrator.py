@@ -1,0 +1,369 @@
+"""Adding labeled batches: counts, versions, and failures of engine and store."""
+
+import asyncio
+import math
+import shutil
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.comparison import Comparison, LabeledComparison
+from app.core.errors import (
+    CalibrationNotFoundError,
+    EngineUnavailableError,
+    JudgeMismatchError,
+    JudgmentFailedError,
+    PromptTooLongError,
+    RequestError,
+    StoreUnavailableError,
+)
+from app.judges.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
+from app.ports import Entry, Head, LabelLogits, Prompt
+from app.stores.memory import MemoryStore
+from app.stores.sqlite import SqliteStore
+from tests.serving import ShortEngine, calibrations_of, labelled, pair, services_of
+from tests.unit.sets.trails import read
+
+MARKER = "xyzzy-secret-text"
+
+
+def holds(folder: Path, text: str) -> bool:
+    """Whether any file of a folder has this text in it."""
+    return any(text.encode() in file.read_bytes() for file in folder.iterdir())
+
+
+async def test_every_example_of_a_batch_is_counted_once() -> None:
+    def script(prompt: Prompt) -> LabelLogits | RequestError:
+        if "too long" in prompt.user:
+            return PromptTooLongError("9 tokens")
+        if "nan" in prompt.user:
+            return LabelLogits(math.nan, math.nan)
+        return by_quality(prompt)
+
+    async with services_of(ScriptedEngine(script)) as services:
+        first = await services.calibrator.add("default", [labelled(1.0, "A", number=1)])
+        assert (first.added, first.updated, first.ties, first.failed) == (1, 0, 0, ())
+        report = await services.calibrator.add(
+            "default",
+            [
+                labelled(1.0, "B", number=1),
+                labelled(1.0, "tie", number=2),
+                LabeledComparison(comparison=Comparison.of("too long", "a", "b"), label="A"),
+                labelled(1.0, "A", number=3),
+                LabeledComparison(comparison=Comparison.of("nan", "a", "b"), label="A"),
+                labelled(1.0, "A", number=4),
+            ],
+        )
+        assert (report.added, report.updated, report.ties) == (2, 1, 1)
+        assert [(i, type(error)) for i, error in report.failed] == [
+            (2, PromptTooLongError),
+            (4, JudgmentFailedError),
+        ]
+        assert (report.calibration.version, report.calibration.n) == (2, 4)
+        assert (report.n_before, report.calibration.labelled, report.calibration.ties) == (1, 3, 1)
+        assert report.calibration.accuracy == pytest.approx(2 / 3)
+
+
+async def test_the_last_label_of_a_repeated_comparison_counts() -> None:
+    async with services_of() as services:
+        batch = [labelled(1.0, "B", number=1), labelled(1.0, "A", number=1)]
+        report = await services.calibrator.add("default", batch)
+        assert (report.added, report.updated, report.calibration.n) == (1, 1, 1)
+        assert report.calibration.accuracy == 1.0
+
+
+async def test_a_swapped_duplicate_is_an_update() -> None:
+    async with services_of() as services:
+        example = labelled(1.0, "A", number=1)
+        await services.calibrator.add("default", [example])
+        swapped = LabeledComparison(comparison=example.comparison.swapped, label="B")
+        report = await services.calibrator.add("default", [swapped])
+        assert (report.added, report.updated, report.calibration.n) == (0, 1, 1)
+        # The label B of the swapped pair agrees with the judge.
+        assert report.calibration.accuracy == 1.0
+
+
+async def test_posting_a_batch_again_writes_nothing() -> None:
+    async with services_of() as services:
+        batch = [labelled(0.1 * i, "A" if i % 3 else "B", number=i) for i in range(1, 20)]
+        once = (await services.calibrator.add("default", batch)).calibration
+        again = await services.calibrator.add("default", batch)
+        assert (again.added, again.updated) == (0, 19)
+        assert again.calibration == once
+        assert len(await services.store.trail("default", before=None, limit=9)) == 1
+        mixed = [*batch[1:], labelled(0.1, "B", number=1)]
+        changed = await services.calibrator.add("default", mixed)
+        assert (changed.added, changed.updated, changed.calibration.version) == (0, 19, 2)
+        assert changed.calibration.n == once.n
+
+
+async def test_a_batch_that_changes_nothing_makes_no_set() -> None:
+    async with services_of() as services:
+        report = await services.calibrator.add("default", [])
+        assert (report.calibration.version, report.calibration.n) == (0, 0)
+        assert (report.added, report.ties) == (0, 0)
+        assert report.calibration.accuracy is None
+        assert await services.store.names() == []
+
+
+async def test_a_tie_keeps_its_score_and_counts_for_no_threshold() -> None:
+    async with services_of() as services:
+        add = services.calibrator.add
+        sided = [labelled(0.1 * i, "A", number=i) for i in range(1, 41)]
+        before = (await add("sided", sided)).calibration
+        await add("default", [*sided, labelled(2.0, "B", number=99)])
+        tie = [labelled(2.0, "tie", number=99), labelled(0.0, "tie", number=100)]
+        report = await add("default", tie)
+        assert (report.ties, report.removed, report.updated) == (2, 0, 0)
+        after = report.calibration
+        assert (after.version, after.n, after.labelled, after.ties) == (2, 42, 40, 2)
+        assert after.tie_rate == 2 / 42
+        rows = [replace(row, accepted_ties=0) for row in after.standard_rows]
+        assert rows == list(before.standard_rows)
+        assert (after.accuracy, after.auroc) == (before.accuracy, before.auroc)
+        # Two more scores to compare the traffic with.
+        assert len(after.uncertainty) == len(before.uncertainty) + 2
+        again = await add("default", tie)
+        assert (again.removed, again.calibration.version) == (0, 2)
+        back = await add("default", [labelled(2.0, "B", number=99)])
+        assert (back.added, back.calibration.labelled, back.calibration.ties) == (0, 41, 1)
+
+
+async def test_the_last_label_in_a_batch_counts_for_ties_too() -> None:
+    async with services_of() as services:
+        add = services.calibrator.add
+        first = await add("default", [labelled(1.0, "A", number=1), labelled(1.0, "tie", number=1)])
+        assert (first.calibration.labelled, first.calibration.ties, first.ties) == (0, 1, 1)
+        second = await add(
+            "default", [labelled(1.0, "tie", number=1), labelled(1.0, "A", number=1)]
+        )
+        assert (second.calibration.labelled, second.added, second.ties) == (1, 0, 1)
+
+
+async def test_another_judges_set_is_refused_before_anything_is_judged() -> None:
+    store = MemoryStore()
+    asked: list[Prompt] = []
+
+    def script(prompt: Prompt) -> LabelLogits:
+        asked.append(prompt)
+        return by_quality(prompt)
+
+    async with (
+        services_of(ScriptedEngine(judge="one"), store) as one,
+        services_of(ScriptedEngine(script, judge="two"), store) as two,
+    ):
+        await one.calibrator.add("default", [labelled(1.0, "A", number=1)])
+        before = await store.read("default")
+        with pytest.raises(JudgeMismatchError, match="'one'"):
+            await two.calibrator.add("default", [labelled(1.0, "A", number=2)])
+        with pytest.raises(JudgeMismatchError):
+            await two.calibrations.usable("default", fingerprint=two.identity.fingerprint)
+        assert await store.read("default") == before
+    assert asked == []
+
+
+async def test_an_engine_that_fails_leaves_nothing_written() -> None:
+    def script(prompt: Prompt) -> LabelLogits:
+        raise EngineUnavailableError("down")
+
+    for engine in (ScriptedEngine(script), ShortEngine()):
+        async with services_of(engine) as services:
+            with pytest.raises((EngineUnavailableError, JudgmentFailedError)):
+                await services.calibrator.add("default", [labelled(1.0, "A", number=1)])
+            assert await services.store.names() == []
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_two_replicas_that_write_at_once_lose_nothing(tmp_path: Path, kind: str) -> None:
+    store = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "sets.db")
+    async with services_of(store=store) as one, services_of(store=store) as two:
+        # Each replica writes its own examples, and both write those with negative numbers.
+        await asyncio.gather(
+            *(
+                services.calibrator.add(
+                    "default",
+                    [
+                        labelled(1.0, "A", number=-1 - batch),
+                        labelled(1.0, "A", number=100 * replica + batch),
+                    ],
+                )
+                for replica, services in ((1, one), (2, two))
+                for batch in range(6)
+            )
+        )
+        found = await calibrations_of(store).get("default")
+        assert found.n == 6 + 12
+        assert found.version == 12
+    await store.close()
+
+
+async def test_a_set_that_others_write_all_the_time_is_unavailable() -> None:
+    class Contended(MemoryStore):
+        """Every write conflicts with another writer."""
+
+        async def write(self, *args: object, **kwargs: object) -> bool:
+            return False
+
+    async with services_of(store=Contended()) as services:
+        # 50 pauses of 25 ms on average take 1.3 s.
+        with pytest.raises(StoreUnavailableError, match="nothing was changed"):
+            await services.calibrator.add("default", [labelled(1.0, "A", number=1)])
+
+
+async def test_a_batch_whose_answer_was_lost_makes_no_second_version_when_it_is_posted_again() -> (
+    None
+):
+    class Lossy(MemoryStore):
+        """Writes every time, but loses the first answer."""
+
+        lost = False
+
+        async def write(self, *args: Any, **kwargs: Any) -> bool:
+            written = await super().write(*args, **kwargs)
+            if not self.lost:
+                self.lost = True
+                raise StoreUnavailableError("gone")
+            return written
+
+    async with services_of(store=Lossy()) as services:
+        batch = [labelled(1.0, "A", number=number) for number in range(3)]
+        with pytest.raises(StoreUnavailableError):
+            await services.calibrator.add("default", batch)
+        report = await services.calibrator.add("default", batch)
+        assert (report.added, report.updated, report.calibration.version) == (0, 3, 1)
+        assert len(await services.store.trail("default", before=None, limit=9)) == 1
+
+
+class Failing(MemoryStore):
+    """The method named in `method` does not answer."""
+
+    method = ""
+
+    async def _asked(self, method: str) -> None:
+        if method == self.method:
+            raise StoreUnavailableError("gone")
+
+    async def head(self, name: str) -> Head | None:
+        await self._asked("head")
+        return await super().head(name)
+
+    async def read(self, *args: Any, **kwargs: Any) -> bytes | None:
+        await self._asked("read")
+        return await super().read(*args, **kwargs)
+
+    async def write(self, *args: Any, **kwargs: Any) -> bool:
+        await self._asked("write")
+        return await super().write(*args, **kwargs)
+
+    async def trail(self, *args: Any, **kwargs: Any) -> list[Entry]:
+        await self._asked("trail")
+        return await super().trail(*args, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("method", "action"),
+    [
+        ("head", "add"),
+        ("head", "rollback"),
+        ("head", "delete"),
+        ("write", "add"),
+        ("write", "rollback"),
+        ("write", "delete"),
+        ("read", "rollback"),
+        ("trail", "versions"),
+    ],
+)
+async def test_a_store_that_does_not_answer_is_counted_once(method: str, action: str) -> None:
+    store = Failing()
+    async with services_of(store=store) as services:
+        calibrator = services.calibrator
+        await calibrator.add("default", [labelled(1.0, "A", number=1)])
+        await calibrator.add("default", [labelled(1.0, "A", number=2)])
+        actions: dict[str, Callable[[], Awaitable[object]]] = {
+            "add": lambda: calibrator.add("default", [labelled(1.0, "A", number=3)]),
+            "rollback": lambda: calibrator.rollback("default", 1),
+            "delete": lambda: calibrator.delete("default"),
+            "versions": lambda: calibrator.versions("default", before=None, limit=9),
+        }
+        store.method = method
+        with pytest.raises(StoreUnavailableError):
+            await actions[action]()
+        assert b"scope_store_errors_total 1.0" in services.telemetry.exposition()[0]
+
+
+async def test_judging_continues_after_a_deletion_that_the_store_refused() -> None:
+    store = Failing()
+    async with services_of(store=store) as services:
+        await services.calibrator.add("default", [labelled(1.0, "A", number=1)])
+        store.method = "write"
+        with pytest.raises(StoreUnavailableError):
+            await services.calibrator.delete("default")
+        store.method = "head"
+        fingerprint = services.identity.fingerprint
+        usable = await services.calibrations.usable("default", fingerprint=fingerprint)
+        assert usable.calibration.version == 1
+        store.method = ""
+        await services.calibrator.delete("default")
+        with pytest.raises(CalibrationNotFoundError):
+            await services.calibrations.usable("default", fingerprint=fingerprint)
+
+
+async def test_deleting_an_unknown_set_is_not_found() -> None:
+    async with services_of() as services:
+        with pytest.raises(CalibrationNotFoundError):
+            await services.calibrator.delete("default")
+
+
+async def test_texts_are_never_stored(tmp_path: Path) -> None:
+    path = tmp_path / "sets.db"
+    store = SqliteStore(path)
+    async with services_of(ScriptedEngine(lambda prompt: logits_of_gap(1.0)), store) as services:
+        comparison = Comparison.of(f"{MARKER} q", f"{MARKER} a", f"{MARKER} b")
+        await services.calibrator.add(
+            "default", [LabeledComparison(comparison=comparison, label="A")]
+        )
+        assert MARKER not in repr(await read(store))
+    await store.close()
+    assert not holds(tmp_path, MARKER)
+    assert holds(tmp_path, services.identity.fingerprint)
+
+
+async def test_progress_is_reported_to_the_end() -> None:
+    reported: list[int] = []
+    async with services_of() as services:
+        batch = [labelled(1.0, "A", number=i) for i in range(130)]
+        report = await services.calibrator.add("default", batch, on_progress=reported.append)
+        assert reported == [64, 128, 130]
+        assert report.added == 130
+        assert pair(1.0, 0.0, question="Question 0?") == batch[0].comparison
+
+
+async def test_a_write_to_a_restored_store_uses_its_content_and_not_the_cache(
+    tmp_path: Path,
+) -> None:
+    path, backup = tmp_path / "sets.db", tmp_path / "backup.db"
+    store = SqliteStore(path)
+    async with services_of(store=store) as here, services_of(store=store) as elsewhere:
+        await here.calibrator.add("default", [labelled(1.0, "A", number=1)])
+        await store.close()
+        shutil.copy(path, backup)
+        await store.open()
+        await here.calibrator.add("default", [labelled(1.0, "A", number=2)])
+
+        # The store returns to version 1, as after a restore or a failover. Another replica makes
+        # another version 2 before this replica reads the store again.
+        await store.close()
+        shutil.copy(backup, path)
+        await store.open()
+        others = [labelled(1.0, "A", number=3), labelled(1.0, "A", number=5)]
+        await elsewhere.calibrator.add("default", others)
+
+        report = await here.calibrator.add("default", [labelled(1.0, "A", number=4)])
+        stored = await read(store)
+        # Examples 1, 3, 5 and 4; the lost example 2 counts nowhere.
+        assert report.calibration.n == len(stored.examples) == 4
+        assert report.calibration.examples.keys() == stored.examples.keys()
+    await store.close()

@@ -1,0 +1,214 @@
+"""Entries of a trail: readable ones are shown, and corrupt ones do not hide the others."""
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.errors import (
+    CalibrationNotFoundError,
+    StoreCorruptError,
+)
+from app.core.fingerprint import batch_digest
+from app.judging.services import Services
+from app.sets.calibrator import Calibrator
+from app.sets.trail import Change
+from app.stores.memory import MemoryStore
+from app.stores.sqlite import SqliteStore
+from tests.serving import labelled, services_of
+from tests.unit.sets.trails import batch, holds, trail
+
+NOON = datetime(2026, 11, 21, 12, 0, 5, 999_999, tzinfo=UTC)
+
+
+async def test_a_batch_is_recorded_with_who_when_what_and_the_thresholds() -> None:
+    async with services_of() as services:
+        calibrator = Calibrator(
+            services.scorer, services.store, services.calibrations, now=lambda: NOON
+        )
+        first = [labelled(0.1 * i, "A", number=i) for i in range(1, 41)]
+        one = await calibrator.add("default", first, by="ci")
+        second = [
+            labelled(0.1, "B", number=1),
+            *batch(50, 51),
+            labelled(0.2, "tie", number=2),
+            labelled(1.0, "tie", number=99),
+        ]
+        two = await calibrator.add("default", second, by="mallory", unread=3)
+        newest, oldest = await trail(services)
+    assert oldest == Change(
+        version=1,
+        write_id=one.calibration.write_id,
+        action="calibrate",
+        at="2026-11-21T12:00:05Z",
+        by="ci",
+        batch_digest=batch_digest(first),
+        added=40,
+        updated=0,
+        ties=0,
+        removed=0,
+        failed=0,
+        n=40,
+        min_label_mass=0.0,
+        judge="scripted",
+        fingerprint=services.identity.fingerprint,
+        rolled_back_to=None,
+        thresholds_before=None,
+        thresholds_after=newest.thresholds_before,
+    )
+    assert (newest.version, newest.by, newest.batch_digest) == (2, "mallory", batch_digest(second))
+    assert (two.added, two.updated, two.ties, two.removed) == (2, 1, 2, 0)
+    assert (newest.added, newest.updated, newest.ties, newest.removed) == (2, 1, 2, 0)
+    assert (newest.failed, newest.n) == (3, 43)
+    assert newest.thresholds_after is not None
+    for row in two.calibration.standard_rows:
+        found = newest.thresholds_after[f"{row.guarantee}:{row.alpha:.2f}"]
+        assert found == (row.threshold if row.feasible else None)
+    assert None in newest.thresholds_after.values()
+
+
+async def test_a_batch_that_changes_nothing_leaves_no_trail() -> None:
+    async with services_of() as services:
+        await services.calibrator.add("default", batch(1))
+        await services.calibrator.add("default", [])
+        await services.calibrator.add("default", [])
+        await services.calibrator.add("default", batch(1))
+        assert [change.version for change in await trail(services)] == [1]
+
+
+async def test_a_deletion_is_recorded_and_the_numbers_go_on() -> None:
+    async with services_of() as services:
+        await services.calibrator.add("default", batch(1, 2))
+        await services.calibrator.delete("default", by="admin")
+        deletion, _ = await trail(services)
+        assert (deletion.version, deletion.action, deletion.by) == (2, "delete", "admin")
+        assert (deletion.removed, deletion.n, deletion.write_id) == (2, 0, None)
+        assert deletion.thresholds_before is not None
+        assert deletion.thresholds_after is None
+        again = await services.calibrator.add("default", batch(3))
+        assert (again.calibration.version, again.calibration.n) == (3, 1)
+        assert [change.version for change in await trail(services)] == [3, 2, 1]
+        with pytest.raises(CalibrationNotFoundError):
+            await services.calibrator.delete("other")
+
+
+async def test_versions_are_listed_page_by_page_and_for_deleted_sets() -> None:
+    async with services_of() as services:
+        for number in range(1, 6):
+            await services.calibrator.add("default", batch(number))
+        await services.calibrator.delete("default")
+        versions = services.calibrator.versions
+
+        async def page(before: int | None, limit: int) -> list[int]:
+            return [r.version for r in await versions("default", before=before, limit=limit)]
+
+        assert await page(None, 2) == [6, 5]
+        assert await page(5, 3) == [4, 3, 2]
+        assert await page(1, 3) == []
+        with pytest.raises(CalibrationNotFoundError):
+            await versions("never", before=None, limit=1)
+
+
+async def test_concurrent_changes_of_several_replicas_are_all_in_the_trail() -> None:
+    store = MemoryStore()
+    async with services_of(store=store) as one, services_of(store=store) as two:
+        await one.calibrator.add("default", batch(1))
+        both = (one, two)
+        await asyncio.gather(
+            *(each.calibrator.add("default", batch(10 + i)) for i, each in enumerate(both)),
+            *(each.calibrator.rollback("default", 1) for each in both),
+            *(each.calibrator.add("default", batch(20 + i)) for i, each in enumerate(both)),
+        )
+        changes = await trail(one)
+        last = (await one.calibrations.get("default")).version
+        assert [change.version for change in changes] == list(range(last, 0, -1))
+        assert len(changes) >= 5
+
+
+async def test_no_text_is_in_the_trail(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sets.db")
+    await store.open()
+    async with services_of(store=store) as services:
+        await services.calibrator.add("default", batch(1, 2))
+        await services.calibrator.add("default", batch(1))
+        await services.calibrator.delete("default")
+    await store.close()
+    assert not holds(tmp_path, "quality=")
+    assert not holds(tmp_path, "Question")
+    assert holds(tmp_path, "batch_digest")
+
+
+@pytest.mark.parametrize("record", ["", "{}", "[]", "3", "[" * 100_000])
+async def test_a_record_that_was_never_written_is_corrupt(record: str) -> None:
+    with pytest.raises(StoreCorruptError, match="'default'"):
+        Change.parse("default", record)
+
+
+async def newest_record(services: Services) -> dict[str, Any]:
+    await services.calibrator.add("default", batch(1))
+    (entry,) = await services.store.trail("default", before=None, limit=1)
+    found: dict[str, Any] = json.loads(entry.record)
+    return found
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        '{"version": "1"}',
+        '{"version": true}',
+        '{"version": -1}',
+        '{"added": 1.5}',
+        '{"n": null}',
+        f'{{"n": 1{"0" * 400}}}',
+        '{"action": null}',
+        '{"by": "\\ud800"}',
+        '{"judge": ["a"]}',
+        '{"min_label_mass": Infinity}',
+        '{"thresholds_after": [1]}',
+        '{"thresholds_after": {"marginal:0.10": "x"}}',
+        '{"thresholds_after": {"marginal:0.10": NaN}}',
+        f'{{"thresholds_after": {{"marginal:0.10": 1{"0" * 400}}}}}',
+    ],
+    ids=lambda text: text[:48],
+)
+async def test_a_record_with_an_impossible_value_is_corrupt(changes: str) -> None:
+    async with services_of() as services:
+        record = {**await newest_record(services), **json.loads(changes)}
+    with pytest.raises(StoreCorruptError, match="'default'"):
+        Change.parse("default", json.dumps(record))
+
+
+async def test_a_record_of_a_later_release_is_shown() -> None:
+    async with services_of() as services:
+        record = await newest_record(services)
+    change = Change.parse("default", json.dumps({**record, "action": "merge", "new": [1]}))
+    assert (change.action, change.n) == ("merge", 1)
+
+
+async def test_a_corrupt_entry_does_not_hide_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = MemoryStore()
+    async with services_of(store=store) as services:
+        for number in range(1, 10):
+            await services.calibrator.add("default", batch(number))
+        stored = store._trails["default"]
+        for index in (1, 2, 3, 7, 8):
+            stored[index] = stored[index]._replace(record="{}")
+        pages: list[list[int]] = [[99]]
+        while pages[-1]:
+            page = await services.calibrator.versions("default", before=pages[-1][-1], limit=2)
+            pages.append([change.version for change in page])
+        assert pages[1:] == [[7, 6], [5, 1], []]
+    assert "did not write; it is left out" in caplog.text
+
+
+async def test_a_record_has_the_minimum_label_mass_of_its_thresholds() -> None:
+    async with services_of(min_label_mass=0.5) as services:
+        await services.calibrator.add("default", batch(1))
+        await services.calibrator.delete("default")
+        assert [change.min_label_mass for change in await trail(services)] == [0.5, 0.5]
+        assert (await services.calibrator.rollback("default", 1)).min_label_mass == 0.5
