@@ -146,14 +146,6 @@ class ServiceClient:
         )
         return answer
 
-    def delete_once(self, path: str, **query: Any) -> Any:
-        """Sends DELETE, which must not be repeated either; returns the JSON answer, or None.
-
-        Raises:
-            CommandError: The service does not answer, or answers with an error.
-        """
-        return _or_failure(lambda: self._once.delete(_with_query(path, query)), _LOOK_FIRST)
-
     def judge(
         self, comparisons: list[Any], criterion: Mapping[str, Any], passing: Collection[str]
     ) -> list[dict[str, Any]]:
@@ -219,16 +211,22 @@ _LOOK_FIRST = "; check whether the change was made before you repeat it"
 
 
 def _or_failure(ask: Callable[[], T], unanswered: str = "") -> T:
-    """The answer; ends the command with the message of an error.
+    """The answer; ends the command with the message of an error, as `_failing` does."""
+    with _failing(unanswered):
+        return ask()
+
+
+@contextmanager
+def _failing(unanswered: str = "") -> Iterator[None]:
+    """Ends the command with the message of an error of the client.
 
     Args:
-        ask: Asks the service.
         unanswered: Advice after the message if there is no answer, or none that can be read.
     """
     from scope_judge import AnswerError, ScopeError, UnavailableError
 
     try:
-        return ask()
+        yield
     except (AnswerError, UnavailableError) as exc:
         raise CommandError(f"{exc}{unanswered}") from None
     except ScopeError as exc:
@@ -312,6 +310,29 @@ def connected(
     )
     with once, client:
         yield ServiceClient(client, once, _or_failure(lambda: once.get("/info"), otherwise))
+
+
+@contextmanager
+def opened(url: str) -> "Iterator[ScopeClient]":
+    """A client of a service that has answered; an error of a call ends the command.
+
+    Raises:
+        CommandError: The service does not answer, or answers with an error.
+    """
+    with _failing(), _client(url, on_wait=_print_wait) as client:
+        client.info()
+        yield client
+
+
+@contextmanager
+def changing(url: str) -> "Iterator[ScopeClient]":
+    """A client for one change that must not be repeated, because another change may follow it.
+
+    Raises:
+        CommandError: The service does not answer, or answers with an error.
+    """
+    with _failing(_LOOK_FIRST), _client(url, patience_s=0) as client:
+        yield client
 
 
 def checked_service(url: str, criterion: Mapping[str, Any]) -> "Check":

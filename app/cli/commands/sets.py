@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,12 +10,11 @@ import typer
 
 from app.cli.console import CommandError, evidence, print_cells, print_thresholds, say, stdout
 from app.cli.effects import Yes, ask, note_other_change, show_change, show_deletion
-from app.cli.service_client import DEFAULT_URL, Url, connected, read, unfitting
+from app.cli.service_client import DEFAULT_URL, Url, changing, connected, opened
 from app.cli.set_transfer import (
     preview_scores,
     read_set,
     requests_of,
-    set_path,
     set_rows,
     upload_scores,
     write_set,
@@ -42,7 +42,6 @@ Name = Annotated[str, typer.Argument(help="Name of the calibration set.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the service's answer as JSON.")]
 
 _SHOWN_ALPHA = 0.10
-_SETS_OF_PAGE = 100
 _RIGHT = {"version", "accuracy", "added", "updated", "removed", "n"}
 _MONITORED = ("audited", "errors", "evidence", "alarm at", "open")
 
@@ -53,21 +52,10 @@ def list_sets(as_json: AsJson = False, url: Url = DEFAULT_URL) -> None:
 
     The last column has the guarantees for which alpha 0.10 is feasible.
     """
-    from scope_judge.records import CalibrationPage
-
-    with connected(url) as service:
-        found, calibrations = list[Any](), list["Calibration"]()
-        after: str | None = ""
-        while after is not None:
-            answer = service.get("/calibrations", after=after, limit=_SETS_OF_PAGE)
-            page = read(CalibrationPage, answer)
-            if page.next_after is not None and page.next_after <= after:
-                raise unfitting("repeats a page of sets")
-            found += answer["calibrations"]
-            calibrations += page.calibrations
-            after = page.next_after
+    with opened(url) as client:
+        calibrations = list(client.calibrations())
     if as_json:
-        _print_json(found)
+        _print_json([asdict(each) for each in calibrations])
         return
     headings = ("name", "version", "n", "judge", "accuracy", f"alpha {_SHOWN_ALPHA:.2f}")
     print_cells(headings, map(_cells, calibrations), right=_RIGHT)
@@ -86,13 +74,10 @@ def _cells(one: "Calibration") -> list[str]:
 @app.command()
 def show(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL) -> None:
     """Show the thresholds and the quality of a set."""
-    from scope_judge import CalibrationDetail
-
-    with connected(url) as service:
-        answer = service.get(set_path(name))
-        detail = read(CalibrationDetail, answer)
+    with opened(url) as client:
+        detail = client.calibration(name)
     if as_json:
-        _print_json(answer)
+        _print_json(asdict(detail))
         return
     print_thresholds(name, detail.version, detail.n, detail.thresholds, output=stdout)
     for line in _quality(detail):
@@ -138,13 +123,10 @@ def versions(
     url: Url = DEFAULT_URL,
 ) -> None:
     """List the changes of a set, newest first."""
-    from scope_judge.records import Versions
-
-    with connected(url) as service:
-        answer = service.get(set_path(name, "/versions"), limit=limit)
-        changes = read(Versions, answer).versions
+    with opened(url) as client:
+        changes = client.versions(name, limit=limit)
     if as_json:
-        _print_json(answer["versions"])
+        _print_json([asdict(change) for change in changes])
         return
     headings = ("version", "when", "by", "action", "added", "updated", "removed", "n")
     print_cells(headings, map(_change_cells, changes), right=_RIGHT)
@@ -167,13 +149,10 @@ def _change_cells(change: "Version") -> list[str]:
 @app.command()
 def monitor(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL) -> None:
     """Show what audit labels prove about a set, by criterion and key."""
-    from scope_judge.records import Monitor
-
-    with connected(url) as service:
-        answer = service.get(set_path(name, "/monitor"))
-        report = read(Monitor, answer)
+    with opened(url) as client:
+        report = client.monitor(name)
     if as_json:
-        _print_json(answer)
+        _print_json(asdict(report))
         return
     headings = ("alpha", "guarantee", "delta", "key", *_MONITORED, "alarm")
     print_cells(headings, _monitored(report.criteria), right={"alpha", "delta", *_MONITORED})
@@ -208,14 +187,12 @@ def rollback(
 
     Shows the effect and asks.
     """
-    from scope_judge.records import RollbackReport
-
-    path, body = set_path(name, "/rollback"), {"version": version}
-    with connected(url) as service:
-        would = read(RollbackReport, service.post(path, {**body, "dry_run": True}))
+    with opened(url) as client:
+        would = client.rollback(name, version, dry_run=True)
         show_change(name, would)
         ask(f"Roll {name} back to version {version}?", yes=yes, otherwise="nothing was changed")
-        now = read(RollbackReport, service.change_once(path, body))
+        with changing(url) as once:
+            now = once.rollback(name, version)
     note_other_change(name, shown=would.version, made=now.version)
     say(f"{name} is version {now.version}, with the {now.n} examples of version {version}.")
 
@@ -226,15 +203,14 @@ def delete(name: Name, yes: Yes = False, url: Url = DEFAULT_URL) -> None:
 
     Shows the effect and asks.
     """
-    from scope_judge.records import Deletion, Versions
-
-    with connected(url) as service:
-        would = read(Deletion, service.delete_once(set_path(name), dry_run="true"))
+    with opened(url) as client:
+        would = client.preview_deletion(name)
         show_deletion(name, would)
         shown = "" if would.version is None else f", version {would.version}"
         ask(f"Delete {name}{shown}?", yes=yes, otherwise="nothing was deleted")
-        service.delete_once(set_path(name))
-        changes = read(Versions, service.get(set_path(name, "/versions"), limit=1)).versions
+        with changing(url) as once:
+            once.delete_calibration(name)
+        changes = client.versions(name, limit=1)
     say(f"{name} is deleted.")
     if would.version is None or not changes:
         return

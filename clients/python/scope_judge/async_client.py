@@ -41,20 +41,25 @@ from scope_judge.records import (
     Audit,
     AuditEvent,
     AuditLabels,
+    Calibration,
     CalibrationDetail,
     CalibrationReport,
     Check,
+    Deletion,
     EndedAlarm,
     Identifier,
     Info,
     ItemError,
     Judgment,
     Label,
+    Monitor,
     NextLabels,
     PoolReport,
     Rewards,
+    RollbackReport,
     SingleJudgment,
     Status,
+    Version,
 )
 from scope_judge.service import Service
 from scope_judge.transport import IN_FLIGHT, TIMEOUT_S, AsyncTransport, OnWait, log_wait
@@ -305,6 +310,35 @@ class AsyncScopeClient:
     ) -> CalibrationDetail:
         """A calibration set with its thresholds and its curve, as `ScopeClient.calibration`."""
         return await self._transport.run(self._service.calibration(name, alphas, delta))
+
+    async def calibrations(self) -> AsyncIterator[Calibration]:
+        """Yields the calibration sets that the key may use, as `ScopeClient.calibrations`."""
+        after: str | None = ""
+        while after is not None:
+            page = await self._transport.run(self._service.calibration_page(after))
+            for calibration in page.calibrations:
+                yield calibration
+            after = page.next_after
+
+    async def versions(self, name: str, *, limit: int = 100) -> tuple[Version, ...]:
+        """The last changes of a calibration set, as `ScopeClient.versions`."""
+        return (await self._transport.run(self._service.versions(name, limit))).versions
+
+    async def monitor(self, name: str = "default") -> Monitor:
+        """What audits and drift show about a calibration set, as `ScopeClient.monitor`."""
+        return await self._transport.run(self._service.monitor(name))
+
+    async def rollback(self, name: str, version: int, *, dry_run: bool = False) -> RollbackReport:
+        """Restores an earlier version of a calibration set, as `ScopeClient.rollback`."""
+        return await self._transport.run(self._service.rollback(name, version, dry_run=dry_run))
+
+    async def preview_deletion(self, name: str) -> Deletion:
+        """What the deletion of a calibration set would do; raises ScopeError."""
+        return await self._transport.run(self._service.preview_deletion(name))
+
+    async def delete_calibration(self, name: str) -> None:
+        """Deletes a calibration set, as `ScopeClient.delete_calibration`."""
+        await self._transport.run(self._service.delete_calibration(name))
 
     async def audits(
         self, calibration: str | None = None, *, status: Status | None = None

@@ -32,20 +32,25 @@ from scope_judge.records import (
     Audit,
     AuditEvent,
     AuditLabels,
+    Calibration,
     CalibrationDetail,
     CalibrationReport,
     Check,
+    Deletion,
     EndedAlarm,
     Identifier,
     Info,
     ItemError,
     Judgment,
     Label,
+    Monitor,
     NextLabels,
     PoolReport,
     Rewards,
+    RollbackReport,
     SingleJudgment,
     Status,
+    Version,
 )
 from scope_judge.service import Service
 from scope_judge.transport import IN_FLIGHT, TIMEOUT_S, OnWait, SyncTransport, log_wait
@@ -460,6 +465,49 @@ class ScopeClient:
             ScopeError: There is no such set, or the service does not answer.
         """
         return self._transport.run(self._service.calibration(name, alphas, delta))
+
+    def calibrations(self) -> Iterator[Calibration]:
+        """Yields the calibration sets that the key may use, by name; raises ScopeError."""
+        after: str | None = ""
+        while after is not None:
+            page = self._transport.run(self._service.calibration_page(after))
+            yield from page.calibrations
+            after = page.next_after
+
+    def versions(self, name: str, *, limit: int = 100) -> tuple[Version, ...]:
+        """The last changes of a calibration set, newest first; raises ScopeError.
+
+        Args:
+            name: Name of the set.
+            limit: Most changes, from 1 to 1,000.
+        """
+        return self._transport.run(self._service.versions(name, limit)).versions
+
+    def monitor(self, name: str = "default") -> Monitor:
+        """What audits and drift show about a calibration set; raises ScopeError."""
+        return self._transport.run(self._service.monitor(name))
+
+    def rollback(self, name: str, version: int, *, dry_run: bool = False) -> RollbackReport:
+        """Restores an earlier version of a calibration set as a new one.
+
+        Args:
+            name: Name of the set, which may be deleted.
+            version: The version to restore.
+            dry_run: Only say what it would do.
+
+        Raises:
+            ScopeError: The service refuses the request, or does not answer. If the connection
+                breaks before the answer, the change may have been made, and is not sent again.
+        """
+        return self._transport.run(self._service.rollback(name, version, dry_run=dry_run))
+
+    def preview_deletion(self, name: str) -> Deletion:
+        """What the deletion of a calibration set would do; raises ScopeError."""
+        return self._transport.run(self._service.preview_deletion(name))
+
+    def delete_calibration(self, name: str) -> None:
+        """Deletes a calibration set, which `rollback` can restore; raises what that raises."""
+        self._transport.run(self._service.delete_calibration(name))
 
     def audits(
         self, calibration: str | None = None, *, status: Status | None = None

@@ -35,21 +35,26 @@ from scope_judge.records import (
     AuditPage,
     AuditTrail,
     CalibrationDetail,
+    CalibrationPage,
     CalibrationReport,
     Check,
+    Deletion,
     ExampleError,
     Identifier,
     Info,
     ItemError,
     Judgment,
     Label,
+    Monitor,
     NextLabels,
     PoolReport,
     Problem,
     RequestUsage,
     Resumed,
     Rewards,
+    RollbackReport,
     SingleJudgment,
+    Versions,
 )
 
 R = TypeVar("R")
@@ -234,6 +239,39 @@ class Service:
         query = {"alpha": list(alphas), **given_fields(delta=delta)}
         return self._read(CalibrationDetail, Call("GET", _with_query(_set_path(name), query)))
 
+    def calibration_page(self, after: str) -> Steps[CalibrationPage]:
+        """Lists calibration sets by name, after the name that an earlier page ended with."""
+        page = yield from self._read(
+            CalibrationPage, Call("GET", _with_query("/calibrations", {"after": after}))
+        )
+        if page.next_after is not None and page.next_after <= after:
+            raise _unfitting("repeats a page of calibration sets")
+        return page
+
+    def versions(self, name: str, limit: int) -> Steps[Versions]:
+        """Lists the changes of a set, newest first."""
+        path = _with_query(f"{_set_path(name)}/versions", {"limit": limit})
+        return self._read(Versions, Call("GET", path))
+
+    def monitor(self, name: str) -> Steps[Monitor]:
+        """Reads what audits show about a set."""
+        return self._read(Monitor, Call("GET", f"{_set_path(name)}/monitor"))
+
+    def rollback(self, name: str, version: int, *, dry_run: bool) -> Steps[RollbackReport]:
+        """Restores an earlier version of a set, or says what that would do."""
+        body = {"version": version, **({"dry_run": True} if dry_run else {})}
+        path = f"{_set_path(name)}/rollback"
+        call = Call("POST", path, to_json(body), idempotent=dry_run)
+        return self._read(RollbackReport, call)
+
+    def preview_deletion(self, name: str) -> Steps[Deletion]:
+        """Says what the deletion of a set would do."""
+        return self._read(Deletion, Call("DELETE", f"{_set_path(name)}?dry_run=true"))
+
+    def delete_calibration(self, name: str) -> Steps[Any]:
+        """Deletes a set."""
+        return self.delete(_set_path(name))
+
     def next_to_label(
         self, name: str, alpha: float | None, delta: float | None, limit: int
     ) -> Steps[NextLabels]:
@@ -314,8 +352,8 @@ class Service:
 
     def resume(self, name: str, reason: str) -> Steps[Resumed]:
         """Ends the alarms of a set."""
-        body = to_json({"reason": reason})
-        return self._read(Resumed, Call("POST", f"{_set_path(name)}/resume", body))
+        call = Call("POST", f"{_set_path(name)}/resume", to_json({"reason": reason}))
+        return self._read(Resumed, call)
 
     def absorb(self, name: str, asked: Absorption) -> Steps[AbsorbReport]:
         """Makes labeled audits examples of a set, or says what that would do."""
@@ -336,7 +374,7 @@ class Service:
 
 
 def _set_path(name: str) -> str:
-    return f"/calibrations/{quote(name, safe='')}"
+    return f"/calibrations/{quote(name, safe='', errors='replace')}"
 
 
 def _with_query(path: str, query: Mapping[str, Any]) -> str:
