@@ -75,20 +75,6 @@ class Admission:
         """Most comparisons that one request can have; large ones leave places to other callers."""
         return max(1, self._max_pending // 2)
 
-    def check_rate(self) -> None:
-        """Raises RateLimitedError if the caller's key has used up its comparisons a minute."""
-        self._rate_limits.check(CURRENT_FLOW.get())
-
-    def check_room(self) -> None:
-        """Raises the error of `admit` if the current flow could not have one comparison judged."""
-        self.check_rate()
-        claim = self._claim(1)
-        try:
-            if self._admissible() is not claim:
-                self._check_share(claim)
-        finally:
-            self._queue.remove(claim)
-
     @asynccontextmanager
     async def admit(self, comparisons: int, *, patient: bool = False) -> AsyncIterator[None]:
         """Takes one place for each comparison while the block runs; waits for them in turn.

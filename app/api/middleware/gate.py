@@ -32,8 +32,6 @@ _JUDGING: dict[str, Kind] = {
     "/v1/systemone": "batch",
     "/v1/decisions": "batch",
 }
-# Each request to these routes needs a free admission slot.
-_ADMITTED = frozenset(("POST", path) for path in (*_JUDGING, "/calibrate", "/calibrate/scores"))
 # Lists, objects and fields begin with these, or contain them. Parsing 2 MiB of nothing else takes
 # half a second; a full batch of long conversations or of judged examples has one in 20 bytes.
 _PARTS = (b"[", b"{", b":")
@@ -141,7 +139,6 @@ class Gate:
         request = _PendingRequest(scope, receive, send, timeout_s=self._limits.timeout_s)
         try:
             with flowing(_flow_of(scope)), self._counted(request):
-                self._check_room(scope)
                 body = await self._body(request)
                 if body is not None:
                     await self._run(request, body)
@@ -178,16 +175,6 @@ class Gate:
             yield
         finally:
             self._requests_of_key[key] -= 1
-
-    def _check_room(self, scope: Scope) -> None:
-        route = (scope["method"], scope["path"])
-        is_pool = scope["method"] == "POST" and scope["path"].endswith("/pool")
-        admission = scope["app"].state.services.admission
-        if route in _ADMITTED or is_pool:
-            admission.check_room()
-        elif _kind_of(scope["path"]) == "rewards":
-            # They wait for room.
-            admission.check_rate()
 
     def _check_length(self, body_bytes: int) -> None:
         if body_bytes > self._limits.max_body_bytes:

@@ -8,7 +8,7 @@ from app.api.auth.keys import Keys
 from tests.serving import application_of
 from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import comparison, examples, problem
-from tests.unit.api.rewards.reward_routes import PATHS as REWARD_PATHS
+from tests.unit.api.rewards.reward_routes import ROUTES
 
 PLAIN = comparison(alpha=None)
 NOTHING = {"comparisons": 0, "prompt_tokens": 0, "verdicts": 0, "abstentions": 0, "errors": 0}
@@ -77,7 +77,7 @@ async def test_health_checks_count_for_nobody() -> None:
         assert counted.get("anonymous", NOTHING) == NOTHING
 
 
-async def test_a_key_over_its_limit_gets_429_before_its_body_is_read(tmp_path: Path) -> None:
+async def test_a_key_over_its_limit_gets_429(tmp_path: Path) -> None:
     limited = entry("limited") | {"comparisons_per_minute": 3}
     app = application_of(keys=Keys(write_keys(tmp_path / "keys.json", limited, entry("other"))))
     transport = httpx.ASGITransport(app)
@@ -88,11 +88,12 @@ async def test_a_key_over_its_limit_gets_429_before_its_body_is_read(tmp_path: P
         batch = {"comparisons": [PLAIN] * 4}
         sent = await client.post("/judge/batch", json=batch, headers=header_of("limited"))
         assert sent.is_success
-        late = await client.post("/judge", content=b"not JSON", headers=header_of("limited"))
+        late = await client.post("/judge", json=PLAIN, headers=header_of("limited"))
         problem(late, "rate_limited")
         assert 35 <= int(late.headers["retry-after"]) <= 40
-        for path in REWARD_PATHS:
-            refused = await client.post(path, content=b"not JSON", headers=header_of("limited"))
+        for route in ROUTES.values():
+            body = route.body("good", "bad")
+            refused = await client.post(route.path, json=body, headers=header_of("limited"))
             problem(refused, "rate_limited")
         # Reading costs nothing, and other keys are not affected.
         assert (await client.get("/info", headers=header_of("limited"))).is_success

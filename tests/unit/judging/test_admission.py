@@ -56,10 +56,7 @@ async def test_one_slot_in_eight_is_reserved_for_small_requests() -> None:
         with pytest.raises(OverloadedError):
             await held.enter_async_context(admission.admit(9))
         for _ in range(10):
-            admission.check_room()
             await held.enter_async_context(admission.admit(1))
-        with pytest.raises(OverloadedError):
-            admission.check_room()
         with pytest.raises(OverloadedError):
             await held.enter_async_context(admission.admit(1))
 
@@ -250,13 +247,8 @@ async def test_who_has_the_share_is_refused_and_who_has_less_waits() -> None:
     large = Guest(admission, 70, caller="third", kind="batch")
     assert not await large.is_refused()
     assert not large.admitted
-    # Nothing is left for small requests either, so a greedy caller's body is not read.
     small = [Guest(admission, 1, caller="other", kind="single") for _ in range(10)]
     await started()
-    with flowing(Flow(caller="greedy", kind="batch")), pytest.raises(OverloadedError):
-        admission.check_room()
-    with flowing(Flow(caller="fourth", kind="batch")):
-        admission.check_room()
     await all_leave(*greedy, *others, *small, large)
     async with admission.admit(70):
         pass
