@@ -12,10 +12,9 @@ from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.core.messages import Fields
 from app.files.labels import KNOWN_WORDS, NamedColumns, is_empty, label_of, named_columns
 from app.files.shapes import (
+    CALIBRATION,
     LABEL,
-    OPTIONAL,
     REQUIRED,
-    SHAPES,
     ComparisonShape,
     listed,
     shape_of_columns,
@@ -183,43 +182,29 @@ class BattleShape:
         return probability
 
 
-def battle_shape(
-    row: Mapping[str, Any], shape: ComparisonShape | None = None, columns: str | None = None
-) -> BattleShape:
+def battle_shape(row: Mapping[str, Any], columns: str | None = None) -> BattleShape:
     """Finds how the rows of a file hold battles.
 
     Args:
         row: The first row.
-        shape: Columns of the texts; None to recognise them.
         columns: Map of columns, FIELD=COLUMN, separated by commas; None if there is none.
 
     Raises:
         InvalidRequestError: The columns do not hold battles. The message has a map that may fit.
     """
-    fields = (*REQUIRED, LABEL, *OPTIONAL, *MODELS, *_MORE)
+    fields = (*REQUIRED, LABEL, CALIBRATION, *MODELS, *_MORE)
     named = (
         named_columns(columns, fields)
         if columns
         else NamedColumns(columns={field: field for field in fields}, words=KNOWN_WORDS)
     )
     others = {field: named.columns[field] for field in (*MODELS, *_MORE)}
-    if shape is None and any(named.columns[field] != field for field in REQUIRED):
-        shape = shape_of_columns(named)
-    if shape is None:
-        # The chosen response of preference data is a label, and belongs to no model.
-        shape = next(
-            (
-                known
-                for known in SHAPES.values()
-                if known.label and all(name in row for name in known.columns)
-            ),
-            None,
-        )
+    shape = shape_of_columns(named)
     if "signature" in row and "p_bar" in row:
         raise InvalidRequestError(
             "these are rows of `scope-judge battles`: their battles have been judged"
         )
-    if shape is None or any(others[field] not in row for field in MODELS):
+    if any(column not in row for column in (*shape.columns, *(others[m] for m in MODELS))):
         raise InvalidRequestError(
             f"the columns are {listed(row)}, and a battle needs question, response_a, response_b, "
             f"model_a and model_b: name the columns with --map {suggested_map(row, more=MODELS)}"

@@ -20,12 +20,12 @@ def preferred_of(row: Mapping[str, Any], shape: ComparisonShape) -> Label:
     """The label of a row; without a label, the first response is the preferred one.
 
     Raises:
-        InvalidComparisonError: The label is not a known word, or a battle has none.
+        InvalidComparisonError: The label is not a known word.
     """
     label = label_in(row, shape)
     if label is not None:
         return label
-    if shape.is_battle or row.get(shape.label) is not None:
+    if row.get(shape.label) is not None:
         raise InvalidComparisonError(f"there is no label in {shape.label}")
     return "A"
 

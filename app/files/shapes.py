@@ -4,10 +4,8 @@ A shape says which columns hold what. There are shapes for common data sets, and
 makes one of a map such as `question=prompt,response_a=chosen,response_b=rejected`.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 from app.core.comparison import Label
@@ -16,18 +14,14 @@ from app.core.messages import Fields, messages_of, question_of, response_of
 from app.files.labels import KNOWN_WORDS, NamedColumns, is_empty, label_of, named_columns
 
 REQUIRED = ("question", "response_a", "response_b")
-# A row may override the criterion of the command line. Its id stays with the row.
-OPTIONAL = ("alpha", "guarantee", "delta", "calibration")
+# A row may name its own calibration set.
+CALIBRATION = "calibration"
 LABEL = "label"
 # Name of the shape of our own columns.
 PAIRS = "pairs"
 # Name of the shape of the battles that `scope-judge battles` reads and writes.
 BATTLES = "battles"
 _OF_BATTLE = ("model_a", "model_b", "human")
-_NUMBERS = ("alpha", "delta")
-_MOST_TURNS = 10**6
-_CONVERSATIONS = ("conversation_a", "conversation_b")
-_TRANSCRIPT_TURN = re.compile(r"(?:\A|\n\n)(Human|Assistant): ?")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,7 +29,7 @@ class ComparisonShape:
     """One way to keep comparisons in columns.
 
     Args:
-        name: Name of the shape on the command line.
+        name: Name of the shape.
         columns: Columns that a row must have.
         convert: Row -> fields of the comparison; raises InvalidComparisonError.
         texts: Columns that hold the question and the responses.
@@ -49,11 +43,6 @@ class ComparisonShape:
     texts: tuple[str, ...] = ()
     label: str = LABEL
     words: Mapping[str, Label] = field(default_factory=lambda: KNOWN_WORDS)
-
-    @property
-    def is_battle(self) -> bool:
-        """Whether the two responses are whole conversations, of which only a label prefers one."""
-        return self.columns == _CONVERSATIONS
 
     def label_in(self, row: Mapping[str, Any]) -> Label | None:
         """The label of a row; None if it is empty.
@@ -78,11 +67,7 @@ class ComparisonShape:
             if not row:
                 raise InvalidComparisonError("the row is empty")
             raise InvalidComparisonError(f"{_named(missing)} missing; there is {listed(row)}")
-        fields = self.convert(row)
-        for name in _NUMBERS:
-            if isinstance(fields.get(name), str):
-                fields[name] = _number(fields[name], name)
-        return fields
+        return self.convert(row)
 
 
 def known_shape(row: Mapping[str, Any]) -> ComparisonShape | None:
@@ -95,23 +80,13 @@ def known_shape(row: Mapping[str, Any]) -> ComparisonShape | None:
     )
 
 
-@lru_cache(maxsize=16)
-def shape_of(text: str) -> ComparisonShape:
-    """The shape of a name, or of a map.
-
-    Raises:
-        InvalidRequestError: The text is neither.
-    """
-    return SHAPES.get(text) or custom_shape(text)
-
-
 def custom_shape(text: str) -> ComparisonShape:
     """Makes a shape of a map: FIELD=COLUMN and LABEL=WORD, separated by commas.
 
     Raises:
         InvalidRequestError: The text is not such a map.
     """
-    return shape_of_columns(named_columns(text, (*REQUIRED, LABEL, *OPTIONAL)))
+    return shape_of_columns(named_columns(text, (*REQUIRED, LABEL, CALIBRATION)))
 
 
 def shape_of_columns(named: NamedColumns) -> ComparisonShape:
@@ -128,7 +103,7 @@ def shape_of_columns(named: NamedColumns) -> ComparisonShape:
             raise InvalidRequestError(
                 f"--map: {other} and {name} cannot both be the column {columns[name]!r}"
             )
-    own = {name: columns[name] for name in (*REQUIRED, *OPTIONAL)}
+    own = {name: columns[name] for name in (*REQUIRED, CALIBRATION)}
 
     def convert(row: Mapping[str, Any]) -> Fields:
         return _pair({name: row[column] for name, column in own.items() if column in row})
@@ -145,12 +120,11 @@ def shape_of_columns(named: NamedColumns) -> ComparisonShape:
 
 
 def _pair(row: Mapping[str, Any]) -> Fields:
-    fields = {name: row[name] for name in OPTIONAL if name in row}
     return {
         "question": question_of(row["question"], "question"),
         "response_a": response_of(row["response_a"], "response_a"),
         "response_b": response_of(row["response_b"], "response_b"),
-        **fields,
+        **({CALIBRATION: row[CALIBRATION]} if CALIBRATION in row else {}),
     }
 
 
@@ -160,32 +134,13 @@ def _preference(row: Mapping[str, Any]) -> Fields:
     if "prompt" in row:
         question = question_of(row["prompt"], "prompt")
         a, b = response_of(chosen, "chosen"), response_of(rejected, "rejected")
-    elif isinstance(chosen, str) and isinstance(rejected, str):
-        question, a, b = _transcripts(chosen, rejected)
+    elif isinstance(chosen, str):
+        raise InvalidComparisonError("prompt is missing, and chosen is not a list of messages")
     else:
         question, a, b = _implicit_prompt(
             messages_of(chosen, "chosen"), messages_of(rejected, "rejected")
         )
     return {"question": question, "response_a": a, "response_b": b}
-
-
-def _transcripts(chosen: str, rejected: str) -> tuple[list[Fields], str, str]:
-    """HH-RLHF: two transcripts that differ in their last answer."""
-    both = [_turns_of_transcript(text) for text in (chosen, rejected)]
-    return _implicit_prompt(*both)
-
-
-def _turns_of_transcript(text: str) -> list[Fields]:
-    _, *parts = _TRANSCRIPT_TURN.split(text)
-    if not parts:
-        raise InvalidComparisonError(
-            'there is no prompt, and the texts are not transcripts with "Human:" and "Assistant:"'
-        )
-    roles = {"Human": "user", "Assistant": "assistant"}
-    return [
-        {"role": roles[role], "content": content.strip()}
-        for role, content in zip(parts[::2], parts[1::2], strict=True)
-    ]
 
 
 def _implicit_prompt(a: list[Fields], b: list[Fields]) -> tuple[list[Fields], str, str]:
@@ -198,49 +153,6 @@ def _implicit_prompt(a: list[Fields], b: list[Fields]) -> tuple[list[Fields], st
         if messages[-1]["role"] != "assistant":
             raise InvalidComparisonError("a conversation does not end with the assistant")
     return a[:-1], a[-1]["content"], b[-1]["content"]
-
-
-def _battle(row: Mapping[str, Any]) -> Fields:
-    """Chatbot Arena and MT-Bench: two whole conversations with the same questions."""
-    a, b = (messages_of(row[name], name) for name in _CONVERSATIONS)
-    turns = _turns(row.get("turn"))
-    a, b = a[:turns], b[:turns]
-    asked = [message for message in a if message["role"] != "assistant"]
-    if asked != [message for message in b if message["role"] != "assistant"]:
-        raise InvalidComparisonError("the two conversations have different questions")
-    answers = [[m["content"] for m in side if m["role"] == "assistant"] for side in (a, b)]
-    users = sum(message["role"] == "user" for message in asked)
-    if users == 0 or any(len(side) != users for side in answers):
-        raise InvalidComparisonError("a conversation needs one answer to each question")
-    response_a, response_b = answers if users > 1 else (side[0] for side in answers)
-    return {"question": asked, "response_a": response_a, "response_b": response_b}
-
-
-def _turns(turn: Any) -> int | None:
-    """The number of messages up to a turn of the conversation; None for all.
-
-    Raises:
-        InvalidComparisonError: The turn is not a whole number from 1.
-    """
-    if turn is None:
-        return None
-    # A table has texts, and pandas makes floats of integers if one is missing.
-    number = _number(turn, "turn") if isinstance(turn, str) else turn
-    if not isinstance(number, int | float) or not 1 <= number < _MOST_TURNS or number % 1:
-        raise InvalidComparisonError(f"turn is not a whole number from 1: {str(turn)[:40]!r}")
-    return 2 * int(number)
-
-
-def _openai_preference(row: Mapping[str, Any]) -> Fields:
-    """OpenAI's data for preference fine-tuning."""
-    prompt = row["input"]
-    if not isinstance(prompt, Mapping) or "messages" not in prompt:
-        raise InvalidComparisonError("input has no messages")
-    return {
-        "question": question_of(prompt["messages"], "input"),
-        "response_a": response_of(row["preferred_output"], "preferred_output"),
-        "response_b": response_of(row["non_preferred_output"], "non_preferred_output"),
-    }
 
 
 def _texts_of(row: Mapping[str, Any]) -> Fields:
@@ -261,24 +173,10 @@ SHAPES: Mapping[str, ComparisonShape] = {
             label="human",
         ),
         ComparisonShape(
-            name="arena",
-            columns=_CONVERSATIONS,
-            convert=_battle,
-            texts=_CONVERSATIONS,
-            label="winner",
-        ),
-        ComparisonShape(
             name="preference",
             columns=("chosen", "rejected"),
             convert=_preference,
             texts=("prompt", "chosen", "rejected"),
-            label="",
-        ),
-        ComparisonShape(
-            name="openai-preference",
-            columns=("input", "preferred_output", "non_preferred_output"),
-            convert=_openai_preference,
-            texts=("input", "preferred_output", "non_preferred_output"),
             label="",
         ),
     )
@@ -313,13 +211,6 @@ def is_battle(row: Mapping[str, Any]) -> bool:
 
 def _may_be_labeled(row: Mapping[str, Any], shape: ComparisonShape) -> bool:
     return bool(shape.label) or all(column in row for column in shape.columns)
-
-
-def _number(text: str, field: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InvalidComparisonError(f"{field} is not a number: {text[:40]!r}") from None
 
 
 def listed(row: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.core.errors import InvalidRequestError
-from app.files.shapes import LABEL, REQUIRED, SHAPES, ComparisonShape, known_shape, listed
+from app.files.shapes import LABEL, REQUIRED, ComparisonShape, known_shape, listed
 
 Row = Mapping[str, Any]
 
@@ -30,8 +30,7 @@ def shape_for(row: Row) -> ComparisonShape:
         return shape
     raise InvalidRequestError(
         f"the columns are {listed(row)}, and a comparison needs question, response_a and "
-        f"response_b: name the columns with --map {suggested_map(row)}, or a known data "
-        f"set with --shape ({', '.join(SHAPES)})"
+        f"response_b: name the columns with --map {suggested_map(row)}"
     )
 
 

@@ -28,16 +28,14 @@ from app.cli.running.options import (
     Inputs,
     NoAlpha,
     Overwrite,
-    ShapeName,
+    check_encoding,
     given_criterion,
-    given_format,
 )
 from app.cli.running.rows import (
     Item,
     check_first,
     check_output,
     delimiter_of,
-    input_files,
     write_all,
 )
 from app.cli.running.run import ROWS_PER_REQUEST, Results, finished, is_judged
@@ -47,7 +45,7 @@ from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError, InvalidRequestError, RequestError
 from app.files.battle_rows import JudgedBattle, Provenance, battle_rows, of_models
 from app.files.battles import Battle, BattleShape, Winner, battle_shape
-from app.files.reading import FileRow, InputFormat, read_rows
+from app.files.reading import FileRow, files_of, read_rows
 
 _LABELS: Mapping[Winner, Label] = {"model_a": "A", "model_b": "B", "tie": "tie"}
 
@@ -61,7 +59,6 @@ def battles(
     delta: Delta = None,
     calibration: CalibrationSet = None,
     seed: Annotated[int, typer.Option(help="Seed for the order of the two responses.")] = 0,
-    shape: ShapeName = None,
     columns: Annotated[
         str | None,
         typer.Option(
@@ -87,9 +84,10 @@ def battles(
     unfinished run is kept in OUT.partial.
     """
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta}
+    check_encoding(encoding)
     options = _Options(
         criterion=given_criterion({**given, "calibration": calibration}, no_alpha=no_alpha),
-        form=given_format(shape, None, encoding),
+        encoding=encoding,
         columns=columns,
         seed=seed,
         out=out.resolve(),
@@ -119,7 +117,7 @@ class _Options:
 
     Args:
         criterion: Fields of the criterion that the command line sets.
-        form: How the rows are written, as far as the texts are concerned.
+        encoding: Encoding of text without a byte order mark; None for UTF-8.
         columns: Map of columns; None if there is none.
         seed: Seed of the order in which the responses are shown.
         out: File of the rows.
@@ -129,7 +127,7 @@ class _Options:
     """
 
     criterion: Mapping[str, Any]
-    form: InputFormat
+    encoding: str | None
     columns: str | None
     seed: int
     out: Path
@@ -183,11 +181,11 @@ def _read(files: Sequence[Path], options: _Options) -> list[_Entry]:
         InvalidRequestError: A file cannot be read, or an id has two contents.
         CommandError: The first row has no battle, or the output must not be written.
     """
-    paths = input_files(files)
+    paths = files_of(files)
     entries: list[_Entry] = []
     for path in paths:
         shape: BattleShape | None = None
-        for row in read_rows(path, options.form.encoding):
+        for row in read_rows(path, options.encoding):
             shape = shape or _shape_of(row, options)
             entries.append(_entry(row, shape, options.seed))
         if shape is not None and shape.leaves_out_winner(entries[-1].item.row.fields):
@@ -206,7 +204,7 @@ def _read(files: Sequence[Path], options: _Options) -> list[_Entry]:
 
 def _shape_of(row: FileRow, options: _Options) -> BattleShape:
     try:
-        return battle_shape(row.fields, options.form.shape, options.columns)
+        return battle_shape(row.fields, options.columns)
     except RequestError as exc:
         raise InvalidRequestError(f"{row.place}: {exc.detail}") from None
 

@@ -21,7 +21,6 @@ from app.cli.running.options import (
     Encoding,
     Inputs,
     OnContradictions,
-    ShapeName,
     given_contradictions,
     given_format,
 )
@@ -65,7 +64,6 @@ def calibrate(
         str | None,
         typer.Option(help="Column whose values each get a set of their own, NAME-VALUE."),
     ] = None,
-    shape: ShapeName = None,
     columns: ColumnMap = None,
     encoding: Encoding = None,
     contradictions: OnContradictions = "drop",
@@ -90,7 +88,7 @@ def calibrate(
     A label is A, B or tie (also model_a, model_b, both_bad, or a word of --map). A repeated pair
     counts once. All pairs of a set become one new version.
     """
-    form = given_format(shape, columns, encoding)
+    form = given_format(columns, encoding)
     rows = checked_pairs(files, form, given_contradictions(contradictions))
     sets = {name: rows.labelled} if by is None else _sets_by(by, name, rows.labelled)
     failed = len(rows.report.unusable)

@@ -15,7 +15,6 @@ from app.cli.running.options import (
     Encoding,
     Inputs,
     OnContradictions,
-    ShapeName,
     check_share,
     given_contradictions,
     given_format,
@@ -49,7 +48,6 @@ def curve(
         ),
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Figure to write, .png or .svg.")] = None,
-    shape: ShapeName = None,
     columns: ColumnMap = None,
     encoding: Encoding = None,
     contradictions: OnContradictions = "drop",
@@ -79,7 +77,7 @@ def curve(
     from app.evaluation.judgments.jsonl import read_judgments
 
     judging = Judging(
-        form=given_format(shape, columns, encoding),
+        form=given_format(columns, encoding),
         contradictions=given_contradictions(contradictions),
         judge=judge,
         url=url,

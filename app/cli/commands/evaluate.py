@@ -14,7 +14,6 @@ from app.cli.running.options import (
     ColumnMap,
     Encoding,
     OnContradictions,
-    ShapeName,
     check_extra,
     check_share,
     given_contradictions,
@@ -96,7 +95,6 @@ def evaluate(
         ),
     ] = None,
     delta: Annotated[float, typer.Option(help="Delta of pac, in (0, 1).")] = STANDARD_DELTA,
-    shape: ShapeName = None,
     columns: ColumnMap = None,
     encoding: Encoding = None,
     contradictions: OnContradictions = "drop",
@@ -106,7 +104,7 @@ def evaluate(
     Writes judgments.jsonl (raw answers), results.json, report.md, tables/ and figures/.
     """
     check_extra("evaluation")
-    form = given_format(shape, columns, encoding)
+    form = given_format(columns, encoding)
     decision = given_contradictions(contradictions)
     design = _design(alpha, delta, seed=seed, splits=splits)
     if compared:

@@ -29,7 +29,6 @@ from app.cli.running.options import (
     Excel,
     Guarantee,
     Inputs,
-    ShapeName,
     given_criterion,
     given_format,
 )
@@ -49,7 +48,7 @@ from app.core.assessment import share_interval
 from app.core.errors import InvalidComparisonError
 from app.files.preferences import preferred_of, turned_round
 from app.files.reading import files_of
-from app.files.results import OutputColumns
+from app.files.results import with_result
 from app.files.shapes import listed
 
 # Columns of data sets that name the category of a pair.
@@ -93,7 +92,6 @@ def filter(
     guarantee: Guarantee = None,
     delta: Delta = None,
     calibration: CalibrationSet = None,
-    shape: ShapeName = None,
     columns: ColumnMap = None,
     encoding: Encoding = None,
     batch_size: Annotated[
@@ -118,7 +116,7 @@ def filter(
     """
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta}
     criterion = given_criterion({**given, "calibration": calibration})
-    items = _labeled(read_items(files, given_format(shape, columns, encoding)))
+    items = _labeled(read_items(files, given_format(columns, encoding)))
     _check_outputs(files, out, review, overwrite=overwrite)
     check_excel(out, excel=excel)
     column = category_column([item.row.fields for item in items], by)
@@ -213,7 +211,7 @@ def decided(item: Item, result: Mapping[str, Any], *, flip: bool) -> Decision:
 
 def kept_rows(items: Sequence[Item], decisions: Sequence[Decision]) -> list[dict[str, Any]]:
     """The kept and flipped rows in order, with decision, p_bar and risk_level."""
-    columns = _columns(items)
+    taken = _columns(items)
     rows = []
     for item, decision in zip(items, decisions, strict=True):
         if decision.action == "drop":
@@ -221,22 +219,27 @@ def kept_rows(items: Sequence[Item], decisions: Sequence[Decision]) -> list[dict
         row = item.row.fields
         if decision.action == "flip":
             row = turned_round(row, item.shape)
-        rows.append(columns.row(row, _shown(decision)))
+        rows.append(with_result(row, _shown(decision), taken=taken, flat=True))
     return rows
 
 
 def dropped_rows(items: Sequence[Item], decisions: Sequence[Decision]) -> list[dict[str, Any]]:
     """The dropped rows in order, each with the reason."""
-    columns = _columns(items)
+    taken = _columns(items)
     return [
-        columns.row(item.row.fields, {**_shown(decision), "reason": decision.reason})
+        with_result(
+            item.row.fields,
+            {**_shown(decision), "reason": decision.reason},
+            taken=taken,
+            flat=True,
+        )
         for item, decision in zip(items, decisions, strict=True)
         if decision.action == "drop"
     ]
 
 
-def _columns(items: Sequence[Item]) -> OutputColumns:
-    return OutputColumns({column for item in items for column in item.row.fields}, flat=True)
+def _columns(items: Sequence[Item]) -> set[str]:
+    return {column for item in items for column in item.row.fields}
 
 
 def _shown(decision: Decision) -> dict[str, Any]:

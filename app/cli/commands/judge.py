@@ -24,7 +24,6 @@ from app.cli.running.options import (
     Overwrite,
     RayAddress,
     RayReplicas,
-    ShapeName,
     given_criterion,
     given_format,
 )
@@ -58,7 +57,6 @@ def judge(
         ),
     ] = None,
     batch_size: BatchSize = None,
-    shape: ShapeName = None,
     columns: ColumnMap = None,
     encoding: Encoding = None,
     flat: Flat = None,
@@ -76,7 +74,7 @@ def judge(
     """Judge one pair, or files of pairs.
 
     Output rows have the input's columns and a `judgment` or an `error`; any error makes the exit
-    status 1. A row's own alpha, guarantee, delta or calibration overrides the options.
+    status 1. A row's own `calibration` overrides the option.
     An unfinished run is kept in OUT.partial.
     """
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta}
@@ -90,7 +88,7 @@ def judge(
             raise CommandError("give either files, or --question with --a and --b")
         check_excel(out, excel=excel)
         options = FileOptions(
-            form=given_format(shape, columns, encoding),
+            form=given_format(columns, encoding),
             out=None if out is None or str(out) in _STDOUT else out,
             overwrite=overwrite,
             flat=flat,

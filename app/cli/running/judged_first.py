@@ -67,7 +67,7 @@ def judged_by_service(
 
     out = judging.out or _beside(inputs[0])
     if out.exists():
-        same = " with the same --map or --shape" if judging.form.shape else ""
+        same = " with the same --map" if judging.form.shape else ""
         raise CommandError(
             f"{out} already exists: `scope-judge curve {out}`{same} reads it; --out names another "
             "file"

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -38,8 +38,8 @@ from app.cli.service_client import ServiceClient, connected
 from app.cli.summary import print_summary
 from app.core.errors import StartupError, UnavailableError
 from app.files.reading import InputFormat, files_of
-from app.files.results import OutputColumns
-from app.files.shapes import OPTIONAL
+from app.files.results import with_result
+from app.files.shapes import CALIBRATION
 from app.files.writing import json_line
 
 if TYPE_CHECKING:
@@ -154,8 +154,8 @@ def _judge_files(
     items = read_items(inputs, options.form)
     check_output(options.out, files_of(inputs), overwrite=options.overwrite)
     flat = is_table(options.out) if options.flat is None else options.flat
-    columns = OutputColumns({name for item in items for name in item.row.fields}, flat=flat)
-    row = partial(_row, columns=columns, texts=options.keep_texts)
+    taken = {name for item in items for name in item.row.fields}
+    row = partial(_row, taken=taken, flat=flat, texts=options.keep_texts)
     # Connected last, so that a wrong file is reported first.
     with judges as service:
         if isinstance(service, ServiceClient):
@@ -252,20 +252,21 @@ def _check_run(fields: Sequence[Any], results: Iterable[Mapping[str, Any]]) -> N
     """Ends the run if an error is not of a row: as a result it would be kept for good."""
     for asked, result in zip(fields, results, strict=True):
         error = result.get("error", {})
-        # Which labels are needed depends on the whole criterion, which a row may have of its own.
-        own = OPTIONAL if error.get("code") == "labels_missing" else ("calibration",)
-        if error.get("code") in _OF_RUN and not any(name in asked for name in own):
+        if error.get("code") in _OF_RUN and CALIBRATION not in asked:
             hint = "" if error["code"] != "calibration_not_found" else _UNCALIBRATED
             raise CommandError(f"{error['detail']}{hint}")
 
 
-def _row(item: Item, result: Mapping[str, Any], columns: OutputColumns, *, texts: bool) -> Any:
+def _row(
+    item: Item, result: Mapping[str, Any], *, taken: Collection[str], flat: bool, texts: bool
+) -> dict[str, Any]:
     """A row of the output: the columns of the input, and the result."""
     kept = item.row.fields
     if not texts:
         kept = {name: value for name, value in kept.items() if name not in item.shape.texts}
     # The row itself has the id.
-    return columns.row(kept, {name: value for name, value in result.items() if name != "id"})
+    shown = {name: value for name, value in result.items() if name != "id"}
+    return with_result(kept, shown, taken=taken, flat=flat)
 
 
 def _printed(items: Sequence[Item], ask: Ask, size: int, row: Callable[..., Any]) -> Finished:

@@ -11,19 +11,12 @@ from app.cli.console import CommandError
 from app.core.errors import RequestError
 from app.files.checking import Contradictions
 from app.files.reading import InputFormat
-from app.files.shapes import SHAPES, ComparisonShape, custom_shape
+from app.files.shapes import custom_shape
 
 INPUTS_HELP = (
     "Files, folders or patterns: JSONL, JSON, CSV, TSV or Parquet, also .gz or .zst; - for stdin."
 )
 Inputs = Annotated[list[Path], typer.Argument(help=INPUTS_HELP)]
-ShapeName = Annotated[
-    str | None,
-    typer.Option(
-        "--shape",
-        help="Column layout, if it is not recognized: " + ", ".join(SHAPES) + ".",
-    ),
-]
 ColumnMap = Annotated[
     str | None,
     typer.Option(
@@ -119,30 +112,18 @@ def given_criterion(options: Mapping[str, Any], *, no_alpha: bool = False) -> di
     return {**given, "alpha": None} if no_alpha else given
 
 
-def given_shape(name: str | None, columns: str | None) -> ComparisonShape | None:
-    """The shape that the options name; None if they name none.
-
-    Raises:
-        CommandError: The options contradict each other, or name no shape.
-    """
-    if name is not None and columns is not None:
-        raise CommandError("give --shape or --map, not both")
-    if name is not None and name not in SHAPES:
-        raise CommandError(f"--shape {name} is unknown; there are {', '.join(SHAPES)}")
-    try:
-        return custom_shape(columns) if columns is not None else SHAPES.get(name or "")
-    except RequestError as exc:
-        raise CommandError(exc.detail) from None
-
-
-def given_format(name: str | None, columns: str | None, encoding: str | None) -> InputFormat:
+def given_format(columns: str | None, encoding: str | None) -> InputFormat:
     """How the options say that rows are written.
 
     Raises:
-        CommandError: The options contradict each other, or name no shape or no encoding.
+        CommandError: The map cannot be used, or there is no such encoding.
     """
     check_encoding(encoding)
-    return InputFormat(shape=given_shape(name, columns), encoding=encoding)
+    try:
+        shape = None if columns is None else custom_shape(columns)
+    except RequestError as exc:
+        raise CommandError(exc.detail) from None
+    return InputFormat(shape=shape, encoding=encoding)
 
 
 def check_encoding(encoding: str | None) -> None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.cli.console import CommandError, say
+from app.cli.console import CommandError
 from app.core.errors import RequestError, ScopeJudgeError
-from app.files.reading import FileRow, InputFormat, drawn_inside, files_of, read_rows
+from app.files.reading import FileRow, InputFormat, files_of, read_rows
 from app.files.shapes import ComparisonShape
 from app.files.suggestion import shape_for
 from app.files.writing import format_of, json_line, replace_file
@@ -58,25 +58,13 @@ def read_items(inputs: Sequence[Path], form: InputFormat) -> list[Item]:
         CommandError: The first row has no comparison.
     """
     items: list[Item] = []
-    for path in input_files(inputs):
+    for path in files_of(inputs):
         its_shape = form.shape
         for row in read_rows(path, form.encoding):
             its_shape = its_shape or _recognised(row)
             items.append(_item(row, its_shape))
     check_first(items)
     return items
-
-
-def input_files(inputs: Sequence[Path]) -> list[Path]:
-    """The files to judge, after a line about those that were left out.
-
-    Raises:
-        InvalidRequestError: The file does not exist.
-    """
-    files = files_of(inputs)
-    for path in drawn_inside(inputs):
-        say(f"{path} is left out: its pairs were drawn for audits, and have been judged")
-    return files
 
 
 def check_first(items: Sequence[Item]) -> None:

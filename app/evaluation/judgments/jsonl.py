@@ -14,7 +14,7 @@ from app.evaluation.judgments.record import JudgedPair, Observation
 from app.files.checking import Contradictions, LabeledRow, LabelReport, checked
 from app.files.labeled import check_words, known_comparison, refuse_unlabeled
 from app.files.reading import FileRow, InputFormat, files_of, read_rows
-from app.files.results import FIELDS, result_columns
+from app.files.results import with_answers
 from app.files.shapes import ComparisonShape, known_shape, label_in
 from app.ports import Generated
 
@@ -130,16 +130,9 @@ def _lines(file: Path, form: InputFormat) -> Iterator["_Line"]:
     rows = list(read_rows(file, form.encoding))
     if not rows:
         raise InvalidRequestError(f"{file} has no rows")
-    columns = result_columns(row.fields for row in rows)
     check_words(rows, form.shape)
     shape = form.shape or known_shape(rows[0].fields)
-    for row in rows:
-        fields = row.fields
-        if columns is not None:
-            # A column of the input may be called as a field of the judge.
-            own = columns.without(fields)
-            own = {name: value for name, value in own.items() if name not in FIELDS}
-            fields = {**own, **columns.result(fields)}
+    for row, fields in zip(rows, with_answers(row.fields for row in rows), strict=True):
         yield _Line(row=row, fields=fields, form=form, shape=shape)
 
 

@@ -171,7 +171,6 @@ def test_an_error_has_no_winner_and_the_others_are_judged(service: str, tmp_path
             "line 2 has the id of",
         ),
         ([battle(GOOD, BAD)], ["--no-alpha"], "--alpha or --no-alpha, not both"),
-        ([battle(GOOD, BAD)], ["--shape", "chess"], "--shape chess is unknown"),
         ([battle(GOOD, BAD)], ["--calibration", "none"], "calibrate FILE"),
     ],
 )

@@ -69,7 +69,7 @@ def flat(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def own_words(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Labels in a data set's words, without texts, and a column whose name a result would take."""
     return [
-        {"winner": f"model_{row['label'].lower()}", "verdict": "mine", "p_fwd": 3}
+        {"label": f"model_{row['label'].lower()}", "verdict": "mine", "p_fwd": 3}
         | {
             f"judgment_{k}" if k in ("verdict", "p_fwd") else k: v
             for k, v in row["judgment"].items()
@@ -162,9 +162,7 @@ def test_unjudged_pairs_are_judged_by_the_service_first(
     assert again.exit_code == 1
     assert f"{out} already exists: `scope-judge curve {out}` reads it" in one_line(again.output)
     mapped = run(file, "--url", url, "--map", "label=label")
-    assert f"`scope-judge curve {out}` with the same --map or --shape reads it" in one_line(
-        mapped.output
-    )
+    assert f"`scope-judge curve {out}` with the same --map reads it" in one_line(mapped.output)
 
 
 def test_unjudged_pairs_are_judged_by_a_judge_that_is_loaded_here(

@@ -60,23 +60,6 @@ def implicit(chosen: str, rejected: str) -> dict[str, Any]:
     }
 
 
-def openai(chosen: str, rejected: str) -> dict[str, Any]:
-    return {
-        "input": {"messages": [said("user", "Which?")]},
-        "preferred_output": [said("assistant", chosen)],
-        "non_preferred_output": [said("assistant", rejected)],
-    }
-
-
-def battle(chosen: str, rejected: str) -> dict[str, Any]:
-    turns = implicit(chosen, rejected)
-    return {
-        "conversation_a": turns["rejected"],
-        "conversation_b": turns["chosen"],
-        "winner": "model_b",
-    }
-
-
 def labelled(chosen: str, rejected: str) -> dict[str, Any]:
     return {"question": "Which?", "response_a": chosen, "response_b": rejected, "label": "A"}
 
@@ -85,7 +68,7 @@ def unlabelled(chosen: str, rejected: str) -> dict[str, Any]:
     return {"question": "Which?", "response_a": chosen, "response_b": rejected}
 
 
-SHAPES = [standard, conversational, implicit, openai, battle, labelled, unlabelled]
+SHAPES = [standard, conversational, implicit, labelled, unlabelled]
 
 
 def filtered(url: str, folder: Path, rows: list[dict[str, Any]], *options: str) -> Result:
@@ -122,9 +105,7 @@ def test_a_pair_is_kept_dropped_or_turned_round(shape: Any, service: str, tmp_pa
     assert (kept["decision"], flipped["decision"]) == ("keep", "flip")
     assert flipped["p_bar"] > 0.9
     columns = {name: flipped[name] for name in rows[1]}
-    if shape is battle:
-        assert columns == {**rows[1], "winner": "model_a"}
-    elif shape is labelled:
+    if shape is labelled:
         assert columns == {**rows[1], "label": "B"}
     else:
         assert columns == rows[0], "the judge's pair, in the shape of the input"
@@ -211,7 +192,6 @@ def test_a_stopped_run_goes_on_and_judges_nothing_again(
     [
         (("--alpha", "3"), "alpha"),
         (("--calibration", "nobody"), "there is no calibration 'nobody'"),
-        (("--shape", "arena"), "line 1: conversation_a, conversation_b are missing"),
         (("--map", "question=prompt"), "line 1: prompt is missing"),
     ],
 )

@@ -200,4 +200,4 @@ def test_an_unknown_encoding_and_a_wrong_one_are_refused(tmp_path: Path) -> None
             result = run(command, file, *out, "--encoding", unknown)
             assert f"--encoding {unknown} is unknown" in one_line(result.stderr), command
         result = run(command, file, *out)
-        assert "this looks like Excel's ANSI: add --encoding cp1252" in one_line(result.stderr)
+        assert "such as --encoding cp1252 for CSV from Excel" in one_line(result.stderr)

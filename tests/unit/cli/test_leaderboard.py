@@ -158,7 +158,7 @@ def test_a_bad_row_ends_the_run_with_its_place(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.jsonl", rows)
     result = run(path, "--out", tmp_path / "out")
     assert result.exit_code == 1
-    assert f"{path}, row 7: winner is 'left or right'" in one_line(result.stderr)
+    assert f"{path}, line 7: winner is 'left or right'" in one_line(result.stderr)
 
 
 def test_a_model_name_is_no_markup(tmp_path: Path) -> None:

@@ -69,22 +69,6 @@ def test_a_row_without_an_id_is_named_by_its_content() -> None:
     assert (named.id, named.question_id, named.group) == ("17", "q1", "arithmetic")
 
 
-def test_battles_of_a_data_set_are_read_with_their_votes() -> None:
-    asked = said("user", "What is 2 + 2?")
-    row = {
-        "question_id": "q9",
-        "model_a": "small",
-        "model_b": "large",
-        "winner": "tie (bothbad)",
-        "conversation_a": [asked, said("assistant", "5")],
-        "conversation_b": [asked, said("assistant", "4")],
-    }
-    found = battle_shape(row).battle(row)
-    assert (found.model_a, found.model_b, found.question_id) == ("small", "large", "q9")
-    assert found.human == "tie"
-    assert found.fields["response_b"] == "4"
-
-
 def test_columns_may_have_other_names() -> None:
     row = {
         "prompt": "?",
@@ -99,7 +83,7 @@ def test_columns_may_have_other_names() -> None:
         "question=prompt,model_a=left model,model_b=right,response_a=text 1,response_b=text_2,"
         "human=vote,id=key"
     )
-    found = battle_shape(row, None, given).battle(row)
+    found = battle_shape(row, given).battle(row)
     assert (found.id, found.model_a, found.model_b) == ("5", "small", "large")
     assert found.fields == {"question": "?", "response_a": "5", "response_b": "4"}
     assert found.human == "model_a"
@@ -108,7 +92,7 @@ def test_columns_may_have_other_names() -> None:
 def test_only_the_models_may_have_other_names() -> None:
     row = {k: v for k, v in ROW.items() if k not in ("model_a", "model_b")}
     row |= {"left": "small", "right": "large"}
-    found = battle_shape(row, None, "model_a=left,model_b=right").battle(row)
+    found = battle_shape(row, "model_a=left,model_b=right").battle(row)
     assert (found.model_a, found.model_b) == ("small", "large")
 
 
@@ -138,7 +122,7 @@ def test_columns_that_hold_no_battle_are_named_with_a_map_that_may_fit(
     row: dict[str, Any], columns: str | None, message: str
 ) -> None:
     with pytest.raises(InvalidRequestError) as caught:
-        battle_shape(row, None, columns)
+        battle_shape(row, columns)
     assert message in caught.value.detail
 
 

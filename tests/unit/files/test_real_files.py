@@ -68,6 +68,9 @@ def test_a_file_of_a_library_has_the_comparisons_that_were_written(
         # A column of Arrow has one type.
         if _mixes_types(row) and writer.startswith(("pandas Parquet", "datasets", "arrow Parquet")):
             continue
+        # pandas writes lists into CSV as Python prints them.
+        if writer.startswith(("pandas CSV", "pandas TSV")) and not _has_texts_only(row):
+            continue
         path = tmp_path / case
         WRITERS[writer]([row, row], path)
         rows = list(read_rows(path))
@@ -81,6 +84,10 @@ def test_a_file_of_a_library_has_the_comparisons_that_were_written(
             assert not is_labeled or shape.label_in(read.fields) == wanted["label"], case
 
 
+def _has_texts_only(row: Mapping[str, Any]) -> bool:
+    return not any(isinstance(value, list | dict) for value in row.values())
+
+
 def _mixes_types(row: Mapping[str, Any]) -> bool:
     """Whether a column of the row mixes texts and lists, which Arrow cannot hold."""
     contents = [
@@ -89,13 +96,14 @@ def _mixes_types(row: Mapping[str, Any]) -> bool:
     return len({type(content) for content in contents}) > 1
 
 
-def test_messages_that_numpy_has_printed_are_refused(tmp_path: Path) -> None:
-    # `DataFrame.to_csv` of a table that was read from Parquet writes lists without commas.
-    talk = np.array([{"role": "user", "content": "Hi?"}, {"role": "assistant", "content": "Hey."}])
+def test_messages_that_python_has_printed_are_refused(tmp_path: Path) -> None:
+    # Of a table that was read from Parquet, `DataFrame.to_csv` writes lists even without commas.
+    talk = [{"role": "user", "content": "Hi?"}, {"role": "assistant", "content": "Hey."}]
     path = tmp_path / "data.csv"
-    pandas.DataFrame({"chosen": [talk], "rejected": [talk]}).to_csv(path, index=False)
-    with pytest.raises(InvalidRequestError, match=r"chosen has messages .* as JSONL"):
-        list(read_rows(path))
+    for messages in (talk, np.array(talk)):
+        pandas.DataFrame({"chosen": [messages], "rejected": [messages]}).to_csv(path, index=False)
+        with pytest.raises(InvalidRequestError, match=r"line 2: chosen has messages .* as JSONL"):
+            list(read_rows(path))
 
 
 @pytest.mark.parametrize(

@@ -20,14 +20,14 @@ def says(text: str) -> dict[str, str]:
 AB = {"response_a": "good", "response_b": "bad"}
 CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "our own": (
-        {"question": "Which?", **AB, "label": "B", "id": 7, "alpha": 0.2, "other": 1},
+        {"question": "Which?", **AB, "label": "B", "id": 7, "calibration": "mine", "alpha": 0.2},
         "pairs",
-        {"question": "Which?", **AB, "label": "B", "alpha": 0.2},
+        {"question": "Which?", **AB, "label": "B", "calibration": "mine"},
     ),
     "our own in CSV": (
-        {"question": "Which?", **AB, "label": "model_b", "delta": "0.1"},
+        {"question": "Which?", **AB, "label": "model_b"},
         "pairs",
-        {"question": "Which?", **AB, "label": "B", "delta": 0.1},
+        {"question": "Which?", **AB, "label": "B"},
     ),
     "OpenAI's messages": (
         {
@@ -60,61 +60,6 @@ CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         {"prompt": "Which?", "chosen": "good", "rejected": "bad", "subset": "x", "id": 3},
         "preference",
         {"question": "Which?", **AB, "label": "A"},
-    ),
-    "HH-RLHF": (
-        {
-            "chosen": "\n\nHuman: Which?\n\nAssistant: a1\n\nHuman: And?\n\nAssistant: good",
-            "rejected": "\n\nHuman: Which?\n\nAssistant: a1\n\nHuman: And?\n\nAssistant: bad",
-        },
-        "preference",
-        {"question": TALK, **AB, "label": "A"},
-    ),
-    "Chatbot Arena": (
-        {
-            "question_id": "q1",
-            "model_a": "x",
-            "model_b": "y",
-            "winner": "tie (bothbad)",
-            "conversation_a": [USER, says("good")],
-            "conversation_b": [USER, says("bad")],
-        },
-        "arena",
-        {"question": [USER], **AB, "label": "tie"},
-    ),
-    "MT-Bench, second turn": (
-        {
-            "question_id": 81,
-            "winner": "model_a",
-            "turn": 2,
-            "conversation_a": [*TALK, says("good")],
-            "conversation_b": [USER, says("b1"), TALK[2], says("bad")],
-        },
-        "arena",
-        {
-            "question": [USER, TALK[2]],
-            "response_a": ["a1", "good"],
-            "response_b": ["b1", "bad"],
-            "label": "A",
-        },
-    ),
-    "MT-Bench, first turn": (
-        {
-            "winner": "model_b",
-            "turn": 1,
-            "conversation_a": [USER, says("good"), TALK[2], says("x")],
-            "conversation_b": [USER, says("bad"), TALK[2], says("y")],
-        },
-        "arena",
-        {"question": [USER], **AB, "label": "B"},
-    ),
-    "OpenAI's preferences": (
-        {
-            "input": {"messages": [USER], "tools": []},
-            "preferred_output": [says("good")],
-            "non_preferred_output": [says("bad")],
-        },
-        "openai-preference",
-        {"question": [USER], **AB, "label": "A"},
     ),
     "ShareGPT's messages": (
         {
@@ -165,7 +110,6 @@ def test_one_column_cannot_be_two_fields(text: str, fields: str) -> None:
         custom_shape(text)
 
 
-BATTLE = {"conversation_a": [USER, says("x")], "conversation_b": [USER, says("y")]}
 TOOL_CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
 
 
@@ -185,21 +129,9 @@ TOOL_CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
         ),
         ({"question": "x", "response_a": [says("y"), says("z")], "response_b": "w"}, "2 messages"),
         ({"question": "x", "response_a": USER, "response_b": "w"}, "one message of the assistant"),
-        ({"question": "x", **AB, "alpha": "many"}, "alpha is not a number"),
-        ({"chosen": "good", "rejected": "bad"}, "not transcripts"),
+        ({"chosen": "good", "rejected": "bad"}, "prompt is missing, and chosen is not a list"),
         ({"chosen": [USER, says("x")], "rejected": [says("y")]}, "equal except for their last"),
         ({"chosen": [USER, USER], "rejected": [USER, USER]}, "end with the assistant"),
-        (
-            {"conversation_a": [USER, says("x")], "conversation_b": [TALK[2], says("y")]},
-            "different questions",
-        ),
-        ({"conversation_a": [USER], "conversation_b": [USER]}, "one answer to each question"),
-        *(
-            ({**BATTLE, "turn": turn}, "turn is no")
-            for turn in (0, -1, 1.5, float("nan"), float("inf"), [1])
-        ),
-        ({**BATTLE, "turn": "first"}, "turn is not a number"),
-        ({"input": "x", "preferred_output": [], "non_preferred_output": []}, "no messages"),
     ],
 )
 def test_a_row_without_a_comparison_says_why(row: dict[str, Any], message: str) -> None:

@@ -49,44 +49,44 @@ def gap(found: Board, view: str) -> float:
 REFUSED = {
     "an unknown winner": (
         [row(winner="model a")],
-        "row 1: winner is 'model a', and must be model_a, model_b, tie or abstain",
+        "line 1: winner is 'model a', and must be model_a, model_b, tie or abstain",
     ),
-    "a winner that is missing": ([row(), row(winner=None)], "row 2: winner is missing"),
-    "NaN": ([row(p_bar=float("nan"))], "row 1: p_bar is not a finite number"),
-    "inf": ([row(), row(p_bar=float("inf"))], "row 2: p_bar is not a finite number"),
-    "a p_bar above 1": ([row(p_bar=1.2)], "row 1: p_bar is not between 0 and 1"),
-    "a p_bar that is a word": ([row(p_bar="high")], "row 1: p_bar is not a number"),
-    "no p_bar beside a verdict": ([row(), row(p_bar=None)], "row 2: p_bar is missing"),
+    "a winner that is missing": ([row(), row(winner=None)], "line 2: winner is missing"),
+    "NaN": ([row(p_bar=float("nan"))], "line 1: p_bar is not a finite number"),
+    "inf": ([row(), row(p_bar=float("inf"))], "line 2: p_bar is not a finite number"),
+    "a p_bar above 1": ([row(p_bar=1.2)], "line 1: p_bar is not between 0 and 1"),
+    "a p_bar that is a word": ([row(p_bar="high")], "line 1: p_bar is not a number"),
+    "no p_bar beside a verdict": ([row(), row(p_bar=None)], "line 2: p_bar is missing"),
     "a p_bar of the other side": (
         [row(winner="model_b")],
-        "row 1: winner is model_b, and p_bar prefers the other model",
+        "line 1: winner is model_b, and p_bar prefers the other model",
     ),
-    "a verdict that was not accepted": ([row(accepted=False)], "row 1: accepted is false"),
+    "a verdict that was not accepted": ([row(accepted=False)], "line 1: accepted is false"),
     "an accepted abstention": (
         [row(winner="abstain", accepted=True)],
-        "row 1: accepted is true, but winner is `abstain`",
+        "line 1: accepted is true, but winner is `abstain`",
     ),
-    "one model only": ([row(model_b="x")], "row 1: model_a and model_b are the same model"),
-    "no model": ([row(model_b=None)], "row 1: model_b is missing"),
+    "one model only": ([row(model_b="x")], "line 1: model_a and model_b are the same model"),
+    "no model": ([row(model_b=None)], "line 1: model_b is missing"),
     "an id twice with other content": (
         [row(id=1), row(id=2), row(id=1, p_bar=0.8)],
-        "row 3: the id occurs twice with other content",
+        "line 3: the id occurs twice with other content",
     ),
     "a label without a probability": (
         [row(human="model_a")],
-        "row 1: there is a human label without human_probability",
+        "line 1: there is a human label without human_probability",
     ),
     "a label with probability 0": (
         [row(human="model_a", human_probability=0)],
-        "row 1: human_probability is not above 0 and at most 1",
+        "line 1: human_probability is not above 0 and at most 1",
     ),
     "a probability above 1": (
         [row(), row(human="model_a", human_probability=10)],
-        "row 2: human_probability is not above 0 and at most 1",
+        "line 2: human_probability is not above 0 and at most 1",
     ),
     "an unknown label": (
         [row(human="good", human_probability=0.5)],
-        "row 1: human is 'good', and must be model_a, model_b or tie",
+        "line 1: human is 'good', and must be model_a, model_b or tie",
     ),
     "two judges": (
         [row(judge="one"), row(judge="two")],
@@ -116,8 +116,8 @@ def test_a_row_that_cannot_be_believed_is_refused(case: str, tmp_path: Path) -> 
     ("content", "message"),
     [
         (b"PAR1 and then nothing", "rows looks like Parquet but cannot be read"),
-        (b'{"model_a": "x"}\nnot JSON\n', "line 2: this is not a JSON object"),
-        (b'{"foo": 1}\n', "row 1: model_a is missing"),
+        (b'{"model_a": "x"}\nnot JSON\n', "line 2: this is not JSON"),
+        (b'{"foo": 1}\n', "line 1: model_a is missing"),
         (b"[]", "is an empty array"),
         (b"model_a,model_b\n", "there is no row"),
     ],
@@ -263,7 +263,7 @@ def test_rows_that_excel_saved_as_ansi_are_read_on_request(tmp_path: Path) -> No
     path = tmp_path / "rows.csv"
     replace_file(path, mixed(row(question_id="Wei\u00df?")))
     path.write_bytes(path.read_text(encoding="utf-8").encode("cp1252"))
-    with pytest.raises(InvalidRequestError, match="add --encoding cp1252"):
+    with pytest.raises(InvalidRequestError, match="such as --encoding cp1252"):
         read_battles([path])
     battles = read_battles([path], encoding="cp1252")
     assert len(battles.first) == 9

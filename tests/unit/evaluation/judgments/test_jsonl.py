@@ -198,8 +198,8 @@ def test_lines_without_label_or_answer_are_left_out_and_reported(tmp_path: Path)
     ("line", "reason"),
     [
         ("[1]\n", "this is not a JSON object"),
-        ("{\n", "this is not a JSON object"),
-        ("[" * 100_000, "this is not a JSON object"),
+        ("{\n", "this is not JSON"),
+        ("[" * 100_000, "this is not JSON"),
         ({"label": "A", "p_fwd": 1.5, "p_rev": 0.1}, r"p_fwd must be in \[0, 1\], got 1.5"),
         ({"label": "A", "p_fwd": 1, "p_rev": -0.5}, r"p_rev must be in \[0, 1\], got -0.5"),
         ({"label": "A", "p_fwd": "x", "p_rev": 0.5}, "p_fwd is not a finite number"),
