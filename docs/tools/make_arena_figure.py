@@ -10,11 +10,12 @@ writes docs/measured/arena.json, arena.png, and the table of docs/measured/arena
 import argparse
 import json
 import os
+import random
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
-from app.demo.arena import FAVOURED, MODELS, as_item, battles, true_ratings
+from app.demo.arena import FAVOURED, MODELS, DemoBattle, as_item, battles, true_ratings
 from app.demo.pairs import demo_sets
 from app.ratings.battles import Battles
 from app.ratings.board import board_of
@@ -45,8 +46,7 @@ RATES, DRAWS, ROUNDS, PROBES = (0.05, 0.10), 10, 200, 400
 UNLABELED = ("accepted", "abstain_as_tie", "soft")
 # The view "accepted" again, at a smaller alpha.
 STRICT, STRICT_ALPHA = "strict", 0.05
-# Seeds of the battles to calibrate with, and of the first arena.
-CALIBRATION_SEED, FIRST_SEED = 1000, 1001
+SEED = 1000
 _LIKING = "liking.json"
 SETTINGS = RatingSettings(rounds=ROUNDS)
 TRUTH = np.array(list(true_ratings().values()))
@@ -127,6 +127,28 @@ class Found:
     rows: tuple[Row, ...]
 
 
+@cache
+def distinct_battles() -> tuple[DemoBattle, ...]:
+    """The battles of all arenas, and behind them those to calibrate with; no question repeats.
+
+    They are shuffled, so that both are random samples of one kind of traffic, although small
+    families of tasks run out of questions.
+    """
+    drawn: dict[str, DemoBattle] = {}
+    stream = battles(SEED)
+    while len(drawn) < ARENAS * BATTLES + CALIBRATION:
+        battle = next(stream)
+        drawn.setdefault(battle.question, battle)
+    shuffled = list(drawn.values())
+    random.Random(SEED).shuffle(shuffled)
+    return tuple(shuffled)
+
+
+def battles_of(number: int) -> tuple[DemoBattle, ...]:
+    """The battles of an arena, by its number from 0."""
+    return distinct_battles()[number * BATTLES : (number + 1) * BATTLES]
+
+
 def calibrate(client: httpx.Client) -> None:
     """Calibrates a set with battles of the same arena that no figure counts."""
     client.delete("/calibrations/arena")
@@ -137,7 +159,7 @@ def calibrate(client: httpx.Client) -> None:
             "response_b": each.response_b,
             "label": "A" if each.winner == "model_a" else "B",
         }
-        for each in islice(battles(CALIBRATION_SEED), CALIBRATION)
+        for each in distinct_battles()[-CALIBRATION:]
     ]
     for start in range(0, len(examples), 250):
         body = {"calibration": "arena", "examples": examples[start : start + 250]}
@@ -177,7 +199,7 @@ def judge(work: Path, number: int, url: str) -> None:
     """Judges an arena with `scope-judge battles`, which goes on if it was stopped."""
     file = work / f"battles-{number}.jsonl"
     with file.open("w", encoding="utf-8") as lines:
-        for each in islice(battles(FIRST_SEED + number), BATTLES):
+        for each in battles_of(number):
             row = each._asdict()
             del row["winner"]
             lines.write(f"{json.dumps(row)}\n")
@@ -192,8 +214,8 @@ def judge(work: Path, number: int, url: str) -> None:
 
 def with_truth(rows: Path, number: int) -> tuple[Battles, Floats]:
     """The judged battles, and 1 for each of which the first model is right."""
-    stream = islice(battles(FIRST_SEED + number), BATTLES)
-    return read_battles([rows]), np.array([float(each.winner == "model_a") for each in stream])
+    truth = [float(each.winner == "model_a") for each in battles_of(number)]
+    return read_battles([rows]), np.array(truth)
 
 
 def stricter(whole: Battles, rows: Path) -> Battles:
