@@ -530,17 +530,45 @@ class SetStore(Protocol):
         """
 
 
-# Texts of drawn pairs that a store keeps; with pairs of 4 kB, they take 40 MB.
-MOST_AUDIT_TEXTS = 10_000
 NO_TEXTS: Mapping[str, str] = MappingProxyType({})
+NO_ROWS: Mapping[str, int] = MappingProxyType({})
+
+
+class StoredRow(NamedTuple):
+    """A row of a set's audits. `app.audits.entries` writes and reads the text.
+
+    Args:
+        key: The row's key in its set.
+        position: Position of its last change.
+        text: The row as JSON.
+    """
+
+    key: str
+    position: int
+    text: str
+
+
+def placed(rows: Sequence[StoredRow], *, after: int) -> list[StoredRow]:
+    """Gives each row the first position at or after its own that is after all earlier ones."""
+    found = list[StoredRow]()
+    for row in rows:
+        after = max(after + 1, row.position)
+        found.append(row._replace(position=after))
+    return found
+
+
+class AuditState(NamedTuple):
+    """The state of a set's audits: the position of their last change, and the number of rows."""
+
+    position: int
+    rows: int
 
 
 class AuditStore(Protocol):
-    """Keeps the log of audits, which is one for all sets, and the secret that draws them.
+    """Keeps the audits of each set as rows, and the secret that draws them.
 
-    Entries have the positions 1, 2, 3, ... and are never changed or removed. Beside the log there
-    may be texts of drawn pairs, which come and go with entries. Errors are those of
-    `SetStore`.
+    Each row has the position of its last change; positions of a set grow. Beside a row there may be
+    the texts of a drawn pair. Errors are those of `SetStore`.
     """
 
     async def secret(self) -> bytes:
@@ -549,42 +577,43 @@ class AuditStore(Protocol):
     async def put_secret(self, secret: bytes) -> None:
         """Replaces the secret, for a restore into a store without audits."""
 
-    async def append_audits(
+    async def audit_states(self) -> dict[str, AuditState]:
+        """Returns the state of each set that has or had audits, cheaply."""
+
+    async def audits(self, name: str, *, after: int, limit: int) -> list[StoredRow]:
+        """Returns rows whose last change lies after a position, in the order of these changes."""
+
+    async def write_audits(
         self,
-        entries: Sequence[str],
+        name: str,
+        rows: Sequence[StoredRow],
         *,
-        synced: bool = True,
+        expected: Mapping[str, int] = NO_ROWS,
         texts: Mapping[str, str] = NO_TEXTS,
         forgotten: Collection[str] = (),
-    ) -> int:
-        """Appends entries, at least one, keeps texts and forgets others, in one atomic step.
+        removed: Collection[str] = (),
+        synced: bool = True,
+    ) -> int | None:
+        """Changes the audits of a set in one atomic step.
 
         Args:
-            entries: The entries in order.
-            synced: Whether the entries are on the disk when this method returns. Otherwise they
-                survive the end of every process, but perhaps not a power cut.
-            texts: Key of a drawn pair -> its texts. A key that has texts keeps them. Those that
-                would be more than `MOST_AUDIT_TEXTS` are left out.
+            name: Name of the set.
+            rows: New rows, and new states of others. They get positions by `placed`.
+            expected: Key -> position that the row must have, of all rows that change or are
+                removed. Rows that are not in it must be new.
+            texts: Key of a row -> its texts, which replace others.
             forgotten: Keys whose texts are removed; unknown keys are ignored.
+            removed: Keys of rows to remove with their texts, which takes one position.
+            synced: Whether the change is on the disk when this method returns. Otherwise it
+                survives the end of every process, but perhaps not a power cut.
 
         Returns:
-            The position of the last entry. The others have the positions before it.
+            The position of the set's last change before this one; None if a row has another
+            position than expected. Nothing was written then.
         """
 
-    async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:
-        """Returns position and text of at most `limit` entries after a position, in order."""
-
-    async def last_audit(self) -> int:
-        """Returns the position of the last entry, cheaply; 0 for an empty log."""
-
-    async def audit_texts(self, keys: Sequence[str]) -> dict[str, str]:
-        """Returns the texts of drawn pairs by their keys, without those that it does not keep."""
-
-    async def audit_text_keys(self) -> set[str]:
-        """Returns the keys of all drawn pairs whose texts it keeps."""
-
-    async def forget_audit_texts(self, keys: Collection[str]) -> None:
-        """Removes the texts of drawn pairs; unknown keys are ignored."""
+    async def audit_texts(self, name: str, keys: Sequence[str]) -> dict[str, str]:
+        """Returns the texts of rows by their keys, without those that it does not keep."""
 
 
 class ScoreStore(Protocol):

@@ -77,7 +77,7 @@ class Settings(BaseSettings):
     store_url: str = Field(
         "",
         description="`sqlite:///path`, `redis://host:port/db`, `rediss://host:port/db` (TLS), "
-        "`redis+cluster://host:port` (no audits), `unix:///path/of/redis.sock` or `memory://`. "
+        "`redis+cluster://host:port`, `unix:///path/of/redis.sock` or `memory://`. "
         "Empty for `scope-judge/JUDGE.db` in `$XDG_DATA_HOME` or `~/.local/share`.",
     )
     default_alpha: float = Field(
@@ -113,6 +113,13 @@ class Settings(BaseSettings):
         False,
         description="Store the texts of audits, unencrypted, until they are labeled, closed or "
         "expired. Keys with the role `calibrate` or `label` can read them.",
+    )
+    audit_keep_days: float = Field(
+        90.0,
+        ge=1,
+        le=36500,
+        description="Days after which audits of replaced versions are deleted, unless they are "
+        "open or may end an active alarm.",
     )
     replicas: int = Field(
         1,

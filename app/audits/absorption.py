@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from app.audits.alarms import Alarm
 from app.audits.auditor import Auditor
 from app.audits.changes import ChangeReport, Changes
-from app.audits.ledger import Audit
+from app.audits.entries import Audit
 from app.audits.monitor import Monitor
 from app.audits.recovery import Recovery, recovery_of
 from app.core.calibration import Calibration, LabeledExample
@@ -147,25 +147,26 @@ class Absorber:
 
     async def recovery(self, calibration: Calibration) -> Recovery | None:
         """Returns the draws that end the alarms of a set; None without an alarm."""
-        alarm = self._auditor.ledger.alarms.first(calibration.name)
+        book = self._auditor.book(calibration.name)
+        alarm = book.alarms.first()
         if alarm is None:
             return None
-        labels = self._auditor.ledger.labels(calibration.name, self._fingerprint)
-        return await off_loop(recovery_of, labels, alarm)
+        own = [audit for audit in book.in_order() if audit.draw.fingerprint == self._fingerprint]
+        return recovery_of(own, alarm)
 
     async def _chosen(self, name: str) -> _Chosen:
         """Returns the draws that an absorption takes now; see `absorb` for errors."""
         calibration = await self._calibrations.get(name)
         await self._auditor.catch_up()
         report = await self._monitor.of(calibration)
-        alarm = self._auditor.ledger.alarms.first(name)
+        book = self._auditor.book(name)
+        alarm = book.alarms.first()
         if alarm is None and report.alarmed:
             raise StoreUnavailableError(
                 f"the alarm of the calibration {name!r} is not in the store yet; try again"
             )
-        ledger = self._auditor.ledger
-        begun = ledger.alarms.begun(name) if alarm is None else alarm.position
-        return await off_loop(self._chosen_of, name, ledger.audits(name), begun, alarm)
+        begun = book.alarms.begun if alarm is None else alarm.position
+        return await off_loop(self._chosen_of, name, book.in_order(), begun, alarm)
 
     def _chosen_of(
         self, name: str, of_set: Iterable[Audit], begun: int, alarm: Alarm | None

@@ -6,7 +6,7 @@ half of the labeled examples are in no version up to the one that raised it. Cor
 rollbacks and smaller changes of the set do not end it. If such a version is rolled back, the alarm
 is raised again.
 
-All of these are entries of the log of audits. Several replicas may write the same one: the first
+All of these are entries of the trail of the set's audits. Replicas may find the same one: the first
 counts, because an entry names the position that it follows.
 """
 
@@ -52,40 +52,30 @@ class AlarmState:
 
 
 class Alarms:
-    """The state of all alarms: a fold over their entries in the log."""
+    """The alarms of a set: a fold over the entries of its trail."""
 
     def __init__(self) -> None:
         self._states: dict[Criterion, AlarmState] = {}
-        # Name of a set -> position after which its draws may be absorbed.
-        self._begun: dict[str, int] = {}
+        # Position after which draws of the set are examples of its present traffic. Draws from
+        # before an alarm that has ended are not, nor are those from before a `resume`.
+        self.begun = 0
 
     def state(self, criterion: Criterion) -> AlarmState:
         """Returns the alarms of a criterion."""
         return self._states.get(criterion, AlarmState())
 
-    def states(self, calibration: str) -> Mapping[Criterion, AlarmState]:
-        """Returns a copy of the alarms of a set."""
-        return {
-            criterion: state
-            for criterion, state in self._states.items()
-            if criterion.calibration == calibration
-        }
+    def states(self) -> Mapping[Criterion, AlarmState]:
+        """Returns a copy of the alarms by their criteria."""
+        return dict(self._states)
 
-    def standing(self, calibration: str) -> list[Alarm]:
-        """Returns the active alarms of a set."""
-        states = self.states(calibration).values()
+    def standing(self) -> list[Alarm]:
+        """Returns the active alarms."""
+        states = self._states.values()
         return [state.standing for state in states if state.standing is not None]
 
-    def first(self, calibration: str) -> Alarm | None:
-        """Returns the active alarm of a set that was raised first; None if there is none."""
-        return min(self.standing(calibration), key=lambda alarm: alarm.position, default=None)
-
-    def begun(self, calibration: str) -> int:
-        """Returns the position after which draws of a set are examples of its present traffic.
-
-        Draws from before an alarm that has ended are not, nor are those from before a `resume`.
-        """
-        return self._begun.get(calibration, 0)
+    def first(self) -> Alarm | None:
+        """Returns the active alarm that was raised first; None if there is none."""
+        return min(self.standing(), key=lambda alarm: alarm.position, default=None)
 
     def takes(self, entry: AboutAlarm) -> bool:
         """Whether an entry would change anything; False if another one came first."""
@@ -96,7 +86,7 @@ class Alarms:
         return standing is not None and entry.alarm == standing.position
 
     def apply(self, position: int, entry: AboutAlarm) -> bool:
-        """Applies the entry at a position of the log; returns False if it changes nothing."""
+        """Applies the entry at a position of the trail; returns False if it changes nothing."""
         if not self.takes(entry):
             return False
         state = self.state(entry.criterion)
@@ -105,8 +95,7 @@ class Alarms:
             state = replace(state, last=alarm, end=None)
         else:
             begun = entry.alarm if entry.because == "version" else position
-            name = entry.calibration
-            self._begun[name] = max(begun, self.begun(name))
+            self.begun = max(begun, self.begun)
             state = replace(state, end=entry, ended=position)
         self._states[entry.criterion] = state
         return True

@@ -1,29 +1,38 @@
-"""Draws judgments for audits, takes labels for them, and follows the log of both."""
+"""Draws judgments for audits, takes labels for them, and follows the audits of all replicas.
+
+Each change of a set's audits is one compare-and-set step of the store: it succeeds only if this
+process knows the present state of each row that it changes. So replicas agree on the first label of
+a pair and on alarms, and no draw waits for labels of other pairs.
+"""
 
 import asyncio
+import heapq
 import logging
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
+from app.audits.book import KEYLESS, MOST_CRITERIA, MOST_CRITERIA_OF_KEY, Book
 from app.audits.entries import (
     AboutAlarm,
+    Audit,
     AuditLabel,
-    Decider,
     Draw,
-    Entry,
     LabelEntry,
-    readable_entry,
+    Row,
+    Status,
+    TrailEntry,
+    Use,
+    key_of_row,
+    pair_of,
+    place_of_criterion,
+    read_row,
+    to_text,
 )
-from app.audits.ledger import Audit, AuditPage, Ledger, Status
 from app.audits.periods import Period, periods_of
 from app.audits.sampling import Drawn, Sampler
-from app.audits.texts import key_of
 from app.core.calibration import Calibration
 from app.core.comparison import AuditReference, Criterion, CriterionDefaults
 from app.core.errors import (
@@ -35,19 +44,23 @@ from app.core.errors import (
 from app.judges.judged import JudgedComparison
 from app.observability.telemetry import Telemetry
 from app.off_loop import off_loop
-from app.ports import AuditStore
+from app.ports import AuditStore, StoredRow, placed
 
-# Interval at which the end of the log is asked for.
+# Interval at which changes of other processes are asked for.
 _FOLLOW_S = 1.0
 # A judgment waits for so long until the store has taken its draw.
 _PATIENCE_S = 2.0
-# More candidates, or more characters of them, are hashed on another thread.
+# More candidates are hashed, and more rows are written as JSON, on another thread.
 _MOST_ON_LOOP = 32
 _MOST_CHARACTERS_ON_LOOP = 2**16
-# A person corrects a label a few times; a program that goes back and forth would fill the log.
+# A person corrects a label a few times; a program that goes back and forth would fill the trail.
 MOST_LABEL_CHANGES = 100
-# Entries of the log that are applied in one step, which takes 5 ms.
+# Rows that are read in one step, which takes 5 ms.
 _PAGE = 200
+# Attempts at a change while other processes change the same set's audits.
+_ATTEMPTS = 100
+# Rows that one step removes, or whose texts it removes.
+_STEP = 500
 
 logger = logging.getLogger("app.audits")
 
@@ -92,25 +105,65 @@ class LabelReport:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TrailEntry:
-    """One entry of the trail of a set's audits.
+class AuditPage:
+    """Audits, oldest first.
 
     Args:
-        position: Its position in the log.
-        entry: A label that closed a draw or replaced another one, or an entry about an alarm.
-        before: The label that it replaced; None if there was none.
+        audits: The audits.
+        at: Time of their statuses, in seconds since 1970.
+        next_after: Position after which the next page begins; None for the last page.
     """
 
-    position: int
-    entry: Entry
-    before: AuditLabel | None
+    audits: Sequence[Audit]
+    at: float
+    next_after: int | None
+
+
+class _Change:
+    """A change of a set's audits that a store makes in one step.
+
+    Args:
+        book: The audits as they are.
+        at: The time, in seconds since 1970.
+    """
+
+    def __init__(self, book: Book, *, at: float) -> None:
+        # Where the next draw is in the order of draws.
+        self.place = max(book.latest + 1, int(at * 1e6))
+        self.rows = dict[str, Row | None]()
+        self.texts = dict[str, str]()
+        self.forgotten = set[str]()
+        self.removed = set[str]()
+
+    def put(self, row: Row) -> None:
+        """Adds a row, or replaces its state."""
+        self.rows[key_of_row(row)] = row
+
+    def audit(self, book: Book, key: str) -> Audit | None:
+        """Returns an audit as it is after the change so far."""
+        row = self.rows[key] if key in self.rows else book.audits.get(key)
+        return row if isinstance(row, Audit) else None
+
+    def expected(self, book: Book) -> dict[str, int]:
+        """Returns the positions of the rows that it changes or removes."""
+        keys = (*self.rows, *self.removed)
+        return {key: book.places[key] for key in keys if key in book.places}
+
+    def stored_rows(self, position: int) -> list[StoredRow]:
+        """Returns its rows as the store keeps them, which are after a position."""
+        return [StoredRow(key, position, to_text(row)) for key, row in self.rows.items()]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it changes nothing."""
+        return not self.rows and not self.removed
 
 
 class Auditor:
     """Keeps the audits of one service.
 
     Args:
-        store: The store of the log.
+        store: The store of the audits.
         telemetry: Counts draws, and calls that the store does not answer.
         fingerprint: Fingerprint of the judge.
         rate: Probability with which a comparison is drawn, in [0, 1].
@@ -141,25 +194,34 @@ class Auditor:
         self._default = default
         self.keeps_texts = keeps_texts
         self.now = now
-        # The state of all audits; another object after the log of the store was replaced.
-        self.ledger = Ledger(expires_s=expires_s)
+        # The audits by the name of their set.
+        self._books: dict[str, Book] = {}
         self._sampler: Sampler | None = None
-        # Deciders whose first draws are being appended, with the key that began each.
-        self._begun = dict[Decider, str]()
         # Write id of a version -> number of refused draws.
         self._refused = Counter[str]()
         self._store_is_away = False
         # Whether the last write failed; reads may still work.
         self._store_refuses = False
-        # Held while the ledger is brought to a certain position.
+        # Held while the audits are read.
         self._reading = asyncio.Lock()
+        # Name of a set -> held while draws of it are written, so that they know of each other.
+        self._drawing = defaultdict[str, asyncio.Lock](asyncio.Lock)
+
+    def book(self, name: str) -> Book:
+        """Returns the audits of a set as they were read; another object once they were replaced."""
+        return self._books.setdefault(name, Book(name=name))
+
+    @property
+    def books(self) -> Sequence[Book]:
+        """The audits of all sets."""
+        return list(self._books.values())
 
     async def open(self) -> None:
-        """Reads the secret and the whole log.
+        """Reads the secret and all audits.
 
         Raises:
             StoreUnavailableError: The store does not answer.
-            StoreCorruptError: Another program changed the secret or the log.
+            StoreCorruptError: Another program changed the secret or the audits.
         """
         async with self._reading:
             with self._watched():
@@ -169,18 +231,22 @@ class Auditor:
         self._note_back()
 
     def _check_secret(self) -> None:
-        """Ends drawing and raises StoreCorruptError if the log has draws of another secret.
+        """Ends drawing and raises StoreCorruptError if there are draws of another secret.
 
         A comparison would have two ids then, and count twice.
         """
-        newest = self.ledger.newest()
+        newest = max(
+            (audit for book in self.books if (audit := book.newest()) is not None),
+            key=lambda audit: audit.position,
+            default=None,
+        )
         if self._sampler is None or newest is None or self._sampler.made(newest.draw):
             return
         self._sampler = None
         raise StoreCorruptError(
-            "the secret of the audits is not the one that made the draws of their log. It was "
-            "deleted or replaced: restore the store from a backup, or set SCOPE_AUDIT_RATE=0 to "
-            "judge without draws"
+            "the secret of the audits is not the one that made their draws. It was deleted or "
+            "replaced: restore the store from a backup, or set SCOPE_AUDIT_RATE=0 to judge without "
+            "draws"
         )
 
     async def _read_secret(self) -> None:
@@ -195,7 +261,7 @@ class Auditor:
             )
 
     async def follow(self) -> None:
-        """Keeps the ledger in step with the log; runs until it is cancelled.
+        """Reads the changes of other processes; runs until it is cancelled.
 
         In an idle service this is also the call that notices a store that was replaced.
         """
@@ -206,51 +272,131 @@ class Auditor:
                 await (self.open() if self._store_is_away else self.catch_up())
 
     async def catch_up(self) -> None:
-        """Applies all entries that the log has now.
+        """Reads all changes that the store has now.
 
         Raises:
             StoreUnavailableError: The store does not answer.
-            StoreCorruptError: Another program changed the log.
+            StoreCorruptError: Another program changed the audits.
         """
+        await self._read_changes()
+        self._note_back()
+
+    async def _read_changes(self) -> None:
         async with self._reading:
             with self._watched():
                 await self._read_all()
-        self._note_back()
 
     async def _read_all(self) -> None:
-        """Applies all entries of the log; starts over if it is another log than before."""
-        end, ledger = await self._store.last_audit(), self.ledger
-        if await self._is_another(ledger):
-            logger.warning("the audit log of the store was replaced: it is read from 1")
+        """Reads the changes of all sets; starts over if the store has others than before."""
+        # Before the store is asked: own writes may be newer than its answer.
+        known = {name: book.position for name, book in self._books.items() if book.position}
+        states = await self._store.audit_states()
+        if any(name not in states or states[name].position < known[name] for name in known):
+            logger.warning("the audits of the store were replaced: all of them are read again")
+            self._books = {}
             await self._read_secret()
-            ledger = Ledger(expires_s=self.expires_s)
-        elif end and not ledger.position:
-            # A restore fills an empty store, and brings the secret of its log along.
+        elif states and not known:
+            # A restore fills an empty store, and brings the secret of its draws along.
             await self._read_secret()
-        await self._read_to(end, ledger)
-        self.ledger = ledger
+        for name, state in states.items():
+            book = self.book(name)
+            if book.position < state.position:
+                await self._read(book, end=state.position)
+            is_known = book.latest == book.position == state.position
+            if is_known and len(book.places) != state.rows:
+                # Another process has removed rows, or the store has lost some.
+                await self._read_secret()
+                book = Book(name=name)
+                await self._read(book, end=state.position)
+                self._books[name] = book
 
-    async def _is_another(self, ledger: Ledger) -> bool:
-        """Whether the log of the store is another one than a ledger has read.
-
-        Its last entry is in another log only by chance.
-        """
-        position, text = ledger.position, ledger.last_text
-        if text is None:
-            return False
-        return await self._store.audits(after=position - 1, limit=1) != [(position, text)]
-
-    async def _read_to(self, end: int, ledger: Ledger) -> None:
-        """Applies the entries of the log up to a position."""
-        while ledger.position < end:
-            limit = min(_PAGE, end - ledger.position)
-            page = await self._store.audits(after=ledger.position, limit=limit)
-            if not page:
-                return
-            for position, text in page:
-                ledger.apply(position, text, readable_entry(text))
+    async def _read(self, book: Book, *, end: int) -> None:
+        """Reads the rows of a set that have changed, at least those up to a position."""
+        while page := await self._store.audits(book.name, after=book.position, limit=_PAGE):
+            for stored in page:
+                book.apply(stored.key, stored.position, self._read_row(stored))
+            book.position = max(book.position, page[-1].position)
             # The store in memory answers without a pause.
             await asyncio.sleep(0)
+        book.position = max(book.position, end)
+        book.latest = max(book.latest, end)
+
+    def _read_row(self, stored: StoredRow) -> Row | None:
+        """Reads a row; this service's setting decides when an audit expires."""
+        row = read_row(stored)
+        if isinstance(row, Audit):
+            return replace(row, wait_s=self._wait_s(row.draw))
+        return row
+
+    def _wait_s(self, draw: Draw) -> float:
+        return min(self.expires_s, draw.wait_s or self.expires_s)
+
+    async def _change(
+        self,
+        name: str,
+        plan: Callable[[Book, _Change], None],
+        *,
+        synced: bool = True,
+    ) -> None:
+        """Changes the audits of a set, in one step of the store.
+
+        Args:
+            name: Name of the set.
+            plan: Puts the rows into a change, by the audits as they are. It is called again if
+                somebody else has changed one of the rows.
+            synced: Whether the change must be on the disk then.
+
+        Raises:
+            StoreUnavailableError: The store does not answer, or other processes were always first.
+        """
+        for _ in range(_ATTEMPTS):
+            book = self.book(name)
+            change = _Change(book, at=self.now())
+            plan(book, change)
+            if change.is_empty:
+                return
+            expected, position = change.expected(book), int(self.now() * 1e6)
+            if len(change.rows) <= _MOST_ON_LOOP:
+                rows = change.stored_rows(position)
+            else:
+                rows = await off_loop(change.stored_rows, position)
+            with self._watched(writing=True):
+                before = await self._store.write_audits(
+                    name,
+                    rows,
+                    expected=expected,
+                    texts=change.texts,
+                    forgotten=change.forgotten,
+                    removed=change.removed,
+                    synced=synced,
+                )
+            if before is not None:
+                if not self._take(self.book(name), change, placed(rows, after=before), before):
+                    await self._read_changes()
+                return
+            await self._read_changes()
+        raise StoreUnavailableError(
+            f"other processes keep changing the audits of the calibration {name!r}; try again"
+        )
+
+    @staticmethod
+    def _take(book: Book, change: _Change, stored: Sequence[StoredRow], before: int) -> bool:
+        """Takes an own change into a book; returns False if others that it needs lie before it.
+
+        Draws and labels are taken in any order, entries of the trail in their own.
+        """
+        follows = before == book.position
+        for row, (key, position, _) in zip(change.rows.values(), stored, strict=True):
+            if not isinstance(row, TrailEntry):
+                book.apply(key, position, row)
+            elif follows:
+                book.apply(key, position, replace(row, position=position))
+        book.remove(change.removed)
+        if follows:
+            last = stored[-1].position if stored else before
+            book.position = last + bool(change.removed)
+            book.latest = max(book.latest, book.position)
+        return follows or not any(isinstance(row, TrailEntry) for row in change.rows.values())
 
     async def observe(self, judged: Sequence[JudgedComparison]) -> None:
         """Draws some of the judgments that used a set, and names the draws in them."""
@@ -265,9 +411,8 @@ class Auditor:
         """Draws some judgments, and keeps the draws before the judgments are answered.
 
         A judgment whose draw cannot be kept is not drawn. That is counted, and does not depend on
-        whether its verdict is right.
-
-        Judgments under further criteria than the first `MOST_CRITERIA` of a version are not drawn.
+        whether its verdict is right. Nor is a comparison drawn while `MOST_OPEN` draws of its set
+        are open, or a judgment under further criteria than the first `MOST_CRITERIA` of a version.
         One key begins at most `MOST_CRITERIA_OF_KEY` of them.
 
         Args:
@@ -282,52 +427,102 @@ class Auditor:
             drawn = self._sampler.drawn(candidates, at=self.now())
         else:
             drawn = await off_loop(self._sampler.drawn, candidates, at=self.now())
-        with self._placed(drawn) as placed:
-            new = {
-                (each.draw.digest, each.draw.decider): each
-                for each in placed
-                if each is not None and not self.ledger.knows_use(each.draw)
-            }
-            kept = await self._keep(list(new.values())) if new else False
-        return [None if each is None else self._reference(each.draw, kept=kept) for each in placed]
-
-    @contextmanager
-    def _placed(self, drawn: Sequence[Drawn | None]) -> Iterator[list[Drawn | None]]:
-        """Yields the draws that count; places of new criteria are reserved until the block ends."""
-        placed, begun = list[Drawn | None](), list[Decider]()
+        new = dict[str, list[Drawn]]()
         for each in drawn:
-            if (
-                each is None
-                or self.ledger.counts(each.draw.decider)
-                or each.draw.decider in self._begun
-            ):
-                placed.append(each)
-            elif self._has_room(each.draw):
-                begun.append(each.draw.decider)
-                self._begun[each.draw.decider] = each.draw.by
-                placed.append(each)
-            else:
-                self._refused[each.draw.decider.write_id] += 1
-                self._telemetry.count_audit_draws(refused=1)
-                placed.append(None)
-        try:
-            yield placed
-        finally:
-            for decider in begun:
-                del self._begun[decider]
+            if each is not None and self._use(each) is None:
+                new.setdefault(each.draw.calibration, []).append(each)
+        for name, draws in new.items():
+            await self.keep(name, draws)
+        return [None if each is None else self._reference(each) for each in drawn]
 
-    def _has_room(self, draw: Draw) -> bool:
-        """Whether the key of a draw may begin its criterion; the last place is the default's."""
-        write_id, room = draw.decider.write_id, self.ledger.room(draw.decider, None)
-        begun = [key for decider, key in self._begun.items() if decider.write_id == write_id]
-        if self._is_default(draw.decider.criterion):
-            return len(begun) < room
-        counted = [*self.ledger.criteria(draw.calibration, write_id)]
-        counted += [each.criterion for each in self._begun if each.write_id == write_id]
-        if self._default is not None and not any(map(self._is_default, counted)):
+    def _use(self, drawn: Drawn) -> Use | None:
+        audit = self.book(drawn.draw.calibration).audit(drawn.draw.id)
+        return None if audit is None else audit.use(drawn.draw.decider)
+
+    def _reference(self, drawn: Drawn) -> AuditReference | None:
+        """Returns the audit reference for the answer to a drawn judgment."""
+        draw = drawn.draw
+        audit = self.book(draw.calibration).audit(draw.id)
+        # Nobody should spend a label on a draw that takes no more labels.
+        if (
+            audit is None
+            or audit.use(draw.decider) is None
+            or audit.status(self.now()) == "expired"
+        ):
+            return None
+        return AuditReference(id=draw.id, rate=draw.rate)
+
+    async def keep(self, name: str, draws: Sequence[Drawn]) -> None:
+        """Keeps draws of a set, unless the store does not take them."""
+        refused, taken = list[Drawn](), 0
+
+        def plan(book: Book, change: _Change) -> None:
+            nonlocal taken
+            refused.clear()
+            taken = 0
+            begun = {
+                each.draw.decider.write_id: dict(book.begun(each.draw.decider.write_id))
+                for each in draws
+            }
+            room = book.room(self.now())
+            for each in draws:
+                draw, key = each.draw, each.key
+                audit = change.audit(book, key)
+                if audit is not None and audit.use(draw.decider) is not None:
+                    continue
+                criteria = begun[draw.decider.write_id]
+                if not self._has_room(each, criteria) or (audit is None and room <= 0):
+                    refused.append(each)
+                    continue
+                use = Use(
+                    position=change.place,
+                    decider=draw.decider,
+                    accepted=draw.accepted,
+                    by=draw.by,
+                    at=draw.at,
+                )
+                change.place += 1
+                if draw.decider.criterion not in criteria:
+                    place = place_of_criterion(len(criteria), draw.decider.write_id)
+                    change.rows[place] = None
+                    criteria[draw.decider.criterion] = use
+                if audit is None:
+                    audit = Audit(draw=draw, uses=(use,), wait_s=self._wait_s(draw))
+                    room -= 1
+                else:
+                    audit = audit.used(use)
+                if each.pair is not None and audit.label is None and not audit.has_texts:
+                    audit = replace(audit, has_texts=True)
+                    change.texts[key] = each.pair
+                change.put(audit)
+                taken += 1
+
+        # Judgments do not wait for a store that has failed; `follow` notices when it is back.
+        if not self._store_is_away:
+            with suppress(TimeoutError, StoreUnavailableError, StoreCorruptError):
+                # A draw that a power cut takes is missed; who was right has nothing to do with it.
+                # Waiting for the disk would take longer than a small judge needs.
+                with self._watched():
+                    async with asyncio.timeout(_PATIENCE_S), self._drawing[name]:
+                        await self._change(name, plan, synced=False)
+                for each in refused:
+                    self._refused[each.draw.decider.write_id] += 1
+                self._telemetry.count_audit_draws(taken=taken, refused=len(refused))
+                return
+        self._telemetry.count_audit_draws(missed=len(draws))
+
+    def _has_room(self, drawn: Drawn, criteria: Mapping[Criterion, Use]) -> bool:
+        """Whether the criterion of a draw is audited; the last place is that of the default."""
+        criterion, by = drawn.draw.decider.criterion, drawn.draw.by
+        if criterion in criteria:
+            return True
+        room = MOST_CRITERIA - len(criteria)
+        if self._is_default(criterion):
+            return room > 0
+        if self._default is not None and not any(map(self._is_default, criteria)):
             room -= 1
-        of_key = self.ledger.room(draw.decider, draw.by)
-        return len(begun) < room and begun.count(draw.by) < of_key
+        of_key = sum(use.by == by for use in criteria.values())
+        return room > 0 and (by == KEYLESS or of_key < MOST_CRITERIA_OF_KEY)
 
     def _is_default(self, criterion: Criterion) -> bool:
         default = self._default
@@ -345,62 +540,6 @@ class Auditor:
         """Returns the number of draws that this process refused under further criteria."""
         return self._refused[calibration.write_id]
 
-    async def _keep(self, drawn: Sequence[Drawn]) -> bool:
-        """Appends draws to the log; returns False if the store does not take them."""
-        # Judgments do not wait for a store that has failed; `follow` notices when it is back.
-        last = None if self._store_is_away else await self._append(drawn)
-        if last is None:
-            self._telemetry.count_audit_draws(missed=len(drawn))
-            return False
-        self._telemetry.count_audit_draws(taken=len(drawn))
-        first = last - len(drawn) + 1
-        if first == self.ledger.position + 1:
-            for position, each in enumerate(drawn, first):
-                self.ledger.apply(position, each.text, each.draw)
-        elif any(each.draw.decider in self._begun for each in drawn):
-            await self._apply_up_to(last)
-        # Otherwise `follow` applies the draws, after those entries of others that came in between.
-        return True
-
-    async def _apply_up_to(self, end: int) -> None:
-        """Applies the draws that began a criterion, so that later ones do not get its place, too.
-
-        `follow` does it if the store does not answer in time.
-        """
-        with suppress(TimeoutError, StoreUnavailableError, StoreCorruptError), self._watched():
-            async with asyncio.timeout(_PATIENCE_S), self._reading:
-                await self._read_to(end, self.ledger)
-
-    async def _append(self, drawn: Sequence[Drawn]) -> int | None:
-        """Returns the last position; None if the store does not answer in time."""
-        # A label of an earlier criterion or version serves this draw, too.
-        pairs = {
-            key_of(each.draw.id): each.pair
-            for each in drawn
-            if each.pair is not None and not self.ledger.has_label(each.draw.id)
-        }
-        with (
-            suppress(TimeoutError, StoreUnavailableError, StoreCorruptError),
-            self._watched(writing=True),
-        ):
-            async with asyncio.timeout(_PATIENCE_S):
-                # A draw that a power cut takes is missed; who was right has nothing to do with it.
-                # Waiting for the disk would take longer than a small judge needs.
-                return await self._store.append_audits(
-                    [each.text for each in drawn],
-                    synced=False,
-                    texts=pairs,
-                )
-        return None
-
-    def _reference(self, draw: Draw, *, kept: bool) -> AuditReference | None:
-        """Returns the audit reference for the answer to a drawn judgment."""
-        audit = self.ledger.audit(draw.id) if self.ledger.knows_use(draw) else None
-        # Nobody should spend a label on a draw that takes no more labels.
-        if audit is not None and audit.status(self.now()) == "expired":
-            return None
-        return AuditReference(id=draw.id, rate=draw.rate) if audit is not None or kept else None
-
     async def label(
         self,
         labels: Sequence[SentLabel],
@@ -409,7 +548,7 @@ class Auditor:
         may_use: Callable[[str], bool],
         yields: bool = False,
     ) -> LabelReport:
-        """Takes labels of draws in one atomic step; sending them again changes nothing.
+        """Takes labels of draws, in one step for each set; sending them again changes nothing.
 
         The label "none" closes a draw that nobody can label: other labels do not wait for it.
 
@@ -422,26 +561,22 @@ class Auditor:
         Raises:
             ForbiddenError: A draw belongs to a set that the sender may not use; no label was taken.
             LabelChangesError: A label was changed 100 times already; no label was taken.
-            StoreUnavailableError: No label was taken; or all were, if the connection to the store
-                broke. Sending them again is safe.
+            StoreUnavailableError: Some labels were not taken. Sending all again is safe.
         """
-        async with self._reading:
-            with self._watched():
-                await self._read_all()
-            batch = self._assessed(labels, by=by, may_use=may_use, yields=yields)
-            entries = list(batch.entries.values())
-            with self._watched(writing=bool(entries)):
-                audits = await self._audits_before(entries)
-        both = list[tuple[AuditLabel | None, LabelEntry]]()
-        for audit, entry in zip(audits, entries, strict=True):
-            if audit is not None and _is_taken(audit, entry):
-                # It came in between, from another process.
-                batch.taken.append(entry.id)
-            else:
-                both.append((None if audit is None else _earlier(audit, entry), entry))
-        _log_changes(both)
-        first = [entry.label for earlier, entry in both if earlier is None]
-        updated = sum(earlier not in (None, entry.label) for earlier, entry in both)
+        batch = _LabelBatch()
+        await self._read_changes()
+        by_set = self._sorted(labels, batch, by=by, may_use=may_use)
+        assess = _Assessment(by=by, at=self.now(), yields=yields)
+        if len(by_set) > 1:
+            for name, sent in by_set.items():
+                # So that nothing is taken if one of them is refused.
+                assess(sent, self.book(name))
+        await asyncio.sleep(0)
+        for name, sent in by_set.items():
+            await self._label_set(name, sent, assess, batch)
+        _log_changes(batch.both)
+        first = [entry.label for earlier, entry in batch.both if earlier is None]
+        updated = len(batch.both) - len(first)
         refused = len(batch.unknown) + len(batch.expired) + len(batch.taken)
         return LabelReport(
             labelled=len(first) - first.count("none"),
@@ -450,63 +585,58 @@ class Auditor:
             unchanged=len(labels) - len(first) - updated - refused,
             unknown=tuple(batch.unknown),
             expired=tuple(batch.expired),
-            earlier={each: self._labeler(each) for each in batch.taken},
+            earlier=dict(batch.taken),
         )
 
-    def _labeler(self, identifier: str) -> str:
-        audit = self.ledger.audit(identifier)
-        return "service" if audit is None or audit.labelled_by is None else audit.labelled_by
-
-    def _assessed(
+    def _sorted(
         self,
         labels: Sequence[SentLabel],
+        batch: "_LabelBatch",
         *,
         by: str,
         may_use: Callable[[str], bool],
-        yields: bool,
-    ) -> "_LabelBatch":
-        """Sorts labels into those that may change something, and those that are not taken."""
-        batch, at = _LabelBatch(), self.now()
+    ) -> dict[str, list[SentLabel]]:
+        """Returns the labels of each set; notes unknown ids in the batch."""
+        by_set = dict[str, list[SentLabel]]()
+        books = self.books
         for sent in labels:
-            audit = self.ledger.audit(sent.id)
-            if audit is None:
+            key = pair_of(sent.id)
+            name = next((book.name for book in books if key in book.audits), None)
+            if name is None:
                 batch.unknown.append(sent.id)
-                continue
-            if not may_use(audit.draw.calibration):
+            elif not may_use(name):
                 raise ForbiddenError(
-                    f"the audit {sent.id} belongs to the calibration"
-                    f" {audit.draw.calibration!r}, which the key {by!r} may not use; none of the"
-                    " labels was taken. Send only labels of the sets that `scope-judge keys list`"
-                    " shows for this key"
+                    f"the audit {sent.id} belongs to the calibration {name!r}, which the key {by!r}"
+                    " may not use; none of the labels was taken. Send only labels of the sets that "
+                    "`scope-judge keys list` shows for this key"
                 )
-            if audit.status(at) == "expired":
-                batch.expired.append(sent.id)
-                continue
-            entry = _entry_of(sent, by=by, at=at, yields=yields)
-            if _is_taken(audit, entry):
-                batch.taken.append(sent.id)
-                continue
-            batch.entries.pop(audit.position, None)
-            if _earlier(audit, entry) != sent.label:
-                _check_changes(audit, sent)
-                batch.entries[audit.position] = entry
-        return batch
+            else:
+                by_set.setdefault(name, []).append(sent)
+        return by_set
 
-    async def _audits_before(self, entries: Sequence[LabelEntry]) -> list[Audit | None]:
-        """Appends labels; returns the audit of each, in order, as it was before."""
-        if not entries:
-            return []
-        texts = [entry.text for entry in entries]
-        forgotten = {key_of(entry.id) for entry in entries}
-        last = await self._store.append_audits(texts, forgotten=forgotten)
-        first = last - len(entries) + 1
-        # Entries of other replicas may lie in between; these labels come after them.
-        await self._read_to(first - 1, self.ledger)
-        before: list[Audit | None] = []
-        for position, (entry, text) in enumerate(zip(entries, texts, strict=True), first):
-            before.append(self.ledger.audit(entry.id))
-            self.ledger.apply(position, text, entry)
-        return before
+    async def _label_set(
+        self, name: str, sent: Sequence[SentLabel], assess: "_Assessment", batch: "_LabelBatch"
+    ) -> None:
+        of_set = _LabelBatch()
+
+        def plan(book: Book, change: _Change) -> None:
+            nonlocal of_set
+            of_set = assess(sent, book)
+            for earlier, entry in of_set.both:
+                audit = book.audit(entry.id)
+                assert audit is not None, "labels of unknown draws are left out"
+                labelled = audit.labelled(entry)
+                change.put(labelled)
+                change.forgotten.add(key_of_row(labelled))
+                if earlier is not None or entry.label == "none":
+                    number = labelled.label_changes
+                    change.put(TrailEntry(entry=entry, before=earlier, number=number))
+
+        await self._change(name, plan)
+        batch.both += of_set.both
+        batch.unknown += of_set.unknown
+        batch.expired += of_set.expired
+        batch.taken += of_set.taken
 
     async def page(
         self,
@@ -517,54 +647,70 @@ class Auditor:
         limit: int,
         may_use: Callable[[str], bool],
     ) -> AuditPage:
-        """Returns audits, oldest first; see `Ledger.page`.
+        """Returns audits, oldest first.
+
+        Args:
+            calibration: Only audits of this set; None for all sets.
+            status: Only audits with this status; None for all of them.
+            after: Only audits that were drawn after this position.
+            limit: Most audits to return, at least 1; a few more if several sets have draws at the
+                same position.
+            may_use: Whether the caller may use a calibration set; audits of others are left out.
 
         Raises:
             StoreUnavailableError: The store does not answer.
         """
         await self.catch_up()
-        return self.ledger.page(
-            calibration=calibration,
-            status=status,
-            after=after,
-            limit=limit,
-            may_use=may_use,
-            now=self.now(),
-        )
+        now = self.now()
+        audits = [
+            audit
+            for book in self._usable(calibration, may_use)
+            for audit in book.audits.values()
+            if audit.position > after and status in (None, audit.status(now))
+        ]
+        page = heapq.nsmallest(limit, audits, key=lambda audit: audit.position)
+        is_last = len(page) == len(audits)
+        if not is_last:
+            shown = {audit.draw.id for audit in page}
+            page += [
+                audit
+                for audit in audits
+                if audit.position == page[-1].position and audit.draw.id not in shown
+            ]
+        return AuditPage(audits=page, at=now, next_after=None if is_last else page[-1].position)
 
-    async def open_ids(
+    async def open_audits(
         self, calibration: str | None, *, may_use: Callable[[str], bool]
-    ) -> NDArray[np.void]:
-        """Returns the ids of open audits, oldest first; see `Ledger.open_ids`.
-
-        Raises:
-            StoreUnavailableError: The store does not answer.
-        """
+    ) -> list[Audit]:
+        """Returns open audits, oldest first; see `page`."""
         await self.catch_up()
-        return self.ledger.open_ids(calibration, may_use=may_use, now=self.now())
+        audits = [
+            audit for book in self._usable(calibration, may_use) for audit in book.open(self.now())
+        ]
+        return sorted(audits, key=lambda audit: audit.position)
 
-    def count(self, calibration: str, *, status: Status | None = None) -> int:
-        """Returns the number of audits of a set that were read; see `Ledger.count`."""
-        return self.ledger.count(calibration, status=status, now=self.now())
-
-    def open_pairs(self, keys: Iterable[str]) -> set[str]:
-        """Returns the given pairs that still wait for a label according to the ledger."""
-        return self.ledger.open_pairs(keys, now=self.now())
+    def _usable(self, calibration: str | None, may_use: Callable[[str], bool]) -> list[Book]:
+        return [
+            book for book in self.books if calibration in (None, book.name) and may_use(book.name)
+        ]
 
     async def record(self, entries: Sequence[AboutAlarm]) -> None:
-        """Appends entries about alarms, without those that another replica has written.
+        """Records entries about alarms, without those that another replica has written.
 
         Raises:
             StoreUnavailableError: The store does not answer. Recording them again is safe.
         """
-        async with self._reading:
-            with self._watched():
-                await self._read_all()
-                new = [entry for entry in entries if self.ledger.alarms.takes(entry)]
-            if new:
-                with self._watched(writing=True):
-                    await self._store.append_audits([entry.text for entry in new])
-                    await self._read_all()
+        by_set = dict[str, list[AboutAlarm]]()
+        for entry in entries:
+            by_set.setdefault(entry.calibration, []).append(entry)
+        await self._read_changes()
+        for name, of_set in by_set.items():
+
+            def plan(book: Book, change: _Change, of_set: Sequence[AboutAlarm] = of_set) -> None:
+                for entry in filter(book.alarms.takes, of_set):
+                    change.put(TrailEntry(entry=entry))
+
+            await self._change(name, plan)
 
     async def trail(self, calibration: str, *, before: int | None, limit: int) -> list[TrailEntry]:
         """Returns the trail of a set's audits, newest first.
@@ -580,22 +726,60 @@ class Auditor:
             StoreUnavailableError: The store does not answer.
         """
         await self.catch_up()
-        trail = list[TrailEntry]()
-        with self._watched():
-            # The texts are only in the store: reasons may be as long as everything else together.
-            for place in self.ledger.trail(calibration, before=before, limit=limit):
-                for position, text in await self._store.audits(after=place.position - 1, limit=1):
-                    entry = readable_entry(text)
-                    if position == place.position and entry is not None:
-                        trail.append(
-                            TrailEntry(position=position, entry=entry, before=place.before)
-                        )
-        return trail
+        return self.book(calibration).page_of_trail(before, limit)
 
     async def periods(self, calibration: str) -> Sequence[Period]:
         """Counts the drawn judgments of a set over time, as far as this process has read them."""
-        view, now = self.ledger.view(calibration), self.now()
-        return await off_loop(periods_of, view, now=now)
+        audits, now = list(self.book(calibration).audits.values()), self.now()
+        return await off_loop(periods_of, audits, now=now)
+
+    async def remove_texts(self) -> None:
+        """Removes the texts of expired audits.
+
+        Raises:
+            StoreUnavailableError: The store does not answer.
+        """
+
+        def plan(book: Book, change: _Change) -> None:
+            for key, audit in book.with_texts():
+                if audit.status(self.now()) != "open" and len(change.rows) < _STEP:
+                    change.put(replace(audit, has_texts=False))
+                    change.forgotten.add(key)
+
+        for book in self.books:
+            while any(audit.status(self.now()) != "open" for _, audit in book.with_texts()):
+                await self._change(book.name, plan)
+                book = self.book(book.name)
+
+    async def forget(self, name: str, *, in_force: str | None, older_than: float) -> int:
+        """Removes audits of versions out of force, and the entries about their labels.
+
+        An audit stays while it is open, and while it may be among the draws since an active alarm.
+
+        Args:
+            name: Name of the set.
+            in_force: Write id of the version in force; None if the set was deleted.
+            older_than: Audits that have changed since stay, in seconds since 1970.
+
+        Returns:
+            The number of audits that were removed.
+
+        Raises:
+            StoreUnavailableError: The store does not answer.
+        """
+        removed = step = 0
+
+        def plan(book: Book, change: _Change) -> None:
+            nonlocal step
+            old = book.out_of_force(in_force, older_than=older_than, now=self.now())
+            change.removed |= set(old[:_STEP])
+            step = len(change.removed & book.audits.keys())
+
+        await self._read_changes()
+        while self.book(name).out_of_force(in_force, older_than=older_than, now=self.now()):
+            await self._change(name, plan)
+            removed += step
+        return removed
 
     @contextmanager
     def _watched(self, *, writing: bool = False) -> Iterator[None]:
@@ -638,29 +822,66 @@ def _are_few(candidates: Sequence[JudgedComparison]) -> bool:
     return sum(map(len, texts)) <= _MOST_CHARACTERS_ON_LOOP
 
 
-def _entry_of(sent: SentLabel, *, by: str, at: float, yields: bool) -> LabelEntry:
-    return LabelEntry(
-        id=sent.id, label=sent.label, by=by, at=at, reason=sent.reason, yields=yields or None
-    )
+@dataclass(kw_only=True, slots=True)
+class _LabelBatch:
+    """Labels by their effect.
+
+    Args:
+        both: Labels that change something, with the label that each one replaces.
+        unknown: Ids without a draw.
+        expired: Ids of draws that take no more labels.
+        taken: Ids of draws that keep the label of another key, with the name of that key.
+    """
+
+    both: list[tuple[AuditLabel | None, LabelEntry]] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    expired: list[str] = field(default_factory=list)
+    taken: list[tuple[str, str]] = field(default_factory=list)
 
 
-def _earlier(audit: Audit, entry: LabelEntry) -> AuditLabel | None:
-    """Returns the label that an entry would replace or repeat, in the order of its id."""
-    return audit.label_of(entry.id)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Assessment:
+    """Sorts labels into those that change something, and those that are not taken.
 
+    Args:
+        by: Name of the key that sent them.
+        at: Their time, in seconds since 1970.
+        yields: Whether labels of other keys stay.
+    """
 
-def _is_taken(audit: Audit, entry: LabelEntry) -> bool:
-    """Whether an entry changes nothing, because what others have said stays."""
-    return entry.yields is not None and audit.is_of_another(entry.by)
+    by: str
+    at: float
+    yields: bool
 
-
-def _check_changes(audit: Audit, sent: SentLabel) -> None:
-    """Refuses a label that would change the one of its draw too often."""
-    if audit.label_changes >= MOST_LABEL_CHANGES:
-        raise LabelChangesError(
-            f"the label of the audit {sent.id} was changed {MOST_LABEL_CHANGES} times, too often "
-            "to change again; no label was taken"
-        )
+    def __call__(self, labels: Sequence[SentLabel], book: Book) -> _LabelBatch:
+        batch = _LabelBatch()
+        last = dict[int, tuple[AuditLabel | None, LabelEntry]]()
+        for sent in labels:
+            audit = book.audit(sent.id)
+            if audit is None:
+                batch.unknown.append(sent.id)
+                continue
+            if audit.status(self.at) == "expired":
+                batch.expired.append(sent.id)
+                continue
+            if self.yields and audit.is_of_another(self.by):
+                batch.taken.append((sent.id, audit.labelled_by or "service"))
+                continue
+            last.pop(audit.position, None)
+            earlier = audit.label_of(sent.id)
+            if earlier == sent.label:
+                continue
+            if audit.label_changes >= MOST_LABEL_CHANGES:
+                raise LabelChangesError(
+                    f"the label of the audit {sent.id} was changed {MOST_LABEL_CHANGES} times, too "
+                    "often to change again; no label was taken"
+                )
+            entry = LabelEntry(
+                id=sent.id, label=sent.label, by=self.by, at=self.at, reason=sent.reason
+            )
+            last[audit.position] = earlier, entry
+        batch.both = list(last.values())
+        return batch
 
 
 def _log_changes(changes: Iterable[tuple[AuditLabel | None, LabelEntry]]) -> None:
@@ -676,21 +897,3 @@ def _log_changes(changes: Iterable[tuple[AuditLabel | None, LabelEntry]]) -> Non
                 entry.label,
                 entry.by,
             )
-
-
-@dataclass(kw_only=True, slots=True)
-class _LabelBatch:
-    """Labels by their effect.
-
-    Args:
-        entries: Labels that may change something, by the position of their draw: the last label
-            of each draw.
-        unknown: Ids without a draw.
-        expired: Ids of draws that take no more labels.
-        taken: Ids of draws that have a label of another key.
-    """
-
-    entries: dict[int, LabelEntry] = field(default_factory=dict)
-    unknown: list[str] = field(default_factory=list)
-    expired: list[str] = field(default_factory=list)
-    taken: list[str] = field(default_factory=list)

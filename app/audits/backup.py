@@ -8,11 +8,12 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Any
 
 from app.core.errors import InvalidRequestError, StoreUnavailableError
-from app.ports import KEPT_VERSIONS, Entry, Head, Store
+from app.ports import KEPT_VERSIONS, Entry, Head, Store, StoredRow
 from app.sets.codec import thresholds_in
 
 _MARK, _FORMAT = "scope_judge_backup", 3
@@ -22,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(kw_only=True, slots=True)
 class Backup:
-    """Summary of a backup: its release, its time (UTC), and how many sets and entries it holds."""
+    """Summary of a backup: its release, its time (UTC), and its numbers of sets and audit rows."""
 
     release: str
     at: str
@@ -33,7 +34,7 @@ class Backup:
 async def write_backup(store: Store, file: IO[bytes], *, release: str, at: str) -> Backup:
     """Writes all that a store had when this began, and perhaps later changes, too.
 
-    The audits are read last: their log knows all versions that the sets have.
+    The audits are read last: their draws know all versions that the sets have.
     """
     backup, digest = Backup(release=release, at=at), hashlib.sha256()
 
@@ -46,13 +47,34 @@ async def write_backup(store: Store, file: IO[bytes], *, release: str, at: str) 
     for name in await store.names(deleted=True):
         put({"set": name, **await _set_of(store, name)})
         backup.sets += 1
-    if await store.last_audit():
+    states = await store.audit_states()
+    if states:
         put({"secret": (await store.secret()).hex()})
-    while entries := await store.audits(after=backup.audits, limit=_AT_ONCE):
-        put({"audits": [text for _, text in entries]})
-        backup.audits = entries[-1][0]
+    for name in states:
+        await _put_audits(store, name, put, backup)
     put({"sha256": digest.hexdigest()})
     return backup
+
+
+async def _put_audits(
+    store: Store, name: str, put: Callable[[dict[str, Any]], None], backup: Backup
+) -> None:
+    """Writes the audits of a set. A row that changes meanwhile is written twice: the later counts.
+
+    The texts of open audits stay out of a backup.
+    """
+    after = 0
+    while rows := await store.audits(name, after=after, limit=_AT_ONCE):
+        put({"of": name, "audits": [row._replace(text=_without_texts(row.text)) for row in rows]})
+        backup.audits += len(rows)
+        after = rows[-1].position
+
+
+def _without_texts(row: str) -> str:
+    fields = json.loads(row)
+    if "has_texts" in fields:
+        fields["has_texts"] = False
+    return json.dumps(fields, separators=(",", ":"))
 
 
 async def _set_of(store: Store, name: str) -> dict[str, Any]:
@@ -109,7 +131,7 @@ def check_backup(file: IO[bytes], name: str) -> Backup:
 
 async def is_empty(store: Store) -> bool:
     """Whether a store has no set, no trail and no audit."""
-    return not (await store.names(deleted=True) or await store.last_audit())
+    return not (await store.names(deleted=True) or await store.audit_states())
 
 
 async def restore_backup(store: Store, file: IO[bytes]) -> None:
@@ -118,13 +140,18 @@ async def restore_backup(store: Store, file: IO[bytes]) -> None:
     Raises:
         StoreUnavailableError: Another program wrote to the store meanwhile.
     """
+    # Key -> position, of the rows of each set.
+    known = dict[str, dict[str, int]]()
     for fields in map(_fields, file):
         if "set" in fields:
             await _restore_set(store, fields)
         elif "secret" in fields:
             await store.put_secret(bytes.fromhex(fields["secret"]))
         elif "audits" in fields:
-            await store.append_audits(fields["audits"])
+            name, rows = fields["of"], [StoredRow(*row) for row in fields["audits"]]
+            places = known.setdefault(name, {})
+            _check_alone(await store.write_audits(name, rows, expected=places) is not None)
+            places |= {row.key: row.position for row in rows}
 
 
 async def _restore_set(store: Store, fields: dict[str, Any]) -> None:

@@ -191,13 +191,14 @@ class Changes:
         present = await self._calibrator.deletable(name)
         await self._catch_up()
         in_use = () if present is None else await rows_of(self.in_use(present), present)
+        book = self._auditor.book(name)
         return Deletion(
             name=name,
             present=present,
             in_use=in_use,
-            audits=self._auditor.count(name),
-            open_audits=self._auditor.count(name, status="open"),
-            alarms=tuple(self._auditor.ledger.alarms.standing(name)),
+            audits=len(book.audits),
+            open_audits=len(book.open(self._auditor.now())),
+            alarms=tuple(book.alarms.standing()),
         )
 
     async def _looked_at(
@@ -242,5 +243,5 @@ class Changes:
 
         The traffic may be that of an earlier version, which nobody has judged by the next one yet.
         """
-        drawn = self._auditor.ledger.criteria(calibration.name, calibration.write_id)
+        drawn = frozenset(self._auditor.book(calibration.name).begun(calibration.write_id))
         return drawn | self._calibrations.traffic.criteria(calibration.name)

@@ -1,37 +1,28 @@
-"""Entries of the log of audits: draws of judgments, their labels, and alarms.
+"""Audits of a set as rows: drawn comparisons with their labels, and the entries of their trail.
 
-The store keeps each entry as one flat JSON object:
-
-    {"kind": "draw", "id", "fingerprint", "digest", "question", "gap_fwd", "gap_rev", "label_mass",
-     "calibration", "alpha", "guarantee", "delta", "write_id", "version", "accepted",
-     "rate", "at", "by", "wait_s"}
-    {"kind": "label", "id", "label", "by", "at", "reason", "yields"}
-    {"kind": "alarm", "calibration", "alpha", "guarantee", "delta", "write_id", "version",
-     "errors", "audited", "needed", "suspends", "after", "by", "at",
-     "first_judged_at", "last_judged_at"}
-    {"kind": "alarm_end", "calibration", "alpha", "guarantee", "delta", "alarm", "because",
-     "version", "reason", "by", "at"}
-
-Times are seconds since 1970. Only a label "none", which closes a draw without a label, has a
-reason, and only a label that replaces none of another key has `yields`. Only a draw whose texts are
-too long to be kept has `wait_s`. Later releases may add fields and kinds, which this one ignores.
+The store keeps each row as one JSON object, and the position of its last change. Positions grow
+with each change of the set's audits, and follow the clock: a position is a time in microseconds
+since 1970, or one more than the position before. A draw keeps its place in the order of draws,
+which is a position, too, though rows change later.
 
 The digest of a comparison ignores the order of its two responses, and so must a draw. The id of a
 draw is 127 bits for the comparison, and one last bit for the order. So a label is understood in the
 order that its sender judged, whichever order was judged first.
 """
 
-import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 
 from app.core.comparison import AuditLabel as AuditLabel
 from app.core.comparison import Criterion
+from app.core.fingerprint import drawn_pair
 from app.core.monitoring import JudgedSpan, Ringing
 from app.core.score import Score
+from app.ports import StoredRow
 
 DrawId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -100,17 +91,6 @@ class Draw:
         """Name of the calibration set."""
         return self.decider.criterion.calibration
 
-    @property
-    def text(self) -> str:
-        """The entry as the store keeps it."""
-        fields = _DRAW.dump_python(self)
-        score, decider = fields.pop("score"), fields.pop("decider")
-        del score["cached"]
-        if self.wait_s is None:
-            del fields["wait_s"]
-        criterion = decider.pop("criterion")
-        return _json({"kind": "draw", **fields, **score, **criterion, **decider})
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabelEntry:
@@ -122,8 +102,6 @@ class LabelEntry:
         by: Name of the key that sent the label, or "service".
         at: Time of the label, in seconds since 1970.
         reason: Why the draw is closed; None with any other label.
-        yields: True if a label that another key has sent before stays in force; earlier releases
-            replace it.
     """
 
     __pydantic_config__ = _STRICT
@@ -133,12 +111,6 @@ class LabelEntry:
     by: str
     at: float
     reason: str | None = None
-    yields: Literal[True] | None = None
-
-    @property
-    def text(self) -> str:
-        """The entry as the store keeps it."""
-        return _json({"kind": "label", **_LABEL.dump_python(self, exclude_none=True)})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -188,13 +160,6 @@ class AlarmEntry:
         """Name of the set."""
         return self.criterion.calibration
 
-    @property
-    def text(self) -> str:
-        """The entry as the store keeps it."""
-        fields = _ALARM.dump_python(self)
-        decider = fields.pop("decider")
-        return _json({"kind": "alarm", **decider.pop("criterion"), **decider, **fields})
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AlarmEnd:
@@ -226,52 +191,174 @@ class AlarmEnd:
         """Name of the set."""
         return self.criterion.calibration
 
-    @property
-    def text(self) -> str:
-        """The entry as the store keeps it."""
-        fields = _ALARM_END.dump_python(self)
-        return _json({"kind": "alarm_end", **fields.pop("criterion"), **fields})
-
 
 # Entries about the alarms of a set.
 AboutAlarm = AlarmEntry | AlarmEnd
-Entry = Draw | LabelEntry | AboutAlarm
-
-
-def parse_entry(text: str) -> Entry | None:
-    """Parses an entry of the log; returns None for a kind that a later release added.
-
-    Raises:
-        ValueError: The text is not an entry that any release wrote.
-    """
-    match _KIND.validate_json(text).kind:
-        case "draw":
-            return _DRAW.validate_json(text)
-        case "label":
-            return _LABEL.validate_json(text)
-        case "alarm":
-            return _ALARM.validate_json(text)
-        case "alarm_end":
-            return _ALARM_END.validate_json(text)
-    return None
-
-
-def readable_entry(text: str) -> Entry | None:
-    """Parses an entry of the log; returns None for any text that this release cannot parse.
-
-    One such text must not hide the other entries.
-    """
-    try:
-        return parse_entry(text)
-    except ValueError:
-        return None
+Status = Literal["open", "labelled", "closed", "expired"]
+_MIRRORED: Mapping[AuditLabel, AuditLabel] = {"A": "B", "B": "A", "tie": "tie", "none": "none"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Kind:
+class Use:
+    """One drawn judgment of a comparison, the first one by its decider.
+
+    Args:
+        position: Its place in the order of draws.
+        decider: Criterion and version that decided.
+        accepted: Whether the judgment has a verdict.
+        by: Name of the key that asked for it, or "service".
+        at: Its time, in seconds since 1970.
+    """
+
     __pydantic_config__ = _STRICT
 
-    kind: str
+    position: Annotated[int, Field(gt=0, lt=2**63)]
+    decider: Decider
+    accepted: bool
+    by: str
+    at: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Audit:
+    """One drawn comparison with its label, in the order of its first judgment.
+
+    Args:
+        draw: Its first draw.
+        uses: Its drawn judgments, one for each criterion and version, in the order of the draws.
+        wait_s: Seconds after its last use until which it waits for its label.
+        label: Its present label; "none" if it was closed without one.
+        labelled_at: Time of its first label, or at which it was closed first.
+        labelled_by: Name of the key that sent its present label, or closed it.
+        label_changes: Number of labels that replaced another one.
+        has_texts: Whether the store keeps its texts.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    draw: Draw
+    uses: tuple[Use, ...]
+    wait_s: Annotated[float, Field(gt=0.0)]
+    label: AuditLabel | None = None
+    labelled_at: float | None = None
+    labelled_by: str | None = None
+    label_changes: Annotated[int, Field(ge=0)] = 0
+    has_texts: bool = False
+
+    @property
+    def position(self) -> int:
+        """Its place in the order of draws."""
+        return self.uses[0].position
+
+    @property
+    def expires_at(self) -> float:
+        """Time until which it waits for its label; each new decider prolongs it."""
+        return max(use.at for use in self.uses) + self.wait_s
+
+    @property
+    def last_change(self) -> float:
+        """Time of its last use or first label, in seconds since 1970."""
+        return max(self.labelled_at or 0.0, *(use.at for use in self.uses))
+
+    def use(self, decider: Decider) -> Use | None:
+        """Returns its use by a decider; None if there is none."""
+        return next((use for use in self.uses if use.decider == decider), None)
+
+    def label_of(self, identifier: str) -> AuditLabel | None:
+        """Returns the label in the order of an id of this draw."""
+        return None if self.label is None else self.turned(self.label, identifier)
+
+    def turned(self, label: AuditLabel, identifier: str) -> AuditLabel:
+        """Turns a label between the order of this draw and that of an id of it."""
+        return label if self.draw.id == identifier else _MIRRORED[label]
+
+    def is_of_another(self, by: str) -> bool:
+        """Whether it has a label, or was closed, by another key than this one."""
+        return self.label is not None and self.labelled_by != by
+
+    def status(self, now: float) -> Status:
+        """Returns the status at a time, in seconds since 1970."""
+        if self.label is not None:
+            return "closed" if self.label == "none" else "labelled"
+        return "open" if now <= self.expires_at else "expired"
+
+    def used(self, use: Use) -> "Audit":
+        """Returns the audit with one more use."""
+        return replace(self, uses=(*self.uses, use))
+
+    def labelled(self, entry: LabelEntry) -> "Audit":
+        """Returns the audit with a label, and without texts."""
+        label = self.turned(entry.label, entry.id)
+        return replace(
+            self,
+            label=label,
+            labelled_at=entry.at if self.labelled_at is None else self.labelled_at,
+            labelled_by=entry.by,
+            label_changes=self.label_changes + (self.label not in (None, label)),
+            has_texts=False,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrailEntry:
+    """One entry of the trail of a set's audits.
+
+    Args:
+        entry: A label that closed a draw or replaced another one, or an entry about an alarm.
+        before: The label that it replaced, in the order of its id; None if there was none.
+        number: Number of labels of the draw that replaced another one; 0 for an alarm.
+        position: Its place in the trail, which is the position of its row.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    entry: LabelEntry | AlarmEntry | AlarmEnd
+    before: AuditLabel | None = None
+    number: int = 0
+    position: Annotated[int, Field(exclude=True)] = 0
+
+
+Row = Audit | TrailEntry
+
+
+def key_of_row(row: Row) -> str:
+    """The key of a row in the store; that of an audit is the key of both orders of its pair.
+
+    The key of an entry says what it follows, so that of two equal ones only the first is kept.
+    """
+    if isinstance(row, Audit):
+        return pair_of(row.draw.id)
+    entry = row.entry
+    if isinstance(entry, LabelEntry):
+        return f"label {row.number} of {pair_of(entry.id)}"
+    if isinstance(entry, AlarmEnd):
+        return f"end of {entry.alarm}"
+    of = entry.criterion
+    return f"alarm after {entry.after} of {of.guarantee} {of.alpha!r} {of.delta!r}"
+
+
+def pair_of(identifier: str) -> str:
+    """The key of the row of an id in either order."""
+    return f"{drawn_pair(identifier):032x}"
+
+
+def place_of_criterion(number: int, write_id: str) -> str:
+    """The key of an empty row: the place of a criterion among those of a version, from 0."""
+    return f"criterion {number} of {write_id}"
+
+
+def to_text(row: Row | None) -> str:
+    """Writes a row for the store; None is an empty row, of which only the key counts."""
+    return "{}" if row is None else _ROW.dump_json(row).decode()
+
+
+def read_row(stored: StoredRow) -> Row | None:
+    """Reads a row; None for a text that is none. One such text must not hide the other rows."""
+    try:
+        row = _ROW.validate_json(stored.text)
+    except ValueError:
+        return None
+    return replace(row, position=stored.position) if isinstance(row, TrailEntry) else row
 
 
 def written(at: float) -> str:
@@ -291,15 +378,4 @@ def between(span: JudgedSpan | None) -> str:
     return f" from {written(span.first_judged_at)} to {written(span.last_judged_at)}"
 
 
-def _nested(fields: Any) -> Any:
-    """Gives each record of an entry all fields of the flat object; it takes its own."""
-    decider = {**fields, "criterion": fields}
-    return {**fields, "score": fields, "criterion": fields, "decider": decider}
-
-
-_KIND = TypeAdapter(_Kind)
-_DRAW: TypeAdapter[Draw] = TypeAdapter(Annotated[Draw, BeforeValidator(_nested)])
-_LABEL = TypeAdapter(LabelEntry)
-_ALARM: TypeAdapter[AlarmEntry] = TypeAdapter(Annotated[AlarmEntry, BeforeValidator(_nested)])
-_ALARM_END: TypeAdapter[AlarmEnd] = TypeAdapter(Annotated[AlarmEnd, BeforeValidator(_nested)])
-_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_ROW: TypeAdapter[Row] = TypeAdapter(Audit | TrailEntry)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.audits.alarms import AlarmState
+from app.audits.book import CLOSED, LABEL_A, NO_LABEL, TIE, Rows, Uses
 from app.audits.entries import Decider
-from app.audits.ledger import CLOSED, LABEL_A, NO_LABEL, TIE, Rows, Uses
 from app.core.comparison import Criterion
 from app.core.monitoring import (
     LEFT_OUT,
@@ -48,7 +48,7 @@ def monitored(
         now: The time in seconds since 1970.
     """
     criteria, until = list[MonitoredCriterion](), math.inf
-    all_rows, deciders = uses.rows(), dict(uses.deciders)
+    all_rows, deciders = uses.rows, dict(uses.deciders)
     drawn = {decider.criterion for decider in deciders.values()}
     standing = (state.standing.entry.decider for state in states.values() if state.standing)
     alarmed = {each.criterion: each for each in standing if each.criterion not in drawn}

@@ -1,9 +1,10 @@
 """The audits of each criterion: an alarm, a certificate, and the error so far.
 
-The figures are a function of the log and the time alone, so replicas agree and a restart changes
-nothing. Alarms and their ends are part of the log (`alarms`). The labels count by question, in the
-order of the first draws: those after the first question with an open draw wait until that is
-labeled or has expired, and each waits until the hour is over in which draws of its question count.
+The figures are a function of the stored audits and the time alone, so replicas agree and a restart
+changes nothing. Alarms and their ends are part of the audits (`alarms`). The labels count by
+question, in the order of the first draws: those after the first question with an open draw wait
+until that is labeled or has expired, and each waits until the hour is over in which draws of its
+question count.
 Otherwise people who label hard pairs later would move the errors to the end.
 """
 
@@ -16,11 +17,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-from app.audits.alarms import Alarm
+from app.audits.alarms import Alarm, AlarmState
 from app.audits.auditor import Auditor
-from app.audits.entries import AlarmEnd, AlarmEntry, Decider, between, written
+from app.audits.book import Book, Uses
+from app.audits.entries import AlarmEnd, AlarmEntry, Audit, Decider, between, written
 from app.audits.figures import monitored
-from app.audits.ledger import Ledger
 from app.core.calibration import Calibration
 from app.core.comparison import Criterion
 from app.core.errors import StoreCorruptError, StoreUnavailableError
@@ -51,25 +52,27 @@ class SetReport:
 
     Args:
         write_id: The version.
-        ledger: The audits that were read.
-        changes: Number of changes of the set's audits that were read.
+        book: The audits that were read.
+        position: Position up to which they were read.
         at: Time of the report, in seconds since 1970.
         until: Time at which the next draw expires, likewise.
         criteria: The audits of each criterion, in order of the criteria.
         alarmed: The criteria with an alarm.
         ended: Position of the end of the last alarm of one that had an alarm before.
         by: Name of the key that sent the last label, or "service" if only the time has changed.
+        is_full: Whether so many draws are open that no more are drawn.
     """
 
     write_id: str
-    ledger: Ledger
-    changes: int
+    book: Book
+    position: int
     at: float
     until: float
     criteria: tuple[MonitoredCriterion, ...]
     alarmed: frozenset[Criterion]
     ended: Mapping[Criterion, int]
     by: str
+    is_full: bool
 
     @property
     def waiting(self) -> int:
@@ -82,10 +85,10 @@ class SetReport:
         oldest = [each.oldest for each in self.criteria if each.oldest is not None]
         return min(oldest, key=lambda draw: draw.at, default=None)
 
-    def is_current(self, ledger: Ledger, changes: int, now: float) -> bool:
+    def is_current(self, book: Book, now: float) -> bool:
         """Whether nothing has changed since."""
-        # The auditor makes another ledger after the log of the store was replaced.
-        if self.ledger is not ledger or self.changes != changes:
+        # The auditor makes another book after the audits of the store were replaced.
+        if self.book is not book or self.position != book.position:
             return False
         # A clock that was set back opens draws again that had expired.
         return self.at <= now <= self.until
@@ -117,7 +120,7 @@ class Monitor:
         self.now = now
         # The set that was computed last comes last.
         self._known: OrderedDict[str, SetReport] = OrderedDict()
-        # Set -> the alarms that are in the log of this process.
+        # Set -> the alarms that this process has logged.
         self._told: dict[str, frozenset[Criterion]] = {}
         # Position of an alarm -> write id of the version that was last compared with it, and
         # whether that is renewed.
@@ -152,29 +155,31 @@ class Monitor:
 
     async def _computed(self, calibration: Calibration) -> SetReport:
         """Computes the audits of a version, unless nothing has changed since the last time."""
-        known, ledger, now = self._report(calibration), self._auditor.ledger, self.now()
-        changes = ledger.changes(calibration.name)
-        if known is not None and known.is_current(ledger, changes, now):
+        book, known, now = self._book(calibration.name), self._report(calibration), self.now()
+        position = book.position
+        if known is not None and known.is_current(book, now):
             return known
-        uses = ledger.uses(calibration.name, calibration.write_id)
-        states = ledger.alarms.states(calibration.name)
+        audits, states = list(book.audits.values()), book.alarms.states()
+        by, is_full = book.last_sender, book.room(now) <= 0
         criteria, until = await off_loop(
-            monitored,
-            uses,
+            _monitored,
+            audits,
+            calibration.write_id,
             states=states,
             now=now,
         )
-        is_same_log = known is not None and known.ledger is ledger and known.changes == changes
+        only_time = known is not None and known.book is book and known.position == position
         report = SetReport(
             write_id=calibration.write_id,
-            ledger=ledger,
-            changes=changes,
+            book=book,
+            position=position,
             at=now,
             until=until,
             criteria=criteria,
             alarmed=frozenset(each.criterion for each in criteria if each.alarm),
             ended={criterion: state.ended for criterion, state in states.items()},
-            by="service" if is_same_log else ledger.last_sender(calibration.name),
+            by="service" if only_time else by,
+            is_full=is_full,
         )
         self._known[calibration.name] = report
         self._known.move_to_end(calibration.name)
@@ -190,7 +195,7 @@ class Monitor:
         that ended the alarm.
         """
         entries = list[AlarmEntry | AlarmEnd]()
-        for state in self._auditor.ledger.alarms.states(calibration.name).values():
+        for state in self._book(calibration.name).alarms.states().values():
             alarm, end = state.last, state.end
             if alarm is None or (end is not None and end.because == "resumed"):
                 continue
@@ -278,7 +283,7 @@ class Monitor:
         ended = list[Alarm]()
         if after is now:
             return ended
-        for alarm in self._auditor.ledger.alarms.standing(after.name):
+        for alarm in self._book(after.name).alarms.standing():
             rang = alarm.entry.decider
             with suppress(StoreUnavailableError, StoreCorruptError):
                 since = Head(rang.write_id, rang.version)
@@ -306,7 +311,7 @@ class Monitor:
         # An alarm ends by its place in the log. One that the store has not taken has none yet.
         if unrecorded := self._alarms(calibration, await self.of(calibration)):
             await self._auditor.record(unrecorded)
-        standing = self._auditor.ledger.alarms.standing(calibration.name)
+        standing = self._book(calibration.name).alarms.standing()
         await self._auditor.record(
             [
                 self._end(alarm, calibration, because="resumed", by=by, reason=reason)
@@ -334,11 +339,14 @@ class Monitor:
         suspended = set[Criterion]()
         for criterion, calibration in asked:
             report = self._report(calibration) or await self._computed(calibration)
-            standing = self._auditor.ledger.alarms.standing(calibration.name)
+            standing = self._book(calibration.name).alarms.standing()
             both = report.alarmed.union(alarm.entry.criterion for alarm in standing)
             if _alpha(criterion) <= max(map(_alpha, both), default=0.0):
                 suspended.add(criterion)
         return frozenset(suspended)
+
+    def _book(self, name: str) -> Book:
+        return self._auditor.book(name)
 
     def _report(self, calibration: Calibration) -> SetReport | None:
         """The last report about a version; None if there is none."""
@@ -352,7 +360,7 @@ class Monitor:
             if each.alarm and each.criterion not in told:
                 self._log_alarm(calibration, each)
         for criterion in told - report.alarmed:
-            _log_end(criterion, self._auditor.ledger.alarms.state(criterion).end)
+            _log_end(criterion, self._book(calibration.name).alarms.state(criterion).end)
         if report.alarmed:
             self._told[calibration.name] = report.alarmed
         else:
@@ -360,7 +368,7 @@ class Monitor:
 
     def _log_alarm(self, calibration: Calibration, monitored: MonitoredCriterion) -> None:
         criterion = monitored.criterion
-        standing = self._auditor.ledger.alarms.state(criterion).standing
+        standing = self._book(calibration.name).alarms.state(criterion).standing
         shown = monitored.figures if standing is None else standing.entry
         logger.warning(
             "alarm: audits of calibration %r (version %d) show more errors than %s since %s, by a "
@@ -407,6 +415,12 @@ class Monitor:
         return figures
 
 
+def _monitored(
+    audits: Iterable[Audit], write_id: str, *, states: Mapping[Criterion, AlarmState], now: float
+) -> tuple[tuple[MonitoredCriterion, ...], float]:
+    return monitored(Uses.of(audits, write_id), states=states, now=now)
+
+
 def _alpha(criterion: Criterion) -> float:
     assert criterion.alpha is not None, "only criteria with an alpha are audited"
     return criterion.alpha
@@ -415,7 +429,7 @@ def _alpha(criterion: Criterion) -> float:
 def _log_end(criterion: Criterion, end: AlarmEnd | None) -> None:
     name, under = criterion.calibration, criterion.words
     if end is None:
-        # The log of another store, or of a backup, has no such alarm.
+        # The audits of another store, or of a backup, has no such alarm.
         logger.warning("the alarm of calibration %r under %s is not in the store", name, under)
     elif end.because == "version":
         logger.warning(

@@ -1,11 +1,11 @@
 """Drawn judgments of a set over time: how many were verdicts, and how many abstentions."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from app.audits.ledger import SetView
+from app.audits.entries import Audit
 
 MOST_PERIODS = 48
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
@@ -39,21 +39,21 @@ class Period:
     abstentions: int
 
 
-def periods_of(view: SetView, *, now: float) -> Sequence[Period]:
+def periods_of(audits: Iterable[Audit], *, now: float) -> Sequence[Period]:
     """Counts drawn judgments in at most `MOST_PERIODS` periods of one length; for any thread.
 
     Args:
-        view: The draws of the set.
+        audits: The audits of the set.
         now: The time in seconds since 1970.
 
     Returns:
         The periods from the first draw to the present one, in order; none without draws.
     """
-    uses = view.uses[view.uses["decider"] >= 0]
-    uses = uses[view.draws["calibration"][uses["draw"]] == view.number]
-    at, accepted = uses["at"], uses["accepted"]
-    if not len(at):
+    uses = [use for audit in audits for use in audit.uses]
+    if not uses:
         return []
+    at = np.array([use.at for use in uses])
+    accepted = np.array([use.accepted for use in uses])
     # A clock that was set back must not put a draw after the last period.
     first, last = float(at.min()), max(now, float(at.max()))
     length = next(each for each in _LENGTHS if last // each - first // each < MOST_PERIODS)

@@ -1,9 +1,10 @@
 """Recovery after an alarm: the draws that become the next calibration."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from app.audits.alarms import Alarm
-from app.audits.ledger import NO_LABEL, Labels
+from app.audits.entries import Audit
 from app.core.comparison import Criterion
 
 
@@ -26,19 +27,19 @@ class Recovery:
     labelled: int
 
 
-def recovery_of(labels: Labels, alarm: Alarm) -> Recovery:
+def recovery_of(audits: Iterable[Audit], alarm: Alarm) -> Recovery:
     """Counts the draws since an alarm.
 
     Args:
-        labels: The labels of the set's audits by its judge.
+        audits: The audits of the set by its judge, in the order of their draws.
         alarm: The first active alarm of the set.
     """
-    rows, needed = labels.rows(), alarm.entry.needed
-    later = rows["label"][rows["position"] > alarm.position]
+    needed = alarm.entry.needed
+    later = [audit for audit in audits if audit.position > alarm.position]
     return Recovery(
         criterion=alarm.entry.criterion,
         since=alarm.entry.at,
         audits=needed,
         drawn=len(later),
-        labelled=int((later[:needed] != NO_LABEL).sum()),
+        labelled=sum(audit.label is not None for audit in later[:needed]),
     )

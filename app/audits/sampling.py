@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.audits.entries import Decider, Draw
-from app.audits.texts import written_texts
+from app.audits.texts import key_of, written_texts
 from app.core.comparison import Comparison, Criterion
 from app.core.fingerprint import example_digest, question_digest
 from app.judges.judged import JudgedComparison
@@ -22,13 +22,16 @@ class Drawn:
 
     Args:
         draw: The draw.
-        text: Its entry.
         pair: The texts of its pair, if they are kept and not too long.
     """
 
     draw: Draw
-    text: str
     pair: str | None
+
+    @property
+    def key(self) -> str:
+        """Key of the pair in the store."""
+        return key_of(self.draw.id)
 
 
 class Sampler:
@@ -103,7 +106,7 @@ class Sampler:
             # Nobody can read it on the desk, so it must not hold up later labels for long.
             wait_s=_WITHOUT_TEXTS_S if is_too_long else None,
         )
-        return Drawn(draw=draw, text=draw.text, pair=pair)
+        return Drawn(draw=draw, pair=pair)
 
     def _id(self, name: str, digest: str, comparison: Comparison) -> str:
         """Returns 127 bits for the comparison, and one last bit for the order of its responses."""

@@ -1,32 +1,25 @@
-"""Reads the texts of open audits, and removes those of all others.
+"""Reads the texts of open audits, and removes those of expired ones.
 
 The store keeps texts with their draw, and forgets them with their label, in one step. A round here
-removes the rest, whatever the setting of this service: an audit has expired, an older release took
-the label, or a replica drew the pair again before it knew the label.
+removes those of expired audits, whatever the setting of this service.
 """
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from app.audits.auditor import Auditor
-from app.audits.ledger import Audit
+from app.audits.entries import Audit
 from app.audits.texts import DrawnTexts, key_of, read_texts
 from app.core.errors import StoreCorruptError, StoreUnavailableError
-from app.off_loop import off_loop
 from app.ports import AuditStore
 
 # Everybody labels the oldest pairs, in an own order: labels count in the order of the draws.
 _OLDEST = 64
-# Interval at which the texts of audits that are not open are removed.
+# Interval at which the texts of expired audits are removed.
 _ROUND_S = 60.0
-# Pairs of one step, which takes 2 ms of the event loop, and 35 ms of SQLite to remove all of them.
-_STEP = 500
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,58 +85,42 @@ class TextKeeper:
         Raises:
             StoreUnavailableError: The store does not answer.
         """
-        kept = await self._store.audit_text_keys()
-        ids = await self._auditor.open_ids(calibration, may_use=may_use)
-        known = await off_loop(_with_texts, ids, kept)
-        places = {_place(person, identifier): identifier for identifier in known[:_OLDEST]}
+        audits = await self._auditor.open_audits(calibration, may_use=may_use)
+        known = [audit for audit in audits if audit.has_texts]
+        places = {_place(person, audit.draw.id): audit for audit in known[:_OLDEST]}
         following = sorted(place for place in places if place > after)
         shown = following[:limit]
-        written = await self._store.audit_texts([key_of(places[place]) for place in shown])
+        written = await self._texts_of([places[place] for place in shown])
         pairs = list[PairToLabel]()
         for place in shown:
-            audit = self._auditor.ledger.audit(places[place])
-            texts = read_texts(written.get(key_of(places[place])), places[place])
+            audit = places[place]
+            texts = read_texts(written.get(key_of(audit.draw.id)), audit.draw.id)
             # It may have been labeled in the meantime.
-            if audit is not None and texts is not None:
+            if texts is not None:
                 pairs.append(PairToLabel(audit=audit, texts=_on_random_sides(texts, place)))
         return PairsToLabel(
             pairs=pairs,
-            open=len(ids),
-            without_texts=len(ids) - len(known),
+            open=len(audits),
+            without_texts=len(audits) - len(known),
             next_after=shown[-1] if len(following) > limit else None,
             at=self._auditor.now(),
         )
 
+    async def _texts_of(self, audits: Sequence[Audit]) -> dict[str, str]:
+        by_set = dict[str, list[str]]()
+        for audit in audits:
+            by_set.setdefault(audit.draw.calibration, []).append(key_of(audit.draw.id))
+        texts = dict[str, str]()
+        for name, keys in by_set.items():
+            texts |= await self._store.audit_texts(name, keys)
+        return texts
+
     async def follow(self) -> None:
-        """Removes the texts of audits that are not open; runs until it is cancelled."""
+        """Removes the texts of expired audits; runs until it is cancelled."""
         while True:
             with suppress(StoreUnavailableError, StoreCorruptError):
-                await self.remove_others()
+                await self._auditor.remove_texts()
             await asyncio.sleep(_ROUND_S)
-
-    async def remove_others(self) -> None:
-        """Removes the texts of audits that are not open, once.
-
-        Raises:
-            StoreUnavailableError: The store does not answer.
-        """
-        keys = sorted(await self._store.audit_text_keys())
-        if not keys:
-            return
-        # After the keys: each of them came with its draw, which the ledger then has.
-        await self._auditor.catch_up()
-        for start in range(0, len(keys), _STEP):
-            step = set(keys[start : start + _STEP])
-            if others := step - self._auditor.open_pairs(step):
-                await self._store.forget_audit_texts(others)
-            # The store in memory answers without a pause.
-            await asyncio.sleep(0)
-
-
-def _with_texts(ids: NDArray[np.void], kept: Collection[str]) -> list[str]:
-    """The ids of the audits whose texts the store has, as text; long work for 10,000 of them."""
-    texts = (identifier.hex() for identifier in ids.tolist())
-    return [identifier for identifier in texts if key_of(identifier) in kept]
 
 
 def _place(person: str, identifier: str) -> int:

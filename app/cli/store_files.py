@@ -36,4 +36,4 @@ def check_url(url: str) -> None:
 
 def amount(backup: "Backup") -> str:
     """Describes the content of a backup for a person."""
-    return f"calibration sets: {backup.sets:,}, entries of audits: {backup.audits:,}"
+    return f"calibration sets: {backup.sets:,}, rows of audits: {backup.audits:,}"

@@ -113,7 +113,7 @@ class Telemetry:
         )
         self._refused_draws = counter(
             "scope_audit_draws_refused",
-            "Draws not made because the version has 64 other audited criteria.",
+            "Draws not made: 10,000 of the set are open, or the version has 64 other criteria.",
         )
 
     def _make_metrics_of_the_service(self) -> None:
@@ -315,7 +315,7 @@ class Telemetry:
         self._stale_judgments.inc(count)
 
     def count_audit_draws(self, *, taken: int = 0, missed: int = 0, refused: int = 0) -> None:
-        """Counts draws that the store took, that it did not take, and under too many criteria."""
+        """Counts draws that the store took, that it did not take, and above the limits."""
         self._draws.inc(taken)
         self._missed_draws.inc(missed)
         self._refused_draws.inc(refused)

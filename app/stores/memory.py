@@ -3,9 +3,17 @@
 import secrets
 import time
 from collections.abc import Collection, Mapping, Sequence
-from itertools import islice
 
-from app.ports import KEPT_VERSIONS, MOST_AUDIT_TEXTS, NO_TEXTS, Entry, Head
+from app.ports import (
+    KEPT_VERSIONS,
+    NO_ROWS,
+    NO_TEXTS,
+    AuditState,
+    Entry,
+    Head,
+    StoredRow,
+    placed,
+)
 
 
 class MemoryStore:
@@ -19,9 +27,10 @@ class MemoryStore:
         # Name and number of a version -> its value.
         self._versions: dict[tuple[str, int], bytes] = {}
         self._secret: bytes | None = None
-        # The entry at position 1, 2, 3, ...
-        self._audits: list[str] = []
-        self._texts: dict[str, str] = {}
+        # Name of a set -> position, rows by their keys in the order of their changes, and texts.
+        self._positions: dict[str, int] = {}
+        self._audits: dict[str, dict[str, StoredRow]] = {}
+        self._texts: dict[str, dict[str, str]] = {}
         # Slot -> text, and the time at which it expires.
         self._scores: dict[int, tuple[str, float]] = {}
 
@@ -33,6 +42,7 @@ class MemoryStore:
         self._trails.clear()
         self._versions.clear()
         self._secret = None
+        self._positions.clear()
         self._audits.clear()
         self._texts.clear()
         self._scores.clear()
@@ -94,41 +104,55 @@ class MemoryStore:
         """Replaces the secret."""
         self._secret = secret
 
-    async def append_audits(
+    async def audit_states(self) -> dict[str, AuditState]:
+        """Returns the state of each set that has or had audits."""
+        return {
+            name: AuditState(position, len(self._audits[name]))
+            for name, position in self._positions.items()
+        }
+
+    async def audits(self, name: str, *, after: int, limit: int) -> list[StoredRow]:
+        """Returns rows whose last change lies after a position, in the order of these changes."""
+        newer = list[StoredRow]()
+        for row in reversed(self._audits.get(name, {}).values()):
+            if row.position <= after:
+                break
+            newer.append(row)
+        return newer[::-1][:limit]
+
+    async def write_audits(
         self,
-        entries: Sequence[str],
+        name: str,
+        rows: Sequence[StoredRow],
         *,
-        synced: bool = True,
+        expected: Mapping[str, int] = NO_ROWS,
         texts: Mapping[str, str] = NO_TEXTS,
         forgotten: Collection[str] = (),
-    ) -> int:
-        """Appends entries, keeps texts and forgets others; returns the position of the last one."""
-        self._audits.extend(entries)
-        new = ((key, text) for key, text in texts.items() if key not in self._texts)
-        self._texts |= dict(islice(new, MOST_AUDIT_TEXTS - len(self._texts)))
-        await self.forget_audit_texts(forgotten)
-        return len(self._audits)
+        removed: Collection[str] = (),
+        synced: bool = True,
+    ) -> int | None:
+        """Changes the audits of a set in one atomic step."""
+        before = self._positions.get(name, 0)
+        stored, kept = self._audits.setdefault(name, {}), self._texts.setdefault(name, {})
+        for key in (*(row.key for row in rows), *removed):
+            if expected.get(key, 0) != (stored[key].position if key in stored else 0):
+                return None
+        self._positions[name] = before + bool(removed)
+        for row in placed(rows, after=before):
+            stored.pop(row.key, None)
+            stored[row.key] = row
+            self._positions[name] = row.position + bool(removed)
+        kept |= texts
+        for key in removed:
+            stored.pop(key, None)
+        for key in (*forgotten, *removed):
+            kept.pop(key, None)
+        return before
 
-    async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:
-        """Returns position and text of entries after a position, in order."""
-        return list(enumerate(self._audits[after : after + limit], after + 1))
-
-    async def last_audit(self) -> int:
-        """Returns the position of the last entry; 0 for an empty log."""
-        return len(self._audits)
-
-    async def audit_texts(self, keys: Sequence[str]) -> dict[str, str]:
-        """Returns the texts of drawn pairs by their keys."""
-        return {key: self._texts[key] for key in keys if key in self._texts}
-
-    async def audit_text_keys(self) -> set[str]:
-        """Returns the keys of all drawn pairs with texts."""
-        return set(self._texts)
-
-    async def forget_audit_texts(self, keys: Collection[str]) -> None:
-        """Removes the texts of drawn pairs."""
-        for key in keys:
-            self._texts.pop(key, None)
+    async def audit_texts(self, name: str, keys: Sequence[str]) -> dict[str, str]:
+        """Returns the texts of rows by their keys."""
+        kept = self._texts.get(name, {})
+        return {key: kept[key] for key in keys if key in kept}
 
     async def kept_scores(self, slots: Collection[int]) -> dict[int, str]:
         """Returns the texts of slots, without empty and expired ones."""

@@ -9,8 +9,11 @@ The keys of a set are a public interface:
                                              app/sets/codec.py describes
     scope:{NAME}:thresholds                  hash: "guarantee:alpha" -> lambda_hat
 
-    scope:audits                             stream: `position-0` -> entry of the log of audits
-    scope:audits:texts                       hash: key of a drawn pair -> its texts
+    scope:{name}:audits                      hash: key -> row of the set's audits; with the braces
+    scope:{name}:audit_order                 sorted set: key of a row, by its last change
+    scope:{name}:audit_texts                 hash: key of a drawn pair -> its texts
+    scope:{name}:audit_position              string: position of the last change
+    scope:audits:sets                        set: the names of all sets with audits
     scope:audits:secret                      string: the secret that draws audits, in hexadecimal
 
     scope:score:{slot}                       string: a comparison and its score; the key expires
@@ -57,22 +60,24 @@ from app.core.errors import StartupError, StoreCorruptError, StoreUnavailableErr
 from app.ports import (
     KEPT_VERSIONS,
     LARGEST_NUMBER,
-    MOST_AUDIT_TEXTS,
+    NO_ROWS,
     NO_TEXTS,
+    AuditState,
     Entry,
     Head,
+    StoredRow,
 )
 from app.stores.redis_keys import (
-    AUDIT_TEXTS_KEY,
-    AUDITS_KEY,
+    AUDITED_KEY,
     NAMES_KEY,
     SCORE_PREFIX,
     SECRET_KEY,
+    AuditKeys,
     SetKeys,
 )
 from app.stores.redis_scripts import (
-    APPEND_SCRIPT,
     READ_SCRIPT,
+    WRITE_AUDITS_SCRIPT,
     WRITE_SCRIPT,
 )
 
@@ -144,6 +149,8 @@ class RedisStore:
             ) from None
         self._opened: Client | None = None
         self._opening = threading.Lock()
+        # Sets whose names this process has put under `AUDITED_KEY`.
+        self._audited = set[str]()
         self._threads: ThreadPoolExecutor | None = None
 
     async def open(self) -> None:
@@ -275,66 +282,79 @@ class RedisStore:
         with self._translated():
             await self._client.set(SECRET_KEY, secret.hex())
 
-    async def append_audits(
-        self,
-        entries: Sequence[str],
-        *,
-        synced: bool = True,
-        texts: Mapping[str, str] = NO_TEXTS,
-        forgotten: Collection[str] = (),
-    ) -> int:
-        """Appends entries, keeps texts and forgets others in one atomic step.
+    async def audit_states(self) -> dict[str, AuditState]:
+        """Returns the state of each set that has or had audits."""
+        return await self._in_thread(_audit_states)
 
-        The settings of the server determine whether they are on the disk then.
+    async def audits(self, name: str, *, after: int, limit: int) -> list[StoredRow]:
+        """Returns rows whose last change lies after a position, in the order of these changes."""
+        keys = AuditKeys.of(name)
 
-        Returns:
-            The position of the last entry.
-        """
-        sizes = (str(MOST_AUDIT_TEXTS), str(len(entries)), str(len(texts)))
-        arguments = (AUDITS_KEY, AUDIT_TEXTS_KEY, *sizes, *entries, *_flat(texts), *forgotten)
-        if len(arguments) <= _MOST_ON_LOOP:
-            with self._translated():
-                last = await self._client.eval(APPEND_SCRIPT, 2, *arguments)
-        else:
-            last = await self._in_thread(lambda bulk: bulk.eval(APPEND_SCRIPT, 2, *arguments))
-        return int(cast("int", last))
-
-    async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:
-        """Returns position and text of entries after a position, in order."""
-
-        def read(bulk: Client) -> list[tuple[int, str]]:
-            answer = bulk.xrange(AUDITS_KEY, str(after + 1), "+", count=limit)
-            entries = cast("list[tuple[str, dict[str, str]]]", answer)
+        def read(bulk: Client) -> list[StoredRow]:
+            answer = bulk.zrangebyscore(
+                keys.order, f"({after}", "+inf", start=0, num=limit, withscores=True
+            )
+            found = cast("list[tuple[str, float]]", answer)
+            if not found:
+                return []
+            texts = cast("list[str | None]", bulk.hmget(keys.rows, [key for key, _ in found]))
+            # A row that was removed in between has no text any more.
             return [
-                (_position(identifier), fields.get("entry", "")) for identifier, fields in entries
+                StoredRow(key, int(position), text or "")
+                for (key, position), text in zip(found, texts, strict=True)
             ]
 
         return await self._in_thread(read)
 
-    async def last_audit(self) -> int:
-        """Returns the position of the last entry; 0 for an empty log."""
-        with self._translated():
-            answer = await self._client.xrevrange(AUDITS_KEY, count=1)
-        entries = cast("list[tuple[str, dict[str, str]]]", answer)
-        return _position(entries[0][0]) if entries else 0
+    async def write_audits(
+        self,
+        name: str,
+        rows: Sequence[StoredRow],
+        *,
+        expected: Mapping[str, int] = NO_ROWS,
+        texts: Mapping[str, str] = NO_TEXTS,
+        forgotten: Collection[str] = (),
+        removed: Collection[str] = (),
+        synced: bool = True,
+    ) -> int | None:
+        """Changes the audits of a set in one atomic step.
 
-    async def audit_texts(self, keys: Sequence[str]) -> dict[str, str]:
-        """Returns the texts of drawn pairs by their keys."""
+        The settings of the server determine whether the change is on the disk then.
+        """
+        arguments = [
+            *AuditKeys.of(name),
+            *map(str, (len(rows), len(removed), len(texts))),
+            *(str(each) for row in rows for each in (*row, expected.get(row.key, 0))),
+            *(str(each) for key in removed for each in (key, expected.get(key, 0))),
+            *_flat(texts),
+            *forgotten,
+        ]
+        if rows and name not in self._audited:
+            # Before the first row: a name without rows does no harm.
+            with self._translated():
+                await self._client.sadd(AUDITED_KEY, name)
+            self._audited.add(name)
+        if len(arguments) <= _MOST_ON_LOOP:
+            with self._translated():
+                before = int(await self._client.eval(WRITE_AUDITS_SCRIPT, 4, *arguments))
+        else:
+            before = await self._in_thread(
+                lambda bulk: int(cast("int", bulk.eval(WRITE_AUDITS_SCRIPT, 4, *arguments)))
+            )
+        if before == 0 and rows:
+            # Redis may have been emptied since.
+            with self._translated():
+                await self._client.sadd(AUDITED_KEY, name)
+        return None if before < 0 else before
+
+    async def audit_texts(self, name: str, keys: Sequence[str]) -> dict[str, str]:
+        """Returns the texts of rows by their keys."""
         if not keys:
             return {}
-        answer = await self._in_thread(lambda bulk: bulk.hmget(AUDIT_TEXTS_KEY, list(keys)))
+        place = AuditKeys.of(name).texts
+        answer = await self._in_thread(lambda bulk: bulk.hmget(place, list(keys)))
         texts = cast("list[str | None]", answer)
         return {key: text for key, text in zip(keys, texts, strict=True) if text is not None}
-
-    async def audit_text_keys(self) -> set[str]:
-        """Returns the keys of all drawn pairs with texts."""
-        keys = await self._in_thread(lambda bulk: bulk.hkeys(AUDIT_TEXTS_KEY))
-        return set(cast("list[str]", keys))
-
-    async def forget_audit_texts(self, keys: Collection[str]) -> None:
-        """Removes the texts of drawn pairs in one atomic step."""
-        if keys:
-            await self._in_thread(lambda bulk: bulk.hdel(AUDIT_TEXTS_KEY, *keys))
 
     async def kept_scores(self, slots: Collection[int]) -> dict[int, str]:
         """Returns the texts of slots, without empty and expired ones."""
@@ -536,12 +556,25 @@ def _flat(fields: Mapping[str, str]) -> Iterator[str]:
         yield value
 
 
-def _position(identifier: str) -> int:
-    """Returns the position in the id of an entry."""
-    number, _, sequence = identifier.partition("-")
-    if not _is_number(number) or sequence != "0":
-        raise StoreCorruptError(
-            f"{AUDITS_KEY} has an entry with a position that this service does not use. Another"
-            " program wrote to it; restore Redis from a backup."
-        )
-    return int(number)
+def _audit_states(bulk: Client) -> dict[str, AuditState]:
+    """Returns the state of each set that has or had audits."""
+    names = sorted(cast("set[str]", bulk.smembers(AUDITED_KEY)))
+    if not names:
+        return {}
+    with bulk.pipeline(transaction=False) as pipeline:
+        for keys in map(AuditKeys.of, names):
+            # In this order: a row that is written in between is counted, and its position is not.
+            pipeline.get(keys.position)
+            pipeline.hlen(keys.rows)
+        answers = iter(pipeline.execute())
+    states = dict[str, AuditState]()
+    for name in names:
+        position, rows = next(answers), next(answers)
+        if position is not None:
+            if not _is_number(position):
+                raise StoreCorruptError(
+                    f"{AuditKeys.of(name).position} is not a position that this service writes."
+                    " Another program wrote to it; restore Redis from a backup."
+                )
+            states[name] = AuditState(int(position), rows)
+    return states

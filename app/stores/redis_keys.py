@@ -3,8 +3,7 @@
 from typing import NamedTuple
 
 NAMES_KEY = "scope:sets"
-AUDITS_KEY = "scope:audits"
-AUDIT_TEXTS_KEY = "scope:audits:texts"
+AUDITED_KEY = "scope:audits:sets"
 SECRET_KEY = "scope:audits:secret"
 SCORE_PREFIX = "scope:score:"
 
@@ -20,3 +19,18 @@ class SetKeys(NamedTuple):
     def of(cls, name: str) -> "SetKeys":
         """Returns the keys of the set with this name."""
         return cls(*(f"scope:{{{name}}}:{part}" for part in cls._fields))
+
+
+class AuditKeys(NamedTuple):
+    """The keys of the audits of one set."""
+
+    rows: str
+    order: str
+    texts: str
+    position: str
+
+    @classmethod
+    def of(cls, name: str) -> "AuditKeys":
+        """Returns the keys of the set with this name."""
+        parts = ("audits", "audit_order", "audit_texts", "audit_position")
+        return cls(*(f"scope:{{{name}}}:{part}" for part in parts))

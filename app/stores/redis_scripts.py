@@ -46,26 +46,51 @@ end
 return {newest[2][2], redis.call('HGET', KEYS[2], string.match(newest[1], '^%d+'))}
 """
 
-# The first write is XADD, which a full server refuses.
-APPEND_SCRIPT = """
-local audits, texts = unpack(KEYS)
-local most, entries, kept = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local newest = redis.call('XREVRANGE', audits, '+', '-', 'COUNT', 1)[1]
-local last = newest and tonumber(string.match(newest[1], '^%d+')) or 0
-local room = most - redis.call('HLEN', texts)
-for i = 1, entries do
-  redis.call('XADD', audits, string.format('%d-0', last + i), 'entry', ARGV[3 + i])
+# The first write is HSET, which a full server refuses, or the removal of rows. The reads before it
+# fail for a key of another type.
+WRITE_AUDITS_SCRIPT = """
+local rows, order, texts, position = unpack(KEYS)
+local changed, removed, written = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local first_removed = 4 + 4 * changed
+local first_text = first_removed + 2 * removed
+local first_forgotten = first_text + 2 * written
+redis.call('HLEN', rows)
+redis.call('HLEN', texts)
+redis.call('ZCARD', order)
+local before = tonumber(redis.call('GET', position) or '0')
+local function is_expected(key, place)
+  return tonumber(redis.call('ZSCORE', order, key) or '0') == tonumber(place)
 end
-local first = 4 + entries
-for i = first, first + 2 * kept - 2, 2 do
-  if room > 0 then
-    room = room - redis.call('HSETNX', texts, ARGV[i], ARGV[i + 1])
+for i = 4, first_removed - 1, 4 do
+  if not is_expected(ARGV[i], ARGV[i + 3]) then
+    return -1
   end
 end
-for i = first + 2 * kept, #ARGV do
+for i = first_removed, first_text - 1, 2 do
+  if not is_expected(ARGV[i], ARGV[i + 1]) then
+    return -1
+  end
+end
+local last = before
+for i = 4, first_removed - 1, 4 do
+  last = math.max(last + 1, tonumber(ARGV[i + 1]))
+  redis.call('HSET', rows, ARGV[i], ARGV[i + 2])
+  redis.call('ZADD', order, string.format('%.0f', last), ARGV[i])
+end
+for i = first_text, first_forgotten - 1, 2 do
+  redis.call('HSET', texts, ARGV[i], ARGV[i + 1])
+end
+for i = first_forgotten, #ARGV do
   redis.call('HDEL', texts, ARGV[i])
 end
-return last + entries
+for i = first_removed, first_text - 1, 2 do
+  redis.call('HDEL', texts, ARGV[i])
+  redis.call('HDEL', rows, ARGV[i])
+  redis.call('ZREM', order, ARGV[i])
+end
+if removed > 0 then
+  last = last + 1
+end
+redis.call('SET', position, string.format('%.0f', last))
+return before
 """
-
-# XADD comes first, because a full server refuses only writes that add data.

@@ -6,7 +6,8 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,12 +15,14 @@ from app.core.errors import StoreCorruptError, StoreUnavailableError
 from app.ports import (
     KEPT_VERSIONS,
     LARGEST_NUMBER,
-    MOST_AUDIT_TEXTS,
+    NO_ROWS,
     NO_TEXTS,
+    AuditState,
     Entry,
     Head,
+    StoredRow,
 )
-from app.stores import sqlite_file
+from app.stores import sqlite_audits, sqlite_file
 from app.stores.sqlite_file import OpenFile, transaction, unsynced
 
 T = TypeVar("T")
@@ -152,50 +155,43 @@ class SqliteStore:
 
         await self._run(put)
 
-    async def append_audits(
-        self,
-        entries: Sequence[str],
-        *,
-        synced: bool = True,
-        texts: Mapping[str, str] = NO_TEXTS,
-        forgotten: Collection[str] = (),
-    ) -> int:
-        """Appends entries, keeps texts and forgets others in one atomic step.
+    async def audit_states(self) -> dict[str, AuditState]:
+        """Returns the state of each set that has or had audits."""
+        return await self._run(sqlite_audits.states)
 
-        Returns:
-            The position of the last entry.
-        """
+    async def audits(self, name: str, *, after: int, limit: int) -> list[StoredRow]:
+        """Returns rows whose last change lies after a position, in the order of these changes."""
         return await self._run(
-            lambda connection: _append(
-                connection, entries, synced=synced, texts=texts, forgotten=forgotten
-            )
+            lambda connection: sqlite_audits.rows(connection, name, after=after, limit=limit)
         )
 
-    async def audits(self, *, after: int, limit: int) -> list[tuple[int, str]]:
-        """Returns position and text of entries after a position, in order."""
-        return await self._run(lambda connection: _after(connection, after, limit))
+    async def write_audits(
+        self,
+        name: str,
+        rows: Sequence[StoredRow],
+        *,
+        expected: Mapping[str, int] = NO_ROWS,
+        texts: Mapping[str, str] = NO_TEXTS,
+        forgotten: Collection[str] = (),
+        removed: Collection[str] = (),
+        synced: bool = True,
+    ) -> int | None:
+        """Changes the audits of a set in one atomic step."""
+        write = partial(
+            sqlite_audits.write,
+            name=name,
+            rows=rows,
+            expected=expected,
+            texts=texts,
+            forgotten=forgotten,
+            removed=removed,
+            synced=synced,
+        )
+        return await self._run(write)
 
-    async def last_audit(self) -> int:
-        """Returns the position of the last entry; 0 for an empty log."""
-        return await self._run(_last_position)
-
-    async def audit_texts(self, keys: Sequence[str]) -> dict[str, str]:
-        """Returns the texts of drawn pairs by their keys."""
-        return await self._run(lambda connection: _texts(connection, keys))
-
-    async def audit_text_keys(self) -> set[str]:
-        """Returns the keys of all drawn pairs with texts."""
-        query = "SELECT pair FROM audit_text"
-        return await self._run(lambda connection: {key for (key,) in connection.execute(query)})
-
-    async def forget_audit_texts(self, keys: Collection[str]) -> None:
-        """Removes the texts of drawn pairs in one atomic step."""
-
-        def forget(connection: sqlite3.Connection) -> None:
-            with transaction(connection, "IMMEDIATE"):
-                _forget_texts(connection, keys)
-
-        await self._run(forget)
+    async def audit_texts(self, name: str, keys: Sequence[str]) -> dict[str, str]:
+        """Returns the texts of rows by their keys."""
+        return await self._run(lambda connection: sqlite_audits.texts(connection, name, keys))
 
     async def kept_scores(self, slots: Collection[int]) -> dict[int, str]:
         """Returns the texts of slots, without empty and expired ones."""
@@ -325,60 +321,6 @@ def _secret(connection: sqlite3.Connection) -> bytes:
             " the file; restore it from a backup."
         )
     return stored
-
-
-def _append(
-    connection: sqlite3.Connection,
-    entries: Sequence[str],
-    *,
-    synced: bool,
-    texts: Mapping[str, str],
-    forgotten: Collection[str],
-) -> int:
-    """Appends entries, keeps texts and forgets others; returns the position of the last entry."""
-    with nullcontext() if synced else unsynced(connection), transaction(connection, "IMMEDIATE"):
-        last = _last_position(connection)
-        connection.executemany(
-            "INSERT INTO audit (position, entry) VALUES (?, ?)", enumerate(entries, last + 1)
-        )
-        _keep_texts(connection, texts)
-        _forget_texts(connection, forgotten)
-        return last + len(entries)
-
-
-def _keep_texts(connection: sqlite3.Connection, texts: Mapping[str, str]) -> None:
-    """Keeps the texts of new keys, as far as there is room."""
-    if not texts:
-        return
-    (kept,) = connection.execute("SELECT count(*) FROM audit_text").fetchone()
-    query = "INSERT OR IGNORE INTO audit_text (pair, texts) VALUES (?, ?)"
-    for pair in texts.items():
-        if kept >= MOST_AUDIT_TEXTS:
-            return
-        kept += connection.execute(query, pair).rowcount
-
-
-def _forget_texts(connection: sqlite3.Connection, keys: Collection[str]) -> None:
-    connection.executemany("DELETE FROM audit_text WHERE pair = ?", ((key,) for key in keys))
-
-
-def _texts(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, str]:
-    """Returns the texts of drawn pairs by their keys."""
-    query = "SELECT pair, texts FROM audit_text WHERE pair = ?"
-    return dict(row for key in keys for row in connection.execute(query, (key,)))
-
-
-def _after(connection: sqlite3.Connection, position: int, limit: int) -> list[tuple[int, str]]:
-    """Returns position and text of entries after a position, in order."""
-    query = "SELECT position, entry FROM audit WHERE position > ? ORDER BY position LIMIT ?"
-    # Row by row, so that other threads can run in between.
-    return [(number, entry) for number, entry in connection.execute(query, (position, limit))]
-
-
-def _last_position(connection: sqlite3.Connection) -> int:
-    """Returns the position of the last entry; 0 for an empty log."""
-    query = "SELECT coalesce(max(position), 0) FROM audit"
-    return int(connection.execute(query).fetchone()[0])
 
 
 def _scores(connection: sqlite3.Connection, slots: Collection[int]) -> dict[int, str]:

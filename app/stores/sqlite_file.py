@@ -33,15 +33,13 @@ _MODE = 0o600
 # have the same schema version.
 APPLICATION_ID = 0x53634A64
 # The format of the store. A file with another number is refused.
-SCHEMA_VERSION = 6
-# Texts of drawn pairs; with row ids, so that keys are counted without reading the texts.
-_AUDIT_TEXT = "CREATE TABLE audit_text (pair TEXT PRIMARY KEY, texts TEXT NOT NULL)"
+SCHEMA_VERSION = 7
 # Kept scores; `until` is in seconds since 1970.
 _SCORE = "CREATE TABLE score (slot INTEGER PRIMARY KEY, text TEXT NOT NULL, until REAL NOT NULL)"
 
 
-# Triggers protect the trail and the log of audits from other programs: to shorten them, somebody
-# must drop the triggers on purpose. BEFORE triggers on INSERT, because INSERT OR REPLACE deletes
+# Triggers protect the trail from other programs: to shorten it, somebody must drop the triggers on
+# purpose. BEFORE triggers on INSERT, because INSERT OR REPLACE deletes
 # rows (by either key of `revision`) without the trigger of DELETE.
 def _refusal(table: str, verb: str, rule: str) -> str:
     return (
@@ -60,16 +58,15 @@ SCHEMA = (
     "CREATE TRIGGER revision_insert BEFORE INSERT ON revision WHEN EXISTS (SELECT 1 FROM revision"
     " WHERE name = NEW.name AND number >= NEW.number OR rowid = NEW.rowid)"
     " BEGIN SELECT RAISE(ABORT, 'the trail only grows'); END",
-    "CREATE TABLE audit (position INTEGER PRIMARY KEY, entry TEXT NOT NULL)",
-    "CREATE TRIGGER audit_insert BEFORE INSERT ON audit"
-    " WHEN NEW.position <= coalesce((SELECT max(position) FROM audit), 0)"
-    " BEGIN SELECT RAISE(ABORT, 'the log of audits only grows'); END",
+    "CREATE TABLE audit_set (name TEXT PRIMARY KEY, position INTEGER NOT NULL,"
+    " rows INTEGER NOT NULL) WITHOUT ROWID",
+    # The texts come last, so that reading a row does not read them.
+    "CREATE TABLE audit (name TEXT NOT NULL, key TEXT NOT NULL, position INTEGER NOT NULL,"
+    " text TEXT NOT NULL, texts TEXT, PRIMARY KEY (name, key))",
+    "CREATE INDEX audit_position ON audit (name, position)",
     _refusal("revision", "UPDATE", "the trail only grows"),
     _refusal("revision", "DELETE", "the trail only grows"),
-    _refusal("audit", "UPDATE", "the log of audits only grows"),
-    _refusal("audit", "DELETE", "the log of audits only grows"),
     "CREATE TABLE audit_secret (only INTEGER PRIMARY KEY CHECK (only = 1), bytes BLOB NOT NULL)",
-    _AUDIT_TEXT,
     _SCORE,
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",

@@ -11,13 +11,13 @@ from app.audits.absorption import Absorber
 from app.audits.auditor import Auditor
 from app.audits.changes import Changes
 from app.audits.drift import Drift
+from app.audits.keeping import remove_old_audits
 from app.audits.monitor import Monitor
 from app.audits.text_keeper import TextKeeper
 from app.core.comparison import CriterionDefaults
 from app.core.errors import (
     EngineUnavailableError,
     OverloadedError,
-    StartupError,
 )
 from app.core.fingerprint import JudgeIdentity
 from app.judges.cached import CachingScorer
@@ -87,11 +87,6 @@ async def open_services(
     # Before the store is opened, because wrong settings leave no file behind then.
     opening = open_scorer(settings, observer, telemetry=telemetry, new_engine=new_engine)
     store = make_store(settings.store_url)
-    if settings.audit_rate and "+cluster://" in settings.store_url:
-        raise StartupError(
-            "a Redis Cluster keeps calibration sets and no audits: set SCOPE_AUDIT_RATE=0, or use "
-            "a single Redis server"
-        )
     async with AsyncExitStack() as stack:
         stack.push_async_callback(store.close)
         await store.open()
@@ -104,6 +99,9 @@ async def open_services(
             "following the calibration store": services.calibrations.follow(),
             "following the audits": services.auditor.follow(),
             "the texts of audits": services.text_keeper.follow(),
+            "audits of replaced versions": remove_old_audits(
+                services.auditor, store, keep_days=settings.audit_keep_days
+            ),
             "the monitor of audits": services.monitor.follow(),
             "the test of drift": services.drift.follow(),
             "the watch over the engine": _report(scorer.lost, on_lost),

@@ -5,10 +5,7 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import StartupError
-from app.settings import Settings
-from app.wiring.services import open_services
 from app.wiring.stores import chosen_store, is_own_file, is_shared, make_store
-from tests.unit.kinds.scenes import Quiet
 
 
 @pytest.mark.parametrize(
@@ -72,11 +69,3 @@ def test_without_a_url_calibrations_are_in_the_users_data_folder(
 
 def test_a_url_is_used_as_it_is() -> None:
     assert chosen_store("redis://store:6379/0", "demo") == ("redis://store:6379/0", None)
-
-
-@pytest.mark.anyio
-async def test_a_cluster_is_refused_at_the_start_where_audits_are_drawn() -> None:
-    settings = Settings(engine="scripted", store_url="redis+cluster://x:1", audit_rate=0.1)
-    with pytest.raises(StartupError, match="set SCOPE_AUDIT_RATE=0"):
-        async with open_services(settings, Quiet(), on_lost=print):
-            pass

@@ -8,16 +8,16 @@ from pydantic import Field
 
 from app.api.requests.models import NOT_BLANK, Strict
 from app.audits.alarms import Alarm
-from app.audits.auditor import LabelReport, SentLabel, TrailEntry
+from app.audits.auditor import AuditPage, LabelReport, SentLabel
 from app.audits.entries import (
     AlarmEntry,
-    Draw,
+    Audit,
     DrawId,
     LabelEntry,
+    TrailEntry,
     written,
     written_span,
 )
-from app.audits.ledger import Audit, AuditPage
 from app.audits.periods import Period
 from app.audits.text_keeper import PairsToLabel
 from app.audits.texts import DrawnTexts
@@ -184,7 +184,6 @@ _EVENT_FIELDS = [field.name for field in dataclasses.fields(records.AuditEvent)]
 def _event(item: TrailEntry) -> records.AuditEvent:
     """Converts an entry of the trail; fields that its kind does not have are None."""
     entry = item.entry
-    assert not isinstance(entry, Draw), "draws are not part of the trail"
     of_kind: dict[str, Any]
     if isinstance(entry, LabelEntry):
         of_kind = {

@@ -5,9 +5,9 @@ from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from typing import Any
 
+from app.audits.book import MOST_CRITERIA, MOST_OPEN
 from app.audits.drift import Figures, StreamFigures
 from app.audits.entries import written, written_span
-from app.audits.ledger import MOST_CRITERIA
 from app.audits.monitor import SetReport
 from app.audits.recovery import Recovery
 from app.core.calibration import Calibration
@@ -139,6 +139,11 @@ def _note(report: SetReport, *, rate: float, refused: int, has_drifted: bool) ->
         return (
             "judgments are unlike the labeled pairs, so the guarantee may not hold: label a random"
             " sample of today's pairs (docs/guides/monitoring.md, Drift)"
+        )
+    if report.is_full:
+        return (
+            f"{MOST_OPEN} audits of this set are open, so no more are drawn: label them, close "
+            "those that nobody can label, or lower SCOPE_AUDIT_RATE (docs/guides/audits.md)"
         )
     if refused:
         return (

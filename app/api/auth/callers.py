@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, get_args
 
-from app.audits.ledger import KEYLESS
+from app.audits.book import KEYLESS
 from app.core.errors import ForbiddenError
 
 Role = Literal["judge", "calibrate", "label", "admin", "metrics"]

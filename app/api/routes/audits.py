@@ -21,7 +21,7 @@ from app.api.bodies import JsonRoute
 from app.api.dependencies import CurrentCaller, CurrentServices
 from app.api.requests.models import CalibrationName
 from app.api.responses import ACCESS_ERRORS, STORE_ERRORS, as_json, error_responses
-from app.audits.ledger import Status
+from app.audits.entries import Status
 from app.core.errors import (
     AuditsIncompleteError,
     BecomesInfeasibleError,

@@ -18,13 +18,13 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from app.api.server import BoundedH11
-from app.audits.entries import Decider, Draw, LabelEntry
+from app.audits.entries import Audit, Decider, Draw, Use, to_text
 from app.audits.texts import key_of
 from app.core.comparison import Comparison, Criterion, Label, LabeledComparison
 from app.core.score import Score
 from app.judging.services import Services
 from app.main import build, serving
-from app.ports import MOST_AUDIT_TEXTS
+from app.ports import StoredRow
 from app.settings import Settings
 
 TICK_S = 0.002
@@ -102,16 +102,16 @@ async def fill(services: Services) -> None:
         await add("changed", [LabeledComparison(comparison=large[0].comparison, label=label)])
     await add("audited", large[:100])
     fingerprint = services.identity.fingerprint
-    await services.store.append_audits([draw(i, fingerprint) for i in range(AUDITS)])
-    labels = [
-        LabelEntry(id=audit_id(i), label="A", by="ana", at=1.0).text for i in range(AUDITS // 2)
+    position = int(time.time() * 1e6)
+    rows = [
+        StoredRow(key_of(audit_id(i)), position + i, to_text(audit(i, fingerprint, position + i)))
+        for i in range(AUDITS + 1)
     ]
-    await services.store.append_audits(labels)
     texts = {
         key_of(audit_id(i)): json.dumps({"id": audit_id(i), **TEXTS})
-        for i in range(AUDITS // 2, AUDITS // 2 + MOST_AUDIT_TEXTS)
+        for i in range(AUDITS // 2, AUDITS)
     }
-    await services.store.append_audits([draw(AUDITS, fingerprint)], texts=texts)
+    await services.store.write_audits("audited", rows, texts=texts)
     await services.auditor.catch_up()
 
 
@@ -124,9 +124,9 @@ def audit_id(number: int) -> str:
     return f"{number:030x}00"
 
 
-def draw(number: int, fingerprint: str) -> str:
-    """The entry of a drawn judgment in the log of audits."""
-    return Draw(
+def audit(number: int, fingerprint: str, position: int) -> Audit:
+    """A drawn judgment; the first half has labels, and the others have texts."""
+    draw = Draw(
         id=audit_id(number),
         fingerprint=fingerprint,
         digest=f"{number:064x}",
@@ -141,7 +141,18 @@ def draw(number: int, fingerprint: str) -> str:
         rate=1.0,
         at=time.time(),
         by="service",
-    ).text
+    )
+    use = Use(position=position, decider=draw.decider, accepted=True, by=draw.by, at=draw.at)
+    is_labeled = number < AUDITS // 2
+    return Audit(
+        draw=draw,
+        uses=(use,),
+        wait_s=86_400.0,
+        label="A" if is_labeled else None,
+        labelled_at=1.0 if is_labeled else None,
+        labelled_by="ana" if is_labeled else None,
+        has_texts=AUDITS // 2 <= number < AUDITS,
+    )
 
 
 def main(port: int) -> None:

@@ -1,17 +1,17 @@
-"""A program that appends pairs of entries to the log of audits; arguments: ADDRESS TAG COUNT."""
+"""A program that adds pairs of rows to the audits of a set; arguments: ADDRESS TAG COUNT."""
 
 import asyncio
 import sys
 
-from tests.integration.stores.backends import store_at
+from tests.integration.stores.backends import put_rows, store_at
 
 
 async def append(address: str, tag: str, count: int) -> None:
-    """Appends `count` pairs of entries, and prints each pair's number after it is stored."""
+    """Adds `count` pairs of rows, and prints each pair's number after it is stored."""
     store = store_at(address)
     await store.open()
     for i in range(count):
-        await store.append_audits([f"{tag}-{i}-0", f"{tag}-{i}-1"])
+        await put_rows(store, {f"{tag}-{i}-0": tag, f"{tag}-{i}-1": tag})
         print(i, flush=True)
     await store.close()
 

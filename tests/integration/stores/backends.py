@@ -1,10 +1,11 @@
 """Makes the stores under test from addresses, and states to write; child processes use it, too."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from app.ports import AuditStore, Head, SetStore, Store
+from app.ports import AuditState, AuditStore, Head, SetStore, Store, StoredRow
 from app.stores.memory import MemoryStore
 from app.stores.redis import RedisStore
 from app.stores.sqlite import SqliteStore
@@ -109,9 +110,26 @@ async def numbers(store: SetStore, name: str = "default") -> list[int]:
     return [entry.head.number for entry in reversed(trail)]
 
 
-async def audit_log(store: AuditStore) -> list[str]:
-    """Returns all entries of the log of audits, and checks that no position is missing."""
-    entries = await store.audits(after=0, limit=100_000)
-    assert [position for position, _ in entries] == list(range(1, len(entries) + 1))
-    assert len(entries) == await store.last_audit()
-    return [text for _, text in entries]
+async def put_rows(
+    store: AuditStore, written: Mapping[str, str], *, name: str = "default", **more: Any
+) -> int:
+    """Writes rows with the next positions, however many others write; returns the last one."""
+    keys = {*written, *more.get("removed", ())}
+    while True:
+        known = await store.audits(name, after=0, limit=100_000)
+        expected = {row.key: row.position for row in known if row.key in keys}
+        rows = [StoredRow(key, 1, text) for key, text in written.items()]
+        before = await store.write_audits(name, rows, expected=expected, **more)
+        if before is not None:
+            return before + max(1, len(rows))
+
+
+async def stored_rows(store: AuditStore, name: str = "default") -> dict[str, str]:
+    """Returns all rows of a set in the order of their changes, and checks their number."""
+    rows = await store.audits(name, after=0, limit=100_000)
+    positions = [row.position for row in rows]
+    assert positions == sorted(set(positions))
+    state = (await store.audit_states()).get(name, AuditState(0, 0))
+    assert len(rows) == state.rows
+    assert max(positions, default=0) <= state.position
+    return {row.key: row.text for row in rows}

@@ -13,9 +13,7 @@ from tests.redis_server import RedisCluster, RedisServer
 
 Connect: TypeAlias = Callable[[], Awaitable[Store]]
 
-ALL = ("memory", "sqlite", "redis")
-# The stores of calibration sets.
-EVERYWHERE = (*ALL, "redis+cluster")
+ALL = ("memory", "sqlite", "redis", "redis+cluster")
 
 
 @pytest.fixture(params=ALL)

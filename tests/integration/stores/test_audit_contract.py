@@ -1,6 +1,8 @@
-"""The contract of the stores of audits: the log and its secret."""
+"""The contract of the stores of audits: rows with texts, and the secret."""
 
 import asyncio
+import os
+import signal
 import sqlite3
 import sys
 from pathlib import Path
@@ -8,69 +10,161 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import StoreCorruptError, StoreUnavailableError
-from app.ports import Store
+from app.ports import AuditState, Store, StoredRow, placed
 from app.stores.redis import RedisStore
-from app.stores.redis_keys import AUDITS_KEY, SECRET_KEY
+from app.stores.redis_keys import AUDITED_KEY, SECRET_KEY, AuditKeys
 from app.stores.sqlite import SqliteStore
-from tests.integration.stores.backends import audit_log, delete, state, store_at, write
+from tests.integration.stores.backends import (
+    delete,
+    put_rows,
+    state,
+    store_at,
+    stored_rows,
+    write,
+)
 from tests.integration.stores.conftest import Connect
+from tests.patience import PATIENCE_S
 from tests.redis_server import RedisServer
 
-SHARED = ("sqlite", "redis")
+SHARED = ("sqlite", "redis", "redis+cluster")
+ODD = 'é裁判🏛\n"\0\\'
 
 
-async def test_an_empty_log_has_nothing(store: Store) -> None:
-    assert await store.last_audit() == 0
-    assert await store.audits(after=0, limit=10) == []
-    assert await store.audits(after=7, limit=10) == []
+async def test_a_set_without_audits_has_nothing(store: Store) -> None:
+    assert await store.audit_states() == {}
+    assert await store.audits("default", after=0, limit=10) == []
+    assert await store.audit_texts("default", ["a"]) == {}
+    assert await store.audit_texts("default", []) == {}
 
 
 @pytest.mark.parametrize("size", [1, 8, 9, 3000])
 @pytest.mark.parametrize("synced", [True, False])
-async def test_entries_are_read_in_the_order_in_which_they_were_appended(
+async def test_rows_are_read_in_the_order_of_their_changes(
     store: Store, size: int, *, synced: bool
 ) -> None:
-    texts = [f'{{"é裁判🏛\\n\\"": "\0{i}"}}' for i in range(size)]
-    assert await store.append_audits(["first"]) == 1
-    assert await store.append_audits(texts, synced=synced) == size + 1
-    assert await store.last_audit() == size + 1
-    assert await audit_log(store) == ["first", *texts]
+    texts = {f"key {i}": f"{ODD}{i}" for i in range(size)}
+    assert await put_rows(store, {"first": "1"}, synced=synced) == 1
+    assert await put_rows(store, texts, synced=synced) == size + 1
+    assert await stored_rows(store) == {"first": "1", **texts}
+    # A row that changes comes last.
+    await put_rows(store, {"first": "2"}, synced=synced)
+    assert list((await stored_rows(store)).items()) == [*texts.items(), ("first", "2")]
+
+
+async def test_positions_follow_a_clock_in_microseconds(store: Store) -> None:
+    position = 32_503_680_000_000_000 // 10
+    rows = [StoredRow("a", position - 1, "1"), StoredRow("b", position, "2")]
+    assert await store.write_audits("default", rows) == 0
+    assert await store.audit_states() == {"default": AuditState(position, 2)}
+    assert await store.audits("default", after=0, limit=9) == rows
+    assert await store.audits("default", after=position - 1, limit=9) == rows[1:]
+    # A row whose place is taken comes after all others.
+    late = [StoredRow("c", position - 5, "3"), StoredRow("d", position, "4")]
+    assert await store.write_audits("default", late) == position
+    found = await store.audits("default", after=position, limit=9)
+    assert found == placed(late, after=position)
+    assert [row.position for row in found] == [position + 1, position + 2]
+    expected = {"c": position + 1}
+    assert await store.write_audits("default", [], expected=expected, removed=["c"]) == position + 2
+    assert await store.audit_states() == {"default": AuditState(position + 3, 3)}
 
 
 async def test_a_page_begins_after_its_position(store: Store) -> None:
-    await store.append_audits([f"entry {i}" for i in range(1, 26)])
-    assert await store.audits(after=0, limit=2) == [(1, "entry 1"), (2, "entry 2")]
-    assert await store.audits(after=23, limit=5) == [(24, "entry 24"), (25, "entry 25")]
-    assert await store.audits(after=25, limit=5) == []
-    assert await store.audits(after=99, limit=5) == []
+    await put_rows(store, {f"{i}": "x" for i in range(1, 26)})
+    for after, keys in ((0, ["1", "2"]), (23, ["24", "25"]), (25, []), (99, [])):
+        page = await store.audits("default", after=after, limit=2)
+        assert [row.key for row in page] == keys
 
 
-async def test_batches_of_several_clients_do_not_mix(connect: Connect) -> None:
-    clients = [await connect() for _ in range(5)]
-    ends = await asyncio.gather(
-        *(client.append_audits([f"of {i}"] * 10) for i, client in enumerate(clients))
+@pytest.mark.parametrize(
+    ("rows", "expected", "removed"),
+    [
+        # A row that is there is no new one, one that is not there none to change.
+        ("ac", {}, ""),
+        ("ad", {"a": 1, "d": 5}, ""),
+        # It was changed, or changed back and forth, since it was read.
+        ("ab", {"a": 1, "b": 3}, ""),
+        ("c", {"b": 4}, "b"),
+        ("c", {}, "a"),
+    ],
+)
+async def test_a_change_of_rows_that_are_not_as_expected_changes_nothing(
+    store: Store, rows: str, expected: dict[str, int], removed: str
+) -> None:
+    await put_rows(store, {"a": "1", "b": "1"}, texts={"a": "x"})
+    change = [StoredRow(key, 9, "2") for key in rows]
+    texts = dict.fromkeys(rows, "y")
+    assert (
+        await store.write_audits(
+            "default", change, expected=expected, texts=texts, removed=[*removed]
+        )
+        is None
     )
-    assert sorted(ends) == [10, 20, 30, 40, 50]
-    entries = await audit_log(clients[0])
-    assert all(entries[end - 10 : end] == [f"of {i}"] * 10 for i, end in enumerate(ends))
+    assert await stored_rows(store) == {"a": "1", "b": "1"}
+    assert await store.audit_states() == {"default": AuditState(2, 2)}
+    assert await store.audit_texts("default", ["a", "b", "c"]) == {"a": "x"}
 
 
-async def test_a_batch_is_never_read_in_part(connect: Connect) -> None:
+async def test_a_change_does_not_mind_those_of_other_rows(store: Store) -> None:
+    await put_rows(store, {"a": "1", "b": "1"})
+    assert await store.write_audits("default", [StoredRow("b", 1, "2")], expected={"b": 2}) == 2
+    assert await store.write_audits("default", [StoredRow("a", 1, "2")], expected={"a": 1}) == 3
+    assert await store.write_audits("default", [StoredRow("c", 1, "1")]) == 4
+    assert list(await stored_rows(store)) == ["b", "a", "c"]
+
+
+async def test_texts_come_with_a_row_and_go_with_its_label_or_with_the_row(store: Store) -> None:
+    texts = {"a": ODD, "b": "of b", "c": "of c"}
+    await put_rows(store, dict.fromkeys(texts, "drawn"), texts=texts)
+    assert await store.audit_texts("default", ["b", "x", "a"]) == {"a": ODD, "b": "of b"}
+    await put_rows(store, {"a": "labeled"}, forgotten=["a", "x"])
+    await put_rows(store, {}, removed=["b", "y"])
+    assert await store.audit_texts("default", [*texts]) == {"c": "of c"}
+    assert await stored_rows(store) == {"c": "drawn", "a": "labeled"}
+    await put_rows(store, {}, removed=["a", "c"])
+    assert await stored_rows(store) == {}
+    assert await store.audit_states() == {"default": AuditState(6, 0)}
+
+
+async def test_each_set_has_its_own_audits(store: Store) -> None:
+    await put_rows(store, {"a": "1"}, texts={"a": "x"})
+    await write(store, state(1), expected=None)
+    await put_rows(store, {"a": "2", "b": "3"}, name="other")
+    assert await delete(store) is True
+    assert await stored_rows(store) == {"a": "1"}
+    assert await stored_rows(store, "other") == {"a": "2", "b": "3"}
+    assert await store.audit_texts("other", ["a"]) == {}
+
+
+async def test_of_clients_that_change_a_row_at_once_one_is_first(connect: Connect) -> None:
+    clients = [await connect() for _ in range(5)]
+    taken = await asyncio.gather(
+        *(
+            client.write_audits("default", [StoredRow("a", 1, f"{i}"), StoredRow(f"of {i}", 1, "")])
+            for i, client in enumerate(clients)
+        )
+    )
+    first = taken.index(0)
+    assert taken.count(None) == 4
+    assert await stored_rows(clients[0]) == {"a": str(first), f"of {first}": ""}
+
+
+async def test_a_change_is_never_read_in_part(connect: Connect) -> None:
     writer, reader = await connect(), await connect()
 
     async def write_on() -> None:
-        for _ in range(30):
-            await writer.append_audits(["x"] * 20)
+        for i in range(30):
+            await put_rows(writer, {f"{i} {j}": "x" for j in range(20)})
             await asyncio.sleep(0)
 
     async def read_on() -> None:
         last = 0
         while last < 600:
-            last = await reader.last_audit()
-            entries = await reader.audits(after=0, limit=1000)
+            last = (await reader.audit_states()).get("default", AuditState(0, 0)).position
+            rows = await reader.audits("default", after=0, limit=1000)
             assert last % 20 == 0
-            assert len(entries) % 20 == 0
-            assert len(entries) >= last
+            assert len(rows) % 20 == 0
+            assert len(rows) >= last
             await asyncio.sleep(0)
 
     await asyncio.gather(write_on(), read_on())
@@ -91,41 +185,94 @@ async def test_another_store_has_another_secret(store: Store, tmp_path: Path) ->
     await other.close()
 
 
-async def test_sets_and_audits_do_not_touch_each_other(store: Store) -> None:
-    await store.append_audits(["a"])
-    await write(store, state(1), expected=None)
-    await store.append_audits(["b"])
-    assert await delete(store) is True
-    assert await audit_log(store) == ["a", "b"]
-
-
 @pytest.mark.parametrize("scheme", SHARED)
-async def test_a_log_outlives_its_client(address: str) -> None:
+async def test_audits_outlive_their_client(address: str) -> None:
     found = []
     for number in (1, 2):
         store = store_at(address)
         await store.open()
-        assert await store.append_audits([f"entry {number}"]) == number
+        assert await put_rows(store, {f"{number}": "x"}) == number
         found.append(await store.secret())
         await store.close()
     assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("scheme", SHARED)
-async def test_two_processes_that_append_lose_nothing(address: str) -> None:
+async def test_two_processes_that_write_lose_nothing(address: str) -> None:
     program = [sys.executable, "-m", "tests.integration.stores.appends", address]
     processes = [await asyncio.create_subprocess_exec(*program, tag, "40") for tag in "ab"]
     assert [await process.wait() for process in processes] == [0, 0]
     store = store_at(address)
     await store.open()
-    entries = await audit_log(store)
+    keys = list(await stored_rows(store))
     await store.close()
     for tag in "ab":
-        # Each writer appended two entries a time, which nothing separates.
-        own = [entry for entry in entries if entry.startswith(tag)]
+        # Each writer added two rows a time, which nothing separates.
+        own = [key for key in keys if key.startswith(tag)]
         assert own == [f"{tag}-{i}-{half}" for i in range(40) for half in (0, 1)]
-    pairs = list(zip(entries[::2], entries[1::2], strict=True))
+    pairs = list(zip(keys[::2], keys[1::2], strict=True))
     assert all(first[:-1] == second[:-1] for first, second in pairs)
+
+
+@pytest.mark.parametrize("scheme", SHARED)
+@pytest.mark.parametrize("steps", [1, 8, 25])
+async def test_a_killed_process_leaves_texts_with_their_draws_and_none_with_labels(
+    address: str, steps: int
+) -> None:
+    program = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.integration.stores.drawn_texts",
+        address,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert program.stdout is not None
+    reported = [(await program.stdout.readline()).decode().strip() for _ in range(steps)]
+    program.send_signal(signal.SIGKILL)
+    async with asyncio.timeout(PATIENCE_S):
+        await program.wait()
+    store = store_at(address)
+    await store.open()
+    rows = await stored_rows(store)
+    for line in reported:
+        key, change = line.split()
+        assert rows[key] in (change, "labeled")
+    texts = {key: f"texts of {key}" for key, change in rows.items() if change == "drawn"}
+    assert await store.audit_texts("default", [*rows]) == texts
+    await store.close()
+
+
+async def test_forgotten_texts_are_not_in_the_file_of_sqlite(tmp_path: Path) -> None:
+    path = tmp_path / "calibrations.db"
+    store = SqliteStore(path)
+    await store.open()
+    texts = {"short": "never seen again", "long": "never seen again" * 5000, "gone": "never seen"}
+    texts["other"] = "still here"
+    await put_rows(store, dict.fromkeys(texts, "drawn"), texts=texts)
+    # The log of SQLite is written into the file when the last connection is closed.
+    await store.close()
+    assert b"never seen again" in path.read_bytes()
+    await store.open()
+    await put_rows(store, {"short": "labeled"}, forgotten=["short", "long"], removed=["gone"])
+    await store.close()
+    assert os.listdir(tmp_path) == [path.name]
+    assert b"still here" in path.read_bytes()
+    assert b"never seen" not in path.read_bytes()
+
+
+async def test_a_full_redis_takes_neither_row_nor_texts_and_still_removes(tmp_path: Path) -> None:
+    with RedisServer(tmp_path) as server:
+        store = RedisStore(server.url)
+        await store.open()
+        await put_rows(store, {"a": "1", "b": "1"}, texts={"a": "x", "b": "y"})
+        server.command("CONFIG", "SET", "maxmemory", "1")
+        with pytest.raises(StoreUnavailableError):
+            await put_rows(store, {"c": "1"}, texts={"c": "z"}, forgotten=["a"])
+        await put_rows(store, {}, removed=["b"])
+        assert await store.audit_texts("default", ["a", "b", "c"]) == {"a": "x"}
+        server.command("CONFIG", "SET", "maxmemory", "0")
+        assert await stored_rows(store) == {"a": "1"}
+        await store.close()
 
 
 async def test_a_secret_that_this_service_did_not_make_is_refused(tmp_path: Path) -> None:
@@ -140,32 +287,33 @@ async def test_a_secret_that_this_service_did_not_make_is_refused(tmp_path: Path
     await store.close()
 
 
+KEYS = AuditKeys.of("default")
+
+
 async def use_everything(store: Store) -> None:
     await store.secret()
-    await store.last_audit()
-    await store.append_audits(["x"])
+    await store.audit_states()
+    await put_rows(store, {"x": "1"}, texts={"x": "y"})
 
 
 @pytest.mark.parametrize(
-    ("commands", "error"),
+    "commands",
     [
-        ([("SET", SECRET_KEY, "guess me")], StoreCorruptError),
-        ([("SET", AUDITS_KEY, "no stream")], StoreCorruptError),
-        ([("XADD", AUDITS_KEY, "3-7", "entry", "x")], StoreCorruptError),
-        # Redis refuses to append at or below the position of an entry that was deleted.
-        (
-            [("XADD", AUDITS_KEY, "9-0", "entry", "x"), ("XTRIM", AUDITS_KEY, "MAXLEN", "0")],
-            StoreUnavailableError,
-        ),
+        [("SET", SECRET_KEY, "guess me")],
+        [("SET", AUDITED_KEY, "no set")],
+        [("SET", KEYS.rows, "no hash")],
+        [("SET", KEYS.order, "no sorted set")],
+        [("SET", KEYS.texts, "no hash")],
+        [("SADD", AUDITED_KEY, "default"), ("SET", KEYS.position, "3x")],
     ],
 )
 async def test_redis_that_another_program_wrote_to_is_refused(
-    redis_server: RedisServer, commands: list[tuple[str, ...]], error: type[Exception]
+    redis_server: RedisServer, commands: list[tuple[str, ...]]
 ) -> None:
     for command in commands:
         redis_server.command(*command)
     store = RedisStore(redis_server.url)
     await store.open()
-    with pytest.raises(error):
+    with pytest.raises(StoreCorruptError):
         await use_everything(store)
     await store.close()

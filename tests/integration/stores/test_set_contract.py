@@ -18,10 +18,8 @@ from tests.integration.stores.backends import (
     store_at,
     write,
 )
-from tests.integration.stores.conftest import EVERYWHERE, Connect
+from tests.integration.stores.conftest import Connect
 from tests.patience import PATIENCE_S
-
-pytestmark = pytest.mark.parametrize("scheme", EVERYWHERE)
 
 
 async def test_an_empty_store_has_nothing(store: SetStore) -> None:

@@ -36,7 +36,7 @@ from app.stores.sqlite import SqliteStore
 from tests.serving import ShortEngine, client_of, with_limits
 from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import comparison, examples, problem
-from tests.unit.audits.logs import draw_id, drawn
+from tests.unit.audits.logs import append, draw_id, drawn
 
 MARKER = "xyzzy-secret-text"
 
@@ -191,7 +191,7 @@ async def _reaching(code: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]
             labels = {"labels": [{"id": each, "label": "B" if wrong else "A"} for each in ids]}
             await client.post("/audits/labels", json=labels)
         if code == "too_many_label_changes":
-            await store.append_audits([drawn(1, at=time.time()).text])
+            await append(store, drawn(1, at=time.time()))
             for side in "BA" * (MOST_LABEL_CHANGES // 2) + "B":
                 labels = {"labels": [{"id": draw_id(1), "label": side}]}
                 (await client.post("/audits/labels", json=labels)).raise_for_status()

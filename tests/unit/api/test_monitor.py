@@ -54,18 +54,23 @@ async def shown(client: httpx.AsyncClient) -> dict[str, Any]:
 
 
 async def recomputed(store: MemoryStore, version: int, *, alpha: float) -> dict[str, Any]:
-    """The figures of a version and alpha from the raw log alone, by a walk over its entries."""
-    rows = [json.loads(text) for _, text in await store.audits(after=0, limit=10**6)]
-    labels = {row["id"]: row["label"] for row in rows if row["kind"] == "label"}
+    """The figures of a version and alpha from the raw rows alone, by a walk over their uses."""
+    rows = [json.loads(row.text) for row in await store.audits("default", after=0, limit=10**6)]
     draws = [
-        row
+        (use, row)
         for row in rows
-        if row["kind"] == "draw" and (row["version"], row["alpha"]) == (version, alpha)
+        for use in row.get("uses", ())
+        if (use["decider"]["version"], use["decider"]["criterion"]["alpha"]) == (version, alpha)
     ]
-    accepted = [row for row in draws if row["accepted"]]
-    counted = list(itertools.takewhile(lambda row: row["id"] in labels, accepted))
-    judged = [row for row in counted if labels[row["id"]] != "tie"]
-    errors = [(row["gap_fwd"] + row["gap_rev"] > 0) != (labels[row["id"]] == "A") for row in judged]
+    draws.sort(key=lambda draw: draw[0]["position"])
+    accepted = [row for use, row in draws if use["accepted"]]
+    counted = list(itertools.takewhile(lambda row: row["label"] is not None, accepted))
+    judged = [row for row in counted if row["label"] != "tie"]
+    scores = [row["draw"]["score"] for row in judged]
+    errors = [
+        (score["gap_fwd"] + score["gap_rev"] > 0) != (row["label"] == "A")
+        for score, row in zip(scores, judged, strict=True)
+    ]
     found = monitor(errors, alpha=alpha, false_alarms=alarm_delta(1))
     return {
         "audited": found.audited,
@@ -76,7 +81,7 @@ async def recomputed(store: MemoryStore, version: int, *, alpha: float) -> dict[
         "alarm_at": found.alarm_at,
         "certified": found.certified,
         "ties": len(counted) - len(judged),
-        "open": sum(row["id"] not in labels for row in accepted),
+        "open": sum(row["label"] is None for row in accepted),
         "abstentions": len(draws) - len(accepted),
     }
 

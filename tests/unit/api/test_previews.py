@@ -9,6 +9,7 @@ import pytest
 
 from app.api.auth.keys import Keys
 from app.core.errors import StoreCorruptError
+from app.ports import AuditState
 from app.stores.memory import MemoryStore
 from tests.serving import client_of, services_of
 from tests.serving import labelled as labeled_comparison
@@ -357,10 +358,10 @@ async def test_a_rollback_counts_what_another_writer_added_meanwhile() -> None:
 
 async def test_a_rollback_needs_no_audits() -> None:
     class Broken(MemoryStore):
-        async def last_audit(self) -> int:
+        async def audit_states(self) -> dict[str, AuditState]:
             if self.broken:
-                raise StoreCorruptError("the log of audits is not ours")
-            return await super().last_audit()
+                raise StoreCorruptError("the audits are not ours")
+            return await super().audit_states()
 
         broken = False
 

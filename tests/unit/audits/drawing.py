@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from app.audits.auditor import Auditor, SentLabel
-from app.audits.entries import AuditLabel
-from app.audits.ledger import KEYLESS, Audit
+from app.audits.book import KEYLESS
+from app.audits.entries import Audit, AuditLabel
 from app.core.comparison import AuditReference, Comparison, Judgment
 from app.core.errors import StoreUnavailableError
 from app.judging.services import Services
 from app.observability.telemetry import Telemetry
-from app.ports import Store
+from app.ports import AuditState, Store, StoredRow
 from app.stores.memory import MemoryStore
 from tests.serving import labelled, pair, request
 
@@ -28,16 +28,14 @@ class FlakyStore(MemoryStore):
         self.hangs = False
         self.appends = 0
 
-    async def append_audits(
-        self, entries: Sequence[str], *, synced: bool = True, **more: Any
-    ) -> int:
+    async def write_audits(self, name: str, rows: Sequence[StoredRow], **more: Any) -> int | None:
         self.appends += 1
         await self._suffer()
-        return await super().append_audits(entries, synced=synced, **more)
+        return await super().write_audits(name, rows, **more)
 
-    async def last_audit(self) -> int:
+    async def audit_states(self) -> dict[str, AuditState]:
         await self._suffer()
-        return await super().last_audit()
+        return await super().audit_states()
 
     async def _suffer(self) -> None:
         if self.hangs:
@@ -100,7 +98,7 @@ async def label(
 
 
 def audits(auditor: Auditor) -> list[Audit]:
-    return list(auditor.ledger.audits())
+    return [audit for book in auditor.books for audit in book.in_order()]
 
 
 def replica(store: Store, *, seconds_later: float = 0.0, expires_s: float = 1000.0) -> Auditor:

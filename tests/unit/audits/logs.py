@@ -1,23 +1,35 @@
 """Entries of a log of audits for tests."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from app.audits.book import Book
 from app.audits.entries import (
+    AlarmEnd,
+    AlarmEntry,
+    Audit,
     AuditLabel,
     Decider,
     Draw,
-    Entry,
     LabelEntry,
+    Row,
+    TrailEntry,
+    Use,
+    key_of_row,
+    read_row,
+    to_text,
 )
-from app.audits.ledger import Audit, Ledger
 from app.core.comparison import Criterion
 from app.core.score import Score
+from app.ports import AuditState, AuditStore, StoredRow
 
 MARGINAL = Criterion(alpha=0.1, guarantee="marginal", delta=None, calibration="default")
 PAC = Criterion(alpha=0.1, guarantee="pac", delta=0.1, calibration="default")
 EXPIRES_S = 1000.0
+
+Entry = Draw | LabelEntry | AlarmEntry | AlarmEnd
 
 
 def draw_id(number: int, *, mirrored: bool = False) -> str:
@@ -69,21 +81,68 @@ def labelled(
     )
 
 
-def folded(*entries: Entry) -> Ledger:
-    """Returns the ledger after these entries at the positions 1, 2, 3, ..."""
-    ledger = Ledger(expires_s=EXPIRES_S)
+def folded(*entries: Entry, calibration: str = "default") -> Book:
+    """Returns the audits after these entries at the positions 1, 2, 3, ..."""
+    book = Book(name=calibration)
     for entry in entries:
-        apply(ledger, entry)
-    return ledger
+        apply(book, entry)
+    return book
 
 
-def apply(ledger: Ledger, entry: Entry) -> None:
-    """Applies the next entry."""
-    ledger.apply(ledger.position + 1, entry.text, entry)
+def apply(book: Book, entry: Entry) -> StoredRow | None:
+    """Applies the next entry; returns its row, None if it changes nothing."""
+    position = book.position + 1
+    row = _row_of(book, entry, position)
+    if row is None:
+        return None
+    book.apply(key_of_row(row), position, row)
+    book.position = position
+    return StoredRow(key_of_row(row), position, to_text(row))
 
 
-def audit_of(ledger: Ledger, number: int) -> Audit:
+def _row_of(book: Book, entry: Entry, position: int) -> Row | None:
+    if isinstance(entry, LabelEntry):
+        labelled = book.audit(entry.id)
+        return None if labelled is None else labelled.labelled(entry)
+    if not isinstance(entry, Draw):
+        return TrailEntry(position=position, entry=entry)
+    audit = book.audit(entry.id)
+    use = Use(
+        position=position,
+        decider=entry.decider,
+        accepted=entry.accepted,
+        by=entry.by,
+        at=entry.at,
+    )
+    if audit is None:
+        return Audit(draw=entry, uses=(use,), wait_s=entry.wait_s or EXPIRES_S)
+    return None if audit.use(entry.decider) else audit.used(use)
+
+
+async def append(store: AuditStore, *entries: Entry) -> None:
+    """Writes entries as another replica would; labels are those of the set "default"."""
+    by_set = dict[str, list[Entry]]()
+    for entry in entries:
+        name = "default" if isinstance(entry, LabelEntry) else entry.calibration
+        by_set.setdefault(name, []).append(entry)
+    for name, of_set in by_set.items():
+        await _append(store, name, of_set)
+
+
+async def _append(store: AuditStore, calibration: str, entries: Sequence[Entry]) -> None:
+    book = Book(name=calibration)
+    for stored in await store.audits(calibration, after=0, limit=10**6):
+        book.apply(stored.key, stored.position, read_row(stored))
+    state = (await store.audit_states()).get(calibration, AuditState(0, 0))
+    book.position = state.position
+    expected = dict(book.places)
+    rows = {row.key: row for entry in entries if (row := apply(book, entry)) is not None}
+    in_order = sorted(rows.values(), key=lambda row: row.position)
+    assert await store.write_audits(calibration, in_order, expected=expected) is not None
+
+
+def audit_of(book: Book, number: int) -> Audit:
     """Returns the audit of the comparison with this number, which was drawn."""
-    audit = ledger.audit(draw_id(number))
+    audit = book.audit(draw_id(number))
     assert audit is not None
     return audit

@@ -18,10 +18,11 @@ from app.core.errors import StoreUnavailableError
 from app.core.monitoring import JudgedSpan, MonitoredCriterion, Ringing
 from app.judging.services import Services
 from app.observability.telemetry import Telemetry
+from app.ports import StoredRow
 from app.stores.memory import MemoryStore
 from tests.serving import services_of
 from tests.unit.audits.judged import calibrate
-from tests.unit.audits.logs import EXPIRES_S, MARGINAL, PAC, draw_id, drawn
+from tests.unit.audits.logs import EXPIRES_S, MARGINAL, PAC, append, draw_id, drawn
 
 WRONG: AuditLabel = "B"
 
@@ -55,7 +56,7 @@ class Replica:
             drawn(i, write_id=calibration.write_id, version=calibration.version, at=900.0)
             for i in numbers
         ]
-        await self.services.store.append_audits([replace(each, **fields).text for each in entries])
+        await append(self.services.store, *[replace(each, **fields) for each in entries])
 
     async def label(self, numbers: Sequence[int], label: AuditLabel, *, by: str = "ana") -> None:
         reason = "no text" if label == "none" else None
@@ -263,8 +264,8 @@ async def test_entries_that_come_second_change_nothing() -> None:
     assert not alarms.apply(12, ends)
     assert alarms.apply(13, replace(rings, after=10))
     assert not alarms.apply(14, ends)
-    (standing,) = alarms.standing("default")
-    assert (standing.position, alarms.standing("other")) == (13, [])
+    (standing,) = alarms.standing()
+    assert standing.position == 13
 
 
 async def test_an_alarm_survives_a_restart_with_its_time() -> None:
@@ -349,11 +350,11 @@ async def test_an_alarm_is_in_force_while_the_store_takes_no_entries(
         await replica.draw(range(30))
         await replica.label(range(30), WRONG)
 
-        async def full(entries: Sequence[str], *, synced: bool = True) -> int:
+        async def full(name: str, rows: Sequence[StoredRow], **more: Any) -> int | None:
             raise StoreUnavailableError("the disk is full")
 
         with monkeypatch.context() as patched:
-            patched.setattr(store, "append_audits", full)
+            patched.setattr(store, "write_audits", full)
             assert await replica.look()
             assert await replica.trail() == []
             assert "alarm: audits of calibration 'default'" in caplog.text

@@ -15,8 +15,8 @@ from app.core.errors import (
     ForbiddenError,
     LabelChangesError,
 )
+from app.ports import AuditStore, StoredRow
 from app.stores.memory import MemoryStore
-from tests.patience import PATIENCE_S
 from tests.serving import services_of
 from tests.unit.audits.drawing import (
     EXAMPLES,
@@ -28,24 +28,7 @@ from tests.unit.audits.drawing import (
     sent,
     traffic,
 )
-
-
-class LateStore(MemoryStore):
-    """A store that takes labels at once, and answers only when `answers` is set."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.taken = asyncio.Event()
-        self.answers = asyncio.Event()
-
-    async def append_audits(
-        self, entries: Sequence[str], *, synced: bool = True, **more: Any
-    ) -> int:
-        last = await super().append_audits(entries, synced=synced, **more)
-        if synced:
-            self.taken.set()
-            await self.answers.wait()
-        return last
+from tests.unit.audits.logs import append
 
 
 async def test_labels_are_counted_by_their_effect() -> None:
@@ -58,17 +41,17 @@ async def test_labels_are_counted_by_their_effect() -> None:
         batch: list[tuple[str, AuditLabel]] = [(one, "A"), (two, "B"), (three, "B")]
         assert await label(auditor, *batch) == (1, 1, 1, 0, 0)
         # A batch that is sent again changes nothing.
-        end = await store.last_audit()
+        end = await rows_of(store)
         assert await label(auditor, *batch) == (0, 0, 3, 0, 0)
-        assert await store.last_audit() == end
+        assert await rows_of(store) == end
         assert [audit.label for audit in audits(auditor)] == ["A", "B", "B"]
         # Within a batch, the last label counts, and only that one is written.
         assert await label(auditor, (one, "B"), (one, "tie"), (one, "tie")) == (0, 1, 2, 0, 0)
         assert audits(auditor)[0].label == "tie"
-        assert await store.last_audit() == end + 1
+        assert await rows_of(store) == end + 1
         assert await label(auditor, (one, "B"), (one, "tie")) == (0, 0, 2, 0, 0)
         assert audits(auditor)[0].label == "tie"
-        assert await store.last_audit() == end + 1
+        assert await rows_of(store) == end + 1
 
 
 async def test_a_draw_that_nobody_can_label_is_closed_and_may_be_labeled_after_all(
@@ -101,15 +84,15 @@ async def test_a_label_may_change_a_hundred_times(caplog: pytest.LogCaptureFixtu
         auditor = services.auditor
         sides: Iterator[AuditLabel] = itertools.cycle(("A", "B"))
         assert await label(auditor, (one, next(sides))) == (1, 0, 0, 0, 0)
-        before = await services.store.last_audit()
+        before = await rows_of(services.store)
         for _ in range(MOST_LABEL_CHANGES):
             # Labels of one batch are one change, and one entry.
             turn = [(one, next(sides)) for _ in range(95)]
             assert await label(auditor, *turn) == (0, 1, 94, 0, 0)
-        assert await services.store.last_audit() == before + MOST_LABEL_CHANGES
+        assert await rows_of(services.store) == before + MOST_LABEL_CHANGES
         with pytest.raises(LabelChangesError, match="no label was taken"):
             await label(auditor, (two, "A"), (one, next(sides)))
-        assert await services.store.last_audit() == before + MOST_LABEL_CHANGES
+        assert await rows_of(services.store) == before + MOST_LABEL_CHANGES
         with pytest.raises(LabelChangesError):
             await label(auditor, (one, "none"))
         # The label that it has may be sent again, and other audits take theirs.
@@ -175,30 +158,57 @@ async def test_the_swapped_comparison_is_the_same_draw_with_mirrored_labels() ->
         assert await label(services.auditor, (there, "A")) == (0, 1, 0, 0, 0)
         assert await label(services.auditor, (here, "B")) == (0, 0, 1, 0, 0)
         # Both ids in one batch are two labels of one draw, and the last one counts.
-        end = await services.store.last_audit()
+        end = await rows_of(services.store)
         assert await label(services.auditor, (here, "tie"), (there, "B")) == (0, 1, 1, 0, 0)
-        assert await services.store.last_audit() == end + 1
+        assert await rows_of(services.store) == end + 1
         assert audits(services.auditor)[0].label_of(here) == "A"
 
 
+class LateStore(MemoryStore):
+    """A store that holds labels up, before or after it takes them."""
+
+    def __init__(self, *, before: bool) -> None:
+        super().__init__()
+        self.before = before
+        self.asked, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    async def write_audits(self, name: str, rows: Sequence[StoredRow], **more: Any) -> int | None:
+        if not more["forgotten"]:
+            return await super().write_audits(name, rows, **more)
+        found = None if self.before else await super().write_audits(name, rows, **more)
+        self.asked.set()
+        await self.goes_on.wait()
+        return await super().write_audits(name, rows, **more) if self.before else found
+
+
+# With alpha 0.2, the draw begins a criterion.
 @pytest.mark.parametrize("alpha", [0.1, 0.2])
-async def test_labels_are_counted_once_if_draws_come_before_the_answer_of_the_store(
-    alpha: float, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("before", [True, False])
+async def test_judgments_do_not_wait_for_labels_and_every_label_counts_once(
+    alpha: float, monkeypatch: pytest.MonkeyPatch, *, before: bool
 ) -> None:
-    monkeypatch.setattr("app.audits.auditor._PATIENCE_S", 0.01)
-    store = LateStore()
+    monkeypatch.setattr("app.audits.auditor._PATIENCE_S", 0.1)
+    store = LateStore(before=before)
     async with services_of(store=store, audit_rate=1.0) as services:
         await services.calibrator.add("default", EXAMPLES)
         one, two = await ids(services, traffic([1, 2]))
         sending = asyncio.create_task(label(services.auditor, (one, "A"), (two, "tie")))
-        await store.taken.wait()
-        # With alpha 0.2, the draw begins a criterion.
-        async with asyncio.timeout(PATIENCE_S):
-            assert None not in await judged(services, traffic([3]), alpha=alpha)
-        store.answers.set()
+        await store.asked.wait()
+        for number in range(3, 6):
+            assert None not in await judged(services, traffic([number]), alpha=alpha)
+        store.goes_on.set()
         assert await sending == (2, 0, 0, 0, 0)
         await services.auditor.catch_up()
-        assert [audit.label for audit in audits(services.auditor)] == ["A", "tie", None]
+        other = replica(store)
+        await other.open()
+        for auditor in (services.auditor, other):
+            labels = [audit.label for audit in audits(auditor)]
+            assert labels == ["A", "tie", None, None, None]
+
+
+async def rows_of(store: AuditStore) -> int:
+    """Number of rows: audits, closings, and changed labels."""
+    return (await store.audit_states())["default"].rows
 
 
 class RacingStore(MemoryStore):
@@ -208,13 +218,11 @@ class RacingStore(MemoryStore):
         super().__init__()
         self.first: LabelEntry | None = None
 
-    async def append_audits(
-        self, entries: Sequence[str], *, synced: bool = True, **more: Any
-    ) -> int:
+    async def write_audits(self, name: str, rows: Sequence[StoredRow], **more: Any) -> int | None:
         if self.first is not None:
             first, self.first = self.first, None
-            await super().append_audits([first.text])
-        return await super().append_audits(entries, synced=synced, **more)
+            await append(self, first)
+        return await super().write_audits(name, rows, **more)
 
 
 async def yielding(auditor: Auditor, by: str, *labels: tuple[str, AuditLabel]) -> LabelReport:
@@ -230,11 +238,11 @@ async def test_a_label_that_yields_leaves_those_of_other_keys() -> None:
         one, two, three = await ids(services, traffic(range(3)))
         auditor = services.auditor
         await label(auditor, (one, "A"), (two, "none"), by="ana")
-        end = await store.last_audit()
+        end = await rows_of(store)
         report = await yielding(auditor, "ben", (one, "B"), (two, "A"), (one, "A"))
         assert (report.labelled, report.updated, report.unchanged) == (0, 0, 0)
         assert list(report.earlier.items()) == [(one, "ana"), (two, "ana")]
-        assert await store.last_audit() == end
+        assert await rows_of(store) == end
         report = await yielding(auditor, "ben", (one, "B"), (three, "tie"))
         assert (report.labelled, report.earlier) == (1, {one: "ana"})
         # Ben corrects his own label, and Ana hers.

@@ -8,6 +8,7 @@ import pytest
 
 from app.core.comparison import Comparison
 from app.core.errors import StoreCorruptError, StoreUnavailableError
+from app.ports import AuditState, StoredRow
 from app.stores.memory import MemoryStore
 from tests.patience import PATIENCE_S, until
 from tests.serving import services_of
@@ -62,11 +63,11 @@ async def test_a_full_disk_is_one_line_of_the_log_until_it_takes_draws_again(
     async with services_of(audit_rate=1.0) as services:
         await services.calibrator.add("default", EXAMPLES)
 
-        async def full(entries: Sequence[str], **more: Any) -> int:
+        async def full(name: str, rows: Sequence[StoredRow], **more: Any) -> int | None:
             raise StoreUnavailableError("the disk is full")
 
         with monkeypatch.context() as patched:
-            patched.setattr(services.store, "append_audits", full)
+            patched.setattr(services.store, "write_audits", full)
             for number in range(3):
                 assert await judged(services, traffic([number])) == [None]
                 # All reads work.
@@ -99,7 +100,7 @@ async def test_following_applies_what_others_write_and_survives_an_outage(
         assert caplog.text.count("without draws") == 1
 
 
-async def test_a_restarted_replica_has_the_same_ledger() -> None:
+async def test_a_restarted_replica_has_the_same_audits() -> None:
     store = MemoryStore()
     async with services_of(store=store, audit_rate=1.0) as services:
         await services.calibrator.add("default", EXAMPLES)
@@ -109,7 +110,9 @@ async def test_a_restarted_replica_has_the_same_ledger() -> None:
         again = replica(store, expires_s=services.auditor.expires_s)
         await again.open()
         assert audits(again) == audits(services.auditor)
-        assert again.ledger.position == services.auditor.ledger.position == 1900
+        books = [auditor.book("default") for auditor in (again, services.auditor)]
+        assert books[0].position == books[1].position
+        assert [len(book.open(0.0)) for book in books] == [500, 500]
 
 
 @pytest.mark.parametrize("length", [0, 1, 3, 5])
@@ -123,12 +126,14 @@ async def test_another_log_in_the_store_is_noticed(length: int) -> None:
     follower = replica(store)
     await follower.open()
     assert len(audits(follower)) == 3
-    store._audits = restored._audits
+    store._audits, store._positions = restored._audits, restored._positions
     for further in range(2):
         await follower.catch_up()
         assert [each.draw.id for each in audits(follower)] == expected
-        assert follower.ledger.position == length + further
-        store._audits.append('{"kind": "later"}')
+        state = (await store.audit_states()).get("default", AuditState(0, 0))
+        assert follower.book("default").position == state.position
+        later = StoredRow(f"later {further}", state.position + 1, '{"kind": "later"}')
+        assert await store.write_audits("default", [later]) == state.position
 
 
 async def test_the_secret_of_another_log_draws_from_then_on() -> None:
@@ -140,7 +145,8 @@ async def test_the_secret_of_another_log_draws_from_then_on() -> None:
             await services.calibrator.add("default", EXAMPLES)
             await judged(services, traffic(range(20)))
             if own is store:
-                store._audits, store._secret = restored._audits[:2], restored._secret
+                store._audits, store._secret = restored._audits, restored._secret
+                store._positions = restored._positions
                 await services.auditor.catch_up()
             found.append(await judged(services, traffic(range(100, 200))))
     assert found[0] == found[1]
@@ -178,7 +184,8 @@ async def test_a_secret_that_was_lost_in_an_outage_draws_nothing_until_it_is_bac
         # The log can be read all the same.
         await services.auditor.catch_up()
         assert await judged(services, traffic(range(4))) == [None] * 4
-        assert await store.last_audit() == 3
+        # Three draws, and the place of their criterion.
+        assert (await store.audit_states())["default"].rows == 4
         assert "again" not in caplog.text
         store._secret = secret
         await services.auditor.open()
@@ -211,5 +218,5 @@ async def test_no_text_reaches_the_log() -> None:
         secret = Comparison.of("Wer war es?", "quality=2.5 Der Gärtner", "quality=0.5 niemand")
         (identifier,) = await ids(services, [secret])
         await label(services.auditor, (identifier, "A"))
-        log = str(await services.store.audits(after=0, limit=10))
+        log = str(await services.store.audits("default", after=0, limit=10))
         assert not any(word in log for word in ("Wer", "rtner", "niemand", "quality"))

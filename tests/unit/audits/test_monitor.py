@@ -15,9 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app.audits import figures as figures_module
 from app.audits.auditor import Auditor
-from app.audits.entries import Draw, Entry
+from app.audits.book import Uses
+from app.audits.entries import Audit, Draw
 from app.audits.figures import monitored
-from app.audits.ledger import Audit, Ledger
 from app.audits.monitor import Monitor, OnAlarm
 from app.core.comparison import Label
 from app.core.monitoring import (
@@ -37,6 +37,8 @@ from tests.unit.audits.logs import (
     EXPIRES_S,
     MARGINAL,
     PAC,
+    Entry,
+    append,
     audit_of,
     drawn,
     folded,
@@ -75,7 +77,7 @@ class Scene:
         )
 
     async def append(self, *entries: Entry) -> None:
-        await self.services.store.append_audits([each.text for each in entries])
+        await append(self.services.store, *entries)
         await self.auditor.catch_up()
 
     async def reports(self, monitor: Monitor | None = None) -> dict[float, MonitoredCriterion]:
@@ -188,10 +190,10 @@ some_labels = st.builds(
 def test_the_monitor_says_the_same_as_a_walk_over_the_audits(
     entries: list[Entry], now: float
 ) -> None:
-    ledger = folded(*entries)
+    book = folded(*entries)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(figures_module, "QUESTION_S", QUESTION_S)
-        criteria, until = monitored(ledger.uses("default", "w1"), states={}, now=now)
+        criteria, until = monitored(Uses.of(book.audits.values(), "w1"), states={}, now=now)
     draws = [entry for entry in entries if isinstance(entry, Draw)]
     # In the order in which they came into use.
     came = list(dict.fromkeys(draw.decider.criterion for draw in draws))
@@ -204,7 +206,7 @@ def test_the_monitor_says_the_same_as_a_walk_over_the_audits(
                 of_criterion.setdefault(draw.id, draw)
         walk, states = Walk(), Counter[str]()
         for draw in of_criterion.values():
-            audit = audit_of(ledger, int(draw.id[:-2], 16))
+            audit = audit_of(book, int(draw.id[:-2], 16))
             if draw.accepted:
                 # Score and question of a draw are those of its first entry.
                 of_first = replace(draw, score=audit.draw.score, question=audit.draw.question)
@@ -277,7 +279,7 @@ async def test_closing_lets_later_labels_count_and_counts_against_both_sides() -
 async def test_an_audit_that_holds_labels_up_is_shown_with_its_age_and_key() -> None:
     day = 86_400.0
     async with scene() as (stage, write_id):
-        stage.auditor.ledger = Ledger(expires_s=14 * day)
+        stage.auditor.expires_s = 14 * day
         await stage.append(*(drawn(i, write_id=write_id, by=f"key {i}") for i in range(6)))
         await stage.append(*(labelled(i, "A") for i in (0, 3, 4)))
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from app.audits.entries import LabelEntry
 from app.audits.text_keeper import PairsToLabel, TextKeeper
 from app.audits.texts import (
     LONGEST_TEXTS,
@@ -21,7 +20,7 @@ from app.core.comparison import Comparison, Turn
 from app.judging.services import Services
 from app.stores.memory import MemoryStore
 from tests.serving import pair, services_of
-from tests.unit.audits.drawing import EXAMPLES, ids, judged, label, replica, traffic
+from tests.unit.audits.drawing import EXAMPLES, audits, ids, judged, label, replica, traffic
 
 ID = "0123456789abcdef0123456789abcdef"
 SWAPPED = ID[:-1] + "e"
@@ -34,6 +33,10 @@ async def keeping(store: MemoryStore, **given: Any) -> AsyncIterator[Services]:
         if not await store.names():
             await services.calibrator.add("default", EXAMPLES)
         yield services
+
+
+def kept_keys(store: MemoryStore) -> set[str]:
+    return set(store._texts.get("default", {}))
 
 
 async def page(keeper: TextKeeper, **asked: Any) -> PairsToLabel:
@@ -150,7 +153,7 @@ async def test_without_the_setting_nothing_is_kept_and_no_draw_is_shown() -> Non
         await ids(services, traffic(range(2)))
         found = await page(services.text_keeper)
         assert (found.pairs, found.open, found.without_texts) == ([], 2, 2)
-    assert await store.audit_text_keys() == set()
+    assert kept_keys(store) == set()
 
 
 async def test_a_draw_with_too_long_texts_is_kept_without_them() -> None:
@@ -165,11 +168,11 @@ async def test_a_label_or_closing_takes_the_texts_away_whatever_the_replica_keep
     async with keeping(store) as services:
         one, two, three = await ids(services, traffic(range(3)))
         await label(services.auditor, (one, "A"))
-        assert await store.audit_text_keys() == {key_of(two), key_of(three)}
+        assert kept_keys(store) == {key_of(two), key_of(three)}
         # Another replica, in the other order, without the setting.
         swapped = f"{int(two, 16) ^ 1:032x}"
         await label(replica(store), (swapped, "none"))
-        assert await store.audit_text_keys() == {key_of(three)}
+        assert kept_keys(store) == {key_of(three)}
         assert [each.id for each in await shown(services)] == [three]
 
 
@@ -184,8 +187,8 @@ async def test_a_pair_that_comes_swapped_or_under_another_criterion_keeps_its_fi
         await label(services.auditor, (one, "A"))
         # The label serves this draw, too.
         await judged(services, [given], alpha=0.3)
-        assert len(list(services.auditor.ledger.audits())) == 1
-        assert await store.audit_text_keys() == set()
+        assert len(audits(services.auditor)) == 1
+        assert kept_keys(store) == set()
 
 
 async def test_a_draw_of_before_the_setting_gets_texts_when_it_comes_again_swapped() -> None:
@@ -201,42 +204,20 @@ async def test_a_draw_of_before_the_setting_gets_texts_when_it_comes_again_swapp
         is_first = found.texts.response_a == given.response_a[0]
         assert int(found.texts.id, 16) == int(one, 16) ^ (not is_first)
         await label(services.auditor, (found.texts.id, "A" if is_first else "B"))
-        assert [audit.label for audit in services.auditor.ledger.audits()] == ["A"]
+        assert [audit.label for audit in audits(services.auditor)] == ["A"]
 
 
-async def test_what_is_left_over_is_removed_and_texts_of_open_audits_stay() -> None:
+async def test_texts_of_expired_audits_are_removed_and_those_of_open_ones_stay() -> None:
     store = MemoryStore()
     async with keeping(store) as services:
         labeled, kept = await ids(services, traffic(range(2)))
-        # An older release takes a label and knows no texts; another program writes a key.
-        entry = LabelEntry(id=labeled, label="A", by="ana", at=1.0)
-        await store.append_audits([entry.text], texts={"no key": "x", "f" * 32: "y"})
-        assert len(await store.audit_text_keys()) == 4
-        await services.text_keeper.remove_others()
-        assert await store.audit_text_keys() == {key_of(kept)}
-        await TextKeeper(store, replica(store, seconds_later=900)).remove_others()
-        assert await store.audit_text_keys() == {key_of(kept)}
-        # It expires, also if no service keeps texts any more.
-        await TextKeeper(store, replica(store, seconds_later=1100)).remove_others()
-        assert await store.audit_text_keys() == set()
-
-
-async def test_a_round_has_as_many_steps_as_it_needs() -> None:
-    store = MemoryStore()
-    async with keeping(store) as services:
-        kept = await ids(services, traffic(range(3)))
-        await store.append_audits(["x"], texts={f"{number:032x}": "x" for number in range(1200)})
-        await services.text_keeper.remove_others()
-        assert await store.audit_text_keys() == {key_of(each) for each in kept}
-
-
-async def test_texts_of_a_log_that_was_replaced_are_removed() -> None:
-    store = MemoryStore()
-    async with keeping(store) as services:
-        await ids(services, traffic(range(3)))
-        store._audits.clear()
-        await services.text_keeper.remove_others()
-        assert await store.audit_text_keys() == set()
+        await label(services.auditor, (labeled, "A"))
+        for later, keys in ((0, {key_of(kept)}), (900, {key_of(kept)}), (1100, set[str]())):
+            # Also if no service keeps texts any more.
+            other = replica(store, seconds_later=later)
+            await other.open()
+            await other.remove_texts()
+            assert kept_keys(store) == keys
 
 
 async def test_texts_reach_no_log_and_no_metric(caplog: pytest.LogCaptureFixture) -> None:
@@ -245,7 +226,7 @@ async def test_texts_reach_no_log_and_no_metric(caplog: pytest.LogCaptureFixture
         secret = pair(3.0, 0.0, question="a secret question")
         (one,) = await ids(services, [secret])
         await label(services.auditor, (one, "A"))
-        await services.text_keeper.remove_others()
+        await services.auditor.remove_texts()
         assert "secret" not in services.telemetry.exposition()[0].decode()
     assert "secret" not in caplog.text
 
@@ -254,5 +235,5 @@ async def test_a_store_that_lost_the_texts_is_no_error() -> None:
     store = MemoryStore()
     async with keeping(store) as services:
         await ids(services, traffic(range(2)))
-        await store.forget_audit_texts(await store.audit_text_keys())
+        store._texts.clear()
         assert await shown(services) == []

@@ -37,7 +37,7 @@ def error(result: Result) -> str:
 
 @pytest.fixture
 def used(tmp_path: Path) -> Path:
-    """The file of a store with a set and five audits."""
+    """The file of a store with a set, five audits and the place of their criterion."""
     path = tmp_path / "used.db"
     asyncio.run(use(SqliteStore(path)))
     return path
@@ -55,7 +55,7 @@ def test_a_store_goes_into_a_file_of_its_owner_and_back(used: Path, tmp_path: Pa
     file, other = tmp_path / "night.jsonl", tmp_path / "other.db"
     done = run("backup", file, store=used)
     assert done.exit_code == 0, done.stderr
-    amount = "calibration sets: 1, entries of audits: 5."
+    amount = "calibration sets: 1, rows of audits: 6."
     assert one_line(done.stderr).endswith(f"{file} is complete; {amount}")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     back = run("restore", file, "--store", f"sqlite:///{other}")

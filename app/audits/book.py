@@ -1,0 +1,239 @@
+"""The audits of one set as this process has read them from the store."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.audits.alarms import Alarms
+from app.audits.entries import (
+    Audit,
+    AuditLabel,
+    Decider,
+    LabelEntry,
+    Row,
+    TrailEntry,
+    Use,
+    key_of_row,
+    pair_of,
+    place_of_criterion,
+)
+from app.core.comparison import Criterion
+
+Rows = NDArray[np.void]
+# Code of a label in a table; code 0 means that there is none.
+_LABELS: tuple[AuditLabel | None, ...] = (None, "A", "B", "tie", "none")
+NO_LABEL, LABEL_A, TIE, CLOSED = (_LABELS.index(label) for label in (None, "A", "tie", "none"))
+
+# Criteria of one version of a set whose judgments are drawn. Callers choose the criteria, and each
+# one has its own draws, its own figures and its own alarm.
+MOST_CRITERIA = 64
+# One key begins at most this many of them, so that judgments of other keys are audited, too.
+MOST_CRITERIA_OF_KEY = 32
+# Open draws of one set; above that, no further comparison is drawn.
+MOST_OPEN = 10_000
+# Name of every caller of a service without keys.
+KEYLESS = "anonymous"
+
+# One row for each use, with the state of its draw.
+_USE = np.dtype(
+    [
+        ("id", "V16"),
+        ("question", "V32"),
+        ("decider", "i4"),
+        ("by", "i4"),
+        ("accepted", "?"),
+        ("position", "i8"),
+        ("at", "f8"),
+        ("label", "u1"),
+        ("labelled_at", "f8"),
+        ("gap_fwd", "f8"),
+        ("gap_rev", "f8"),
+        ("wait_s", "f8"),
+    ]
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Uses:
+    """The drawn judgments by one version of a set.
+
+    Args:
+        deciders: The deciders by their numbers, in the order in which their criteria came into use.
+        keys: The names of keys by their numbers.
+        rows: Shape (n,). The judgments in the order of the draws, with the fields of `_USE`.
+    """
+
+    deciders: Mapping[int, Decider]
+    keys: Mapping[int, str]
+    rows: Rows
+
+    @classmethod
+    def of(cls, audits: Iterable[Audit], write_id: str) -> "Uses":
+        """Gathers the judgments of a version; any thread may do it."""
+        uses = [
+            (use, audit)
+            for audit in audits
+            for use in audit.uses
+            if use.decider.write_id == write_id
+        ]
+        # Draws of two replicas may have the same place.
+        uses.sort(key=lambda each: (each[0].position, each[1].draw.id))
+        deciders = {use.decider: None for use, _ in uses}
+        keys = {use.by: None for use, _ in uses}
+        number = {decider: place for place, decider in enumerate(deciders)}
+        key_number = {key: place for place, key in enumerate(keys)}
+        rows = np.empty(len(uses), _USE)
+        for place, (use, audit) in enumerate(uses):
+            gap_fwd, gap_rev, _ = audit.draw.score.numbers
+            rows[place] = (
+                bytes.fromhex(audit.draw.id),
+                bytes.fromhex(audit.draw.question),
+                number[use.decider],
+                key_number[use.by],
+                use.accepted,
+                use.position,
+                use.at,
+                _LABELS.index(audit.label),
+                audit.labelled_at or 0.0,
+                gap_fwd,
+                gap_rev,
+                audit.wait_s,
+            )
+        return cls(deciders=dict(enumerate(deciders)), keys=dict(enumerate(keys)), rows=rows)
+
+
+@dataclass(kw_only=True, slots=True)
+class Book:
+    """The audits of a set; changed only on the event loop.
+
+    Args:
+        name: Name of the set.
+        position: Position up to which all of its rows were read.
+        latest: Position of the last change that is known; others may lie in between.
+        audits: The audits by the key of their pair.
+        places: Position of each row by its key, also of those that cannot be read.
+        trail: The trail, oldest first.
+        alarms: The state of its alarms.
+        last_sender: Name of the key that sent its last label, or "service".
+    """
+
+    name: str
+    position: int = 0
+    latest: int = 0
+    audits: dict[str, Audit] = field(default_factory=dict)
+    places: dict[str, int] = field(default_factory=dict)
+    trail: list[TrailEntry] = field(default_factory=list)
+    alarms: Alarms = field(default_factory=Alarms)
+    last_sender: str = "service"
+    # Write id -> criterion -> its first use, of the versions with draws.
+    _begun: dict[str, dict[Criterion, Use]] = field(default_factory=dict)
+    _unlabeled: set[str] = field(default_factory=set)
+
+    def apply(self, key: str, position: int, row: Row | None) -> None:
+        """Takes a row, of which only the newest state counts."""
+        self.latest = max(self.latest, position)
+        if position <= self.places.get(key, 0):
+            return
+        self.places[key] = position
+        if isinstance(row, Audit):
+            self._apply_audit(key, row)
+        elif isinstance(row, TrailEntry):
+            self.trail.append(row)
+            if not isinstance(row.entry, LabelEntry):
+                self.alarms.apply(row.position, row.entry)
+
+    def _apply_audit(self, key: str, audit: Audit) -> None:
+        before = self.audits.get(key)
+        if audit.labelled_by is not None and (before is None or before.label != audit.label):
+            self.last_sender = audit.labelled_by
+        self.audits[key] = audit
+        if audit.label is None:
+            self._unlabeled.add(key)
+        else:
+            self._unlabeled.discard(key)
+        for use in audit.uses[0 if before is None else len(before.uses) :]:
+            begun = self._begun.setdefault(use.decider.write_id, {})
+            first = begun.get(use.decider.criterion)
+            if first is None or use.position < first.position:
+                begun[use.decider.criterion] = use
+
+    def audit(self, identifier: str) -> Audit | None:
+        """Returns an audit by its id in either order; None if there is none."""
+        return self.audits.get(pair_of(identifier))
+
+    def begun(self, write_id: str) -> Mapping[Criterion, Use]:
+        """Returns the first use of each criterion of a version."""
+        return self._begun.get(write_id, {})
+
+    def open(self, now: float) -> list[Audit]:
+        """Returns the open audits, oldest first."""
+        audits = (self.audits[key] for key in self._unlabeled)
+        waiting = [audit for audit in audits if audit.status(now) == "open"]
+        return sorted(waiting, key=lambda audit: (audit.position, audit.draw.id))
+
+    def room(self, now: float) -> int:
+        """Returns how many further comparisons may be drawn; see `MOST_OPEN`."""
+        if len(self._unlabeled) < MOST_OPEN:
+            return MOST_OPEN - len(self._unlabeled)
+        return MOST_OPEN - len(self.open(now))
+
+    def with_texts(self) -> list[tuple[str, Audit]]:
+        """Returns the audits whose texts the store keeps, by their keys."""
+        return [(key, self.audits[key]) for key in self._unlabeled if self.audits[key].has_texts]
+
+    def out_of_force(self, in_force: str | None, *, older_than: float, now: float) -> list[str]:
+        """Returns the keys of rows that may go; see `Auditor.forget`."""
+        alarm = self.alarms.first()
+        keys = [
+            key
+            for key, audit in self.audits.items()
+            if audit.last_change < older_than
+            and audit.status(now) != "open"
+            and (alarm is None or audit.position <= alarm.position)
+            and all(use.decider.write_id != in_force for use in audit.uses)
+        ]
+        left = self.audits.keys() - set(keys)
+        versions = {use.decider.write_id for key in left for use in self.audits[key].uses}
+        versions |= {in_force or ""}
+        places = [
+            key
+            for write_id in self._begun.keys() - versions
+            for number in range(MOST_CRITERIA)
+            if (key := place_of_criterion(number, write_id)) in self.places
+        ]
+        return (
+            keys
+            + places
+            + [
+                key_of_row(entry)
+                for entry in self.trail
+                if isinstance(entry.entry, LabelEntry)
+                and entry.entry.at < older_than
+                and pair_of(entry.entry.id) not in left
+            ]
+        )
+
+    def remove(self, keys: Collection[str]) -> None:
+        """Removes rows."""
+        if not keys:
+            return
+        self._unlabeled -= set(keys)
+        for key in keys:
+            self.places.pop(key, None)
+            self.audits.pop(key, None)
+        self.trail = [entry for entry in self.trail if key_of_row(entry) not in keys]
+
+    def newest(self) -> Audit | None:
+        """Returns the audit that was drawn first most recently; None if there is none."""
+        return max(self.audits.values(), key=lambda audit: audit.position, default=None)
+
+    def in_order(self) -> list[Audit]:
+        """Returns all audits, oldest first."""
+        return sorted(self.audits.values(), key=lambda audit: (audit.position, audit.draw.id))
+
+    def page_of_trail(self, before: int | None, limit: int) -> list[TrailEntry]:
+        """Returns entries of the trail before a position, newest first."""
+        entries = [each for each in self.trail if before is None or each.position < before]
+        return entries[::-1][:limit]
