@@ -23,11 +23,17 @@ from app.core.errors import JudgmentFailedError, RequestError
 
 
 class Prompt(NamedTuple):
-    """One order of one comparison, before the chat template of the judge is applied."""
+    """One order of one comparison, before the chat template of the judge is applied.
+
+    Args:
+        question: The question as it stands in the prompt. An engine with several copies of the
+            model reads all prompts of a question on one of them, which then has it in its cache.
+    """
 
     system: str
     user: str
     prefill: str
+    question: str = ""
 
 
 # Errors of one prompt that do not affect the other prompts of its batch.

@@ -47,6 +47,11 @@ class Settings(BaseSettings):
         None, description="Context length in tokens; empty for the model's."
     )
     tensor_parallel: int = Field(1, ge=1, description="Number of GPUs that share one judge.")
+    data_parallel: Literal["auto"] | Annotated[int, Field(ge=1)] = Field(
+        1,
+        description="Number of copies of the judge, each on its own SCOPE_TENSOR_PARALLEL GPUs; "
+        "`auto` for as many as the visible GPUs hold.",
+    )
     vllm_args: Annotated[dict[str, JsonValue], NoDecode] = Field(
         {},
         description="More `AsyncEngineArgs` of vLLM as a JSON object, such as "
@@ -216,14 +221,20 @@ class Settings(BaseSettings):
         description="Log format on stderr: `text`, or `json` (an object per line).",
     )
 
-    @field_validator("score_cache", mode="wrap")
+    @field_validator("score_cache", "data_parallel", mode="wrap")
     @classmethod
-    def _seconds_or_off(cls, value: object, handler: ValidatorFunctionWrapHandler) -> object:
+    def _word_or_number(
+        cls, value: object, handler: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> object:
         try:
             return handler(value)
         except ValidationError:
             # pydantic would report a fault for each of the two.
-            raise ValueError("must be off, or whole seconds from 1 to 315360000") from None
+            expected = {
+                "score_cache": "off, or whole seconds from 1 to 315360000",
+                "data_parallel": "auto, or a whole number from 1",
+            }[info.field_name or ""]
+            raise ValueError(f"must be {expected}") from None
 
     @field_validator("metrics_port")
     @classmethod

@@ -97,7 +97,7 @@ class PromptTemplate:
         """Fills the placeholders; "{answer_b}" in a text stays text."""
         pieces = list(self._pieces)
         pieces[1::2] = [getattr(parts, name) for name in pieces[1::2]]
-        return Prompt(system=self.system, user="".join(pieces), prefill=self.prefill)
+        return Prompt(self.system, "".join(pieces), self.prefill, parts.question)
 
 
 class Parts(NamedTuple):

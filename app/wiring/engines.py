@@ -70,6 +70,7 @@ def _vllm_options(settings: Settings) -> "VllmOptions":
         dtype=settings.dtype,
         max_model_len=settings.max_model_len,
         tensor_parallel_size=settings.tensor_parallel,
+        data_parallel_size=settings.data_parallel,
         arguments=settings.vllm_args,
         log_format=settings.log_format,
         reports_start=settings.log_level in ("debug", "info"),

