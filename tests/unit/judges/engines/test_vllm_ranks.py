@@ -39,5 +39,5 @@ def test_auto_takes_as_many_ranks_as_the_gpus_hold(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(vllm_build, "installed_builds", lambda: {"vllm": "0.32.0"})
     monkeypatch.setattr(vllm_build, "visible_gpus", lambda: eight)
     assert [check_gpus(each, ranks="auto") for each in (1, 2, 3)] == [8, 4, 2]
-    with pytest.raises(StartupError, match="SCOPE_DATA_PARALLEL=8 takes 16 GPUs.*set it to 4"):
+    with pytest.raises(StartupError, match=r"SCOPE_DATA_PARALLEL=8 takes 16 GPUs.*set it to 4"):
         check_gpus(2, ranks=8)
