@@ -70,6 +70,7 @@ TOP: dict[str, set[str]] = {
 VENDORS = {
     "vllm": "judges.engines.vllm_",
     "torch": "judges.engines.vllm_",
+    "pynvml": "judges.engines.vllm_",
     "transformers": "judges.engines.",
     "redis": "stores.redis",
 }
