@@ -14,13 +14,31 @@ from app.audits.auditor import Auditor
 from app.audits.changes import ChangeReport, Changes
 from app.audits.entries import Audit
 from app.audits.monitor import Monitor
-from app.audits.recovery import Recovery, recovery_of
 from app.core.calibration import Calibration, LabeledExample
 from app.core.comparison import Criterion
 from app.core.errors import AuditsIncompleteError, StoreUnavailableError
 from app.off_loop import off_loop
 from app.sets.batch import JudgedBatch, JudgedExample
 from app.sets.cache import Calibrations
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recovery:
+    """The draws that replace all examples of a set after an alarm.
+
+    Args:
+        criterion: The criterion of the first active alarm.
+        since: Time of that alarm, in seconds since 1970.
+        audits: Number of draws: the first ones since the alarm. None if it is above 100,000.
+        drawn: Number of those that were drawn.
+        labelled: Number of those that have a label or are closed.
+    """
+
+    criterion: Criterion
+    since: float
+    audits: int | None
+    drawn: int
+    labelled: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,8 +169,19 @@ class Absorber:
         alarm = book.alarms.first()
         if alarm is None:
             return None
-        own = [audit for audit in book.in_order() if audit.draw.fingerprint == self._fingerprint]
-        return recovery_of(own, alarm)
+        later = [
+            audit
+            for audit in book.in_order()
+            if audit.draw.fingerprint == self._fingerprint and audit.position > alarm.position
+        ]
+        needed = alarm.entry.needed
+        return Recovery(
+            criterion=alarm.entry.criterion,
+            since=alarm.entry.at,
+            audits=needed,
+            drawn=len(later),
+            labelled=sum(audit.label is not None for audit in later[:needed]),
+        )
 
     async def _chosen(self, name: str) -> _Chosen:
         """Returns the draws that an absorption takes now; see `absorb` for errors."""

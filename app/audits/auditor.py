@@ -8,17 +8,19 @@ a pair and on alarms, and no draw waits for labels of other pairs.
 import asyncio
 import heapq
 import logging
+import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
-from app.audits.book import KEYLESS, MOST_CRITERIA, MOST_CRITERIA_OF_KEY, Book
+from app.audits.book import MOST_CRITERIA, Book
 from app.audits.entries import (
     AboutAlarm,
     Audit,
     AuditLabel,
+    Decider,
     Draw,
     LabelEntry,
     Row,
@@ -196,6 +198,7 @@ class Auditor:
         self.now = now
         # The audits by the name of their set.
         self._books: dict[str, Book] = {}
+        self._deciders: dict[Decider, Decider] = {}
         self._sampler: Sampler | None = None
         # Write id of a version -> number of refused draws.
         self._refused = Counter[str]()
@@ -324,9 +327,23 @@ class Auditor:
     def _read_row(self, stored: StoredRow) -> Row | None:
         """Reads a row; this service's setting decides when an audit expires."""
         row = read_row(stored)
-        if isinstance(row, Audit):
-            return replace(row, wait_s=self._wait_s(row.draw))
-        return row
+        if not isinstance(row, Audit):
+            return row
+        # What thousands of rows have in common is kept once.
+        uses = tuple(
+            replace(use, decider=self._shared(use.decider), by=sys.intern(use.by))
+            for use in row.uses
+        )
+        draw = replace(
+            row.draw,
+            decider=self._shared(row.draw.decider),
+            fingerprint=sys.intern(row.draw.fingerprint),
+            by=sys.intern(row.draw.by),
+        )
+        return replace(row, draw=draw, uses=uses, wait_s=self._wait_s(draw))
+
+    def _shared(self, decider: Decider) -> Decider:
+        return self._deciders.setdefault(decider, decider)
 
     def _wait_s(self, draw: Draw) -> float:
         return min(self.expires_s, draw.wait_s or self.expires_s)
@@ -413,7 +430,6 @@ class Auditor:
         A judgment whose draw cannot be kept is not drawn. That is counted, and does not depend on
         whether its verdict is right. Nor is a comparison drawn while `MOST_OPEN` draws of its set
         are open, or a judgment under further criteria than the first `MOST_CRITERIA` of a version.
-        One key begins at most `MOST_CRITERIA_OF_KEY` of them.
 
         Args:
             candidates: Judgments that used a set.
@@ -513,16 +529,11 @@ class Auditor:
 
     def _has_room(self, drawn: Drawn, criteria: Mapping[Criterion, Use]) -> bool:
         """Whether the criterion of a draw is audited; the last place is that of the default."""
-        criterion, by = drawn.draw.decider.criterion, drawn.draw.by
-        if criterion in criteria:
-            return True
-        room = MOST_CRITERIA - len(criteria)
-        if self._is_default(criterion):
-            return room > 0
-        if self._default is not None and not any(map(self._is_default, criteria)):
-            room -= 1
-        of_key = sum(use.by == by for use in criteria.values())
-        return room > 0 and (by == KEYLESS or of_key < MOST_CRITERIA_OF_KEY)
+        criterion, room = drawn.draw.decider.criterion, MOST_CRITERIA - len(criteria)
+        if criterion in criteria or self._is_default(criterion):
+            return criterion in criteria or room > 0
+        keeps_one = self._default is not None and not any(map(self._is_default, criteria))
+        return room > keeps_one
 
     def _is_default(self, criterion: Criterion) -> bool:
         default = self._default

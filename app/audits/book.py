@@ -29,12 +29,8 @@ NO_LABEL, LABEL_A, TIE, CLOSED = (_LABELS.index(label) for label in (None, "A", 
 # Criteria of one version of a set whose judgments are drawn. Callers choose the criteria, and each
 # one has its own draws, its own figures and its own alarm.
 MOST_CRITERIA = 64
-# One key begins at most this many of them, so that judgments of other keys are audited, too.
-MOST_CRITERIA_OF_KEY = 32
 # Open draws of one set; above that, no further comparison is drawn.
 MOST_OPEN = 10_000
-# Name of every caller of a service without keys.
-KEYLESS = "anonymous"
 
 # One row for each use, with the state of its draw.
 _USE = np.dtype(

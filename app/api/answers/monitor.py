@@ -5,11 +5,11 @@ from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from typing import Any
 
+from app.audits.absorption import Recovery
 from app.audits.book import MOST_CRITERIA, MOST_OPEN
 from app.audits.drift import Figures, StreamFigures
 from app.audits.entries import written, written_span
 from app.audits.monitor import SetReport
-from app.audits.recovery import Recovery
 from app.core.calibration import Calibration
 from app.core.monitoring import MONITOR_DELTA, MonitoredCriterion, Ringing
 from app.judging.services import Services

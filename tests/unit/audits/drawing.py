@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from app.audits.auditor import Auditor, SentLabel
-from app.audits.book import KEYLESS
 from app.audits.entries import Audit, AuditLabel
 from app.core.comparison import AuditReference, Comparison, Judgment
 from app.core.errors import StoreUnavailableError
@@ -58,7 +57,7 @@ async def judged(
     services: Services,
     comparisons: Sequence[Comparison],
     *,
-    by: str = KEYLESS,
+    by: str = "anonymous",
     **criterion: Any,
 ) -> list[AuditReference | None]:
     """Returns the audits of the judgments, in order."""
