@@ -138,6 +138,7 @@ class EngineIdentity:
         runtime: Software and processor that compute the scores, and so decide how they are rounded;
             None if the engine does not know it.
         unusual: Inputs of the scores that most judges do not have, by their names.
+        left_out: Parameters of sampled answers that the engine refuses, or that have no effect.
     """
 
     judge: str
@@ -149,6 +150,7 @@ class EngineIdentity:
     max_prompt_tokens: int
     head_dtype: str | None = None
     runtime: str | None = None
+    left_out: tuple[str, ...] = ()
     unusual: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -330,7 +332,7 @@ class FailStop(Protocol):
 
 @runtime_checkable
 class TextGenerator(Protocol):
-    """An engine that also generates text; only `evaluation` uses this."""
+    """An engine that also generates text."""
 
     async def generate(
         self,
@@ -339,9 +341,10 @@ class TextGenerator(Protocol):
         max_tokens: int,
         temperature: float,
         seeds: Sequence[int],
+        n: int = 1,
         times: CallTimes | None = None,
     ) -> list[Generated | PromptError]:
-        """Answers all prompts in one batched call; the answer continues the prefill.
+        """Answers all prompts in one batched call; each answer continues the prefill.
 
         Cancelling the call aborts the engine's work.
 
@@ -352,10 +355,11 @@ class TextGenerator(Protocol):
             seeds: One seed for each prompt, in [0, 2^63). The same prompt, temperature and seed
                 give the same text, unless another batch size changes the rounding so that the
                 logits of two tokens change their order.
+            n: Number of answers to each prompt. Answer i has the prompt's seed + i.
             times: Receives the times of the call; None if the caller does not need them.
 
         Returns:
-            For each prompt, in order, its answer or its own error: `ControlTokenError`,
+            For each prompt, in order, its n answers, or n times its own error: `ControlTokenError`,
             `JudgmentFailedError`, or `PromptTooLongError` if the prompt and `max_tokens` do not fit
             into the context together. Neither the prompt nor the answer is shortened for that.
 

@@ -70,6 +70,17 @@ class Settings(BaseSettings):
         "newer). `top`: the 20 most probable tokens. `auto`: `tokens` if it works, else `top`. "
         "`rewards`: a reward model with vLLM's `/classify` or `/pooling`.",
     )
+    scoring: Literal["labels", "votes"] = Field(
+        "labels",
+        description="Source of the scores of a chat model. `labels`: log-probabilities of the two "
+        "labels. `votes`: shares of sampled answers, for servers without log-probabilities.",
+    )
+    samples: int = Field(
+        16, ge=2, le=128, description="Answers in each order of the responses for `votes`."
+    )
+    temperature: float = Field(
+        1.0, gt=0, le=10, description="Temperature of the answers for `votes`."
+    )
     tokenizer: str = Field(
         "",
         description="Tokenizer for `openai`, like SCOPE_MODEL; empty for that of the model.",

@@ -12,6 +12,7 @@ from app.core.assessment import (
     AlphaInterval,
     AlphaRow,
     Assessment,
+    advice_on_unanimous,
     alphas_in_words,
     note_on_looking,
     recommendation,
@@ -34,9 +35,9 @@ def print_assessment(assessment: Assessment, *, stderr: bool = False) -> None:
         say(f"feasible alphas, in steps of 0.001: {sets}", output=output)
         say("", output=output)
     say((recommendation(assessment), "bold"), output=output)
-    note = note_on_looking(assessment)
-    if note is not None:
-        say(note, output=output)
+    for note in (advice_on_unanimous(assessment.unanimous), note_on_looking(assessment)):
+        if note is not None:
+            say(note, output=output)
 
 
 def print_alphas(rows: Sequence[AlphaRow], n: int, *, output: Console = stdout) -> None:
@@ -67,6 +68,7 @@ def assessment_of_answer(answer: "CalibrationDetail") -> Assessment:
         accuracy=answer.accuracy,
         auroc=answer.auroc,
         position_flips=answer.position_flips,
+        unanimous=answer.unanimous,
         rows=[
             AlphaRow(
                 guarantee=row.guarantee,
@@ -95,6 +97,8 @@ def _figures(assessment: Assessment) -> str:
         parts.append(f"AUROC {assessment.auroc:.3f}")
     if assessment.position_flips is not None:
         parts.append(f"position flips {assessment.position_flips:.1%}")
+    if assessment.unanimous is not None:
+        parts.append(f"unanimous {assessment.unanimous:.1%}")
     return ", ".join(parts)
 
 

@@ -48,6 +48,10 @@ _LABELING_NOTE = (
 )
 
 
+# Measured shares of unanimous pairs at which votes lose coverage (docs/design/guarantees.md).
+_MOST_UNANIMOUS, _FEWEST_UNANIMOUS = 0.4, 0.1
+
+
 class AlphaInterval(NamedTuple):
     """Feasible alphas from `low` to `high`, in steps of 0.001."""
 
@@ -88,6 +92,8 @@ class Assessment:
         auroc: AUROC of confidence for being right; None if all verdicts are right or all are wrong.
         position_flips: Share of pairs in which the two orders prefer different responses; None if
             unknown.
+        unanimous: Share of pairs whose votes are all for one response; None for a judge that does
+            not vote.
         rows: One for each guarantee and alpha, in this order.
         feasible: All feasible alphas of each guarantee.
     """
@@ -98,6 +104,7 @@ class Assessment:
     position_flips: float | None
     rows: Sequence[AlphaRow]
     feasible: Mapping[Guarantee, Sequence[AlphaInterval]]
+    unanimous: float | None = None
 
     @property
     def pac_rows(self) -> Sequence[AlphaRow]:
@@ -153,6 +160,21 @@ def recommendation(assessment: Assessment) -> str:
     return (
         f"Label about {row.more_labels} more pairs: alpha {_alpha(row.alpha)} with pac then "
         "becomes feasible if the judge stays as good."
+    )
+
+
+def advice_on_unanimous(share: float | None) -> str | None:
+    """Advice on the temperature of votes; None if it is right, or the judge does not vote.
+
+    Args:
+        share: Share of pairs whose votes are all for one response.
+    """
+    if share is None or _FEWEST_UNANIMOUS <= share <= _MOST_UNANIMOUS:
+        return None
+    change = "raise" if share > _MOST_UNANIMOUS else "lower"
+    return (
+        f"{share:.0%} of the pairs are unanimous: {change} SCOPE_TEMPERATURE until 10% to 40% are, "
+        "and calibrate again. This needs no labels"
     )
 
 

@@ -290,6 +290,13 @@ class Calibration:
         return self.preferences.position_flips
 
     @cached_property
+    def unanimous(self) -> float | None:
+        """Share of examples with a preference of exactly 0 or 1, as unanimous votes have it."""
+        if not self.n:
+            return None
+        return float(np.isin(self.preferences.p_bar, (0.0, 1.0)).mean())
+
+    @cached_property
     def mean_label_mass(self) -> float | None:
         """Mean label mass, from the order with the smaller one.
 

@@ -7,6 +7,9 @@ from typing import Literal
 Side = Literal["A", "B"]
 # The number of orders of the responses in which a kind of judge sees a comparison.
 Orders = Literal[1, 2]
+# The gap of a response that has all votes of an order: its sigmoid is exactly 1, and that of the
+# other response exactly 0.
+CERTAIN_GAP = 800.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -184,10 +184,11 @@ METHODS: Mapping[MethodName, Method] = MappingProxyType(
 )
 
 
-# Only a chat model is asked in words; a reward model sees no order of the responses.
+# Only a chat model with labels is asked in words; a reward model sees no order of the responses.
 METHODS_OF_KIND: Mapping[JudgeKind, tuple[MethodName, ...]] = MappingProxyType(
     {
         "chat model": tuple(METHODS),
+        "chat model by votes": ("predictive_probability", "swap_and_aggregate", "bpe"),
         "decision server": ("predictive_probability", "swap_and_aggregate", "bpe"),
         "reward model": ("bpe",),
     }

@@ -22,15 +22,17 @@ Pause = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgeCheck:
-    """The outcome of a check."""
+    """The outcome of a check; `votes` says that the scores are shares of votes."""
 
     resolution: Resolution
     noise: Noise
+    votes: bool = False
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences about ties and flips, which somebody should repair."""
-        return [each for each in (self.resolution.warning, self.noise.warning) if each is not None]
+        """Sentences about ties and flips, which somebody should repair; votes tie by design."""
+        ties = None if self.votes else self.resolution.warning
+        return [each for each in (ties, self.noise.warning) if each is not None]
 
 
 async def no_pause() -> None:
@@ -67,6 +69,7 @@ async def check_judge(
     cached = await judge.scored(noisy, recompute=False)
     return JudgeCheck(
         resolution=Resolution.of(together),
+        votes="scoring" in scorer.identity.described,
         noise=Noise.of([alone, together[: len(noisy)], cached], threshold=threshold),
     )
 

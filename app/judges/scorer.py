@@ -11,7 +11,7 @@ from app.core.score import Score
 # Errors of one comparison that do not affect the other comparisons of its batch.
 ScoreError = RequestError | JudgmentFailedError
 # The kinds of judges that settings can name; `kind` of GET /info.
-JudgeKind = Literal["chat model", "reward model", "decision server"]
+JudgeKind = Literal["chat model", "chat model by votes", "reward model", "decision server"]
 
 
 class Scorer(Protocol):

@@ -62,6 +62,11 @@ class Services:
     defaults: CriterionDefaults
 
     @property
+    def votes(self) -> bool:
+        """Whether the scores of the judge are shares of votes."""
+        return "scoring" in self.identity.described
+
+    @property
     def identity(self) -> JudgeIdentity:
         """The judge's name, its fingerprint and its description of itself."""
         return self.scorer.identity

@@ -83,6 +83,12 @@ class Telemetry:
             "scope_order_disagreements",
             "Judgments whose two orders disagree.",
         )
+        self.voted_pairs = self.unanimous_pairs = 0
+        self._voted_pairs = counter("scope_voted_pairs", "Pairs judged by votes.")
+        self._unanimous_pairs = counter(
+            "scope_unanimous_pairs",
+            "Pairs whose votes are all for one response.",
+        )
         self._stale_judgments = counter(
             "scope_stale_judgments",
             "Judgments whose thresholds the store could not confirm.",
@@ -287,6 +293,13 @@ class Telemetry:
     def count_judgment_error(self, code: str) -> None:
         """Counts a comparison that got an error instead of a judgment."""
         self._judgment_errors.labels(code).inc()
+
+    def count_votes(self, pairs: int, *, unanimous: int) -> None:
+        """Counts pairs judged by votes, and those whose votes are all for one response."""
+        self.voted_pairs += pairs
+        self.unanimous_pairs += unanimous
+        self._voted_pairs.inc(pairs)
+        self._unanimous_pairs.inc(unanimous)
 
     def count_engine_prompts(self, prompts: int) -> None:
         """Counts prompts that are sent to the engine."""

@@ -46,6 +46,7 @@ def make_reward_model(settings: Settings) -> RewardModel:
         "SCOPE_PROMPT_FILE": settings.prompt_file is not None,
         "SCOPE_PREFILL": bool(settings.prefill),
         "SCOPE_MIN_LABEL_MASS": settings.min_label_mass > 0,
+        "SCOPE_SCORING": settings.scoring != "labels",
     }
     for name, is_set in without_effect.items():
         if is_set:
@@ -85,7 +86,9 @@ def judge_kind(settings: Settings) -> JudgeKind:
     """
     if settings.engine == "decisions":
         return "decision server"
-    return "chat model" if reward_architecture(settings) is None else "reward model"
+    if reward_architecture(settings) is not None:
+        return "reward model"
+    return "chat model" if settings.scoring == "labels" else "chat model by votes"
 
 
 def reward_architecture(settings: Settings) -> str | None:
@@ -140,6 +143,7 @@ def _openai_engine(settings: Settings) -> Engine:
             tokenizer=_folder_or_id(settings.tokenizer or settings.model),
             scoring=settings.openai_scoring,
             max_model_len=settings.max_model_len,
+            needs_labels=settings.scoring == "labels",
         )
     )
 
@@ -182,11 +186,11 @@ def make_decision_servers(settings: Settings) -> DecisionServers:
     """
     from app.judges.engines.decisions_remote import DecisionOptions, RemoteDecisions
 
-    for name in ("prompt_file", "prefill"):
-        if getattr(settings, name):
+    for name in ("prompt_file", "prefill", "scoring"):
+        if getattr(settings, name) != Settings.model_fields[name].default:
             raise StartupError(
                 f"SCOPE_{name.upper()} has no effect with SCOPE_ENGINE=decisions, because the "
-                "servers write the prompt: unset it"
+                "servers write the prompt and give probabilities: unset it"
             )
     return RemoteDecisions(DecisionOptions(endpoints=_endpoints(settings), model=settings.model))
 

@@ -11,8 +11,9 @@ from app.judges.label_logits import LabelLogitScorer
 from app.judges.prompts import PromptTemplate, load_template
 from app.judges.reward_model import RewardModelScorer
 from app.judges.scorer import Scorer
+from app.judges.votes import VoteScorer
 from app.observability.telemetry import Telemetry
-from app.ports import Engine
+from app.ports import Engine, OnStage, TextGenerator
 from app.settings import Settings
 from app.wiring.engines import (
     judge_name,
@@ -25,6 +26,8 @@ from app.wiring.startup import StartupObserver
 
 S = TypeVar("S")
 
+# Returns the key by which ties of votes are broken.
+TieKey = Callable[[], Awaitable[bytes]]
 # The length of a prompt of decision servers, which alone tokenise it, where no setting limits it.
 _ANY_LENGTH = 2**31
 
@@ -36,6 +39,7 @@ def open_scorer(
     telemetry: Telemetry,
     new_engine: Callable[[Settings], Engine] | None = None,
     template: PromptTemplate | None = None,
+    tie_key: TieKey = lambda: asyncio.sleep(0, b""),
 ) -> AbstractAsyncContextManager[Scorer]:
     """Loads the judge that the settings name, and stops it when the block ends.
 
@@ -45,6 +49,8 @@ def open_scorer(
         telemetry: Observes the judge's calls.
         new_engine: Makes the engine of a chat model; None for `make_engine`.
         template: Template of a chat model's prompts; None for the one of the settings.
+        tie_key: The key by which ties of votes are broken; all processes with the same sets need
+            the same.
 
     Raises:
         StartupError: The settings are wrong, or the model cannot be loaded.
@@ -64,6 +70,7 @@ def open_scorer(
                 observer,
                 telemetry=telemetry,
                 new_engine=new_engine,
+                tie_key=tie_key,
             )
         else:
             opening = _reward_model(settings, architecture, observer, telemetry=telemetry)
@@ -80,10 +87,36 @@ def _chat_model(
     *,
     telemetry: Telemetry,
     new_engine: Callable[[Settings], Engine] | None = None,
-) -> AbstractAsyncContextManager[LabelLogitScorer]:
+    tie_key: TieKey,
+) -> AbstractAsyncContextManager[Scorer]:
     engine = (new_engine or make_engine)(settings)
-    start = partial(LabelLogitScorer.start, engine, template, telemetry=telemetry)
+    start: Callable[..., Awaitable[Scorer]]
+    if settings.scoring == "votes":
+        start = partial(_start_votes, engine, template, settings, tie_key, telemetry)
+    else:
+        start = partial(LabelLogitScorer.start, engine, template, telemetry=telemetry)
     return _started(start, engine.stop, observer, f"Loading judge {judge_name(settings)}")
+
+
+async def _start_votes(
+    engine: Engine,
+    template: PromptTemplate,
+    settings: Settings,
+    tie_key: TieKey,
+    telemetry: Telemetry,
+    *,
+    on_stage: OnStage,
+) -> VoteScorer:
+    assert isinstance(engine, TextGenerator), "every engine of chat models writes text"
+    return await VoteScorer.start(
+        engine,
+        template,
+        samples=settings.samples,
+        temperature=settings.temperature,
+        tie_key=await tie_key(),
+        telemetry=telemetry,
+        on_stage=on_stage,
+    )
 
 
 def _reward_model(

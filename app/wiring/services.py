@@ -84,9 +84,15 @@ async def open_services(
         observer.note(chosen.notice)
     settings = settings.model_copy(update={"store_url": chosen.url})
     telemetry = Telemetry.on_own_registry()
-    # Before the store is opened, because wrong settings leave no file behind then.
-    opening = open_scorer(settings, observer, telemetry=telemetry, new_engine=new_engine)
     store = make_store(settings.store_url)
+    # Before the store is opened, because wrong settings leave no file behind then.
+    opening = open_scorer(
+        settings,
+        observer,
+        telemetry=telemetry,
+        new_engine=new_engine,
+        tie_key=store.secret,
+    )
     async with AsyncExitStack() as stack:
         stack.push_async_callback(store.close)
         await store.open()

@@ -56,6 +56,7 @@ def calibration_detail(
     requested: Sequence[ThresholdRow],
     *,
     drifted: bool,
+    votes: bool = False,
 ) -> records.CalibrationDetail:
     """Converts a calibration set.
 
@@ -64,6 +65,7 @@ def calibration_detail(
         traffic: Recent judgments with it.
         requested: Further rows of "pac".
         drifted: Whether the traffic has drifted.
+        votes: Whether the set is of this service's judge, and the judge votes.
     """
     return records.CalibrationDetail(
         **calibration_fields(calibration),
@@ -73,6 +75,7 @@ def calibration_detail(
         auroc=calibration.auroc,
         expected_calibration_error=calibration.expected_calibration_error,
         position_flips=calibration.position_flips,
+        unanimous=calibration.unanimous if votes else None,
         mean_label_mass=calibration.mean_label_mass,
         temperature=calibration.temperature if calibration.orders == 1 else None,
         off_task=calibration.off_task,

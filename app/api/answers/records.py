@@ -10,6 +10,7 @@ from app import __version__
 from app.api.answers.problems import problem_of
 from app.api.answers.words import in_words
 from app.api.requests.models import BatchItem
+from app.core.assessment import advice_on_unanimous
 from app.core.comparison import Judgment
 from app.core.errors import InternalError, RequestError, ScopeJudgeError
 from app.fair_queue import CURRENT_FLOW
@@ -24,6 +25,9 @@ PROMISE = (
     "the share of wrong verdicts among the accepted ones, of pairs of which people prefer one side"
 )
 
+
+# Pairs from which on the share of unanimous ones leads to advice.
+_FEWEST_PAIRS = 50
 
 # Making one takes a few milliseconds.
 _ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
@@ -182,6 +186,21 @@ def rewards_batch(
     )
 
 
+def _scoring(services: Services) -> records.Scoring | None:
+    scoring: Any = services.identity.described.get("scoring")
+    if scoring is None:
+        return None
+    pairs = services.telemetry.voted_pairs
+    share = services.telemetry.unanimous_pairs / pairs if pairs else None
+    return records.Scoring(
+        **{**scoring, "left_out": tuple(scoring["left_out"])},
+        pairs=pairs,
+        unanimous=share,
+        # A few pairs say nothing about a share.
+        advice=advice_on_unanimous(share) if pairs >= _FEWEST_PAIRS else None,
+    )
+
+
 def info(services: Services) -> records.Info:
     """Describes a running service."""
     identity, defaults, limits = services.identity, services.defaults, services.limits
@@ -200,6 +219,7 @@ def info(services: Services) -> records.Info:
         prefill=described("prefill"),
         template=described("template"),
         head_dtype=described("head_dtype"),
+        scoring=_scoring(services),
         decision_server=server
         and records.DecisionServer(**{**server, "hosts": tuple(server["hosts"])}),
         runtime=identity.runtime,

@@ -181,7 +181,8 @@ async def get_calibration(
     drifted = any(stream.alarm for stream in drift.values())
     # Each is its own turn in the threads, so that others get theirs in between.
     rows = [await off_loop(calibration.row, alpha, "pac", delta) for alpha, delta in levels]
-    answer = partial(calibration_detail, calibration, traffic, rows, drifted=drifted)
+    votes = calibration.fingerprint == services.identity.fingerprint and services.votes
+    answer = partial(calibration_detail, calibration, traffic, rows, drifted=drifted, votes=votes)
     return await off_loop(as_json, answer)
 
 

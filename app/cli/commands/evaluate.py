@@ -38,6 +38,7 @@ _DEFAULT_METHODS = "predictive_probability,verbalized_confidence,swap_and_aggreg
 _ABLATION_SPLITS = 500
 # Kind of judge -> why it lacks methods.
 _WITHOUT = {
+    "chat model by votes": "which is asked for verdicts only",
     "reward model": "which sees the responses one at a time and does not answer in words",
     "decision server": "which does not answer in words",
 }

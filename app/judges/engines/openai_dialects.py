@@ -73,8 +73,10 @@ class Dialect(Protocol):
     def body(self, asks: Sequence[Ask]) -> dict[str, Any]:
         """Request body with the prompts, at most `together`, but without parameters."""
 
-    def text_params(self, *, max_tokens: int, temperature: float, seed: int) -> dict[str, Any]:
-        """Request parameters for an answer in words; at temperature 0 there is no seed."""
+    def text_params(
+        self, *, max_tokens: int, temperature: float, seed: int, n: int = 1
+    ) -> dict[str, Any]:
+        """Request parameters for n answers in words; at temperature 0 there is no seed."""
 
     def label_logits(self, choice: Any) -> LabelLogits | JudgmentFailedError:
         """Reads the labels' log-probabilities from one choice of an answer."""
@@ -134,9 +136,11 @@ class TokenDialect:
         """Request body with the token ids of all prompts."""
         return {"model": self._model, "prompt": [ask.content for ask in asks]}
 
-    def text_params(self, *, max_tokens: int, temperature: float, seed: int) -> dict[str, Any]:
+    def text_params(
+        self, *, max_tokens: int, temperature: float, seed: int, n: int = 1
+    ) -> dict[str, Any]:
         """Parameters of plain sampling, which override the model's own settings."""
-        return _sampling(max_tokens, temperature, seed) | _PLAIN_SAMPLING
+        return _sampling(max_tokens, temperature, seed, n) | _PLAIN_SAMPLING
 
     def label_logits(self, choice: Any) -> LabelLogits | JudgmentFailedError:
         """Reads the log-probabilities of the two label ids, whatever token was sampled."""
@@ -206,10 +210,12 @@ class ChatDialect:
                 body |= {"continue_final_message": True, "add_generation_prompt": False}
         return body
 
-    def text_params(self, *, max_tokens: int, temperature: float, seed: int) -> dict[str, Any]:
+    def text_params(
+        self, *, max_tokens: int, temperature: float, seed: int, n: int = 1
+    ) -> dict[str, Any]:
         """Parameters of plain sampling, as far as the server supports them."""
         plain = _PLAIN_SAMPLING if self._is_vllm else {"top_p": 1.0}
-        return _sampling(max_tokens, temperature, seed) | plain
+        return _sampling(max_tokens, temperature, seed, n) | plain
 
     def label_logits(self, choice: Any) -> LabelLogits | JudgmentFailedError:
         """Sums the probabilities of all tokens spelled exactly as a label; several may be."""
@@ -330,9 +336,10 @@ def _messages(prompt: Prompt) -> list[dict[str, str]]:
     return [message for message in messages if message["content"]]
 
 
-def _sampling(max_tokens: int, temperature: float, seed: int) -> dict[str, Any]:
+def _sampling(max_tokens: int, temperature: float, seed: int, n: int) -> dict[str, Any]:
     params = {"max_tokens": max_tokens, "temperature": temperature}
-    return params if temperature == 0 else params | {"seed": seed}
+    params |= {} if temperature == 0 else {"seed": seed}
+    return params if n == 1 else params | {"n": n}
 
 
 def _generated(text: object, finish_reason: object) -> Generated | JudgmentFailedError:

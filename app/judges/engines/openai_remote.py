@@ -19,6 +19,7 @@ from app.judges.engines.openai_dialects import (
     has_ids,
     tokens_of,
 )
+from app.judges.engines.openai_sampling import left_out
 from app.judges.engines.openai_servers import (
     Endpoints,
     ModelCard,
@@ -64,6 +65,8 @@ class OpenAiOptions:
             later support; "top" sends messages and looks for the labels among the 20 most probable
             tokens; "auto" uses "tokens" if every server supports it.
         max_model_len: Context in tokens, if it is to be shorter than the servers'.
+        needs_labels: Whether the judge is read by the log-probabilities of its labels; otherwise it
+            answers in words only, and servers without log-probabilities will do.
     """
 
     endpoints: Endpoints
@@ -72,6 +75,7 @@ class OpenAiOptions:
     tokenizer: str
     scoring: Literal["auto", "tokens", "top"] = "auto"
     max_model_len: int | None = None
+    needs_labels: bool = True
 
 
 class OpenAiEngine:
@@ -87,6 +91,7 @@ class OpenAiEngine:
         self._pace = Pace()
         # Set by start.
         self._dialect: Dialect | None = None
+        self._left_out: frozenset[str] = frozenset()
 
     async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
         """Checks the model on every server, chooses the dialect, scores one prompt on each.
@@ -108,12 +113,22 @@ class OpenAiEngine:
             raise StartupError(f"the judge cannot judge at all: {ask.detail}") from ask
 
         async def rehearse(server: Server) -> None:
-            (answer,) = await _ask(
-                server, dialect, [ask], dialect.label_params, dialect.label_logits
-            )
+            answer: object
+            if options.needs_labels:
+                (answer,) = await _ask(
+                    server, dialect, [ask], dialect.label_params, dialect.label_logits
+                )
+            else:
+                params = self._taken(dialect.text_params(max_tokens=16, temperature=1.0, seed=1))
+                (answer,) = await _ask(server, dialect, [ask], params, dialect.text)
             if isinstance(answer, PromptError):
                 raise ServerFailedError(f"cannot judge at all: {answer.detail}")
 
+        if not options.needs_labels:
+            refused = await self._servers.on_each(
+                lambda server: left_out(server, dialect, is_vllm=card.owned_by == "vllm")
+            )
+            self._left_out = frozenset().union(*refused)
         await self._servers.on_each(rehearse)
         self._servers.start_probes(rehearse, card=card)
         self._dialect = dialect
@@ -125,7 +140,12 @@ class OpenAiEngine:
             label_tokens=dialect.label_tokens,
             dtype="remote",
             max_prompt_tokens=context - 1,
+            left_out=tuple(sorted(self._left_out)),
         )
+
+    def _taken(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The parameters that the servers take."""
+        return {name: value for name, value in params.items() if name not in self._left_out}
 
     async def _asks_by_id(self) -> bool:
         if self._options.scoring != "auto":
@@ -136,7 +156,7 @@ class OpenAiEngine:
                 "only some servers of SCOPE_OPENAI_URLS return log-probabilities by token id: "
                 "set SCOPE_OPENAI_SCORING=top, or remove the others"
             )
-        if not all(known):
+        if not all(known) and self._options.needs_labels:
             logger.warning(
                 "The judge's servers return no log-probabilities by token id: the labels are "
                 "read from the most probable tokens, and some pairs may get no judgment"
@@ -150,7 +170,9 @@ class OpenAiEngine:
         except ServerFailedError as exc:
             # Only these statuses mean that the route is missing. A transient fault must not
             # change the dialect.
-            if exc.status not in _NO_SUCH_ROUTE:
+            # Without need of labels any refusal will do: some proxies answer everything with 500.
+            refuses = exc.status is not None and not self._options.needs_labels
+            if exc.status not in _NO_SUCH_ROUTE and not refuses:
                 raise
             return False
         choices = choices_of(answer, 1)
@@ -196,19 +218,26 @@ class OpenAiEngine:
         max_tokens: int,
         temperature: float,
         seeds: Sequence[int],
+        n: int = 1,
         times: CallTimes | None = None,
     ) -> list[Generated | PromptError]:
         """Sends all prompts at once; each sampled one in its own request, which has one seed."""
         dialect = self._running()
         if len(prompts) != len(seeds):
             raise ValueError(f"{len(prompts)} prompts have {len(seeds)} seeds")
+        if "n" in self._left_out:
+            prompts = [prompt for prompt in prompts for _ in range(n)]
+            seeds, n = [seed + i for seed in seeds for i in range(n)], 1
         return await self._ask_all(
             prompts,
-            lambda place: dialect.text_params(
-                max_tokens=max_tokens, temperature=temperature, seed=seeds[place]
+            lambda place: self._taken(
+                dialect.text_params(
+                    max_tokens=max_tokens, temperature=temperature, seed=seeds[place], n=n
+                )
             ),
             dialect.text,
             answer_tokens=max_tokens,
+            n=n,
             alone=temperature > 0,
             times=times,
         )
@@ -225,6 +254,7 @@ class OpenAiEngine:
         read: Callable[[Any], T | JudgmentFailedError],
         *,
         answer_tokens: int,
+        n: int = 1,
         alone: bool = False,
         times: CallTimes | None = None,
     ) -> list[T | PromptError]:
@@ -235,11 +265,12 @@ class OpenAiEngine:
             params: Place of a request's first prompt -> parameters of the request.
             read: Reads one choice of an answer.
             answer_tokens: Longest answer in tokens.
+            n: Number of choices for each prompt.
             alone: Whether each prompt has its own request.
             times: Receives the times of the call, unless it is None.
 
         Returns:
-            For each prompt, in order, the value read from its choice or its own error.
+            For each prompt, in order, the values read from its choices, or n times its own error.
         """
         dialect = self._running()
         # Off the event loop: a thousand long prompts take a second to tokenise.
@@ -249,8 +280,8 @@ class OpenAiEngine:
         # Even a small batch is spread over all servers.
         share = 2 * -(-len(prompts) // (2 * max(1, len(self._servers))))
         most = 1 if alone else max(2, min(dialect.together, share))
-        results: dict[int, T | PromptError] = {
-            i: ask for i, ask in enumerate(asks) if not isinstance(ask, Ask)
+        results: dict[int, Sequence[T | PromptError]] = {
+            i: [ask] * n for i, ask in enumerate(asks) if not isinstance(ask, Ask)
         }
 
         async def run(places: Sequence[int]) -> None:
@@ -259,20 +290,21 @@ class OpenAiEngine:
 
             def ask_one(server: Server) -> Awaitable[list[T | PromptError]]:
                 times.note_wait(time.perf_counter() - begun)
-                return _ask(server, dialect, sent, params(places[0]), read, times)
+                return _ask(server, dialect, sent, params(places[0]), read, times, n=n)
 
             answers = await self._servers.run(
                 ask_one,
-                tokens=sum(ask.tokens for ask in sent) + answer_tokens * len(sent),
+                tokens=sum(ask.tokens for ask in sent) + n * answer_tokens * len(sent),
                 turn=turns[places[0]],
             )
             self._pace.note_done(len(places))
             times.note_answer()
-            results.update(zip(places, answers, strict=True))
+            for number, place in enumerate(places):
+                results[place] = answers[number * n : number * n + n]
 
         with self._pace.call(len(prompts)) as turns:
             await run_all(run(places) for places in _requests(asks, most))
-        return [results[i] for i in range(len(prompts))]
+        return [answer for i in range(len(prompts)) for answer in results[i]]
 
 
 def _requests(asks: Sequence[Ask | PromptError], most: int) -> Iterator[list[int]]:
@@ -303,16 +335,18 @@ async def _ask(
     params: dict[str, Any],
     read: Callable[[Any], T | JudgmentFailedError],
     times: CallTimes | None = None,
+    *,
+    n: int = 1,
 ) -> list[T | PromptError]:
     """Sends prompts to one server, in as many HTTP requests as the dialect needs."""
 
     async def send(chunk: Sequence[Ask]) -> list[T | PromptError]:
         answer = await server.post(dialect.path, dialect.body(chunk) | params)
         if isinstance(answer, PromptError):
-            return [answer] * len(chunk)
-        choices = choices_of(answer, len(chunk))
+            return [answer] * (len(chunk) * n)
+        choices = choices_of(answer, len(chunk) * n)
         if isinstance(choices, PromptError):
-            return [choices] * len(chunk)
+            return [choices] * (len(chunk) * n)
         if times is not None:
             times.prompt_tokens += tokens_of(answer, "prompt_tokens")
             times.written_tokens += tokens_of(answer, "completion_tokens")

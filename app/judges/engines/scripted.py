@@ -121,14 +121,16 @@ class ScriptedEngine:
         max_tokens: int,
         temperature: float,
         seeds: Sequence[int],
+        n: int = 1,
         times: CallTimes | None = None,
     ) -> list[Generated | PromptError]:
-        """Calls the writer for each prompt; each word and each sign counts as one token."""
+        """Calls the writer for each answer; each word and each sign counts as one token."""
         asked = list(zip(prompts, seeds, strict=True))
         await asyncio.sleep(self._latency_s)
         return [
-            _cut(self._writer(prompt, temperature, seed), max_tokens=max_tokens)
+            _cut(self._writer(prompt, temperature, seed + i), max_tokens=max_tokens)
             for prompt, seed in asked
+            for i in range(n)
         ]
 
     def _verdict(self, prompt: Prompt, temperature: float, seed: int) -> Generated | PromptError:

@@ -31,7 +31,7 @@ from app.ports import (
 )
 
 if TYPE_CHECKING:
-    from vllm import RequestOutput, SamplingParams
+    from vllm import CompletionOutput, RequestOutput, SamplingParams
 
 logger = logging.getLogger("app.judges.engines")
 
@@ -128,17 +128,21 @@ class VllmEngine:
         max_tokens: int,
         temperature: float,
         seeds: Sequence[int],
+        n: int = 1,
         times: CallTimes | None = None,
     ) -> list[Generated | PromptError]:
-        """Submits all prompts together, as `label_logits` does."""
+        """Submits all prompts together, as `label_logits` does; vLLM adds i to the seeds."""
         self._process.running()  # Raises before `start`, without importing vLLM.
-        params = [_text_params(max_tokens, temperature, seed) for seed in seeds]
+        params = [_text_params(max_tokens, temperature, seed, n=n) for seed in seeds]
         times = times or CallTimes()
-        outputs = await self._run_all(prompts, params, times)
-        times.written_tokens += sum(
-            len(o.outputs[0].token_ids) for o in outputs if not isinstance(o, PromptError)
-        )
-        return [o if isinstance(o, PromptError) else _text_of(o) for o in outputs]
+        answers: list[Generated | PromptError] = []
+        for output in await self._run_all(prompts, params, times):
+            if isinstance(output, PromptError):
+                answers += [output] * n
+            else:
+                times.written_tokens += sum(len(o.token_ids) for o in output.outputs)
+                answers += map(_text_of, output.outputs)
+        return answers
 
     async def _run_all(
         self,
@@ -229,8 +233,7 @@ async def _order(prompts: Sequence[Prompt]) -> list[int]:
     return places() if len(prompts) <= TOKENISED_TOGETHER else await asyncio.to_thread(places)
 
 
-def _text_of(output: "RequestOutput") -> Generated | JudgmentFailedError:
-    answer = output.outputs[0]
+def _text_of(answer: "CompletionOutput") -> Generated | JudgmentFailedError:
     if answer.finish_reason not in ("stop", "length"):
         return JudgmentFailedError(f"vLLM ended an answer early ({answer.finish_reason})")
     return Generated(answer.text, complete=answer.finish_reason == "stop")
@@ -253,7 +256,7 @@ def _label_params(labels: LabelTokens, *, reads_cache: bool = True) -> "Sampling
     )
 
 
-def _text_params(max_tokens: int, temperature: float, seed: int) -> "SamplingParams":
+def _text_params(max_tokens: int, temperature: float, seed: int, *, n: int) -> "SamplingParams":
     """Sampling parameters without log-probabilities.
 
     One vLLM engine must not mix two kinds of log-probability requests (docs/design/engine.md).
@@ -265,5 +268,7 @@ def _text_params(max_tokens: int, temperature: float, seed: int) -> "SamplingPar
         max_tokens=max_tokens,
         temperature=temperature,
         seed=seed,
+        # vLLM refuses several greedy answers, which would all be the same.
+        n=n,
         output_kind=RequestOutputKind.FINAL_ONLY,
     )

@@ -567,6 +567,8 @@ class CalibrationDetail(Calibration):
         expected_calibration_error: Average distance between confidence and accuracy.
         position_flips: Share of examples on which the two orders prefer different responses; None
             for a judge that sees no order.
+        unanimous: Share of examples whose votes are all for one response; None for a judge that
+            does not vote.
         mean_label_mass: Mean label mass of the examples; None if an example has none.
         temperature: Number by which the gaps of a judge that sees each response alone are divided,
             fitted on the examples; 1 while labels are missing; None for other judges.
@@ -586,6 +588,7 @@ class CalibrationDetail(Calibration):
     auroc: float | None
     expected_calibration_error: float | None
     position_flips: float | None
+    unanimous: float | None = None
     mean_label_mass: float | None
     temperature: float | None
     off_task: int
@@ -1339,6 +1342,30 @@ class DecisionServer:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Scoring:
+    """How a chat model that writes its verdicts is asked.
+
+    Args:
+        kind: `votes`: the score is the share of sampled verdicts.
+        samples: Answers in each order of the responses.
+        temperature: Temperature of the answers.
+        left_out: Parameters that the server refuses, or that have no effect there: `n`, `seed` or
+            `temperature`. Without `seed`, the same pair can get another answer.
+        pairs: Pairs that this process has judged by votes.
+        unanimous: Share of these pairs whose votes are all for one response; None without pairs.
+        advice: A better temperature, in words; None if it is right, or for too few pairs.
+    """
+
+    kind: Literal["votes"]
+    samples: int
+    temperature: float
+    left_out: tuple[str, ...]
+    pairs: int
+    unanimous: float | None
+    advice: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Info:
     """The judge, the promise, the defaults and the limits of the service.
 
@@ -1348,9 +1375,9 @@ class Info:
         judge: Name of the judge.
         fingerprint: Digest of model, prompt, prefill and label tokens. A calibration serves one
             fingerprint only.
-        kind: Kind of the judge: `chat model` answers with one of two labels, `reward model` gives
-            each response a number, `decision server` gives each of two options a probability; None
-            if unknown.
+        kind: Kind of the judge: `chat model` answers with one of two labels, `chat model by votes`
+            writes its verdict several times, `reward model` gives each response a number,
+            `decision server` gives each of two options a probability; None if unknown.
         model: Hugging Face id or folder of the model.
         dtype: Number format in which the judge computes; None for kinds of judges without one.
         label_tokens: Token ids of the labels A and B; None for kinds of judges without one.
@@ -1359,6 +1386,7 @@ class Info:
             fingerprint, and equal for judges that share the template.
         head_dtype: Number format in which the judge computes its logits; None if unknown. Formats
             other than `float32` make scores tie.
+        scoring: How the judge is asked for votes; None for other kinds of judges.
         decision_server: The decision servers as detected at the start; None for other kinds of
             judges.
         runtime: The part of the installation that decides how scores are rounded: vLLM's version,
@@ -1385,6 +1413,7 @@ class Info:
     prefill: str | None
     template: str | None
     head_dtype: str | None
+    scoring: Scoring | None = None
     decision_server: DecisionServer | None
     runtime: str | None
     alpha_bounds: str

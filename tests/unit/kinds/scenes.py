@@ -45,6 +45,7 @@ class Kind:
         requests: Number of requests for one comparison.
         texts_of_group: Number of prompts or conversations for a group of three responses.
         methods: The methods of `evaluate` on this kind.
+        distinct: Number of distinct scores among the 100 of the check of the judge.
     """
 
     kind: str
@@ -55,6 +56,7 @@ class Kind:
     requests: int
     texts_of_group: int
     methods: Sequence[str]
+    distinct: int = 100
 
     @property
     def fits_temperature(self) -> bool:
@@ -90,6 +92,18 @@ KINDS = {
         requests=2,
         texts_of_group=6,
         methods=_MAIN,
+    ),
+    "votes": Kind(
+        kind="chat model by votes",
+        settings={"engine": "openai", "scoring": "votes"},
+        make=lambda: FakeServer(vllm=False, no_logprobs=True),
+        orders=2,
+        label_mass=1.0,
+        requests=2,
+        texts_of_group=6,
+        methods=_WITHOUT_WORDS,
+        # Unanimous votes tie.
+        distinct=95,
     ),
     "reward model": Kind(
         kind="reward model",

@@ -45,6 +45,9 @@ class FakeServer:
         trouble: See `Trouble`; called for every request below /v1.
         change: Changes an honest answer.
         key: API key that requests must have; empty for none.
+        refused: Parameters to which it answers 400.
+        ignored: Parameters that have no effect.
+        no_logprobs: Whether it returns no log-probabilities, and answers with sampled verdicts.
         reward_routes: Routes by which it serves a reward model, such as "/classify".
         is_silent: Whether it never answers; it waits until the client disconnects.
         each_s: Seconds for one prompt; it works on one request at a time.
@@ -61,12 +64,16 @@ class FakeServer:
     change: Change = lambda answer: answer
     key: str = ""
     reward_routes: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    no_logprobs: bool = False
     is_silent: bool = False
     each_s: float = 0.0
     port: int = 0
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     left: int = 0
     headers: dict[str, str] = field(default_factory=dict)
+    drawn: int = 0
     _server: asyncio.Server | None = None
     _connections: dict[asyncio.StreamWriter, asyncio.Task[None]] = field(default_factory=dict)
     _working: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -161,11 +168,16 @@ class FakeServer:
             if not self.vllm:
                 return 404
             choices = [self._by_id(ids, body) for ids in body["prompt"]]
+        elif any(name in body for name in self.refused):
+            return 400
+        elif self.no_logprobs:
+            choices = self._voted({k: v for k, v in body.items() if k not in self.ignored})
         else:
             choices = [self._chat(body)]
         numbered = [{"index": i, "finish_reason": "stop", **c} for i, c in enumerate(choices)]
         # Reversed, because only the index defines the order.
         prompts = body.get("prompt", [[0] * PROMPT_TOKENS])
+        # As OpenAI counts: a prompt with several answers counts once.
         usage = {"prompt_tokens": sum(map(len, prompts)), "completion_tokens": len(choices)}
         return {"choices": numbered[::-1], "usage": usage}
 
@@ -177,6 +189,18 @@ class FakeServer:
         keys = [f"token_id:{i}" for i in body["logprob_token_ids"]] if by_id else ["A", "B"]
         found = dict(zip(keys, scored(ids), strict=True))
         return {"text": text, "logprobs": {"top_logprobs": [{"token_id:9": -0.1, **found}]}}
+
+    def _voted(self, body: dict[str, Any]) -> list[dict[str, Any]]:
+        """Verdicts drawn by seed, or random letters if the prompt asks for them."""
+        messages, texts = body["messages"], []
+        share = math.exp(scored(messages)[0])
+        for i in range(body.get("n", 1)):
+            self.drawn += 1
+            seed = body["seed"] + i if "seed" in body else -self.drawn
+            digest = hashlib.sha256(json.dumps([messages, seed]).encode()).hexdigest()
+            verdict = "[[A]]" if int(digest[:8], 16) / 2**32 < share else "[[B]]"
+            texts.append(digest if "random letters" in messages[-1]["content"] else verdict)
+        return [{"message": {"content": text}} for text in texts]
 
     def _chat(self, body: dict[str, Any]) -> dict[str, Any]:
         a, b = scored(body["messages"])

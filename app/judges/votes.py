@@ -1,0 +1,309 @@
+"""Scores of a chat model without log-probabilities: shares of votes, sampled in both orders."""
+
+import hashlib
+import hmac
+import json
+import math
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from app.core.comparison import Comparison
+from app.core.errors import JudgmentFailedError
+from app.core.fingerprint import JudgeIdentity, example_digest
+from app.core.score import CERTAIN_GAP, Score
+from app.judges.calls import lost, observed_call
+from app.judges.label_logits import chat_identity
+from app.judges.prompts import PromptTemplate, rendered_pairs
+from app.judges.scorer import ScoreError
+from app.observability.telemetry import Telemetry
+from app.off_loop import off_loop
+from app.ports import (
+    CallTimes,
+    Engine,
+    EngineIdentity,
+    Generated,
+    OnStage,
+    PromptError,
+    TextGenerator,
+    no_stage,
+)
+
+# Tokens of an answer: "[[A]]" has up to five; a JSON object has fields before its verdict.
+_TOKENS, _TOKENS_OF_JSON = 16, 256
+# Changes when the reading of answers changes, because then the same answers give other scores.
+_READING = 1
+# Equal shares are told apart by at most half of this. Different shares differ by more.
+_TIE_BREAK = 1e-9
+# With fewer parsed answers the judge is warned about at the start.
+_FEW_PARSED = 0.9
+_VERDICT = re.compile(r"\[\[([AB])\]\]|([AB])")
+
+
+class VotingEngine(Engine, TextGenerator, Protocol):
+    """An engine that writes text."""
+
+
+class VoteScorer:
+    """A chat model that answers with a verdict, several times in each order of the responses.
+
+    Args:
+        engine: The started engine.
+        template: Template of the prompts.
+        identity: Identity of the judge.
+        samples: Number of answers in each order, at least 2.
+        temperature: Temperature of the answers.
+        tie_key: Key of the hash that breaks ties of shares.
+        telemetry: Observes the engine's calls.
+    """
+
+    def __init__(
+        self,
+        engine: VotingEngine,
+        template: PromptTemplate,
+        *,
+        identity: JudgeIdentity,
+        samples: int,
+        temperature: float,
+        tie_key: bytes,
+        telemetry: Telemetry,
+    ) -> None:
+        self._engine = engine
+        self._template = template
+        self._samples = samples
+        self._temperature = temperature
+        self._tie_key = tie_key
+        self._telemetry = telemetry
+        self.identity = identity
+
+    @classmethod
+    async def start(
+        cls,
+        engine: VotingEngine,
+        template: PromptTemplate,
+        *,
+        samples: int,
+        temperature: float,
+        tie_key: bytes,
+        telemetry: Telemetry,
+        on_stage: OnStage = no_stage,
+    ) -> "VoteScorer":
+        """Loads the model. The arguments are those of the class.
+
+        Raises:
+            StartupError: The model cannot be loaded, or cannot work as a judge.
+        """
+        started = await engine.start(template.render(Comparison.of("x", "x", "x")), on_stage)
+        return cls(
+            engine,
+            template,
+            identity=vote_identity(started, template, samples=samples, temperature=temperature),
+            samples=samples,
+            temperature=temperature,
+            tie_key=tie_key,
+            telemetry=telemetry,
+        )
+
+    async def stop(self) -> None:
+        """Frees all resources of the engine."""
+        await self._engine.stop()
+
+    async def lost(self) -> str:
+        """Waits until the engine has failed for good; forever if it always recovers."""
+        return await lost(self._engine)
+
+    async def score(self, comparisons: Sequence[Comparison]) -> list[Score | ScoreError]:
+        """Scores comparisons; all answers in both orders are one call of the engine."""
+        if not comparisons:
+            return []
+        times = CallTimes()
+        with times.rendering():
+            prompts = await rendered_pairs(self._template, comparisons)
+            draws = await off_loop(
+                lambda: [Draw.of(each, self.identity.fingerprint) for each in comparisons]
+            )
+        with observed_call(
+            self._telemetry, times, comparisons=len(comparisons), prompts=len(prompts)
+        ):
+            answers = await self._engine.generate(
+                prompts,
+                max_tokens=_most_tokens(self._template),
+                temperature=self._temperature,
+                seeds=[seed for draw in draws for seed in draw.seeds],
+                n=self._samples,
+                times=times,
+            )
+        if len(answers) != len(prompts) * self._samples:
+            raise JudgmentFailedError(
+                f"the engine returned {len(answers)} answers to {len(prompts)} prompts"
+            )
+        starts = range(0, len(answers), self._samples)
+        votes = [self._votes(answers[start : start + self._samples]) for start in starts]
+        scores = [
+            score_of_votes(forward, reverse, tie=draw.tie(self._tie_key))
+            for forward, reverse, draw in zip(votes[::2], votes[1::2], draws, strict=True)
+        ]
+        voted = [score for score in scores if isinstance(score, Score)]
+        self._telemetry.count_votes(len(voted), unanimous=sum(map(is_unanimous, voted)))
+        return scores
+
+    def _votes(self, answers: Sequence[Generated | PromptError]) -> "Votes | PromptError":
+        """Counts the votes of one order; the error of any answer is that of the order."""
+        verdicts = []
+        for answer in answers:
+            if not isinstance(answer, Generated):
+                return answer
+            verdicts.append(verdict_of(answer.text, self._template))
+        return Votes(verdicts.count("A"), verdicts.count("B"), len(verdicts))
+
+    def weakness(self, score: Score) -> str | None:
+        """Returns advice if many answers are no verdict."""
+        if score.label_mass is None or score.label_mass >= _FEW_PARSED:
+            return None
+        return (
+            f"only {score.label_mass:.0%} of this judge's answers are a verdict and nothing else, "
+            'so many votes are lost; ask for "[[A]]" or "[[B]]" alone in SCOPE_PROMPT_FILE'
+        )
+
+
+class Draw(NamedTuple):
+    """The numbers of a comparison on which its votes depend, the same whenever it is judged.
+
+    Args:
+        digest: Digest of the comparison in either order of its responses.
+        seeds: First seed of the forward order, and of the reverse one. The swapped comparison has
+            them the other way round.
+    """
+
+    digest: str
+    seeds: tuple[int, int]
+
+    @classmethod
+    def of(cls, comparison: Comparison, fingerprint: str) -> "Draw":
+        """The numbers of a comparison before a judge."""
+        digest = example_digest(fingerprint, comparison)
+        hashed = hashlib.sha256(f"seed {digest}".encode()).digest()
+        # Servers take seeds below 2^31, and each sample adds 1.
+        first, second = (int.from_bytes(hashed[i : i + 4], "big") >> 2 for i in (0, 4))
+        in_order = comparison.response_a <= comparison.response_b
+        return cls(digest, (first, second) if in_order else (second, first))
+
+    def tie(self, key: bytes) -> float:
+        """A number in [0, 1) by which ties are broken; nobody without the key can choose it."""
+        hashed = hmac.digest(key, self.digest.encode(), "sha256")
+        return int.from_bytes(hashed[:6], "big") / 2**48
+
+
+class Votes(NamedTuple):
+    """The votes of one order: for the response shown first, for the other one, and answers."""
+
+    first: int
+    second: int
+    answers: int
+
+    @property
+    def parsed(self) -> int:
+        """Number of answers that are a vote."""
+        return self.first + self.second
+
+
+def verdict_of(text: str, template: PromptTemplate) -> str | None:
+    """Reads "A" or "B" from an answer; None if it is anything else.
+
+    The first line must be the verdict and nothing else: "[[A]]", or "A". If the template asks for
+    JSON, the whole answer may be an object whose last field is the verdict.
+    """
+    whole = (template.prefill + text).strip()
+    first_line = whole.partition("\n")[0].strip()
+    match = _VERDICT.fullmatch(first_line)
+    if match is None and _asks_for_json(template):
+        match = _VERDICT.fullmatch(_last_field(whole))
+    return None if match is None else match[1] or match[2]
+
+
+def _last_field(text: str) -> str:
+    """The value of the last field of a JSON object; empty if the text is anything else."""
+    try:
+        value: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(value, dict) or not value:
+        return ""
+    return str(list(value.values())[-1])
+
+
+def _asks_for_json(template: PromptTemplate) -> bool:
+    return re.search(r"\bJSON\b", f"{template.system}\n{template.user}") is not None
+
+
+def _most_tokens(template: PromptTemplate) -> int:
+    return _TOKENS_OF_JSON if _asks_for_json(template) else _TOKENS
+
+
+def score_of_votes(
+    forward: Votes | PromptError, reverse: Votes | PromptError, *, tie: float
+) -> Score | ScoreError:
+    """The score of a comparison: in each order, the share of the votes as log-odds.
+
+    All unanimous pairs have the same uncertainty, and thresholds test and accept them as one block.
+    Other equal shares are ordered by a hash of the comparison: each share moves towards one half by
+    at most 5e-10. A hash among unanimous pairs would let the first test begin inside the block,
+    where it has no more power than chance (docs/design/guarantees.md).
+
+    Args:
+        forward: The votes with response_a shown first, or the error of this order.
+        reverse: The votes with response_b shown first, or the error of this order.
+        tie: In [0, 1).
+    """
+    if not isinstance(forward, Votes):
+        return forward
+    if not isinstance(reverse, Votes):
+        return reverse
+    for votes in (forward, reverse):
+        if 2 * votes.parsed < votes.answers:
+            return JudgmentFailedError(
+                f"only {votes.parsed} of {votes.answers} answers of the judge are a verdict"
+            )
+    for_a = forward.first + reverse.second
+    unanimous = for_a in (0, forward.parsed + reverse.parsed)
+    towards_half = 0.0 if unanimous else _TIE_BREAK * tie
+    return Score(
+        gap_fwd=_gap(forward.first, forward.second, towards_half),
+        gap_rev=_gap(reverse.second, reverse.first, towards_half),
+        label_mass=min(votes.parsed / votes.answers for votes in (forward, reverse)),
+    )
+
+
+def _gap(for_a: int, for_b: int, towards_half: float) -> float:
+    """Log-odds of response_a; mirrored votes give the negative number, to the last bit."""
+    smaller = min(for_a, for_b) / (for_a + for_b)
+    smaller += (0.5 - smaller) * towards_half
+    size = CERTAIN_GAP if smaller == 0.0 else math.log1p(-smaller) - math.log(smaller)
+    return size if for_a > for_b else 0.0 - size
+
+
+def is_unanimous(score: Score) -> bool:
+    """Whether all votes in both orders are for one response."""
+    forward, reverse = score.gaps
+    return abs(forward) == CERTAIN_GAP and forward == reverse
+
+
+def vote_identity(
+    engine: EngineIdentity, template: PromptTemplate, *, samples: int, temperature: float
+) -> JudgeIdentity:
+    """Returns the identity of a chat model that votes; see `chat_identity`."""
+    chat = chat_identity(engine, template)
+    scoring = {
+        "kind": "votes",
+        "samples": samples,
+        "temperature": temperature,
+        "left_out": list(engine.left_out),
+    }
+    decides = {**scoring, "max_tokens": _most_tokens(template), "reading": _READING}
+    return JudgeIdentity(
+        name=chat.name,
+        inputs={**chat.inputs, "scoring": decides},
+        described={**chat.described, "kind": "chat model by votes", "scoring": scoring},
+        runtime=chat.runtime,
+        max_prompt_tokens=chat.max_prompt_tokens,
+    )

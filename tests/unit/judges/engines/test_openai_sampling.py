@@ -1,0 +1,55 @@
+"""What servers refuse or ignore of sampled answers, and how they are asked for votes then."""
+
+from typing import Any
+
+import pytest
+
+from app.core.errors import StartupError
+from app.ports import Generated
+from tests.unit.judges.engines.openai_fake import FakeServer
+from tests.unit.judges.engines.openai_scene import identity_of, prompts_of, started
+
+ASKED: dict[str, Any] = {"max_tokens": 16, "temperature": 1.0, "seeds": [5, 9], "n": 3}
+
+
+def server_of(**given: Any) -> FakeServer:
+    return FakeServer(vllm=False, no_logprobs=True, **given)
+
+
+@pytest.mark.parametrize("name", ["n", "seed", "temperature"])
+async def test_a_refused_parameter_is_left_out_and_named(name: str) -> None:
+    server = server_of(refused=(name,))
+    assert (await identity_of(server, needs_labels=False)).left_out == (name,)
+    async with started(server, needs_labels=False) as engine:
+        answers = await engine.generate(prompts_of(1), **ASKED)
+    assert [type(answer) for answer in answers] == [Generated] * 6
+    assert all(name not in body for body in server.scored)
+    assert len(server.scored) == (6 if name == "n" else 2)
+
+
+async def test_a_server_that_takes_everything_has_one_request_a_prompt() -> None:
+    server = server_of()
+    assert (await identity_of(server, needs_labels=False)).left_out == ()
+    async with started(server, needs_labels=False) as engine:
+        answers = await engine.generate(prompts_of(1), **ASKED)
+        assert [(body["n"], body["seed"]) for body in server.scored] == [(3, 5), (3, 9)]
+        assert await engine.generate(prompts_of(1), **ASKED) == answers
+
+
+@pytest.mark.parametrize("name", ["n", "seed"])
+async def test_a_parameter_without_effect_counts_as_left_out(name: str) -> None:
+    assert (await identity_of(server_of(ignored=(name,)), needs_labels=False)).left_out == (name,)
+
+
+async def test_single_requests_have_the_seeds_of_a_request_with_n() -> None:
+    together, alone = server_of(), server_of(refused=("n",))
+    async with started(together, needs_labels=False) as engine:
+        answers = await engine.generate(prompts_of(1), **ASKED)
+    async with started(alone, needs_labels=False) as engine:
+        assert await engine.generate(prompts_of(1), **ASKED) == answers
+    assert sorted(body["seed"] for body in alone.scored) == [5, 6, 7, 9, 10, 11]
+
+
+async def test_a_server_without_log_probabilities_cannot_serve_label_logits() -> None:
+    with pytest.raises(StartupError, match="without log-probabilities"):
+        await identity_of(server_of())
