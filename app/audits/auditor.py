@@ -33,7 +33,6 @@ from app.audits.entries import (
     read_row,
     to_text,
 )
-from app.audits.periods import Period, periods_of
 from app.audits.sampling import Drawn, Sampler
 from app.core.calibration import Calibration
 from app.core.comparison import AuditReference, Criterion, CriterionDefaults
@@ -738,11 +737,6 @@ class Auditor:
         """
         await self.catch_up()
         return self.book(calibration).page_of_trail(before, limit)
-
-    async def periods(self, calibration: str) -> Sequence[Period]:
-        """Counts the drawn judgments of a set over time, as far as this process has read them."""
-        audits, now = list(self.book(calibration).audits.values()), self.now()
-        return await off_loop(periods_of, audits, now=now)
 
     async def remove_texts(self) -> None:
         """Removes the texts of expired audits.

@@ -23,7 +23,7 @@ import numpy as np
 from app.audits.entries import between, written
 from app.core.calibration import Calibration
 from app.core.conformal import ConformalMartingale
-from app.core.monitoring import JudgedSpan, Ringing
+from app.core.monitoring import JudgedSpan, Raised
 from app.core.preference import FloatArray
 from app.observability import gauges
 from app.observability.telemetry import Telemetry
@@ -52,12 +52,12 @@ class StreamFigures:
         evidence: Wealth of the bets that the judgments are unlike the labeled pairs; the largest
             so far, divided by the number of streams and replicas, which share the false alarms.
         alarm: Whether it has reached 1 / delta.
-        rang: When it did; None without an alarm.
+        raised: When it did; None without an alarm.
     """
 
     evidence: float
     alarm: bool
-    rang: Ringing | None = None
+    raised: Raised | None = None
 
 
 Figures = Mapping[str, StreamFigures]
@@ -243,25 +243,25 @@ class Drift:
             known = before.get(name)
             figures = stream_figures(largest.get(name, 0.0), shares=shares)
             if known is not None and known.alarm:
-                figures = replace(figures, rang=known.rang)
+                figures = replace(figures, raised=known.raised)
             elif figures.alarm and state.span is not None:
-                rang = Ringing(at=self._now(), version=calibration.version, span=state.span)
-                figures = replace(figures, rang=rang)
+                raised = Raised(at=self._now(), version=calibration.version, span=state.span)
+                figures = replace(figures, raised=raised)
                 _log_alarm(calibration, name, figures)
             state.figures[name] = figures
 
 
 def _log_alarm(calibration: Calibration, name: str, figures: StreamFigures) -> None:
-    rang = figures.rang
+    raised = figures.raised
     logger.warning(
         "drift alarm: the traffic of calibration %r (version %d) is unlike its labeled pairs "
         "since %s: the evidence from the %s of its judgments%s is %.3g; docs/guides/monitoring.md "
         "says what to do",
         calibration.name,
         calibration.version,
-        "an unknown time" if rang is None else written(rang.at),
+        "an unknown time" if raised is None else written(raised.at),
         name.replace("_", " "),
-        between(None if rang is None else rang.span),
+        between(None if raised is None else raised.span),
         figures.evidence,
     )
 

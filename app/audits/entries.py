@@ -20,7 +20,7 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 from app.core.comparison import AuditLabel as AuditLabel
 from app.core.comparison import Criterion
 from app.core.fingerprint import drawn_pair
-from app.core.monitoring import JudgedSpan, Ringing
+from app.core.monitoring import JudgedSpan, Raised
 from app.core.score import Score
 from app.ports import StoredRow
 
@@ -118,7 +118,7 @@ class AlarmEntry:
     """The labels of a version have proved more errors than alpha.
 
     Args:
-        decider: The criterion, and the version that rang.
+        decider: The criterion, and the version that raised it.
         errors: Number of errors that the labels showed.
         audited: Number of labels.
         needed: Number of draws from now on that replace all examples of the set; None if it would
@@ -145,10 +145,10 @@ class AlarmEntry:
     last_judged_at: float
 
     @property
-    def ringing(self) -> Ringing:
-        """When it rang."""
+    def raised(self) -> Raised:
+        """When it was raised."""
         span = JudgedSpan(first_judged_at=self.first_judged_at, last_judged_at=self.last_judged_at)
-        return Ringing(at=self.at, version=self.decider.version, span=span)
+        return Raised(at=self.at, version=self.decider.version, span=span)
 
     @property
     def criterion(self) -> Criterion:

@@ -21,7 +21,7 @@ from app.core.monitoring import (
     MonitoredKey,
     MonitorFigures,
     OpenDraw,
-    Ringing,
+    Raised,
     alarm_delta,
     bets_of,
     monitor,
@@ -68,7 +68,7 @@ def monitored(
                 uses=uses,
                 abstentions=int((~rows["accepted"]).sum()),
                 false_alarms=alarm_delta(places[number]),
-                rang=None if state.standing is None else state.standing.entry.ringing,
+                raised=None if state.standing is None else state.standing.entry.raised,
             )
         )
     return tuple(criteria), float(until)
@@ -81,7 +81,7 @@ def _monitored(
     uses: Uses,
     abstentions: int,
     false_alarms: float,
-    rang: Ringing | None,
+    raised: Raised | None,
 ) -> MonitoredCriterion:
     """Returns the audits of one criterion; see `monitored`."""
     sided, waiting = draws.sided, draws.accepted[draws.is_open]
@@ -105,7 +105,7 @@ def _monitored(
         further_keys=max(0, len(keys) - _MOST_KEYS),
         oldest=None if draws.holder is None else _open_draw(draws.holder, uses),
         alarm_span=None if figures.alarm_at is None else sided.span(figures.alarm_at),
-        rang=rang,
+        raised=raised,
     )
 
 

@@ -270,7 +270,7 @@ class Monitor:
                 **asdict(each.alarm_span),
             )
             for each in report.criteria
-            if each.alarm_span is not None and each.rang is None
+            if each.alarm_span is not None and each.raised is None
         ]
 
     async def ended_by(self, now: Calibration | None, after: Calibration) -> list[Alarm]:
@@ -284,9 +284,9 @@ class Monitor:
         if after is now:
             return ended
         for alarm in self._book(after.name).alarms.standing():
-            rang = alarm.entry.decider
+            raised = alarm.entry.decider
             with suppress(StoreUnavailableError, StoreCorruptError):
-                since = Head(rang.write_id, rang.version)
+                since = Head(raised.write_id, raised.version)
                 if await self._calibrations.is_renewed(after, since=since):
                     ended.append(alarm)
         return ended
@@ -381,7 +381,7 @@ class Monitor:
             "service" if standing is None else standing.entry.by,
             shown.errors,
             shown.audited,
-            between(monitored.alarm_span if standing is None else standing.entry.ringing.span),
+            between(monitored.alarm_span if standing is None else standing.entry.raised.span),
             "; these judgments abstain from now on" if self.suspends else "",
         )
 

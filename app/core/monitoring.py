@@ -130,12 +130,12 @@ class JudgedSpan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ringing:
-    """When an active alarm rang.
+class Raised:
+    """When an active alarm was raised.
 
     Args:
         at: Time of the alarm, in seconds since 1970.
-        version: Number of the version that rang.
+        version: Number of the version that raised it.
         span: The judgments that led to it.
     """
 
@@ -162,7 +162,7 @@ class MonitoredCriterion:
         further_keys: Number of keys that are not in `keys`.
         oldest: The open draw for which the waiting labels wait; None if they wait for none.
         alarm_span: The judgments whose labels let the figures ring; None without an alarm in them.
-        rang: The active alarm. It may have rung under an earlier version, and figures of
+        raised: The active alarm. It may have rung under an earlier version, and figures of
             corrected labels may have no alarm any more.
     """
 
@@ -179,12 +179,12 @@ class MonitoredCriterion:
     further_keys: int
     oldest: OpenDraw | None = None
     alarm_span: JudgedSpan | None = None
-    rang: Ringing | None = None
+    raised: Raised | None = None
 
     @property
     def alarm(self) -> bool:
         """Whether the figures have an alarm, or an alarm is active."""
-        return self.figures.alarm or self.rang is not None
+        return self.figures.alarm or self.raised is not None
 
     @property
     def labelled(self) -> int:

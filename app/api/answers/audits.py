@@ -18,7 +18,6 @@ from app.audits.entries import (
     written,
     written_span,
 )
-from app.audits.periods import Period
 from app.audits.text_keeper import PairsToLabel
 from app.audits.texts import DrawnTexts
 from app.core.comparison import Label
@@ -158,22 +157,11 @@ def resumed(name: str, ended: Sequence[Alarm]) -> records.Resumed:
     return records.Resumed(name=name, resumed=tuple(map(ended_alarm, ended)))
 
 
-def audit_trail(
-    name: str, entries: Sequence[TrailEntry], periods: Sequence[Period], *, limit: int
-) -> records.AuditTrail:
+def audit_trail(name: str, entries: Sequence[TrailEntry], *, limit: int) -> records.AuditTrail:
     """Converts a page of at most `limit` entries."""
     return records.AuditTrail(
         name=name,
         entries=tuple(map(_event, entries)),
-        periods=tuple(
-            records.Period(
-                since=written(period.since),
-                until=written(period.until),
-                accepted=period.accepted,
-                abstentions=period.abstentions,
-            )
-            for period in periods
-        ),
         next_before=entries[-1].position if len(entries) == limit else None,
     )
 
@@ -208,7 +196,7 @@ def _event(item: TrailEntry) -> records.AuditEvent:
                 "audited": entry.audited,
                 "suspended": entry.suspends,
                 "audits": entry.needed,
-                **written_span(entry.ringing.span),
+                **written_span(entry.raised.span),
             }
         else:
             of_kind |= {

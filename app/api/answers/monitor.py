@@ -11,7 +11,7 @@ from app.audits.drift import Figures, StreamFigures
 from app.audits.entries import written, written_span
 from app.audits.monitor import SetReport
 from app.core.calibration import Calibration
-from app.core.monitoring import MONITOR_DELTA, MonitoredCriterion, Ringing
+from app.core.monitoring import MONITOR_DELTA, MonitoredCriterion, Raised
 from app.judging.services import Services
 from scope_judge import records
 from scope_judge.records import Light
@@ -60,7 +60,7 @@ def _criterion(monitored: MonitoredCriterion, *, suspends: bool) -> records.Moni
     return records.MonitoredCriterion(
         **criterion,
         **asdict(monitored.figures) | {"alarm": monitored.alarm},
-        **_alarm_times(monitored.rang),
+        **_alarm_times(monitored.raised),
         labelled=monitored.labelled,
         ties=monitored.ties,
         tie_interval=monitored.tie_interval,
@@ -77,15 +77,19 @@ def _criterion(monitored: MonitoredCriterion, *, suspends: bool) -> records.Moni
 
 def _stream(figures: StreamFigures) -> records.DriftStream:
     return records.DriftStream(
-        evidence=figures.evidence, alarm=figures.alarm, **_alarm_times(figures.rang)
+        evidence=figures.evidence, alarm=figures.alarm, **_alarm_times(figures.raised)
     )
 
 
-def _alarm_times(rang: Ringing | None) -> dict[str, Any]:
+def _alarm_times(raised: Raised | None) -> dict[str, Any]:
     """The fields of `AlarmTimes`, which longer records extend."""
-    if rang is None:
+    if raised is None:
         return dict.fromkeys(field.name for field in fields(records.AlarmTimes))
-    return {"rang_at": written(rang.at), "rang_version": rang.version, **written_span(rang.span)}
+    return {
+        "rang_at": written(raised.at),
+        "rang_version": raised.version,
+        **written_span(raised.span),
+    }
 
 
 def _recovery(recovery: Recovery) -> records.Recovery:
@@ -191,7 +195,7 @@ def summary(criteria: Sequence[MonitoredCriterion], drift: Figures) -> str:
     drifted = [each for each in drift.values() if each.alarm]
     if not drifted:
         return about
-    since = min((each.rang.at for each in drifted if each.rang is not None), default=None)
+    since = min((each.raised.at for each in drifted if each.raised is not None), default=None)
     return f"{about}; the traffic is unlike the labeled pairs{_since(since)}"
 
 
@@ -238,8 +242,8 @@ def _alarm(monitored: MonitoredCriterion) -> str:
     """Says that an alarm is active; "" without one."""
     if not monitored.alarm:
         return ""
-    rang = monitored.rang
-    active = "is active" if rang is None else f"has been active{_since(rang.at)}"
+    raised = monitored.raised
+    active = "is active" if raised is None else f"has been active{_since(raised.at)}"
     return f"; the alarm {active}"
 
 

@@ -124,14 +124,10 @@ async def list_audit_trail(
         int | None, Query(ge=1, le=2**53 - 1, description="`next_before` of the previous page.")
     ] = None,
 ) -> Response:
-    """Lists alarms, changed labels and closed audits of a set, newest first.
-
-    `periods` counts drawn verdicts and abstentions over time.
-    """
+    """Lists alarms, changed labels and closed audits of a set, newest first."""
     caller.check_calibration(name)
     entries = await services.auditor.trail(name, before=before, limit=limit)
-    periods = await services.auditor.periods(name)
-    return await off_loop(as_json, partial(audit_trail, name, entries, periods, limit=limit))
+    return await off_loop(as_json, partial(audit_trail, name, entries, limit=limit))
 
 
 @router.post(

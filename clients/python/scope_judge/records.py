@@ -1001,37 +1001,17 @@ class AuditEvent:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Period:
-    """The judgments that were drawn in one period.
-
-    Args:
-        since: Begin of the period, in UTC.
-        until: End of the period, in UTC.
-        accepted: Drawn verdicts.
-        abstentions: Drawn abstentions.
-    """
-
-    since: str
-    until: str
-    accepted: int
-    abstentions: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class AuditTrail:
     """Entries of the trail of a set's audits, newest first.
 
     Args:
         name: Name of the calibration set.
         entries: The entries, newest first.
-        periods: The drawn judgments in at most 48 periods of one length, up to now; none without
-            draws.
         next_before: Value of `before` for the next page; None on the last one.
     """
 
     name: str
     entries: tuple[AuditEvent, ...]
-    periods: tuple[Period, ...]
     next_before: int | None
 
 

@@ -139,7 +139,7 @@ def test_every_view_is_small() -> None:
         ),
         ("sets.js",),
         ("sets.js", "set.js", *upload, "recalibrate.js", "words.js", *curve),
-        ("watch.js", "timeline.js", "recalibrate.js", "change.js", "words.js"),
+        ("watch.js", "recalibrate.js", "change.js", "words.js"),
         ("first_run.js", *upload, *pool),
     )
     assert set().union(*views) == set(sizes), "a file belongs to no view"

@@ -15,7 +15,7 @@ from app.audits.entries import AlarmEnd, AlarmEntry, AuditLabel, LabelEntry, wri
 from app.audits.monitor import Monitor
 from app.core.calibration import Calibration
 from app.core.errors import StoreUnavailableError
-from app.core.monitoring import JudgedSpan, MonitoredCriterion, Ringing
+from app.core.monitoring import JudgedSpan, MonitoredCriterion, Raised
 from app.judging.services import Services
 from app.observability.telemetry import Telemetry
 from app.ports import StoredRow
@@ -90,7 +90,7 @@ class Replica:
 
 @asynccontextmanager
 async def rung(count: int = 30) -> AsyncIterator[Replica]:
-    """A replica whose set rang at 1000 s, after a wrong label for each of its draws."""
+    """A replica whose set raised an alarm at 1000 s, after a wrong label for each of its draws."""
     async with services_of() as services:
         await calibrate(services, n=50)
         replica = Replica(services)
@@ -101,7 +101,7 @@ async def rung(count: int = 30) -> AsyncIterator[Replica]:
 
 
 def rang_at(found: MonitoredCriterion) -> float | None:
-    return None if found.rang is None else found.rang.at
+    return None if found.raised is None else found.raised.at
 
 
 async def test_an_alarm_has_the_times_of_the_judgments_that_led_to_it(
@@ -119,14 +119,14 @@ async def test_an_alarm_has_the_times_of_the_judgments_that_led_to_it(
         assert last is not None
         assert 1 < last < 30
         span = JudgedSpan(first_judged_at=800.0, last_judged_at=800.0 + last - 1)
-        assert found.rang == Ringing(at=1000.0, version=1, span=span)
+        assert found.raised == Raised(at=1000.0, version=1, span=span)
         # Later judgments, labels and versions do not change it.
         replica.now = 1100.0
         await replica.draw(range(30, 40), at=1050.0)
         await replica.label(range(30, 40), WRONG)
         await calibrate(services, n=1, seed=5)
         (found,) = (await replica.monitor.of(await replica.set)).criteria
-        assert found.rang == Ringing(at=1000.0, version=1, span=span)
+        assert found.raised == Raised(at=1000.0, version=1, span=span)
     (line,) = re.findall("alarm: audits .*", caplog.text)
     assert f"judgments from {written(800.0)} to {written(800.0 + last - 1)} are errors" in line
 
@@ -276,7 +276,7 @@ async def test_an_alarm_survives_a_restart_with_its_time() -> None:
         assert await again.monitor.suspended([(MARGINAL, await again.set)])
         (found,) = (await again.monitor.of(await again.set)).criteria
         span = JudgedSpan(first_judged_at=900.0, last_judged_at=900.0)
-        assert found.rang == Ringing(at=1000.0, version=1, span=span)
+        assert found.raised == Raised(at=1000.0, version=1, span=span)
         assert await again.trail() == [("alarm", "ana", 1000.0, 30, 30)]
 
 

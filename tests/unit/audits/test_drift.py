@@ -9,7 +9,7 @@ import pytest
 
 from app.audits.drift import STREAMS, Drift, StreamFigures
 from app.audits.entries import written
-from app.core.monitoring import JudgedSpan, Ringing
+from app.core.monitoring import JudgedSpan, Raised
 from app.judging.services import Services
 from app.observability.telemetry import Telemetry
 from app.stores.memory import MemoryStore
@@ -69,7 +69,7 @@ async def test_an_alarm_keeps_its_time(caplog: pytest.LogCaptureFixture) -> None
             await judge(services, count, width=UNSURE, seed=int(judged_at))
             found = await services.drift.of(calibration)
         span = JudgedSpan(first_judged_at=100.0, last_judged_at=200.0)
-        assert found["uncertainty"].rang == Ringing(at=200.0, version=1, span=span)
+        assert found["uncertainty"].raised == Raised(at=200.0, version=1, span=span)
     (line,) = [each for each in caplog.messages if "from the uncertainty" in each]
     assert line.startswith("drift alarm: ")
     assert f"since {written(200.0)}" in line

@@ -5,7 +5,6 @@ import { isReady } from "./alarms.js";
 import { useRefreshed, Waiting, Words } from "./parts.js";
 import { ACTIONS, age, between, count, criterion, evidence, moment, percent, plural } from "./format.js";
 import { Absorption } from "./recalibrate.js";
-import { Periods } from "./timeline.js";
 import { Meanings } from "./words.js";
 
 const DAY_MS = 86_400_000;
@@ -128,7 +127,7 @@ async function load(name) {
   const events = timeline(trail.entries, versions.versions);
   const since = versions.versions[0]?.at ?? "";
   const older = open.audits.filter((/** @type {any} */ audit) => audit.drawn_at < since).length;
-  return { monitor, open, older, events, periods: trail.periods, at: new Date().toISOString() };
+  return { monitor, open, older, events, at: new Date().toISOString() };
 }
 
 /**
@@ -193,7 +192,7 @@ export function Watch({ name, sets, report, onChanged }) {
     onChanged();
   };
   if (data === null) return html`<${Waiting} failed=${failed} />`;
-  const { monitor, open, older, events, periods, at } = data;
+  const { monitor, open, older, events, at } = data;
   return html`<div class="row spread above">
       <label class="inline">Set
         <select value=${name} onChange=${(/** @type {any} */ e) => (location.hash = `#watch/${e.target.value}`)}>
@@ -203,10 +202,6 @@ export function Watch({ name, sets, report, onChanged }) {
       <small class="muted">Refreshes by itself${failed ? "; the last refresh failed" : ""}</small>
     </div>
     <${Light} monitor=${monitor} at=${at} name=${name} waiting=${open.audits.length} older=${older} report=${report} onChanged=${changed} />
-    <section class="card" aria-labelledby="periods-title">
-      <h2 id="periods-title">Over time</h2>
-      <${Periods} periods=${periods} events=${events} />
-    </section>
     ${monitor.criteria.map((/** @type {any} */ of) => html`<${Criterion} of=${of} />`)}
     <section class="card" aria-labelledby="drift-title">
       <h2 id="drift-title">Is the traffic unlike the labeled pairs?</h2>

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from app.api.answers.monitor import summary
 from app.audits.drift import StreamFigures
 from app.core.comparison import Criterion
-from app.core.monitoring import JudgedSpan, MonitoredCriterion, Ringing, error_interval, monitor
+from app.core.monitoring import JudgedSpan, MonitoredCriterion, Raised, error_interval, monitor
 
 
 def criterion(
-    *errors: bool, rang: Ringing | None = None, waiting: int = 0, ties: int = 0
+    *errors: bool, raised: Raised | None = None, waiting: int = 0, ties: int = 0
 ) -> MonitoredCriterion:
     """The audits of one criterion with these labels."""
     return MonitoredCriterion(
@@ -24,19 +24,19 @@ def criterion(
         abstentions=0,
         keys=(),
         further_keys=0,
-        rang=rang,
+        raised=raised,
     )
 
 
-def ringing(year: int, month: int, day: int, hour: int, minute: int) -> Ringing:
+def raised(year: int, month: int, day: int, hour: int, minute: int) -> Raised:
     at = datetime(year, month, day, hour, minute, 59, tzinfo=UTC).timestamp()
-    return Ringing(at=at, version=1, span=JudgedSpan(first_judged_at=0.0, last_judged_at=1.0))
+    return Raised(at=at, version=1, span=JudgedSpan(first_judged_at=0.0, last_judged_at=1.0))
 
 
 def test_an_alarm_is_told_with_its_time() -> None:
     errors = [number % 4 == 0 for number in range(100)]
     low, high = (f"{share:.0%}" for share in error_interval(25, 100))
-    assert summary([criterion(*errors, rang=ringing(2026, 11, 21, 23, 59))], {}) == (
+    assert summary([criterion(*errors, raised=raised(2026, 11, 21, 23, 59))], {}) == (
         f"{low} to {high} of the verdicts are wrong; promised were 10% by alpha 0.1 (marginal); "
         "the alarm has been active since 2026-11-21 23:59 UTC"
     )
@@ -57,8 +57,8 @@ def test_the_sentence_says_what_labels_show_and_do_not_show() -> None:
 def test_drift_is_told_beside_the_labels() -> None:
     calm = StreamFigures(evidence=1.0, alarm=False)
     drift = {
-        "uncertainty": StreamFigures(evidence=50.0, alarm=True, rang=ringing(2026, 11, 22, 8, 0)),
-        "label_mass": StreamFigures(evidence=50.0, alarm=True, rang=ringing(2026, 11, 23, 8, 0)),
+        "uncertainty": StreamFigures(evidence=50.0, alarm=True, raised=raised(2026, 11, 22, 8, 0)),
+        "label_mass": StreamFigures(evidence=50.0, alarm=True, raised=raised(2026, 11, 23, 8, 0)),
         "position_gap": calm,
     }
     told = summary([], drift)
