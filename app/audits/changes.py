@@ -224,7 +224,7 @@ class Changes:
         return replace(report, batch=replace(report.batch, calibration=written))
 
     async def _catch_up(self) -> None:
-        """Reads the newest audits; those before them count if the log cannot be read."""
+        """Reads the newest audits; those before them count if they cannot be read."""
         with suppress(StoreCorruptError):
             await self._auditor.catch_up()
 

@@ -39,7 +39,7 @@ def monitored(
     states: Mapping[Criterion, AlarmState],
     now: float,
 ) -> tuple[tuple[MonitoredCriterion, ...], float]:
-    """Returns the audits of each criterion, and a time until which only the log can change them.
+    """Returns the audits of each criterion, and a time until which only new rows can change them.
 
     Args:
         uses: The drawn judgments by one version.
@@ -148,7 +148,7 @@ class _Sided:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Draws:
-    """The accepted draws of one criterion at one time, in the order of the log.
+    """The accepted draws of one criterion at one time, in the order of the draws.
 
     Args:
         accepted: The draws.

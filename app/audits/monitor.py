@@ -35,7 +35,7 @@ from app.sets.cache import Calibrations
 
 OnAlarm = Literal["report", "abstain"]
 
-# Interval at which new entries of the log are looked for. Callers choose the criteria, so a round
+# Interval at which changes of the audits are looked for. Callers choose the criteria, so a round
 # that takes long is followed by a long pause.
 _FOLLOW_S = 0.5
 _REST = 10.0
@@ -308,7 +308,7 @@ class Monitor:
             StoreUnavailableError: The store does not answer. Resuming again is safe.
         """
         await self._auditor.catch_up()
-        # An alarm ends by its place in the log. One that the store has not taken has none yet.
+        # An alarm ends by its place in the trail. One that the store has not taken has none yet.
         if unrecorded := self._alarms(calibration, await self.of(calibration)):
             await self._auditor.record(unrecorded)
         standing = self._book(calibration.name).alarms.standing()

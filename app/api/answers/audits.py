@@ -29,7 +29,7 @@ MOST_LABELS = 1000
 MOST_TEXTS = 20
 
 
-# Reasons are for people who read the trail; the log of audits keeps them.
+# Reasons are for people who read the trail; the rows of audits keep them.
 Reason = Annotated[str, Field(min_length=1, max_length=200, pattern=NOT_BLANK)]
 
 
