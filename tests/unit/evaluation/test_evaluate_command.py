@@ -171,14 +171,6 @@ def test_answers_to_other_texts_are_not_used_as_results(tmp_path: Path) -> None:
     assert [method["method"] for method in dataset["methods"]] == ["self_consistency"]
 
 
-def test_names_are_printed_unchanged(tmp_path: Path) -> None:
-    file = pairs_file(tmp_path, 30, "[red]x[.y].jsonl")
-    result = run(file, "--methods", "bpe", "--splits", "5", "--out", tmp_path / "out")
-    assert result.exit_code == 0, result.output
-    assert "[red]x[.y]: 30 of 30 pairs on 30 questions; 1 ties left out" in told(result)
-    assert "[red]x[.y]: 30 pairs" in told(result)
-
-
 def test_a_users_judgments_are_reported_in_a_separate_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,22 +201,6 @@ def test_a_judge_that_answers_with_something_other_than_a_label_gets_a_warning(
     warning = "warning: votes: the labels A and B together have a probability of only 1.4e-02"
     assert (warning in told(result)) == is_warned
     assert ("warning" in told(result)) == is_warned
-
-
-def test_two_data_sets_are_compared_and_transferred(tmp_path: Path) -> None:
-    one = pairs_file(tmp_path, 60, "one.jsonl")
-    two = pairs_file(tmp_path, 80, "two.jsonl")
-    out = tmp_path / "out"
-    result = run(one, two, "--methods", "bpe", "--splits", "5", "--out", out)
-    assert result.exit_code == 0, result.output
-    found = results(out)
-    assert [(dataset["name"], dataset["n"]) for dataset in found["datasets"]] == [
-        ("one", 60),
-        ("two", 80),
-    ]
-    assert {(row["calibration"], row["test"]) for row in found["transfer"]} == {
-        (a, b) for a in ("one", "two") for b in ("one", "two")
-    }
 
 
 def test_a_folder_keeps_the_answers_of_one_judge(tmp_path: Path) -> None:
@@ -266,16 +242,3 @@ def test_bad_arguments_are_refused_with_advice(
     assert reason in told(result)
     # The runner keeps any other exception, which a user would see as a traceback.
     assert isinstance(result.exception, SystemExit)
-
-
-def test_a_run_without_a_judge_is_refused_with_advice(tmp_path: Path) -> None:
-    result = run(pairs_file(tmp_path), SCOPE_ENGINE="vllm")
-    assert result.exit_code == 1
-    advice = "no judge: give --judge with a model of the hub (OWNER/NAME), a folder or demo; or set"
-    assert advice in told(result)
-
-
-def test_a_wrong_setting_is_reported_as_in_other_commands(tmp_path: Path) -> None:
-    result = run(pairs_file(tmp_path), "--out", tmp_path / "out", SCOPE_STORE_ULR="x")
-    assert result.exit_code == 1
-    assert "SCOPE_STORE_ULR: unknown setting" in told(result)

@@ -8,11 +8,8 @@ import pytest
 
 from app.core.diagnostics import auroc
 from app.evaluation.judgments.jsonl import read_judgments
-from app.evaluation.measurement import measure, sources_of
 from app.evaluation.methods import METHODS
-from app.evaluation.protocol import Design
-from app.evaluation.results import DatasetResults
-from tests.judgment_files import SYNTHETIC, each_file, is_reward_model, rows_of, without_texts
+from tests.judgment_files import SYNTHETIC, each_file, rows_of, without_texts
 
 # shared/data/README.md: n, accuracy and AUROC of the order-averaged score.
 REAL_FILES = {
@@ -43,32 +40,6 @@ def plain_figures(name: str) -> tuple[int, float, float]:
 
 def figures_of(name: str) -> tuple[int, float, float]:
     return REAL_FILES.get(name) or plain_figures(name)
-
-
-def measured(name: str) -> DatasetResults:
-    file = without_texts(name)
-    judge, sources = sources_of(read_judgments([file]), file, at_most=2000, seed=0)
-    results = measure(judge, sources, Design(splits=300, ablation_splits=20))
-    (dataset,) = results.datasets
-    return dataset
-
-
-@each_file
-def test_files_of_judgments_give_the_tables(name: str) -> None:
-    n, _, _ = figures_of(name)
-    dataset = measured(name)
-    methods = {found.method: found for found in dataset.methods}
-    bpe = methods["bpe"]
-    assert (dataset.n, bpe.n) == (n, n)
-    # A reward model has no orders to swap; every other file has two orders.
-    assert ("swap_and_aggregate" in methods) != is_reward_model(name)
-    accepted = []
-    for row in bpe.rows:
-        if row.selector == "scope":
-            assert row.outcome.risk <= row.alpha + 0.01
-            accepted.append(row.outcome.coverage)
-    assert max(accepted) > 0.5
-    assert accepted == sorted(accepted)
 
 
 @each_file

@@ -13,7 +13,6 @@ from app.core.preference import preference_from_gaps
 from app.evaluation.judgments.jsonl import Judged
 from app.evaluation.judgments.record import JudgedPair
 from app.evaluation.measurement import JudgedDataset, measure, sources_of
-from app.evaluation.metrics import RiskCoverage
 from app.evaluation.protocol import (
     Design,
     ablate_calibration_size,
@@ -22,7 +21,7 @@ from app.evaluation.protocol import (
     transfer,
 )
 from app.evaluation.results import MethodResults, Results, to_json
-from app.evaluation.selectors import SELECTORS, Points, RiskTarget
+from app.evaluation.selectors import Points
 from app.files.checking import LabelReport
 from app.ports import Generated
 from tests.statistics.worlds.normal import NormalJudge
@@ -106,13 +105,6 @@ def test_missing_answers_are_counted_and_have_no_confidence() -> None:
     )
 
 
-def test_groups_are_counted_if_every_pair_has_one() -> None:
-    pairs = [pair(i, 0.9, group=f"q{i % 3}") for i in range(8)]
-    assert measure("j", {"d": JudgedDataset(pairs=pairs)}, QUICK).datasets[0].groups == 3
-    pairs.append(pair(8, 0.9, group=None))
-    assert measure("j", {"d": JudgedDataset(pairs=pairs)}, QUICK).datasets[0].groups is None
-
-
 def simulated(accuracy: float, auroc: float, n: int, seed: int) -> list[JudgedPair]:
     """Judged pairs with the uncertainty order and the errors of the normal world."""
     uncertainty, wrong = NormalJudge(accuracy=accuracy, auroc=auroc).draw(
@@ -123,77 +115,6 @@ def simulated(accuracy: float, auroc: float, n: int, seed: int) -> list[JudgedPa
         pair(i, float(p), "B" if bad else "A")
         for i, (p, bad) in enumerate(zip(share, wrong, strict=True))
     ]
-
-
-def test_every_rule_runs_on_every_signal_and_ablations_on_bpe() -> None:
-    source = JudgedDataset(pairs=simulated(0.8, 0.75, 240, seed=1))
-    told: list[str] = []
-    results = measure("j", {"one": source, "two": source}, QUICK, on_progress=told.append)
-    assert told[0] == "one: Predictive Probability"
-    for dataset in results.datasets:
-        assert [found.method for found in dataset.methods] == [
-            "predictive_probability",
-            "swap_and_aggregate",
-            "bpe",
-        ]
-        for found in dataset.methods:
-            assert [(row.selector, row.alpha) for row in found.rows] == [
-                (name, alpha) for name in SELECTORS for alpha in QUICK.alphas
-            ]
-        sizes = [row.value for row in dataset.calibration_size]
-        # 240 pairs of which 50 are tested on: the same shares of 190.
-        assert sizes == [10, 19, 38, 95, 190]
-        assert {row.value for row in dataset.label_noise} == {0.0, 0.05, 0.1, 0.15, 0.2}
-    assert len(results.transfer) == 4
-    assert measure("j", {"one": source}, QUICK).transfer == ()
-
-
-def test_naive_overshoots_and_scopes_three_readings_differ() -> None:
-    # docs/design/guarantees.md, section 2: (0.738, 0.685) with 50 calibration pairs has a ratio of
-    # 0.160, a mean of 0.060, and 40% of the calibrations above alpha. The risk is the true one, not
-    # that of a test half.
-    judge = NormalJudge(accuracy=0.738, auroc=0.685)
-    taken: dict[str, list[tuple[float, float]]] = {"scope": [], "naive": []}
-    for seed in range(400):
-        points = Points.of(*judge.draw(50, np.random.default_rng(seed)))
-        for name, chosen in taken.items():
-            rule = {"scope": SELECTORS["scope"], "naive": SELECTORS["naive"]}[name]
-            coverage, risk = judge.truth(rule(points, RiskTarget(0.1, 0.1)))
-            chosen.append((float(coverage), float(risk)))
-    readings = {}
-    for name, chosen in taken.items():
-        coverage, risk = np.array(chosen).T
-        readings[name] = (
-            risk.mean(),
-            (coverage * risk).sum() / coverage.sum(),
-            (risk > 0.1).mean(),
-        )
-    mean, ratio, above = readings["scope"]
-    assert mean == pytest.approx(0.060, abs=0.015)
-    assert ratio == pytest.approx(0.160, abs=0.02)
-    assert above == pytest.approx(0.40, abs=0.08)
-    # Even the mean risk of naive, with 0 for a split that accepts nothing, is above alpha.
-    assert readings["naive"][0] > 0.115
-
-
-def test_the_readings_of_risk_are_computed_over_the_splits() -> None:
-    points = Points.of(
-        *NormalJudge(accuracy=0.738, auroc=0.685).draw(100, np.random.default_rng(5))
-    )
-    rows = run_protocol(points, Design(seed=2, splits=300, alphas=(0.1,)))
-    (scope,) = (row.outcome for row in rows if row.selector == "scope")
-    assert scope.ratio_of_sums is not None
-    # A split that accepts nothing has risk 0 in the mean, but no weight in the ratio.
-    assert scope.risk < scope.ratio_of_sums
-    assert RiskCoverage.over_splits([0, 10], [0, 2], 20, alpha=0.1) == RiskCoverage(
-        coverage=0.25,
-        coverage_std=0.25,
-        risk=0.1,
-        risk_std=0.1,
-        ratio_of_sums=0.2,
-        share_above_alpha=0.5,
-        splits=2,
-    )
 
 
 def points_of(pairs: list[JudgedPair]) -> Points:

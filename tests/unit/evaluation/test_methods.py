@@ -1,8 +1,6 @@
 """Every method by hand, against a plain loop over pairs, and with unparsed answers."""
 
-import dataclasses
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +8,6 @@ import pytest
 
 from app.core.comparison import Side
 from app.core.preference import LN2
-from app.core.temperature import fitted_temperature
-from app.evaluation.judgments.answers import parse_confidence, parse_verdict
 from app.evaluation.judgments.record import JudgedPair
 from app.evaluation.methods import METHODS, MethodName, MethodScores, available, preferences_of
 from app.ports import Generated
@@ -40,19 +36,6 @@ def samples(text: str) -> tuple[Generated, ...]:
 
 def score(name: MethodName, *pairs: JudgedPair) -> MethodScores:
     return METHODS[name].score(pairs)
-
-
-def mirrored(pair: JudgedPair) -> JudgedPair:
-    """The pair with its responses swapped, so that its reverse order comes first."""
-    label: Side = "B" if pair.label == "A" else "A"
-    said: dict[str, Any] = {}
-    if pair.gaps:
-        said["gaps"] = (-pair.gaps[1], -pair.gaps[0])
-    if pair.p:
-        said["p"] = (1 - pair.p[1], 1 - pair.p[0])
-    if pair.scores:
-        said["scores"] = pair.scores[::-1]
-    return judged(label, **said)
 
 
 def test_the_registry_is_closed_and_in_the_papers_order() -> None:
@@ -263,188 +246,6 @@ def test_preferences_need_one_signal() -> None:
     ):
         with pytest.raises(ValueError, match="same signal"):
             preferences_of(pairs)
-
-
-TEXTS = ("[[A]] 0.9", "[[B]] 0.55", "0.3", "0.5", "1", "[[A]]", "0.8 or 0.9", "none", "85%")
-
-
-def random_pairs(n: int, *, seed: int, signal: str) -> list[JudgedPair]:
-    """Judged pairs with ties, failures, unparsed answers and questions that were never asked."""
-    rng = np.random.default_rng(seed)
-    pairs = []
-    for i in range(n):
-        said: dict[str, Any] = {}
-        failed: dict[str, str] = {}
-        if rng.random() < 0.85:
-            drawn = rng.integers(-3, 4, size=2) if rng.random() < 0.5 else rng.normal(0, 3, size=2)
-            shares = 1 / (1 + np.exp(-drawn))
-            values = {"gaps": drawn, "p": np.round(shares, 1), "scores": drawn}[signal]
-            said[signal] = (float(values[0]), float(values[1]))
-        elif rng.random() < 0.5:
-            failed["orders"] = "judgment_failed"
-        if rng.random() < 0.8:
-            said["verbalized"] = answer(str(rng.choice(TEXTS)), complete=bool(rng.random() < 0.8))
-        elif rng.random() < 0.5:
-            failed["verbalized"] = "judgment_failed"
-        if rng.random() < 0.9:
-            said["annotators"] = tuple(map(float, rng.integers(-2, 3, size=rng.integers(1, 7))))
-        if rng.random() < 0.9:
-            said["samples"] = samples("".join(rng.choice(list("AABx"), size=rng.integers(1, 7))))
-        label: Side = "A" if rng.random() < 0.6 else "B"
-        pairs.append(judged(label, number=i, **said, failed=failed or None))
-    return pairs
-
-
-class Opinion:
-    """One pair scored by one method in a plain loop; p_a is the probability of A."""
-
-    def __init__(self, side: Side | None, confidence: float) -> None:
-        self.side = side
-        self.confidence = confidence
-        kept = min(max(confidence, 0.5), 1 - 1e-300)
-        self.uncertainty = LN2 if side is None else (entropy(kept) if kept < 1 else 0.0)
-
-
-def naive_probabilities(pair: JudgedPair) -> tuple[float, float] | None:
-    if pair.gaps is not None:
-        return 1 / (1 + math.exp(-pair.gaps[0])), 1 / (1 + math.exp(-pair.gaps[1]))
-    if pair.scores is not None:
-        p = 1 / (1 + math.exp(pair.scores[1] - pair.scores[0]))
-        return p, p
-    return pair.p
-
-
-def rescaled(pair: JudgedPair, pairs: Sequence[JudgedPair]) -> JudgedPair:
-    """The pair with its rewards at the temperature of all pairs."""
-    if pair.scores is None:
-        return pair
-    known = [(one.scores, one.label == "A") for one in pairs if one.scores is not None]
-    gaps = np.array([a - b for (a, b), _ in known])
-    temperature = fitted_temperature(gaps, np.array([label for _, label in known]))
-    a, b = pair.scores
-    return dataclasses.replace(pair, scores=(a / temperature, b / temperature))
-
-
-def naive_side(p: float) -> Side | None:
-    if abs(p - 0.5) < 1e-12:
-        return None
-    return "A" if p > 0.5 else "B"
-
-
-def naive_majority(votes: Sequence[str | None]) -> Opinion | None:
-    """The opinion of votes "A", "B" and "tie"; None is an unparsed answer."""
-    if None in votes:
-        return None
-    for_a, for_b = votes.count("A"), votes.count("B")
-    side: Side | None = "A" if for_a > for_b else "B" if for_b > for_a else None
-    return Opinion(side, max(for_a, for_b) / len(votes))
-
-
-def naive_swap(p: tuple[float, float]) -> Opinion:
-    verdicts = (naive_side(p[0]) or "tie", naive_side(p[1]) or "tie")
-    mean = sum({"A": 1.0, "tie": 0.5, "B": 0.0}[v] for v in verdicts) / 2
-    return Opinion(naive_side(mean) or naive_side((p[0] + p[1]) / 2), max(mean, 1 - mean))
-
-
-def naive_opinion(name: MethodName, pair: JudgedPair) -> Opinion | None:
-    """The opinion on a pair that has all needed answers; None if an answer did not parse."""
-    p = naive_probabilities(pair)
-    if name == "simulated_annotators":
-        return naive_majority([naive_side(0.5 + gap) or "tie" for gap in pair.annotators or ()])
-    if name == "self_consistency":
-        return naive_majority([parse_verdict(sample) for sample in pair.samples or ()])
-    assert p is not None
-    if name == "swap_and_aggregate":
-        return naive_swap(p)
-    if name == "bpe":
-        p_bar = (p[0] + p[1]) / 2
-        return Opinion(naive_side(p_bar), max(p_bar, 1 - p_bar))
-    if name == "predictive_probability":
-        return Opinion(naive_side(p[0]), max(p[0], 1 - p[0]))
-    assert pair.verbalized is not None
-    declared = parse_confidence(pair.verbalized)
-    return None if declared is None else Opinion(naive_side(p[0]), declared)
-
-
-def has(name: MethodName, pair: JudgedPair, need: str) -> bool:
-    if need != "orders":
-        return bool(getattr(pair, need))
-    ordered = pair.gaps is not None or pair.p is not None
-    return ordered or (name == "bpe" and pair.scores is not None)
-
-
-@pytest.mark.parametrize("signal", ["gaps", "p", "scores"])
-@pytest.mark.parametrize("name", list(METHODS))
-def test_arrays_agree_with_a_plain_loop(name: MethodName, signal: str) -> None:
-    pairs = random_pairs(700, seed=7, signal=signal)
-    places, opinions, unparsed, failed = [], [], 0, 0
-    # The failures of a judge without orders are none of a method that needs them.
-    needs_orders = METHODS[name].needs[0] == "orders" and name != "bpe"
-    counted = () if signal == "scores" and needs_orders else pairs
-    for place, pair in enumerate(counted):
-        lacking = [need for need in METHODS[name].needs if not has(name, pair, need)]
-        if lacking:
-            failed += all(need in (pair.failed or {}) for need in lacking)
-            continue
-        opinion = naive_opinion(name, rescaled(pair, pairs))
-        if opinion is None:
-            unparsed += 1
-        else:
-            places.append(place)
-            opinions.append(opinion)
-    found = METHODS[name].score(pairs)
-    np.testing.assert_array_equal(found.pairs, places)
-    assert (found.unparsed, found.failed) == (unparsed, failed)
-    np.testing.assert_allclose(found.confidence, [o.confidence for o in opinions], rtol=1e-12)
-    np.testing.assert_allclose(
-        found.uncertainty, [o.uncertainty for o in opinions], rtol=1e-9, atol=1e-15
-    )
-    wrong = [o.side != pairs[place].label for place, o in zip(places, opinions, strict=True)]
-    np.testing.assert_array_equal(found.error, wrong)
-    if signal != "scores":
-        # The random pairs include every case.
-        assert len(places) > 100
-        assert 0 < sum(wrong) < len(wrong)
-        assert any(o.side is None for o in opinions)
-
-
-@pytest.mark.parametrize("signal", ["gaps", "p", "scores"])
-@pytest.mark.parametrize("name", ["bpe", "swap_and_aggregate"])
-def test_swapping_the_responses_changes_no_score_of_a_method_with_both_orders(
-    name: MethodName, signal: str
-) -> None:
-    pairs = random_pairs(500, seed=8, signal=signal)
-    # Halves and quarters mirror exactly; 1 - 0.3 is off by a bit, and rounding removes it.
-    before, after = METHODS[name].score(pairs), METHODS[name].score([mirrored(p) for p in pairs])
-    np.testing.assert_array_equal(before.pairs, after.pairs)
-    np.testing.assert_array_equal(before.error, after.error)
-    np.testing.assert_allclose(before.uncertainty, after.uncertainty, rtol=1e-12)
-    np.testing.assert_allclose(before.confidence, after.confidence, rtol=1e-12)
-    assert before.unparsed == after.unparsed
-
-
-def test_swap_and_aggregate_shares_its_verdicts_with_bpe() -> None:
-    drawn = random_pairs(500, seed=9, signal="gaps")
-    pairs = [pair for pair in drawn if pair.gaps]
-    swap, bpe = score("swap_and_aggregate", *pairs), score("bpe", *pairs)
-    np.testing.assert_array_equal(swap.pairs, bpe.pairs)
-    # Both have the same accuracy in the paper: if both orders agree, their mean agrees too.
-    np.testing.assert_array_equal(swap.error, bpe.error)
-
-
-@pytest.mark.parametrize("name", list(METHODS))
-def test_unparsed_answers_are_not_among_the_scores(name: MethodName) -> None:
-    none: dict[MethodName, dict[str, Any]] = {
-        "verbalized_confidence": {"gaps": (1.0, 1.0), "verbalized": answer("quite sure")},
-        "self_consistency": {"samples": samples("ABx")},
-    }
-    # Label logits always give an opinion: they have no text to parse.
-    said = none.get(name, {"failed": {"orders": "judgment_failed"}})
-    if name == "simulated_annotators":
-        said = {"failed": {"annotators": "judgment_failed"}}
-    found = score(name, *(judged("A", number=i, **said) for i in range(3)))
-    assert not any(map(len, (found.pairs, found.confidence, found.uncertainty, found.error)))
-    assert (found.unparsed, found.failed) == ((3, 0) if "failed" not in said else (0, 3))
 
 
 @pytest.mark.parametrize("name", list(METHODS))

@@ -83,13 +83,6 @@ def test_every_row_on_risk_is_found() -> None:
         )
 
 
-def test_every_coverage_of_trust_or_escalate_is_found() -> None:
-    for row in rows("trust_or_escalate"):
-        found = outcome(row["judge"], DATASETS[row["dataset"]], METHODS[row["method"]])
-        assert found is not None
-        assert found.coverage == row["coverage"]
-
-
 def test_the_ten_coverages_of_the_text_are_found() -> None:
     printed = {
         (QWEN_7B, "mt-bench"): {0.05: 0.018, 0.15: 0.556, 0.20: 0.802, 0.25: 0.991},
@@ -166,15 +159,6 @@ def test_another_judge_has_no_numbers(name: str | None) -> None:
     assert paper.label_noise(name, "mt-bench", 0.05) is None
     assert paper.calibration_size(name, "mt-bench", 50) is None
     assert paper.transfer(name, "mt-bench", "mt-bench") is None
-
-
-def test_a_number_that_the_paper_does_not_have_is_none() -> None:
-    assert paper.quality(QWEN_7B, "demo", "bpe") is None
-    assert paper.quality(QWEN_7B, "judge-bench", "self_consistency") is None
-    assert paper.outcome(QWEN_7B, "reward-bench", "scope", signal="bpe", alpha=0.05) is None
-    assert paper.outcome(QWEN_7B, "mt-bench", "pac", signal="bpe", alpha=0.10) is None
-    assert paper.label_noise(QWEN_7B, "mt-bench", 0.07) is None
-    assert paper.calibration_size(QWEN_7B, "judge-bench", 50) is None
 
 
 def test_a_rule_has_numbers_on_the_papers_signal_only() -> None:

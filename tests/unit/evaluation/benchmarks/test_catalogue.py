@@ -15,8 +15,6 @@ from app.core.errors import InvalidRequestError
 from app.demo.pairs import demo_sets
 from app.evaluation.benchmarks.catalogue import benchmark_names, load_benchmark
 from app.evaluation.benchmarks.labeled_pairs import Benchmark, LabeledPair, draw
-from app.files.reading import InputFormat
-from app.files.shapes import custom_shape
 
 Row = dict[str, Any]
 
@@ -370,58 +368,9 @@ def test_any_jsonl_is_a_benchmark(name: str, tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        ("{", "this is not JSON"),
-        (LINE | {"label": "C"}, "line 1: the label 'C' is not A, B or tie"),
-    ],
-)
-def test_a_bad_first_row_is_refused_with_file_and_line(
-    line: Row | str, reason: str, tmp_path: Path
-) -> None:
-    with pytest.raises(InvalidRequestError, match=reason):
-        load_benchmark(jsonl(tmp_path, line, LINE))
-
-
-def test_a_file_without_any_label_is_refused(tmp_path: Path) -> None:
-    bare = {k: v for k, v in LINE.items() if k != "label"}
-    with pytest.raises(InvalidRequestError, match="line 1: there is no label: the columns are"):
-        load_benchmark(jsonl(tmp_path, bare, LINE | {"label": ""}))
-    # An empty label among others is no error.
-    assert load_benchmark(jsonl(tmp_path, bare, LINE)).left_out == {"a repeated pair": 1}
-
-
-def test_a_bad_later_row_is_left_out_and_counted(tmp_path: Path) -> None:
-    found = load_benchmark(jsonl(tmp_path, LINE, LINE | {"label": "C"}, LINE | {"question": 3}))
-    assert [pair.id for pair in found.pairs] == ["line-1"]
-    assert found.left_out == {
-        "the label 'C' is not A, B or tie (or model_a, model_b, both_bad)": 1,
-        "question is neither a text nor a list of messages": 1,
-    }
-
-
 def test_an_id_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match="has the id 'line-1' twice"):
         load_benchmark(jsonl(tmp_path, LINE, LINE | {"id": "line-1", "question": "Else?"}))
-
-
-def test_a_file_of_any_format_and_shape_is_a_benchmark(tmp_path: Path) -> None:
-    from datasets import Dataset
-
-    preferences = [{"prompt": f"Q{i}?", "chosen": "good", "rejected": "bad"} for i in range(3)]
-    Dataset.from_list(preferences).to_parquet(tmp_path / "trl.parquet")
-    Dataset.from_list([LINE]).to_csv(tmp_path / "mine.csv", index=False)
-    found = load_benchmark(str(tmp_path / "trl.parquet"))
-    assert found.name == "trl"
-    assert [(pair.id, pair.label) for pair in found.pairs] == [(f"row-{i}", "A") for i in (1, 2, 3)]
-    (pair,) = load_benchmark(str(tmp_path / "mine.csv")).pairs
-    assert (pair.id, pair.comparison) == ("line-2", Comparison.of("Q?", "a", "b"))
-    columns = "question=prompt,response_a=rejected,response_b=chosen,label=best"
-    form = InputFormat(shape=custom_shape(columns))
-    file = jsonl(tmp_path, {"prompt": "Q?", "rejected": "a", "chosen": "b", "best": "model_b"})
-    (pair,) = load_benchmark(file, form=form).pairs
-    assert (pair.comparison, pair.label) == (Comparison.of("Q?", "a", "b"), "B")
 
 
 def test_an_unknown_name_and_an_empty_file_are_refused(tmp_path: Path) -> None:

@@ -9,9 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli import app
-from app.core.pac import pac_threshold
 from app.core.preference import LN2
-from app.core.thresholds import ThresholdCurve
 from app.evaluation.curve.figure import write_curve_figure
 from app.evaluation.curve.labeled_scores import LabeledScores
 from app.evaluation.curve.labels import coverage_by_labels
@@ -59,19 +57,6 @@ def test_rows_by_hand() -> None:
     # 20 points are far below the start rank of pac at these alphas.
     assert not any(row.threshold for row in found.rows[3:])
     assert all(row.more_labels for row in found.rows[3:])
-
-
-def test_rows_agree_with_the_core() -> None:
-    data = scores()
-    for row in threshold_rows(data, (0.1, 0.2), delta=0.2):
-        if row.guarantee == "marginal":
-            expected = ThresholdCurve.fit(data.uncertainty, data.error).threshold(row.alpha)
-        else:
-            expected = pac_threshold(data.uncertainty, data.error, alpha=row.alpha, delta=0.2)
-        assert row.threshold == expected
-        accepted = data.uncertainty <= row.threshold
-        assert row.coverage == accepted.mean()
-        assert row.empirical_risk == data.error[accepted].mean()
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])
@@ -152,15 +137,6 @@ def test_bad_arguments_are_refused_with_the_reason(
     assert result.exit_code == 1, result.output
     assert words in " ".join(result.stderr.split())
     assert "Traceback" not in result.output
-
-
-def test_a_bad_file_is_reported_with_status_1(tmp_path: Path) -> None:
-    bad = tmp_path / "bad.jsonl"
-    bad.write_text('{"p_fwd": 2, "p_rev": 1, "label": "A"}\n', encoding="utf-8")
-    result = runner.invoke(app, ["curve", str(bad)])
-    assert result.exit_code == 1
-    assert f"{bad}, line 1: p_fwd must be in [0, 1], got 2" in result.stderr
-    assert result.stdout == ""
 
 
 def test_only_the_plot_needs_matplotlib(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ import pytest
 from app.core.comparison import Comparison
 from app.core.errors import (
     EngineUnavailableError,
-    InvalidComparisonError,
     InvalidRequestError,
     JudgmentFailedError,
     PromptTooLongError,
@@ -33,7 +32,6 @@ from app.judges.prompts import PromptTemplate
 from app.observability.telemetry import Telemetry
 from app.ports import (
     CallTimes,
-    Conversation,
     Engine,
     EngineIdentity,
     LabelLogits,
@@ -300,27 +298,3 @@ async def test_a_judge_without_prompts_answers_with_its_score_and_is_asked_once(
     model.calls.clear()
     await ask_reward_model(tmp_path, model, [numbers("one", "3", "2"), pairs[2]])
     assert [{turns[-1].content for turns in call} for call in model.calls] == [{"3", "2"}]
-
-
-async def test_a_question_that_a_reward_model_cannot_read_is_not_asked_again(
-    tmp_path: Path,
-) -> None:
-    def refusing(conversation: Conversation) -> float | PromptError:
-        return InvalidComparisonError("the template takes no system message")
-
-    model = NumberModel(refusing)
-    judged = await ask_reward_model(tmp_path, model, [numbers("one", "1", "2")])
-    assert judged["d", "one"].failed == {"orders": "invalid_comparison"}
-    await ask_reward_model(tmp_path, model, [numbers("one", "1", "2")])
-    assert len(model.calls) == 1
-    await ask_reward_model(tmp_path, model, [numbers("one", "1", "2")], retry=True)
-    assert len(model.calls) == 2
-
-
-async def test_a_greedy_answer_does_not_depend_on_the_seed(tmp_path: Path) -> None:
-    data = dataset(3)
-    await ask(tmp_path, data, observations=["orders", "verbalized", "samples"])
-    questionnaire = dataclasses.replace(data.questionnaire, seed=4)
-    reseeded = dataclasses.replace(data, questionnaire=questionnaire)
-    _, asked = await ask(tmp_path, reseeded, observations=["orders", "verbalized", "samples"])
-    assert asked == 3

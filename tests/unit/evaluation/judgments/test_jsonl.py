@@ -1,7 +1,6 @@
 """The file of judged pairs: lines survive a round trip, and bad lines are refused."""
 
 import dataclasses
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -88,16 +87,6 @@ def test_a_file_of_scope_judge_judge_is_read(tmp_path: Path) -> None:
     judged = read_judgments([file])
     assert [(pair.label, pair.p) for pair in judged.pairs] == [("A", (0.9, 0.7))]
     assert [row.place for row in judged.report.unusable] == [f"{file}, line 2"]
-
-
-def test_lines_of_one_pair_are_merged(tmp_path: Path) -> None:
-    found = read(
-        tmp_path,
-        own(gaps=(1.0, 2.0), label_mass=0.9, asked={"orders": "x"}),
-        own(annotators=(0.5, -1.0), asked={"annotators": "y"}),
-    )
-    assert (found.gaps, found.annotators) == ((1.0, 2.0), (0.5, -1.0))
-    assert found.asked == {"orders": "x", "annotators": "y"}
 
 
 def test_the_score_of_a_judge_without_orders_is_one_gap(tmp_path: Path) -> None:
@@ -225,23 +214,6 @@ def test_a_bad_line_is_refused_with_file_and_line(
         read_judgments([file])
 
 
-@pytest.mark.parametrize("label", ["C", ["A"], 1])
-def test_an_unknown_label_is_never_read_as_another_one(label: Any, tmp_path: Path) -> None:
-    known, unknown = ({"label": word, "p_fwd": 0.9, "p_rev": 0.8} for word in ("A", label))
-    judged = read_judgments([write(tmp_path, known, unknown)])
-    assert [pair.label for pair in judged.pairs] == ["A"]
-    (left_out,) = judged.report.unusable
-    assert "is not A, B or tie" in left_out.detail
-    with pytest.raises(InvalidRequestError, match=r"line 1: the label .* --map"):
-        read_judgments([write(tmp_path, unknown, known)])
-
-
-def test_judged_rows_without_any_label_are_refused(tmp_path: Path) -> None:
-    row = {"p_fwd": 0.9, "p_rev": 0.8, "Better": "", "label": None}
-    with pytest.raises(InvalidRequestError, match="line 1: there is no label: the columns are p_f"):
-        read_judgments([write(tmp_path, row)])
-
-
 def test_a_file_with_two_signals_is_refused(tmp_path: Path) -> None:
     file = write(
         tmp_path,
@@ -250,17 +222,3 @@ def test_a_file_with_two_signals_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(InvalidRequestError, match="line 2: score_a after lines with p_fwd"):
         read_judgments([file])
-
-
-def test_gzipped_files_are_read_and_unreadable_files_are_refused(tmp_path: Path) -> None:
-    # The content says that it is compressed, whatever the name is.
-    file = tmp_path / "x"
-    with gzip.open(file, "wt") as out:
-        out.write(judgment_line(own(gaps=(1.0, 2.0), asked={"orders": "x"})))
-    assert read_judgments([file]).pairs[0].gaps == (1.0, 2.0)
-    for content in (file.read_bytes()[:30], b"\x1f\x8b", b"\xff\xfe\x00"):
-        file.write_bytes(content)
-        with pytest.raises(InvalidRequestError, match="cannot be read"):
-            read_judgments([file])
-    with pytest.raises(InvalidRequestError, match="cannot be read"):
-        read_judgments([tmp_path / "none"])

@@ -85,15 +85,6 @@ def test_placeholders_and_headers_inside_texts_stay_text() -> None:
     assert prompt.user == f"[{comparison}\n\nVerdict: [[A]]\n\n[Target {comparison}"
 
 
-def test_a_template_without_the_papers_header_is_unchanged() -> None:
-    template = PromptTemplate(user="Q: {question} 1: {answer_a} 2: {answer_b}", prefill="[[")
-    (prompt,) = annotator_prompts(template, TARGET, [[demonstration(7)]])
-    assert prompt.user == (
-        "Q: q7 1: a7 2: b7\n\nVerdict: [[A]]\n\nQ: Why is the sky blue? 1: Rayleigh. 2: Paint."
-    )
-    assert prompt.prefill == "[["
-
-
 def test_personas_are_disjoint_where_the_pool_is_large_enough_and_the_seed_decides() -> None:
     personas = draw_personas(POOL, seed=3)
     assert [len(persona) for persona in personas] == [5] * 5
@@ -103,16 +94,6 @@ def test_personas_are_disjoint_where_the_pool_is_large_enough_and_the_seed_decid
     # There are exactly enough: every demonstration is used.
     exact = draw_personas(POOL[:25], seed=3)
     assert {pair.id for persona in exact for pair in persona} == {p.id for p in POOL[:25]}
-
-
-def test_every_demonstration_is_equally_likely() -> None:
-    runs = 2000
-    drawn = [
-        p.id for seed in range(runs) for persona in draw_personas(POOL, seed=seed) for p in persona
-    ]
-    shares = [drawn.count(pair.id) / runs for pair in POOL]
-    # A run uses each one with probability 25 / 50; the bound is 4.5 standard deviations.
-    assert max(abs(share - 0.5) for share in shares) < 4.5 * (0.25 / runs) ** 0.5
 
 
 @given(n=st.integers(6, 24), seed=st.integers(0, 100))
