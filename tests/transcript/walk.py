@@ -26,7 +26,7 @@ prompt_tokens words results
 code status error
 rewards reasons accepted compared groups scores extra_logs answers choice scope
 calibrations thresholds coverage added failed updated removed examples digest gap_fwd gap_rev
-label fingerprint versions action by digests labeled unlabeled needed complete
+label fingerprint versions action by digests labelled unlabelled needed complete
 audits unchanged unknown expired unknown_ids expired_ids criteria audited errors error_interval
 evidence alarm certified open light drawn_at texts question response_a response_b resumed
 """
