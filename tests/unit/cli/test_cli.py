@@ -113,7 +113,7 @@ def test_stdin_is_judged_and_an_item_error_sets_the_exit_status(calibrated_url: 
     rows = [
         comparison(id=1),
         comparison(id=2, question="\ud800"),
-        comparison(id=3, alpha=float("nan")),
+        comparison(id=3, question=" "),
         comparison(id=4),
     ]
     text = "\n".join(json.dumps(row) for row in rows)
@@ -123,7 +123,10 @@ def test_stdin_is_judged_and_an_item_error_sets_the_exit_status(calibrated_url: 
     found = rows_of(result.stdout)
     results = [row["judgment"] for row in found]
     assert [result.get("verdict") for result in results] == ["A", None, None, "A"]
-    assert results[1]["error"]["code"] == results[2]["error"]["code"] == "invalid_request"
+    assert [result["error"]["code"] for result in results[1:3]] == [
+        "invalid_request",
+        "invalid_comparison",
+    ]
 
 
 def test_a_refused_request_prints_the_services_message(clean_url: str) -> None:
@@ -153,13 +156,23 @@ def test_an_impossible_call_prints_the_reason(arguments: list[str], words: str) 
     assert "Traceback" not in result.output
 
 
-@pytest.mark.parametrize("line", ["[1]", "{", "3", "[" * 100_000])
-def test_a_line_that_is_not_an_object_is_reported_by_its_number(tmp_path: Path, line: str) -> None:
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("[1]", "this is not a JSON object"),
+        ("3", "this is not a JSON object"),
+        ("{", "this is not JSON"),
+        ("[" * 100_000, "this is not JSON"),
+    ],
+)
+def test_a_line_that_is_not_an_object_is_reported_by_its_number(
+    tmp_path: Path, line: str, fault: str
+) -> None:
     file = tmp_path / "bad.jsonl"
     file.write_text(json.dumps(comparison()) + f"\n{line}\n", encoding="utf-8")
     result = runner.invoke(app, ["judge", str(file)])
     assert result.exit_code == 1
-    assert "line 2: this is not a JSON object" in one_line(result.stderr)
+    assert f"line 2: {fault}" in one_line(result.stderr)
 
 
 @pytest.mark.parametrize(
