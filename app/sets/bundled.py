@@ -6,6 +6,7 @@ from pathlib import Path
 
 from app.core.calibration import Calibration
 from app.core.comparison import Comparison, LabeledComparison
+from app.core.errors import CalibrationNotFoundError
 from app.core.fingerprint import JudgeIdentity, batch_digest
 from app.off_loop import off_loop
 from app.sets.calibrator import Calibrator
@@ -22,6 +23,15 @@ def labeled_comparisons(path: Path) -> list[LabeledComparison]:
         )
         for row in rows
     ]
+
+
+async def was_deleted(calibrator: Calibrator, name: str) -> bool:
+    """Whether the last change of a set is a deletion that the service did not make itself."""
+    try:
+        newest = await calibrator.versions(name, before=None, limit=1)
+    except CalibrationNotFoundError:
+        return False
+    return bool(newest) and newest[0].action == "delete" and newest[0].by != "service"
 
 
 async def is_outdated(

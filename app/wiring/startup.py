@@ -11,7 +11,7 @@ from app.judges.checking import CHECKED, check_judge
 from app.judges.label_logits import LabelLogitScorer
 from app.judging.services import Services
 from app.off_loop import off_loop
-from app.sets.bundled import is_outdated, labeled_comparisons
+from app.sets.bundled import is_outdated, labeled_comparisons, was_deleted
 from app.sets.cache import DEFAULT_CALIBRATION
 from app.settings import Settings
 from app.wiring.engines import DEMO_FOLDER, is_demo_judge
@@ -50,11 +50,11 @@ async def check_answers(services: Services, observer: StartupObserver) -> None:
 async def prepare_default(
     services: Services, settings: Settings, observer: StartupObserver
 ) -> None:
-    """Reads the default calibration set, and calibrates the demo judge if its set is missing.
+    """Reads the default calibration set, and calibrates the demo judge if it never had one.
 
-    The demo judge's set is made in the same way as by POST /calibrate. An outdated set in a SQLite
-    store is replaced: an earlier release made it from the bundled pairs alone, so this judge cannot
-    use its thresholds.
+    The demo judge's set is made in the same way as by POST /calibrate. A set that somebody deleted
+    stays deleted. An outdated set in a SQLite store is replaced: an earlier release made it from
+    the bundled pairs alone, so this judge cannot use its thresholds.
     """
     try:
         known = await services.calibrations.current(DEFAULT_CALIBRATION)
@@ -63,6 +63,9 @@ async def prepare_default(
         observer.warning(f"Starting without a default calibration: {exc.detail}")
         return
     if not is_demo_judge(settings):
+        return
+    if known is None and await was_deleted(services.calibrator, DEFAULT_CALIBRATION):
+        observer.note("The default calibration was deleted, and stays deleted")
         return
     examples = labeled_comparisons(DEMO_FOLDER / "calibrate.jsonl")
     if known is not None:

@@ -27,7 +27,8 @@ class StageRecorder:
     def stage(self, text: str) -> None:
         self.stages.append(text)
 
-    def note(self, text: str) -> None: ...
+    def note(self, text: str) -> None:
+        self.stages.append(text)
 
     def warning(self, text: str) -> None:
         raise AssertionError(text)
@@ -121,3 +122,16 @@ async def test_a_set_that_other_replicas_may_use_is_left_alone(
     async with release(path, 2, monkeypatch) as new:
         assert await started(new, "redis://somewhere") == []
         assert await default_version(new) == 1
+
+
+async def test_a_default_set_that_somebody_deleted_stays_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, url = tmp_path / "set.db", f"sqlite:///{tmp_path}/set.db"
+    async with release(path, 1, monkeypatch) as services:
+        await started(services, url)
+        await services.calibrator.delete(DEFAULT_CALIBRATION, by="anonymous")
+        assert await started(services, url) == [
+            "The default calibration was deleted, and stays deleted"
+        ]
+        assert await services.calibrations.current(DEFAULT_CALIBRATION) is None
