@@ -21,7 +21,7 @@ from app.evaluation.protocol import (
     transfer,
 )
 from app.evaluation.results import MethodResults, Results, to_json
-from app.evaluation.selectors import Points
+from app.evaluation.selectors import SELECTORS, Points
 from app.files.checking import LabelReport
 from app.ports import Generated
 from tests.statistics.worlds.normal import NormalJudge
@@ -105,6 +105,13 @@ def test_missing_answers_are_counted_and_have_no_confidence() -> None:
     )
 
 
+def test_groups_are_counted_if_every_pair_has_one() -> None:
+    pairs = [pair(i, 0.9, group=f"q{i % 3}") for i in range(8)]
+    assert measure("j", {"d": JudgedDataset(pairs=pairs)}, QUICK).datasets[0].groups == 3
+    pairs.append(pair(8, 0.9, group=None))
+    assert measure("j", {"d": JudgedDataset(pairs=pairs)}, QUICK).datasets[0].groups is None
+
+
 def simulated(accuracy: float, auroc: float, n: int, seed: int) -> list[JudgedPair]:
     """Judged pairs with the uncertainty order and the errors of the normal world."""
     uncertainty, wrong = NormalJudge(accuracy=accuracy, auroc=auroc).draw(
@@ -140,6 +147,22 @@ def test_rows_ablations_and_transfer_come_from_the_protocol_on_bpe() -> None:
     assert tiny.methods[-1].rows == ()
     assert tiny.label_noise == tiny.calibration_size == ()
     assert results.transfer == transfer(points, QUICK)
+
+
+def test_every_rule_runs_on_every_signal() -> None:
+    results = measure("j", {"d": JudgedDataset(pairs=simulated(0.8, 0.75, 240, seed=1))}, QUICK)
+    (dataset,) = results.datasets
+    assert [found.method for found in dataset.methods] == [
+        "predictive_probability",
+        "swap_and_aggregate",
+        "bpe",
+    ]
+    for found in dataset.methods:
+        assert [(row.selector, row.alpha) for row in found.rows] == [
+            (name, alpha) for name in SELECTORS for alpha in QUICK.alphas
+        ]
+    # Pairs move between data sets, so one data set has no transfer.
+    assert results.transfer == ()
 
 
 def test_a_judge_that_failed_on_all_pairs_has_no_quality() -> None:
