@@ -99,7 +99,7 @@ def test_a_pool_is_labeled_in_its_order_until_the_threshold_is_known(
         assert barriers(page) == []
         # The last pair of the pool is the surest.
         assert shown(page)[0] == "Pool 29?"
-        expect(page.get_by_role("button", name="Cannot be labelled")).to_be_disabled()
+        expect(page.get_by_role("button", name="Cannot be labeled")).to_be_disabled()
         answer(page)
         page.keyboard.press("u")
         expect(page.get_by_role("region", name="Question")).to_have_text("Pool 29?")
