@@ -114,6 +114,8 @@ class VllmRewardModel:
         ) -> "AsyncGenerator[PoolingRequestOutput, None]":
             from vllm.inputs import tokens_input
 
+            # encode() takes no rank: of several copies of the model, vLLM chooses one itself.
+            del request["data_parallel_rank"]
             outputs: AsyncGenerator[PoolingRequestOutput, None] = engine.encode(
                 tokens_input(ids), self._params.clone(), **request
             )

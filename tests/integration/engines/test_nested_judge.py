@@ -113,7 +113,7 @@ def test_arguments_of_users_reach_vllm_and_speed_is_no_part_of_the_judge(shown: 
 def test_the_runtime_names_version_and_processor(shown: Run) -> None:
     assert shown.identity.runtime is not None
     assert shown.identity.runtime.startswith("vLLM 0.")
-    assert shown.identity.runtime.endswith(" CPU")
+    assert " CPU" in shown.identity.runtime
 
 
 def test_ctrl_c_does_not_reach_the_engine(shown: Run) -> None:

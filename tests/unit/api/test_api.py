@@ -79,6 +79,7 @@ DIAGNOSTICS: dict[str, Any] = {
     "requested": list,
     "curve": list,
     "traffic": (dict, NULL),
+    "unanimous": (*NUMBER, NULL),
 }
 TRAFFIC: dict[str, Any] = {
     "judgments": int,
@@ -344,6 +345,7 @@ async def test_operations_routes_answer(client: httpx.AsyncClient) -> None:
             **{"template": str, "kind": str},
             **dict.fromkeys(("head_dtype", "runtime"), (str, NULL)),
             "decision_server": (dict, NULL),
+            "scoring": (dict, NULL),
             **{
                 "label_tokens": list,
                 "alpha_bounds": str,
