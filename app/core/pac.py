@@ -142,10 +142,7 @@ def pac_tests(
         raise ValueError(f"alpha and delta must be in (0, 1), got {alpha} and {delta}")
     bound = observed_error(alpha, label_noise)
     n = int(accepted[-1]) if len(accepted) else 0
-    ranks = rank_sequence(alpha, delta, label_noise, n if drawn is None else drawn)
-    if ranks and n < ranks[-1]:
-        # Ties left pairs out. The ranks below n stay, so that no label moves them.
-        ranks = (*(rank for rank in ranks if rank < n), n) if ranks[0] <= n else ()
+    ranks = ranks_to_test(alpha, delta, n, label_noise=label_noise, drawn=drawn)
     blocks = np.unique(np.searchsorted(accepted, ranks, side="left"))
     ready = blocks[blocks < (len(scores) if labelled is None else labelled)]
     failed = np.flatnonzero(binomial_cdf(errors[ready], accepted[ready], bound) > delta)
@@ -156,6 +153,19 @@ def pac_tests(
         return PacTests(-math.inf, None)
     last = ready[passed - 1]
     return PacTests(LN2 if last == len(scores) - 1 else float(scores[last]), None)
+
+
+def ranks_to_test(
+    alpha: float, delta: float, n: int, *, label_noise: float = 0.0, drawn: int | None = None
+) -> tuple[int, ...]:
+    """Returns the ranks to test of n pairs that are left of those that were drawn.
+
+    Pairs that people found equal are left out. The ranks below n stay, so that no label moves them.
+    """
+    ranks = rank_sequence(alpha, delta, label_noise, n if drawn is None else drawn)
+    if ranks and n < ranks[-1]:
+        return (*(rank for rank in ranks if rank < n), n) if ranks[0] <= n else ()
+    return ranks
 
 
 @lru_cache(maxsize=4096)

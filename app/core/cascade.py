@@ -1,0 +1,237 @@
+"""One promise for two judges: a small one answers first, and a large one answers the rest.
+
+docs/design/guarantees.md explains the procedure. One number q says how much is accepted: the small
+judge answers the r q pairs of which it is surest, and the large one answers what is left if that is
+among the q of which the large one is surest.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from app.core.binomial import binomial_cdf
+from app.core.pac import pac_tests, ranks_to_test, rounded_down
+from app.core.preference import LN2, FloatArray
+from app.core.thresholds import accepted_and_errors
+
+Bools = NDArray[np.bool_]
+
+# The small judge gets no pairs unless its surest ones are this many, and never more than this share
+# of all: beyond it the two judges are hardly different.
+_FEWEST_SURE = 40
+_LARGEST_SHARE = 0.8
+# Pairs without labels that a plan needs: the share of contradictions has a standard error of 0.01.
+FEWEST_PAIRS = 1000
+# Distribution functions are kept at so many of their points; any fixed function keeps the promise.
+_MOST_KNOTS = 1000
+# Interpolating back and forth must not lose the pair whose position was asked for.
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class CascadePlan:
+    """What is fixed before the first label: F1, F2 and r.
+
+    Args:
+        small: Some sorted uncertainties of the small judge on unlabeled pairs, and the share of the
+            pairs at or below each: the points of F1.
+        large: The same of the large judge: F2.
+        share: r, the share of the pairs that the small judge may answer, in [0, 1].
+        slack: The cascade serves if its coverage is within this of the large judge's.
+    """
+
+    small: tuple[tuple[float, float], ...]
+    large: tuple[tuple[float, float], ...]
+    share: float
+    slack: float
+
+    @cached_property
+    def _functions(self) -> tuple[FloatArray, FloatArray]:
+        return np.array(self.small).reshape(-1, 2).T, np.array(self.large).reshape(-1, 2).T
+
+    def positions(self, small: FloatArray, large: FloatArray) -> FloatArray:
+        """Returns the smallest q at which each pair is accepted; infinite if none is.
+
+        Args:
+            small: Shape (n,). Uncertainties of the small judge; infinite where it cannot answer.
+            large: Shape (n,). The same of the large judge.
+        """
+        of_small, of_large = (
+            np.where(np.isfinite(u), np.interp(u, *function), np.inf)
+            for u, function in zip((small, large), self._functions, strict=True)
+        )
+        within = (of_small <= self.share) & (self.share > 0.0)
+        of_small = np.divide(of_small, self.share, out=np.full_like(of_small, np.inf), where=within)
+        positions: FloatArray = np.minimum(of_small, of_large)
+        return positions
+
+    def thresholds(self, q: float) -> tuple[float, float]:
+        """Returns the largest accepted uncertainty of each judge at a q in (0, 1]."""
+        small, large = self._functions
+        first = _inverse(small, self.share * q) if self.share else -math.inf
+        return first, _inverse(large, q)
+
+
+def _inverse(function: FloatArray, share: float) -> float:
+    uncertainty, shares = function
+    share += _ROUNDING
+    if share < shares[0]:
+        return -math.inf
+    return float(np.interp(share, shares, uncertainty))
+
+
+def _function(uncertainty: FloatArray) -> tuple[tuple[float, float], ...]:
+    """The points of a distribution function that is linear between them, and 1 at ln 2."""
+    known = np.sort(uncertainty[np.isfinite(uncertainty)])
+    if len(known) > _MOST_KNOTS:
+        known = known[np.linspace(0, len(known) - 1, _MOST_KNOTS).round().astype(int)]
+    weight = np.isfinite(uncertainty).mean() / (len(known) + 1)
+    values, counts = np.unique(known, return_counts=True)
+    points = dict(zip(values.tolist(), (weight * np.cumsum(counts)).tolist(), strict=True))
+    points.setdefault(0.0, 0.0)
+    points[LN2] = 1.0
+    return tuple(sorted(points.items()))
+
+
+def plan_cascade(
+    small: ArrayLike,
+    large: ArrayLike,
+    contradicts: ArrayLike,
+    *,
+    alpha: float,
+    slack: float,
+    share: float | None = None,
+) -> CascadePlan:
+    """Fixes a cascade without labels, on pairs that are not the labeled ones.
+
+    r is the largest share of which the small judge is surest and contradicts the large one in at
+    most alpha of the pairs; 0 if there is none.
+
+    Args:
+        small: Shape (n,). Uncertainties of the small judge; infinite where it cannot answer.
+        large: Shape (n,). The same of the large judge.
+        contradicts: Shape (n,). True where the two prefer different responses.
+        alpha: The alpha that the cascade is for, in (0, 1).
+        slack: As of the plan.
+        share: r, if somebody chooses it; None for the rule.
+    """
+    u1, u2 = np.asarray(small, dtype=np.float64), np.asarray(large, dtype=np.float64)
+    if share is None:
+        _, accepted, contradictions = accepted_and_errors(u1, contradicts)
+        least, most = _FEWEST_SURE, _LARGEST_SHARE * len(u1)
+        most = min(most, int(np.isfinite(u1).sum()))
+        allowed = (contradictions <= alpha * accepted) & (accepted >= least) & (accepted <= most)
+        share = float(accepted[allowed].max(initial=0) / len(u1))
+    return CascadePlan(small=_function(u1), large=_function(u2), share=share, slack=slack)
+
+
+class Chosen(NamedTuple):
+    """The thresholds that serve, and what they did on the labeled pairs.
+
+    Args:
+        first: Largest accepted uncertainty of the small judge; -inf if the large one is always
+            asked.
+        threshold: Largest accepted uncertainty of the large judge; -inf if alpha is infeasible.
+        coverage: Share of the pairs that are accepted.
+        escalated: Share of the pairs that the large judge is asked about.
+        errors: Number of errors among the accepted pairs.
+        cascade_coverage: Coverage of the cascade; 0 if it is infeasible.
+        large_coverage: Coverage of the large judge alone; 0 if it is infeasible.
+    """
+
+    first: float
+    threshold: float
+    coverage: float
+    escalated: float
+    errors: int
+    cascade_coverage: float
+    large_coverage: float
+
+    @property
+    def is_cascade(self) -> bool:
+        """Whether the small judge answers any pair."""
+        return self.first > -math.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class CascadePairs:
+    """Labeled pairs with the scores of both judges.
+
+    Args:
+        small: Shape (n,). Uncertainties of the small judge; infinite where it cannot answer.
+        large: Shape (n,). The same of the large judge.
+        small_wrong: Shape (n,). True where the small judge disagrees with the label.
+        large_wrong: Shape (n,). The same of the large judge.
+        drawn: Number of pairs that were drawn before labels were seen; larger than n if people
+            found pairs equal.
+    """
+
+    small: FloatArray
+    large: FloatArray
+    small_wrong: Bools
+    large_wrong: Bools
+    drawn: int
+
+    def counts(self, first: float, threshold: float) -> tuple[int, int, int]:
+        """Returns the numbers of accepted pairs, of errors among them, and of escalated pairs."""
+        by_small = self.small <= first
+        by_large = ~by_small & (self.large <= threshold)
+        errors = (by_small & self.small_wrong) | (by_large & self.large_wrong)
+        return int((by_small | by_large).sum()), int(errors.sum()), int((~by_small).sum())
+
+
+def choose(plan: CascadePlan, pairs: CascadePairs, *, alpha: float, delta: float) -> Chosen:
+    """Tests the cascade and the large judge alone, each with delta / 2, and chooses one.
+
+    Both promises hold together, so whichever is chosen holds. The cascade serves if its coverage is
+    within the plan's slack of the large judge's. With r = 0 the large judge has all of delta.
+
+    Args:
+        plan: What was fixed before the first label.
+        pairs: The labeled pairs.
+        alpha: In (0, 1).
+        delta: In (0, 1).
+    """
+    alpha, delta = rounded_down(alpha), rounded_down(delta)
+    each = delta / 2 if plan.share else delta
+    alone = -math.inf, _large_alone(pairs, alpha=alpha, delta=each)
+    both = cascade_thresholds(plan, pairs, alpha=alpha, delta=each) if plan.share else alone
+    n = max(1, len(pairs.small))
+    coverages = [pairs.counts(*thresholds)[0] / n for thresholds in (both, alone)]
+    serves = both if coverages[0] > 0 and coverages[0] >= coverages[1] - plan.slack else alone
+    accepted, errors, escalated = pairs.counts(*serves)
+    return Chosen(*serves, accepted / n, escalated / n, errors, *coverages)
+
+
+def _large_alone(pairs: CascadePairs, *, alpha: float, delta: float) -> float:
+    known = np.isfinite(pairs.large)
+    counted = accepted_and_errors(pairs.large[known], pairs.large_wrong[known])
+    drawn = pairs.drawn - int((~known).sum())
+    threshold = pac_tests(*counted, alpha=alpha, delta=delta, drawn=drawn).threshold
+    assert threshold is not None, "every pair has a label"
+    return threshold
+
+
+def cascade_thresholds(
+    plan: CascadePlan, pairs: CascadePairs, *, alpha: float, delta: float
+) -> tuple[float, float]:
+    """Returns the thresholds of both judges at the last q that passes; -inf if none does.
+
+    q rises through the ranks of "pac", in the order of the pairs' positions, and the errors are
+    those of whoever answers. Accepted sets are nested, so this is fixed-sequence testing.
+    """
+    positions = plan.positions(pairs.small, pairs.large)
+    positions = np.sort(positions[np.isfinite(positions)])
+    n = len(positions)
+    thresholds = -math.inf, -math.inf
+    for rank in ranks_to_test(alpha, delta, n, drawn=pairs.drawn - len(pairs.small) + n):
+        tested = plan.thresholds(1.0 if rank == n else float(positions[rank - 1]))
+        accepted, errors, _ = pairs.counts(*tested)
+        if binomial_cdf(errors, accepted, alpha) > delta:
+            break
+        thresholds = tested
+    return thresholds
