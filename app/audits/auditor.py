@@ -208,6 +208,8 @@ class Auditor:
         self._reading = asyncio.Lock()
         # Name of a set -> held while draws of it are written, so that they know of each other.
         self._drawing = defaultdict[str, asyncio.Lock](asyncio.Lock)
+        # Name of a set -> the draws that wait for it, and the task that then writes all of them.
+        self._waiting: dict[str, tuple[list[Drawn], asyncio.Task[None]]] = {}
 
     def book(self, name: str) -> Book:
         """Returns the audits of a set as they were read; another object once they were replaced."""
@@ -447,7 +449,7 @@ class Auditor:
             if each is not None and self._use(each) is None:
                 new.setdefault(each.draw.calibration, []).append(each)
         for name, draws in new.items():
-            await self.keep(name, draws)
+            await self._keep(name, draws)
         return [None if each is None else self._reference(each) for each in drawn]
 
     def _use(self, drawn: Drawn) -> Use | None:
@@ -467,8 +469,25 @@ class Auditor:
             return None
         return AuditReference(id=draw.id, rate=draw.rate)
 
-    async def keep(self, name: str, draws: Sequence[Drawn]) -> None:
-        """Keeps draws of a set, unless the store does not take them."""
+    async def _keep(self, name: str, draws: Sequence[Drawn]) -> None:
+        """Keeps draws of a set, unless the store does not take them.
+
+        Draws that come while others are written wait, and are then written together, in one step.
+        """
+        if name not in self._waiting:
+            self._waiting[name] = [], asyncio.create_task(self._write_waiting(name))
+        waiting, writing = self._waiting[name]
+        waiting += draws
+        # A caller may leave; the draws of the others are written all the same.
+        await asyncio.shield(writing)
+
+    async def _write_waiting(self, name: str) -> None:
+        async with self._drawing[name]:
+            draws, _ = self._waiting.pop(name)
+            await self._write_draws(name, draws)
+
+    async def _write_draws(self, name: str, draws: Sequence[Drawn]) -> None:
+        """Writes draws of a set in one step, and counts what becomes of them."""
         refused, taken = list[Drawn](), 0
 
         def plan(book: Book, change: _Change) -> None:
@@ -518,7 +537,7 @@ class Auditor:
                 # A draw that a power cut takes is missed; who was right has nothing to do with it.
                 # Waiting for the disk would take longer than a small judge needs.
                 with self._watched():
-                    async with asyncio.timeout(_PATIENCE_S), self._drawing[name]:
+                    async with asyncio.timeout(_PATIENCE_S):
                         await self._change(name, plan, synced=False)
                 for each in refused:
                     self._refused[each.draw.decider.write_id] += 1

@@ -1,10 +1,12 @@
 """The auditor draws at random, and the same comparisons on every replica."""
 
+import asyncio
 import time
 
 import pytest
 
 from app.stores.memory import MemoryStore
+from tests.patience import until
 from tests.serving import pair, request, services_of
 from tests.unit.audits.drawing import EXAMPLES, FlakyStore, audits, ids, judged, traffic
 
@@ -114,6 +116,20 @@ async def test_replicas_with_different_rates_agree_on_their_draws_and_figures() 
             calibration = await services.calibrations.get("default")
             reports.append((await services.monitor.of(calibration)).criteria)
         assert reports[0] == reports[1] == reports[2] != ()
+
+
+async def test_draws_that_wait_for_a_write_are_written_together_and_outlive_their_callers() -> None:
+    store = FlakyStore()
+    async with services_of(store=store, audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        store.pauses = 50
+        calls = [asyncio.create_task(ids(services, [each])) for each in traffic(range(20))]
+        await until(lambda: store.appends > 0)
+        for call in calls[:5]:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        assert store.appends <= 3
+        assert len(audits(services.auditor)) == 20
 
 
 async def test_rate_zero_writes_nothing() -> None:
