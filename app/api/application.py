@@ -12,7 +12,7 @@ from app.api import errors
 from app.api.auth.access import Authentication, MetricsSwitch
 from app.api.auth.keys import Keys
 from app.api.desk import routes as desk_routes
-from app.api.document import describe_fields
+from app.api.document import describe_answers
 from app.api.middleware.gate import Gate, GateLimits
 from app.api.middleware.observation import Observation
 from app.api.middleware.prefix import Prefix
@@ -51,7 +51,7 @@ class _Application(FastAPI):
         key = {"type": "http", "scheme": "bearer", "description": description}
         document["components"]["securitySchemes"] = {"key": key}
         document["security"] = [{}, {"key": []}]
-        describe_fields(document)
+        describe_answers(document["components"]["schemas"])
         return document
 
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fastapi import Response
-from pydantic import BaseModel
 
 from app.api.answers.problems import STATUS
 from app.api.answers.records import to_json
@@ -36,16 +35,11 @@ def age_headers(judgments: Iterable[Judgment]) -> dict[str, str]:
 
 
 def as_json(make: Callable[[], object], *, headers: Mapping[str, str] | None = None) -> Response:
-    """The response with the JSON of a record or a model.
+    """The response with the JSON of a record.
 
     A large one is made in a thread: `await off_loop(as_json, make)`.
     """
-    answer = make()
-    if isinstance(answer, BaseModel):
-        content: str | bytes = answer.model_dump_json(by_alias=True)
-    else:
-        content = to_json(answer)
-    return Response(content, media_type="application/json", headers=headers)
+    return Response(to_json(make()), media_type="application/json", headers=headers)
 
 
 # FastAPI would document a `model` as application/json. The schema is a component of the document

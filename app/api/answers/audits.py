@@ -1,18 +1,14 @@
-"""JSON requests and answers about audits: drawn judgments and their labels."""
+"""Builds the records of audits: drawn judgments, their labels and the trail."""
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import Field
-
-from app.api.requests.models import NOT_BLANK, Strict
 from app.audits.alarms import Alarm
-from app.audits.auditor import AuditPage, LabelReport, SentLabel
+from app.audits.auditor import AuditPage, LabelReport
 from app.audits.entries import (
     AlarmEntry,
     Audit,
-    DrawId,
     LabelEntry,
     TrailEntry,
     written,
@@ -20,59 +16,7 @@ from app.audits.entries import (
 )
 from app.audits.text_keeper import PairsToLabel
 from app.audits.texts import DrawnTexts
-from app.core.comparison import Label
 from scope_judge import records
-
-# Labels of people arrive in small numbers; this bounds the work on the event loop.
-MOST_LABELS = 1000
-# The texts of one audit may have 128 KiB.
-MOST_TEXTS = 20
-
-
-# Reasons are for people who read the trail; the rows of audits keep them.
-Reason = Annotated[str, Field(min_length=1, max_length=200, pattern=NOT_BLANK)]
-
-
-class AuditLabelIn(Strict):
-    """The label of one drawn judgment."""
-
-    id: DrawId
-    label: Label
-
-
-class AuditClosingIn(Strict):
-    """A drawn judgment that nobody can label."""
-
-    id: DrawId
-    label: Literal["none"]
-    reason: Reason
-
-
-class AuditLabelsIn(Strict):
-    """Labels of drawn judgments."""
-
-    labels: Annotated[
-        list[AuditLabelIn | AuditClosingIn],
-        Field(min_length=1, max_length=MOST_LABELS, fail_fast=True),
-    ]
-
-    @property
-    def sent(self) -> list[SentLabel]:
-        """The labels as the service takes them."""
-        return [
-            SentLabel(
-                id=sent.id,
-                label=sent.label,
-                reason=sent.reason if isinstance(sent, AuditClosingIn) else None,
-            )
-            for sent in self.labels
-        ]
-
-
-class ResumeIn(Strict):
-    """The reason why judgments of a set are accepted again after an alarm."""
-
-    reason: Reason
 
 
 def audit_labels(report: LabelReport) -> records.AuditLabels:

@@ -6,6 +6,7 @@ from typing import Any
 from app.api.answers.audits import ended_alarm
 from app.api.answers.calibrations import calibration_fields, threshold
 from app.api.answers.records import usage_of_request
+from app.audits.absorption import AbsorbReport
 from app.audits.changes import ChangeReport, Deletion
 from app.sets.effects import Effect, criterion_of, missing_labels
 from scope_judge import records
@@ -46,6 +47,19 @@ def _effect(effect: Effect) -> records.Effect:
 def rollback_report(report: ChangeReport, *, dry_run: bool) -> records.RollbackReport:
     """Converts the report of a rollback."""
     return records.RollbackReport(**change_fields(report, dry_run=dry_run))
+
+
+def absorb_report(report: AbsorbReport, *, dry_run: bool) -> records.AbsorbReport:
+    """Converts the report of an absorption."""
+    return records.AbsorbReport(
+        **change_fields(report.change, dry_run=dry_run),
+        replaced=report.replaced,
+        ties=report.change.batch.ties,
+        unlabelled_audits=report.unlabelled,
+        waiting=report.waiting,
+        other_judge=report.other_judge,
+        rates=tuple(report.rates),
+    )
 
 
 def calibration_report(

@@ -5,11 +5,10 @@ openai 3.52.0 (`types/decision.py`).
 """
 
 import json
-import uuid
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -21,14 +20,11 @@ from pydantic import (
     WrapValidator,
 )
 
-from app.api.answers.out import Out
-from app.api.answers.records import judgment, usage_of_request
 from app.api.requests.models import AlphaInUrl, CriterionIn, Strict, Text, encodable
 from app.api.requests.rewards import question_turns
-from app.core.comparison import Comparison, Criterion, Judgment, Turn
+from app.core.comparison import Comparison, Criterion, Turn
 from app.core.errors import BatchTooLargeError, InvalidComparisonError
 from app.judging.judge import JudgeRequest
-from scope_judge import records
 
 # An option of OpenAI's dialect may be a boolean.
 Value = str | bool
@@ -142,7 +138,10 @@ def _user(content: Any) -> dict[str, Any]:
 
 
 _Kind = Annotated[
-    str, AfterValidator(_only_choice), WithJsonSchema({"type": "string", "const": "choice"})
+    str,
+    AfterValidator(_only_choice),
+    WithJsonSchema({"type": "string", "const": "choice"}),
+    Field(description="`choice`; other types are refused."),
 ]
 _JsonText = Annotated[
     str,
@@ -235,7 +234,7 @@ class SystemOneIn(_DecisionsIn):
         dict[Text, SystemOneQuestionIn],
         WrapValidator(_up_to_the_first_fault),
         Field(json_schema_extra={"minProperties": 1, "maxProperties": _MOST_QUESTIONS}),
-    ]
+    ] = Field(description="1 to 400 questions by name.")
 
     def _asked(self) -> Iterator[_Asked]:
         for name, question in self.questions.items():
@@ -254,8 +253,8 @@ class SystemOneIn(_DecisionsIn):
 class ChoiceIn(Strict):
     """An option; without a description its value is its text."""
 
-    value: Text | bool
-    description: Text | None = None
+    value: Text | bool = Field(description="The option.")
+    description: Text | None = Field(None, description="Text of the option; default: its value.")
 
     def option(self) -> Option:
         """The option with the text to judge."""
@@ -267,13 +266,16 @@ class OpenAiQuestionIn(Strict):
     """A choice between two options, whose texts are the responses."""
 
     type: _Kind
-    name: Text | None = None
+    name: Text | None = Field(None, description="Name of the question; the answer repeats it.")
     instructions: _MessageText
     choices: Annotated[
         list[ChoiceIn],
         Field(fail_fast=True, json_schema_extra={"maxItems": 3}),
         BeforeValidator(_two_or_three),
-    ]
+    ] = Field(
+        description="Two options, or three with `abstain_as`. An option has `value` and "
+        "`description`."
+    )
 
 
 class OpenAiDecisionsIn(_DecisionsIn):
@@ -284,7 +286,7 @@ class OpenAiDecisionsIn(_DecisionsIn):
         list[OpenAiQuestionIn],
         Field(fail_fast=True, json_schema_extra={"minItems": 1, "maxItems": _MOST_QUESTIONS}),
         BeforeValidator(_few),
-    ]
+    ] = Field(description="1 to 400 questions.")
     prompt_cache_key: _Unused = None
     prompt_cache_options: _Unused = None
     safety_identifier: _Unused = None
@@ -341,175 +343,3 @@ def _with_instructions(turns: tuple[Turn, ...], instructions: str) -> tuple[Turn
     if last.role != "user":
         return (*turns, Turn("user", instructions)) if instructions.strip() else turns
     return (*before, Turn("user", _paragraphs((last.content, instructions))))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Decided:
-    """A question and its judgment."""
-
-    decision: Decision
-    judgment: Judgment
-
-    @property
-    def choice(self) -> Value:
-        """The likelier option, the first one of equals; or `abstain_as` for an abstention."""
-        if self.judgment.verdict == "abstain" and self.decision.abstain_as is not None:
-            return self.decision.abstain_as
-        prefers_b = self.judgment.preference.side == "B"
-        return self.decision.second if prefers_b else self.decision.first
-
-    @property
-    def probabilities(self) -> dict[Value, float]:
-        """The probability of each option; 0 for an option that only stands for an abstention."""
-        p_bar = self.judgment.preference.p_bar
-        judged = {self.decision.first: p_bar, self.decision.second: 1.0 - p_bar}
-        return judged | dict.fromkeys(self.decision.others, 0.0)
-
-    @property
-    def confidence(self) -> float:
-        """The larger probability times the label mass, which is vLLM's definition."""
-        mass = self.judgment.label_mass
-        return self.judgment.preference.confidence * (1.0 if mass is None else mass)
-
-    @property
-    def scope(self) -> records.Judgment:
-        """The judgment as POST /judge answers it."""
-        return judgment(self.judgment, self.decision.name, kind=records.Judgment)
-
-
-_CONFIDENCE = Field(
-    ge=0.0,
-    le=1.0,
-    description="Probability of the likelier option, times `label_mass` if known. It guarantees "
-    "nothing; see `scope`.",
-)
-_SCOPE = Field(description="The judgment: A is the first compared option, B the second.")
-
-
-class SystemOneChoiceOut(Out):
-    """The answer to one question."""
-
-    type: Literal["choice"] = "choice"
-    choice: str
-    probabilities: dict[str, float]
-    confidence: float = _CONFIDENCE
-    scope: records.Judgment = _SCOPE
-
-
-class SystemOneUsageOut(Out):
-    """Tokens of the request; a judge writes none."""
-
-    input_tokens: int
-    output_tokens: int = 0
-
-
-class DiagnosticsOut(Out):
-    """How far the judge has answered the question."""
-
-    label_mass: float
-
-
-class SystemOneOut(Out):
-    """The answers by the names of the questions."""
-
-    id: str
-    model: str
-    answers: dict[str, SystemOneChoiceOut]
-    usage: SystemOneUsageOut
-    diagnostics: dict[str, DiagnosticsOut] = Field(
-        description="Only questions with a known label mass."
-    )
-
-    @classmethod
-    def of(cls, decided: Sequence[Decided], judge: str) -> "SystemOneOut":
-        """Converts the judgments of a request.
-
-        Args:
-            decided: The questions in their order.
-            judge: Name of the judge.
-        """
-        named = {str(one.decision.name): one for one in decided}
-        masses = {name: one.judgment.label_mass for name, one in named.items()}
-        return cls.model_validate(
-            {
-                "id": f"decision-{uuid.uuid4().hex}",
-                "model": judge,
-                "answers": named,
-                "usage": {"input_tokens": usage_of_request().prompt_tokens},
-                "diagnostics": {
-                    name: {"label_mass": mass} for name, mass in masses.items() if mass is not None
-                },
-            }
-        )
-
-
-class OptionOut(Out):
-    """The probability of one option."""
-
-    value: Value
-    probability: float
-
-
-class OpenAiChoiceOut(Out):
-    """The answer to one question."""
-
-    name: str | None
-    type: Literal["choice"] = "choice"
-    choice: Value
-    probabilities: list[OptionOut]
-    confidence: float = _CONFIDENCE
-    scope: records.Judgment = _SCOPE
-
-
-class InputDetailsOut(Out):
-    """Tokens of a prompt cache, which a judge does not report."""
-
-    cached_tokens: int = 0
-    cache_write_tokens: int = 0
-
-
-class OutputDetailsOut(Out):
-    """Tokens of thoughts, which a judge does not write."""
-
-    reasoning_tokens: int = 0
-
-
-class OpenAiUsageOut(SystemOneUsageOut):
-    """Tokens of the request; a judge writes none."""
-
-    total_tokens: int
-    input_tokens_details: InputDetailsOut = InputDetailsOut()
-    output_tokens_details: OutputDetailsOut = OutputDetailsOut()
-
-
-class OpenAiDecisionsOut(Out):
-    """The answers in the order of the questions."""
-
-    model: str
-    answers: list[OpenAiChoiceOut]
-    usage: OpenAiUsageOut
-
-    @classmethod
-    def of(cls, decided: Sequence[Decided], judge: str) -> "OpenAiDecisionsOut":
-        """Converts the judgments of a request.
-
-        Args:
-            decided: The questions in their order.
-            judge: Name of the judge.
-        """
-        tokens = usage_of_request().prompt_tokens
-        answers = [
-            OpenAiChoiceOut(
-                name=one.decision.name,
-                choice=one.choice,
-                probabilities=[
-                    OptionOut(value=value, probability=probability)
-                    for value, probability in one.probabilities.items()
-                ],
-                confidence=one.confidence,
-                scope=one.scope,
-            )
-            for one in decided
-        ]
-        usage = OpenAiUsageOut(input_tokens=tokens, total_tokens=tokens)
-        return cls(model=judge, answers=answers, usage=usage)

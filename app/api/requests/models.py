@@ -122,14 +122,18 @@ Identifier = Annotated[
     Annotated[Text, Field(max_length=256), Tag("text")] | Annotated[int, Tag("number")],
     Discriminator(_id_kind),
 ]
+OptionalId = Annotated[
+    Identifier | None,
+    Field(description="Your text or number for the pair; the answer repeats it."),
+]
 _IDENTIFIER = TypeAdapter[str | int | None](Identifier | None, config=ConfigDict(strict=True))
 
 
 class TurnIn(Strict):
     """One message of a conversation."""
 
-    role: Role
-    content: Annotated[Text, _NOT_BLANK]
+    role: Role = Field(description="Author of the message.")
+    content: Annotated[Text, _NOT_BLANK] = Field(description="Text of the message.")
 
 
 Question = Annotated[
@@ -144,9 +148,13 @@ Response = Annotated[
 
 
 class _ComparisonIn(Strict):
-    question: Question
-    response_a: Response
-    response_b: Response
+    question: Question = Field(
+        description="The question: a text, or the conversation so far as a list of messages."
+    )
+    response_a: Response = Field(
+        description="The first response: a text, or a list of texts, one per turn."
+    )
+    response_b: Response = Field(description="The second response, likewise.")
 
     def comparison(self) -> Comparison:
         """The comparison; raises InvalidComparisonError if it cannot be judged as written."""
@@ -166,9 +174,11 @@ class CriterionIn(Strict):
     """The criterion of a verdict; a missing field is taken from the batch, then the settings."""
 
     alpha: Alpha = None
-    guarantee: Guarantee | None = None
-    delta: Probability | None = None
-    calibration: CalibrationName | None = None
+    guarantee: Guarantee | None = Field(None, description="`marginal` or `pac`.")
+    delta: Probability | None = Field(
+        None, description="Probability that `pac` fails; only with `pac`."
+    )
+    calibration: CalibrationName | None = Field(None, description="Name of the calibration set.")
 
     def criterion(
         self, defaults: CriterionDefaults, batch: "CriterionIn | None" = None
@@ -204,7 +214,7 @@ def invalid_field(field: str, reason: str) -> InvalidRequestError:
 class JudgeIn(_ComparisonIn, CriterionIn):
     """One comparison to judge."""
 
-    id: Identifier | None = None
+    id: OptionalId = None
 
     def request(
         self, defaults: CriterionDefaults, batch: "JudgeBatchIn | None" = None
@@ -258,7 +268,7 @@ class JudgeBatchIn(CriterionIn):
     """Comparisons to judge in one engine call; its criterion is the items' default."""
 
     # `items` validates them, after the route has checked how many there are.
-    comparisons: list[SkipValidation[JudgeIn]]
+    comparisons: list[SkipValidation[JudgeIn]] = Field(description="The comparisons.")
 
     def items(self, defaults: CriterionDefaults) -> list[BatchItem]:
         """Validates each comparison on its own."""
@@ -276,8 +286,8 @@ class JudgeBatchIn(CriterionIn):
 class ExampleIn(_ComparisonIn):
     """A comparison with a person's label."""
 
-    id: Identifier | None = None
-    label: Label
+    id: OptionalId = None
+    label: Label = Field(description="The better response (`A`, `B`), or `tie`.")
 
     def labelled(self) -> LabeledComparison:
         """The labeled comparison; raises InvalidComparisonError like `comparison`."""
@@ -287,9 +297,11 @@ class ExampleIn(_ComparisonIn):
 class LabeledBatchIn(Strict):
     """Labeled examples to judge for one calibration set."""
 
-    calibration: CalibrationName = "default"
+    calibration: CalibrationName = Field(
+        "default", description="Name of the calibration set that the scores are for."
+    )
     # `items` validates them, after the route has checked how many there are.
-    examples: list[SkipValidation[ExampleIn]]
+    examples: list[SkipValidation[ExampleIn]] = Field(description="The labeled examples.")
 
     def items(self) -> list[ExampleIn | InvalidItem]:
         """Validates each example on its own."""
@@ -299,6 +311,9 @@ class LabeledBatchIn(Strict):
 class CalibrateIn(LabeledBatchIn):
     """A labeled batch for one calibration set."""
 
+    calibration: CalibrationName = Field(
+        "default", description="Name of the set, which is created if it does not exist."
+    )
     replace: Replace = False
     even_if_infeasible: EvenIfInfeasible = False
     dry_run: DryRun = False
@@ -307,7 +322,7 @@ class CalibrateIn(LabeledBatchIn):
 class PoolPairIn(_ComparisonIn):
     """A comparison without a label."""
 
-    id: Identifier | None = None
+    id: OptionalId = None
 
     def pair(self) -> Comparison:
         """The comparison; raises InvalidComparisonError like `comparison`."""
@@ -318,7 +333,7 @@ class PoolIn(Strict):
     """Comparisons of the traffic, to be judged now and labeled later."""
 
     # `items` validates them, after the route has checked how many there are.
-    comparisons: list[SkipValidation[PoolPairIn]]
+    comparisons: list[SkipValidation[PoolPairIn]] = Field(description="The pairs, without labels.")
 
     def items(self) -> list[PoolPairIn | InvalidItem]:
         """Validates each comparison on its own."""
@@ -328,7 +343,7 @@ class PoolIn(Strict):
 class RollbackIn(Strict):
     """The version to roll back to."""
 
-    version: VersionNumber
+    version: VersionNumber = Field(description="The version to restore.")
     dry_run: DryRun = False
 
 

@@ -1,25 +1,18 @@
-"""JSON of POST /rewards/openrlhf.
+"""JSON requests of POST /rewards/openrlhf."""
 
-OpenRLHF has no value for "no reward". It is a 0, with a 1 beside it under the reason.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.api.answers.out import Out
 from app.api.requests.models import AlphaInUrl, Text
 from app.api.requests.rendered import Endings, rendered, response_in_query
 from app.api.requests.rewards import RewardOptions, response_text
 from app.core.errors import InvalidComparisonError, InvalidRequestError
-from app.judging.rewarder import Group, GroupRewards
-from app.judging.tournament import NoReward
+from app.judging.rewarder import Group
 
 T = TypeVar("T")
-# A response that is compared with a reference has an opponent.
-_FLAGS = tuple(reason for reason in get_args(NoReward) if reason != "unopposed")
 
 
 class RewardQuery(RewardOptions):
@@ -55,25 +48,6 @@ class OpenRlhfIn(BaseModel):
                 zip(self.query, self.prompts, self.labels, strict=True)
             )
         ]
-
-
-class OpenRlhfOut(Out):
-    """The rewards of the samples; no reward is 0, with a 1 in one of `extra_logs`."""
-
-    rewards: list[float]
-    scores: list[float]
-    extra_logs: dict[str, list[int]]
-
-    @classmethod
-    def of(cls, groups: Sequence[GroupRewards]) -> "OpenRlhfOut":
-        """Converts the rewards of samples."""
-        rows = [group.standings[0] for group in groups]
-        rewards = [row.reward or 0.0 for row in rows]
-        return cls(
-            rewards=rewards,
-            scores=[(reward + 1.0) / 2.0 for reward in rewards],
-            extra_logs={name: [int(row.reason == name) for row in rows] for name in _FLAGS},
-        )
 
 
 def _read(field: str, parse: Callable[[Any], T], value: Any) -> T:

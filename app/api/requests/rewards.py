@@ -80,14 +80,23 @@ def _kind_of_opponents(value: Any) -> Literal["number", "text"]:
 
 # `Any`, because the document would describe the tuple of turns, which no request has.
 MessagesQuestion = Annotated[
-    Any, PlainValidator(question_turns, json_schema_input_type=str | list[MessageIn])
+    Any,
+    PlainValidator(question_turns, json_schema_input_type=str | list[MessageIn]),
+    Field(description="The question: a text, or the conversation so far as a list of messages."),
 ]
 MessagesResponse = Annotated[
     str,
     PlainValidator(response_text, json_schema_input_type=str | MessageIn | list[MessageIn]),
 ]
 Reference = Annotated[MessagesResponse, AfterValidator(_reference)]
-_Responses = Annotated[list[MessagesResponse], Field(min_length=1, fail_fast=True)]
+_Responses = Annotated[
+    list[MessagesResponse],
+    Field(
+        min_length=1,
+        fail_fast=True,
+        description="The responses: texts, or lists with one assistant message.",
+    ),
+]
 OpponentsIn = Annotated[
     Annotated[Literal["all"], Tag("text")] | Annotated[int, Field(ge=1), Tag("number")],
     Discriminator(_kind_of_opponents),
@@ -181,7 +190,7 @@ class RewardGroupsIn(GroupOptions):
     """Several groups, which are judged in one engine call."""
 
     # `all` validates them, after the route has checked how many there are.
-    groups: list[SkipValidation[GroupOfManyIn]]
+    groups: list[SkipValidation[GroupOfManyIn]] = Field(description="The groups.")
     rendered: IsRendered = False
     comparisons: WithComparisons = False
 
@@ -196,7 +205,7 @@ class RewardReferenceIn(RewardOptions):
 
     question: MessagesQuestion
     responses: _Responses
-    reference: Reference
+    reference: Reference = Field(description="Response to compare the others with.")
     rendered: IsRendered = False
     comparisons: WithComparisons = False
 

@@ -5,20 +5,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from app.api.answers.absorption import AbsorbIn, absorb_report
 from app.api.answers.audits import (
-    MOST_LABELS,
-    MOST_TEXTS,
-    AuditLabelsIn,
-    ResumeIn,
     audit_labels,
     audit_page,
     audit_page_with_texts,
     audit_trail,
     resumed,
 )
+from app.api.answers.changes import absorb_report
 from app.api.bodies import JsonRoute
 from app.api.dependencies import CurrentCaller, CurrentServices
+from app.api.requests.audits import MOST_LABELS, AbsorbIn, AuditLabelsIn, ResumeIn
 from app.api.requests.models import CalibrationName
 from app.api.responses import ACCESS_ERRORS, STORE_ERRORS, as_json, error_responses
 from app.audits.entries import Status
@@ -40,6 +37,8 @@ OfCalibration = Annotated[
     CalibrationName | None, Query(description="Only of this calibration set.")
 ]
 After = Annotated[int, Query(ge=0, le=2**53 - 1, description="`next_after` of the previous page.")]
+# The texts of one audit may have 128 KiB.
+MOST_TEXTS = 20
 # Every entry is a read of the store.
 MOST_ENTRIES = 100
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from app.api.answers.calibrations import calibration_detail, calibration_of, versions
 from app.api.answers.changes import calibration_report, deletion, rollback_report
 from app.api.answers.monitor import monitor
-from app.api.answers.scored_examples import ImportIn, example_page, scores
+from app.api.answers.scored_examples import example_page, scores
 from app.api.bodies import JsonRequest, JsonRoute, PostedItems
 from app.api.dependencies import CurrentCaller, CurrentServices, check_batch_size
 from app.api.requests.models import (
@@ -22,6 +22,7 @@ from app.api.requests.models import (
     RollbackIn,
     VersionNumber,
 )
+from app.api.requests.scored_examples import ImportIn
 from app.api.responses import (
     ACCESS_ERRORS,
     ENGINE_ERRORS,

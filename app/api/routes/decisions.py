@@ -1,10 +1,18 @@
 """POST /v1/systemone and POST /v1/decisions: choices between two texts for decision clients."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from app.api.answers.decisions import (
+    Decided,
+    OpenAiAnswer,
+    SystemOneAnswer,
+    open_ai_answer,
+    system_one_answer,
+)
 from app.api.auth.callers import Caller
 from app.api.bodies import JsonRequest, JsonRoute
 from app.api.dependencies import (
@@ -13,14 +21,7 @@ from app.api.dependencies import (
     check_batch_size,
     check_criterion,
 )
-from app.api.requests.decisions import (
-    Decided,
-    DecisionQuery,
-    OpenAiDecisionsIn,
-    OpenAiDecisionsOut,
-    SystemOneIn,
-    SystemOneOut,
-)
+from app.api.requests.decisions import DecisionQuery, OpenAiDecisionsIn, SystemOneIn
 from app.api.responses import AGED, age_headers, as_json, error_responses
 from app.api.routes.judge import COMPARISON_ERRORS
 from app.core.errors import BatchTooLargeError, ScopeJudgeError
@@ -31,7 +32,7 @@ _ERRORS = error_responses(*COMPARISON_ERRORS, BatchTooLargeError)
 Options = Annotated[DecisionQuery, Query()]
 
 
-@router.post("/v1/systemone", response_model=SystemOneOut, responses={**AGED, **_ERRORS})
+@router.post("/v1/systemone", response_model=SystemOneAnswer, responses={**AGED, **_ERRORS})
 async def system_one(
     body: SystemOneIn,
     options: Options,
@@ -44,10 +45,10 @@ async def system_one(
     `choice` is the likelier option even if the judge abstains, unless you send `abstain_as`. The
     guarantee covers the verdict in `scope`.
     """
-    return await _answer(SystemOneOut, body, options, request, services, caller)
+    return await _answer(system_one_answer, body, options, request, services, caller)
 
 
-@router.post("/v1/decisions", response_model=OpenAiDecisionsOut, responses={**AGED, **_ERRORS})
+@router.post("/v1/decisions", response_model=OpenAiAnswer, responses={**AGED, **_ERRORS})
 async def decisions(
     body: OpenAiDecisionsIn,
     options: Options,
@@ -59,11 +60,11 @@ async def decisions(
 
     See POST /v1/systemone.
     """
-    return await _answer(OpenAiDecisionsOut, body, options, request, services, caller)
+    return await _answer(open_ai_answer, body, options, request, services, caller)
 
 
 async def _answer(
-    answers: type[SystemOneOut | OpenAiDecisionsOut],
+    answer: Callable[[Sequence[Decided], str], object],
     body: SystemOneIn | OpenAiDecisionsIn,
     options: DecisionQuery,
     request: JsonRequest,
@@ -92,6 +93,6 @@ async def _answer(
         decided.append(Decided(decision=decision, judgment=outcome))
     return await request.run(
         as_json,
-        partial(answers.of, decided, services.identity.name),
+        partial(answer, decided, services.identity.name),
         headers=age_headers(one.judgment for one in decided),
     )

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from app.api.answers.openrlhf import OpenRlhfRewards, openrlhf_rewards
 from app.api.answers.records import rewards_batch, single_rewards
 from app.api.auth.callers import Caller
 from app.api.bodies import JsonRequest, JsonRoute
@@ -15,7 +16,7 @@ from app.api.dependencies import (
     check_criterion,
     check_responses,
 )
-from app.api.requests.openrlhf import OpenRlhfIn, OpenRlhfOut, RewardQuery
+from app.api.requests.openrlhf import OpenRlhfIn, RewardQuery
 from app.api.requests.rendered import Endings, group_of_rendered
 from app.api.requests.rewards import (
     RewardGroupIn,
@@ -113,7 +114,7 @@ async def reward_reference(
     return await _of_one(body.asked(), body, request, services, caller)
 
 
-@router.post("/rewards/openrlhf", response_model=OpenRlhfOut, responses=_RESPONSES)
+@router.post("/rewards/openrlhf", response_model=OpenRlhfRewards, responses=_RESPONSES)
 async def reward_openrlhf(
     body: OpenRlhfIn,
     options: Annotated[RewardQuery, Query()],
@@ -129,7 +130,7 @@ async def reward_openrlhf(
     check_responses(len(body.query), services)
     groups = await request.run(body.groups, _endings_of(services))
     rewards = await _judged(groups, options.rule(services.defaults), services, caller)
-    return await _answer_with(partial(OpenRlhfOut.of, rewards), rewards, request)
+    return await _answer_with(partial(openrlhf_rewards, rewards), rewards, request)
 
 
 _Body = RewardGroupIn | RewardGroupsIn | RewardReferenceIn

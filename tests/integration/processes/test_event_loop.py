@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from app.api.answers.audits import MOST_LABELS
 from app.api.auth.needs import NEEDS
 from app.api.bodies import LARGE_BYTES
+from app.api.requests.audits import MOST_LABELS
 from tests.integration.processes.server import free_port
 from tests.integration.processes.ticking_service import audit_id
 from tests.serving import scripted_fingerprint

@@ -1,0 +1,97 @@
+"""JSON of judged examples that a set imports: scores and labels, without texts."""
+
+from typing import Annotated, Any
+
+from pydantic import Field, FiniteFloat, SkipValidation, ValidationError
+
+from app.api.answers.problems import invalid_request
+from app.api.requests.models import Digest, DryRun, EvenIfInfeasible, Replace, Strict, Text
+from app.core.calibration import LabeledExample
+from app.core.comparison import Label
+from app.core.score import Score
+from app.sets.batch import JudgedBatch, JudgedExample
+
+# An import with more faults is refused without reading the rest.
+_MOST_FAULTY = 10
+
+
+class ScoredExampleIn(Strict):
+    """One example as the judge has scored it; its label is null if a pool has it without one."""
+
+    digest: Digest = Field(
+        description="Digest of the comparison and the judge: 64 hexadecimal digits."
+    )
+    gap_fwd: FiniteFloat = Field(
+        description="Logit of response A minus that of response B, with response A shown first."
+    )
+    gap_rev: FiniteFloat | None = Field(
+        description="The same difference with response B shown first; null for a judge that sees "
+        "no order."
+    )
+    label_mass: Annotated[FiniteFloat, Field(ge=0, le=1)] | None = Field(
+        description="Probability of the two label tokens together, in the order where it is "
+        "smaller; null if the judge does not report it."
+    )
+    label: Label | None = Field(
+        description="The better response; null for a pair without a label, `tie` for one that a "
+        "pool keeps."
+    )
+    question: Digest | None = Field(
+        None, description="Digest of the question alone; null if it is unknown."
+    )
+
+    def judged(self) -> JudgedExample:
+        """The example as a set keeps it."""
+        score = Score(gap_fwd=self.gap_fwd, gap_rev=self.gap_rev, label_mass=self.label_mass)
+        example = LabeledExample(score=score, label=self.label, question=self.question)
+        return JudgedExample(digest=self.digest, example=example)
+
+
+class ImportIn(Strict):
+    """Judged examples for one calibration set; all become one version, or none does."""
+
+    judge: Annotated[Text, Field(max_length=256)] | None = Field(
+        None, description="Name of the judge, for people."
+    )
+    fingerprint: Digest = Field(
+        description="Fingerprint of the judge that scored the examples, which must be the "
+        "service's."
+    )
+    replace: Replace = False
+    even_if_infeasible: EvenIfInfeasible = False
+    dry_run: DryRun = False
+    runtimes: Annotated[list[Annotated[Text, Field(max_length=256)]], Field(max_length=64)] = Field(
+        default_factory=list,
+        description="Known runtimes that computed the scores (`runtime` of `GET /info`).",
+    )
+    # `batch` validates them one by one, so that other threads can run in between.
+    examples: list[SkipValidation[ScoredExampleIn]] = Field(
+        description="Scores of POST /calibrate/scores or GET /calibrations/{name}/examples; the "
+        "last one of a digest counts."
+    )
+
+    def batch(self) -> JudgedBatch:
+        """Validates all examples.
+
+        Raises:
+            InvalidRequestError: An example is invalid; the error names the first ten.
+        """
+        judged: list[JudgedExample] = []
+        faults: list[Any] = []
+        for i, value in enumerate(self.examples):
+            try:
+                judged.append(ScoredExampleIn.model_validate(value).judged())
+            except ValidationError as exc:
+                errors = exc.errors(include_url=False, include_input=False, include_context=False)
+                faults += [{**fault, "loc": ("examples", i, *fault["loc"])} for fault in errors]
+            if len(faults) > _MOST_FAULTY:
+                break
+        if faults:
+            raise invalid_request(faults)
+        return JudgedBatch(
+            examples=judged,
+            fingerprint=self.fingerprint,
+            action="import",
+            replaces=self.replace,
+            runtimes=tuple(self.runtimes),
+        )
