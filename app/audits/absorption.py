@@ -2,8 +2,7 @@
 
 After an alarm, the first draws since then replace all examples. Their number was fixed by the alarm
 from its criterion alone, so neither labels nor people choose it: a number that is chosen by looking
-breaks the promise in 18% of simulated recoveries (docs/design/guarantees.md). Without an alarm, the
-draws up to the first open one are added.
+breaks the promise. Without an alarm, the draws up to the first open one are added.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """Pairs of one question: "pac" counts one of them, drawn by a hash before labels are seen.
 
 The errors of a judge on several pairs of one question resemble each other, so these pairs say less
-than pairs of different questions. `docs/measured/promises.md` has the measurements.
+than pairs of different questions. `docs/design/guarantees.md` has the measurements.
 """
 
 import hashlib

@@ -51,7 +51,7 @@ class DemoBattle(NamedTuple):
 
 
 def battles(seed: int, *, favoured: bool = True) -> Iterator[DemoBattle]:
-    """Yields an endless stream of battles of random models.
+    """Yields battles of random models; no question repeats, so the stream slows down in the end.
 
     Args:
         seed: An equal seed yields the same battles.
@@ -59,14 +59,17 @@ def battles(seed: int, *, favoured: bool = True) -> Iterator[DemoBattle]:
     """
     rng = random.Random(f"arena {seed}")
     tasks = pairs(rng.getrandbits(32), held_out=True)
-    number = 0
+    asked = set[str]()
     while True:
         first, second = rng.sample(range(len(MODELS)), 2)
         chance = 1.0 / (1.0 + math.exp(STRENGTHS[second] - STRENGTHS[first]))
         pair = labelled(next(tasks), "A" if rng.random() < chance else "B")
-        number += 1
+        # A pair counts once in a set, so the promise is about traffic without repetitions.
+        if pair.question in asked:
+            continue
+        asked.add(pair.question)
         yield DemoBattle(
-            f"{seed}-{number}",
+            f"{seed}-{len(asked)}",
             pair.question,
             MODELS[first],
             MODELS[second],

@@ -1,4 +1,4 @@
-"""Prints the tables of docs/measured/promises.md about choices made after a look at the labels.
+"""Prints the table of docs/design/guarantees.md, section 10, and more.
 
 Usage: python docs/tools/make_looking_table.py      (about two minutes)
 

@@ -1,4 +1,4 @@
-"""Prints the tables behind docs/design/guarantees.md (sections 6 to 9) and of the promises.
+"""Prints the numbers of docs/design/guarantees.md, sections 6 to 9.
 
 Usage: python -m docs.tools.make_promise_tables [TABLE ...]      (ten minutes for all of them)
 

@@ -1,6 +1,6 @@
 """Seeded simulations of the service's alarm about drift: false alarms, and how soon it rings.
 
-docs/measured/promises.md has the numbers. All three values of each judgment are tested together.
+All three values of each judgment are tested together.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Alpha or the number of labels chosen after a look, and the labels that lazy labeling asks.
 
-The expected numbers are those of docs/measured/promises.md.
+The expected numbers are those of docs/design/guarantees.md.
 """
 
 import numpy as np
@@ -48,7 +48,7 @@ def test_five_alphas_at_a_fifth_of_delta_hold_together() -> None:
         drawn = Calibrations.draw(judge, 1000, 1000, np.random.default_rng(3))
         over = [drawn.pac(alpha, DELTA / 5).over(alpha) for alpha in STANDARD]
         assert np.any(over, axis=0).mean() <= DELTA
-    # docs/measured/promises.md: coverage 0.287 at alpha 0.10.
+    # docs/concepts/guarantees.md: coverage 0.29 at alpha 0.10 (0.287).
     drawn = Calibrations.draw(MIDDLING, 1000, 2000, np.random.default_rng(4))
     assert drawn.pac(0.1, DELTA / 5).coverage.mean() == pytest.approx(0.286, abs=0.02)
 

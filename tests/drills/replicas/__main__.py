@@ -29,7 +29,7 @@ from tests.drills.replicas.throughput import Bench, Sample, computing, in_turns,
 from tests.drills.running import ROOT, Bar, print_table, write_json
 from tests.markdown import put_between_markers, table
 
-DOCUMENT = ROOT / "docs" / "measured" / "replicas.md"
+DOCUMENT = ROOT / "docs" / "guides" / "deploy" / "replicas.md"
 _BATCH_CLIENTS = 4
 # Seconds for each prompt; a comparison has two. That is 250 comparisons a second, about the speed
 # of a small judge on a GPU, and little enough for two cores that also run everything else.

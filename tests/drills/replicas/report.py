@@ -1,4 +1,4 @@
-"""The tables of `make replicas` in the terminal; docs/measured/replicas.md has all but `cpu`."""
+"""The tables of `make replicas`; docs/guides/deploy/replicas.md has all but `cpu`."""
 
 import statistics
 from collections.abc import Mapping, Sequence

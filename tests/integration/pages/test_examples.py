@@ -79,13 +79,6 @@ TULIP = "Write this word backwards: tulip"
 CLAIMS = [
     Claim("README.md", "Asked for 48 + 27 with the answers 75 and 76", "/judge", SUM, UNCERTAIN),
     Claim(
-        "docs/quickstart.md",
-        "48 + 27 with the answers 75 and 76, the demo judge abstains",
-        "/judge",
-        SUM,
-        {**UNCERTAIN, "p_bar": Decimal("0.497")},
-    ),
-    Claim(
         "docs/guides/rewards.md",
         "Here both rewards are -1",
         "/rewards/reference",

@@ -35,3 +35,8 @@ def test_the_examples_of_the_guide_to_the_client_run(
     printed = capsys.readouterr().out
     assert "p_bar = 0." in printed or "no verdict: " in printed
     assert "2 0 " in printed, "both examples are new"
+
+
+def test_the_example_of_a_pool_runs(service_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run("labeling.md", service_url)
+    assert capsys.readouterr().out.endswith(" 0 ()\n"), "no label is refused"

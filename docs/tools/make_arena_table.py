@@ -1,10 +1,10 @@
 """Measures what a leaderboard's views are worth, on arenas whose true ratings are known.
 
-python docs/tools/make_arena_figure.py --work /tmp/arenas    # runs the bundled judge
-python docs/tools/make_arena_figure.py --drawn    # only draws and writes the table again
+python docs/tools/make_arena_table.py --work /tmp/arenas    # runs the bundled judge
+python docs/tools/make_arena_table.py --written    # only writes the table again
 
 Four arenas of 5,000 battles are judged; an interrupted run resumes with the same --work. It
-writes docs/measured/arena.json, arena.png, and the table of docs/measured/arena.md.
+writes docs/measured/arena.json and the table of docs/concepts/ratings.md.
 """
 
 import argparse
@@ -21,9 +21,6 @@ from typing import Any
 
 import httpx
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
@@ -34,12 +31,12 @@ from app.ratings.board import board_of
 from app.ratings.outcomes import preferred
 from app.ratings.results import RatingSettings, View
 from app.ratings.rows import read_battles
+from tests import markdown
 
 Floats = NDArray[np.float64]
 
-FOLDER = Path(__file__).parents[1] / "measured"
-NUMBERS, PAGE = FOLDER / "arena.json", FOLDER / "arena.md"
-BEGIN, END = "<!-- table -->\n", "<!-- end of table -->"
+DOCS = Path(__file__).parents[1]
+NUMBERS, PAGE = DOCS / "measured" / "arena.json", DOCS / "concepts" / "ratings.md"
 ARENAS, BATTLES, CALIBRATION, ALPHA = 4, 5000, 1000, 0.10
 RATES, DRAWS, ROUNDS, PROBES = (0.05, 0.10), 10, 200, 400
 # Views that no label changes.
@@ -342,11 +339,11 @@ def measure(work: Path, count: int) -> Found:
 
 def table(rows: Sequence[Row]) -> str:
     """The figures of all views, in Markdown."""
-    lines = [HEADINGS, ("---",) * len(HEADINGS)]
-    for row in rows:
-        lines.append(
+    return markdown.table(
+        HEADINGS,
+        [
             (
-                _name(row.view, quote="`"),
+                _name(row.view),
                 f"{row.labelled:.0%}" if row.labelled else "-",
                 f"{row.spread:.2f}",
                 f"{row.error:.0f}",
@@ -354,78 +351,41 @@ def table(rows: Sequence[Row]) -> str:
                 f"{row.covered:.0%} ({row.covered_favoured:.0%})",
                 f"{row.width:.0f}",
             )
-        )
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines) + "\n"
+            for row in rows
+        ],
+    )
 
 
-def _name(view: str, *, quote: str = "") -> str:
-    """The product's name of a view, between quotation marks."""
-    name, alpha = ("accepted", f", alpha {STRICT_ALPHA:g}") if view == STRICT else (view, "")
-    return f"{quote}{name}{quote}{alpha}"
+def _name(view: str) -> str:
+    """The product's name of a view."""
+    return f"`accepted`, alpha {STRICT_ALPHA:g}" if view == STRICT else f"`{view}`"
 
 
 def facts(found: Found) -> str:
     """The figures that hold for all views, as a list in Markdown."""
-    plain, styled = found.wrong_wins
     return (
         f"- {found.arenas} arenas of {found.battles:,} battles were judged.\n"
         f"- At alpha {ALPHA:.2f} the judge gives a verdict on {found.coverage:.1%} of the battles, "
-        f"and {found.accepted_error:.1%} of the\n  verdicts are wrong. At alpha "
-        f"{STRICT_ALPHA:.2f} it is {found.strict_coverage:.1%} and {found.strict_error:.1%}. If it "
-        f"always answers, {found.always_error:.1%} are\n  wrong.\n"
-        f"- The judge prefers {plain:.1%} of wrong answers to the right one, and {styled:.1%} if "
-        f"the wrong one is a\n  list item.\n"
+        f"and {found.accepted_error:.1%} of the verdicts are wrong. At alpha {STRICT_ALPHA:.2f} it "
+        f"is {found.strict_coverage:.1%} and {found.strict_error:.1%}. If it always answers, "
+        f"{found.always_error:.1%} are wrong."
     )
-
-
-def draw(rows: Sequence[Row]) -> Figure:
-    """Two panels with a bar for each view: the favoured model's error, and that of the others."""
-    figure = Figure(figsize=(10, 3.6), layout="constrained")
-    FigureCanvasAgg(figure)
-    favour, others = figure.subplots(1, 2, sharey=True)
-    names = [_name(row.view) + (f", {row.labelled:.0%}" if row.labelled else "") for row in rows]
-    places = np.arange(len(rows))[::-1]
-    colours = ["#0072B2" if row.view == "debiased" else "#999999" for row in rows]
-    favour.barh(places, [row.favour for row in rows], color=colours)
-    deviation = [row.favour_sd for row in rows]
-    favour.errorbar(
-        [row.favour for row in rows], places, xerr=deviation, fmt="none", ecolor="#222222"
-    )
-    others.barh(places, [row.error for row in rows], color=colours)
-    favour.set_yticks(places, names)
-    favour.set_title("Mean error of the favored model", loc="left", fontsize=11)
-    others.set_title("Root mean square error of the others", loc="left", fontsize=11)
-    for panel in (favour, others):
-        _finish(panel)
-    return figure
-
-
-def _finish(panel: Axes) -> None:
-    panel.axvline(0, color="#222222", linewidth=0.8)
-    panel.set_xlabel("points of the Elo scale")
-    panel.grid(axis="x", color="#dddddd", linewidth=0.6)
-    panel.set_axisbelow(True)
-    panel.spines[["top", "right"]].set_visible(False)
 
 
 def main() -> None:
-    """Measures through a service of its own, and writes all files."""
+    """Measures through a service of its own, and writes both files."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--work", type=Path, help="folder of the judged arenas")
     parser.add_argument("--arenas", type=int, default=ARENAS)
-    parser.add_argument("--drawn", action="store_true", help="measure nothing; draw again")
+    parser.add_argument("--written", action="store_true", help="measure nothing; write the table")
     asked = parser.parse_args()
-    if not asked.drawn:
+    if not asked.written:
         if asked.work is None:
             parser.error("give --work FOLDER")
         numbers = asdict(measure(asked.work, asked.arenas))
         NUMBERS.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
     found = found_in(NUMBERS)
-    draw(found.rows).savefig(FOLDER / "arena.png", dpi=150)
-    page = PAGE.read_text(encoding="utf-8")
-    before, after = page.partition(BEGIN)[0], page.partition(END)[2]
-    text = f"{before}{BEGIN}\n{facts(found)}\n{table(found.rows)}\n{END}{after}"
-    PAGE.write_text(text, encoding="utf-8")
+    markdown.put_between_markers("arena", f"{facts(found)}\n\n{table(found.rows)}", PAGE)
 
 
 def found_in(path: Path) -> Found:
