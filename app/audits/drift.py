@@ -74,7 +74,7 @@ def tested_values(calibration: Calibration) -> dict[str, FloatArray]:
 
     They are those of one pair of each question: correlated scores are not exchangeable.
     """
-    preferences, used = calibration.preferences, calibration.counted
+    preferences, used = calibration.preferences, calibration.counted & calibration.table.scored
     gap = np.abs(preferences.p_fwd - preferences.p_rev)
     columns = (calibration.uncertainty, gap, calibration.table.label_mass)
     tested = streams_of(calibration)

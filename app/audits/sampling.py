@@ -8,6 +8,7 @@ from app.audits.entries import Decider, Draw
 from app.audits.texts import key_of, written_texts
 from app.core.comparison import Comparison, Criterion
 from app.core.fingerprint import example_digest, question_digest
+from app.core.score import NoScore
 from app.judges.judged import JudgedComparison
 
 _BITS = 64
@@ -62,7 +63,8 @@ class Sampler:
     def drawn(self, candidates: Sequence[JudgedComparison], *, at: float) -> list[Drawn | None]:
         """Returns for each candidate, in order, its draw or None.
 
-        Labeled examples of the set are never drawn: they say nothing about other traffic.
+        Labeled examples of the set are never drawn: they say nothing about other traffic. Nor are
+        comparisons without a score, which no alpha accepts.
 
         Args:
             candidates: The judgments.
@@ -77,6 +79,8 @@ class Sampler:
     def _drawn(self, candidate: JudgedComparison, at: float) -> Drawn | None:
         calibration = candidate.calibration
         assert calibration is not None, "only judgments that used a set are drawn"
+        if isinstance(candidate.score, NoScore):
+            return None
         digest = example_digest(self._fingerprint, candidate.comparison)
         criterion = candidate.judgment.criterion
         spelled = _spelled(criterion)

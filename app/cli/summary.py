@@ -8,6 +8,7 @@ from app.cli.console import say
 
 # The reason of an abstention -> the reason in words.
 REASONS = {
+    "thought_unfinished": "the judge's thought did not end",
     "uncertain": "too uncertain for alpha",
     "infeasible": "alpha is infeasible with this calibration",
     "suspended": "audits have shown more errors than alpha",

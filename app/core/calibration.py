@@ -62,12 +62,15 @@ class Calibration:
     "pac" threshold only where the labels so far decide it, and no figure that needs all labels:
     people label in the order of rising uncertainty, so the labels so far are not a sample.
 
+    The pairs without a score of the judge (`unscored`) count in `n`, in the denominator of each
+    coverage and nowhere else: the judge abstains on them whatever alpha is.
+
     Thresholds and curve use only the examples on task. No threshold accepts an off-task example, so
     S = 0 in SCOPE's eq. 5 (scope_condition), and the example adds nothing to the sum. Counting it
     by its uncertainty would represent judgments that no caller gets. Among on-task comparisons,
-    examples and judgments remain exchangeable. All examples count in `n`, `accuracy`, `auroc`,
-    `expected_calibration_error`, `position_flips`, `mean_label_mass` and the denominator of each
-    coverage, because these figures describe the judge.
+    examples and judgments remain exchangeable. All examples with a score count in `accuracy`,
+    `auroc`, `expected_calibration_error`, `position_flips`, `mean_label_mass` and the denominator
+    of each coverage, because these figures describe the judge.
     """
 
     name: str
@@ -123,18 +126,23 @@ class Calibration:
 
     @cached_property
     def sided(self) -> NDArray[np.bool_]:
-        """Shape (n,). True where people prefer one side."""
-        return ~(self.table.unlabelled | self.table.tied)
+        """Shape (n,). True where people prefer one side, and the judge gave a score."""
+        return self.table.scored & ~(self.table.unlabelled | self.table.tied)
 
     @cached_property
     def unlabelled(self) -> int:
-        """Number of pairs without a label."""
-        return int(self.table.unlabelled.sum())
+        """Number of pairs without a label that need one; pairs without a score do not."""
+        return int((self.table.unlabelled & self.table.scored).sum())
 
     @property
     def labelled(self) -> int:
-        """Number of pairs of which people prefer one side."""
-        return self.n - self.unlabelled - self.ties
+        """Number of pairs with a score of which people prefer one side."""
+        return int(self.sided.sum())
+
+    @property
+    def unscored(self) -> int:
+        """Number of pairs without a score that people did not find equal."""
+        return self.n - self.labelled - self.unlabelled - self.ties
 
     @cached_property
     def ties(self) -> int:
@@ -172,13 +180,16 @@ class Calibration:
 
     @cached_property
     def on_task(self) -> NDArray[np.bool_]:
-        """Shape (n,). True where the label mass is at least `min_label_mass`, or unknown."""
-        return ~(self.table.label_mass < self.min_label_mass)
+        """Shape (n,). True where the label mass is at least `min_label_mass`, or unknown.
+
+        False where the judge gave no score.
+        """
+        return self.table.scored & ~(self.table.label_mass < self.min_label_mass)
 
     @property
     def off_task(self) -> int:
         """Number of pairs with less label mass than `min_label_mass`."""
-        return int((~self.on_task).sum())
+        return int((self.table.scored & ~self.on_task).sum())
 
     @cached_property
     def curve(self) -> ThresholdCurve:
@@ -276,8 +287,8 @@ class Calibration:
 
     @cached_property
     def has_label_mass(self) -> bool:
-        """Whether all examples have a label mass."""
-        return not np.isnan(self.table.label_mass).any()
+        """Whether all examples with a score have a label mass."""
+        return not np.isnan(self.table.label_mass[self.table.scored]).any()
 
     @cached_property
     def position_flips(self) -> float | None:
@@ -285,16 +296,17 @@ class Calibration:
 
         None without examples, and for a judge that sees no order.
         """
-        if not self.n or self.orders == 1:
+        scored = int(self.table.scored.sum())
+        if not scored or self.orders == 1:
             return None
-        return self.preferences.position_flips
+        # Pairs without a score are NaN, which differs from nothing.
+        return self.preferences.position_flips * self.n / scored
 
     @cached_property
     def unanimous(self) -> float | None:
         """Share of examples with a preference of exactly 0 or 1, as unanimous votes have it."""
-        if not self.n:
-            return None
-        return float(np.isin(self.preferences.p_bar, (0.0, 1.0)).mean())
+        p_bar = self.preferences.p_bar[self.table.scored]
+        return float(np.isin(p_bar, (0.0, 1.0)).mean()) if len(p_bar) else None
 
     @cached_property
     def mean_label_mass(self) -> float | None:
@@ -302,10 +314,11 @@ class Calibration:
 
         None without examples, and if any example has none.
         """
-        if not self.n or not self.has_label_mass:
+        masses = self.table.label_mass[self.table.scored]
+        if not len(masses) or not self.has_label_mass:
             return None
         # One number at a time, so that other threads can run in between.
-        return math.fsum(float(mass) for mass in self.table.label_mass) / self.n
+        return math.fsum(float(mass) for mass in masses) / len(masses)
 
     def threshold(self, alpha: float, guarantee: Guarantee, delta: float | None) -> float:
         """Returns lambda_hat in nats; -inf if infeasible, ln 2 to accept everything.

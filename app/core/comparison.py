@@ -5,14 +5,15 @@ from typing import Literal
 
 from app.core.errors import InvalidComparisonError
 from app.core.score import Orders as Orders
-from app.core.score import Preference
+from app.core.score import Preference, Unscored
 from app.core.score import Side as Side
 
 Label = Literal["A", "B", "tie"]
 # "none" closes an audit that nobody can label.
 AuditLabel = Label | Literal["none"]
 Verdict = Literal["A", "B", "abstain"]
-Reason = Literal["off_task", "no_preference", "suspended", "infeasible", "uncertain"]
+# An abstention has the first reason that applies.
+Reason = Unscored | Literal["off_task", "no_preference", "suspended", "infeasible", "uncertain"]
 Guarantee = Literal["marginal", "pac"]
 Role = Literal["user", "assistant", "system"]
 
@@ -163,16 +164,17 @@ class Judgment:
     smaller threshold. The gaps of the score were divided by `temperature`. `bounded`
     says that a probability of the judge was 0 or 1, and half a step of its rounding stands for it.
 
-    `reason` is the first of these that applies: `off_task`, `no_preference`, `suspended`,
-    `infeasible`, `uncertain`. `off_task` means that the two labels have too little of the
-    probability: the judge is not answering the question, so it gives no verdict even without an
+    `reason` is the first of these that applies: `thought_unfinished`, `off_task`, `no_preference`,
+    `suspended`, `infeasible`, `uncertain`. With the first the judge gave no score, and so
+    `preference` and `label_mass` are None. `off_task` means that the two labels have too little of
+    the probability: the judge is not answering the question, so it gives no verdict even without an
     alpha. `suspended` means that audits have shown more errors than alpha under this criterion, and
     that the service was set to abstain then.
     """
 
     verdict: Verdict
     reason: Reason | None
-    preference: Preference
+    preference: Preference | None
     label_mass: float | None
     threshold: float | None
     criterion: Criterion

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from app.core.comparison import Label
 from app.core.preference import Preferences, gaps_in_reverse, preference_from_gaps
-from app.core.score import Score
+from app.core.score import NoScore, Score, score_of_numbers
 
 # Number of rows that become Python objects in one step; other threads can run between two steps.
 _SLICE = 1024
@@ -31,7 +31,8 @@ class LabeledExample:
     """One calibration point; it holds measurements and no text.
 
     Args:
-        score: The score of the comparison.
+        score: The score of the comparison, or the reason why the judge gives none. Such pairs are
+            kept, because coverage is a share of all pairs.
         label: The side that people prefer; None for a pair of a pool that has no label yet, and
             "tie" for a pair that people found equal. Ties are kept, because the traffic has them,
             and because they must not change how many pairs were drawn.
@@ -39,7 +40,7 @@ class LabeledExample:
             the question is unknown.
     """
 
-    score: Score
+    score: Score | NoScore
     label: Label | None
     question: str | None = None
 
@@ -48,6 +49,8 @@ class LabeledExample:
         """The fields as stores keep them; the last is left out where it is unknown."""
         last = () if self.question is None else (self.question,)
         score = self.score
+        if isinstance(score, NoScore):
+            return (None, None, None, self.label, *last)
         return (score.gap_fwd, score.gap_rev, score.label_mass, self.label, *last)
 
 
@@ -111,9 +114,17 @@ class Examples(Mapping[str, LabeledExample]):
         )
 
     def preferences_at(self, temperature: float) -> Preferences:
-        """Returns the preferences of the judge, of whose gaps each is divided by a temperature."""
-        gap_fwd = self.numbers[:, 0] / temperature
-        return preference_from_gaps(gap_fwd, self.gap_rev / temperature)
+        """Returns the preferences of the judge, of whose gaps each is divided by a temperature.
+
+        They are NaN where the judge gave no score.
+        """
+        gap_fwd, gap_rev = self.numbers[:, 0] / temperature, self.gap_rev / temperature
+        if self.scored.all():
+            return preference_from_gaps(gap_fwd, gap_rev)
+        known = preference_from_gaps(gap_fwd[self.scored], gap_rev[self.scored])
+        columns = np.full((4, len(self)), np.nan)
+        columns[:, self.scored] = known
+        return Preferences(*columns)
 
     @property
     def gap_rev(self) -> NDArray[np.float64]:
@@ -123,7 +134,12 @@ class Examples(Mapping[str, LabeledExample]):
     @property
     def sees_order(self) -> NDArray[np.bool_]:
         """Shape (n,). True where the judge sees the order of the responses."""
-        return ~np.isnan(self.numbers[:, 1])
+        return ~np.isnan(self.numbers[:, 1]) | ~self.scored
+
+    @property
+    def scored(self) -> NDArray[np.bool_]:
+        """Shape (n,). False where the judge gave no score."""
+        return ~np.isnan(self.numbers[:, 0])
 
     @property
     def label_mass(self) -> NDArray[np.float64]:
@@ -167,7 +183,7 @@ class Examples(Mapping[str, LabeledExample]):
                 yield (
                     digest,
                     LabeledExample(
-                        score=Score.of_numbers(gap_fwd, gap_rev, label_mass),
+                        score=score_of_numbers(gap_fwd, gap_rev, label_mass),
                         label=_LABELS[code],
                         question=question,
                     ),
@@ -209,7 +225,7 @@ class Examples(Mapping[str, LabeledExample]):
     def _example(self, row: int) -> LabeledExample:
         (question,) = _question_texts(self.questions[row : row + 1])
         return LabeledExample(
-            score=Score.of_numbers(*self.numbers[row].tolist()),
+            score=score_of_numbers(*self.numbers[row].tolist()),
             label=_LABELS[int(self.labels[row])],
             question=question,
         )

@@ -10,6 +10,8 @@ Orders = Literal[1, 2]
 # The gap of a response that has all votes of an order: its sigmoid is exactly 1, and that of the
 # other response exactly 0.
 CERTAIN_GAP = 800.0
+# Reasons for which a judge gives a comparison no score: the service abstains, whatever alpha is.
+Unscored = Literal["thought_unfinished"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,10 +58,33 @@ class Score:
         """The three fields as numbers; NaN in place of None."""
         return self.gap_fwd, _number(self.gap_rev), _number(self.label_mass)
 
-    @classmethod
-    def of_numbers(cls, gap_fwd: float, gap_rev: float, label_mass: float) -> "Score":
-        """The score with these `numbers`."""
-        return cls(gap_fwd=gap_fwd, gap_rev=_known(gap_rev), label_mass=_known(label_mass))
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NoScore:
+    """The judge looked at a comparison and has no preference to give; the service abstains.
+
+    This is an outcome and not an error: the same comparison has it whenever it is judged. Sets keep
+    such an example, and thresholds leave it out.
+    """
+
+    reason: Unscored
+
+    @property
+    def swapped(self) -> "NoScore":
+        """The same outcome with the responses in the other order."""
+        return self
+
+    @property
+    def numbers(self) -> tuple[float, float, float]:
+        """The `numbers` of a score, all of them missing."""
+        return math.nan, math.nan, math.nan
+
+
+def score_of_numbers(gap_fwd: float, gap_rev: float, label_mass: float) -> Score | NoScore:
+    """The score with these `numbers`."""
+    if math.isnan(gap_fwd):
+        return NoScore(reason="thought_unfinished")
+    return Score(gap_fwd=gap_fwd, gap_rev=_known(gap_rev), label_mass=_known(label_mass))
 
 
 def _number(value: float | None) -> float:

@@ -75,10 +75,15 @@ def of_models(result: Mapping[str, Any], *, swapped: bool) -> dict[str, Any]:
     if not swapped or "error" in result:
         return dict(result)
     verdict, preferred = result["verdict"], result["preferred"]
-    return {
+    turned = {
         **result,
         "verdict": _OPPOSITES.get(verdict, verdict),
         "preferred": _OPPOSITES.get(preferred, preferred),
+    }
+    if result["p_bar"] is None:
+        return turned
+    return {
+        **turned,
         "p_bar": 1.0 - result["p_bar"],
         # The forward order of the judge had the response of model_b first.
         "p_fwd": 1.0 - result["p_rev"],

@@ -11,8 +11,8 @@ from typing import TypeVar
 from app.core.comparison import Comparison
 from app.core.errors import StoreCorruptError, StoreUnavailableError
 from app.core.fingerprint import JudgeIdentity, digest_of_json, example_digest
-from app.core.score import Score
-from app.judges.scorer import ScoreError, Scorer
+from app.core.score import NoScore, Score
+from app.judges.scorer import ScoreOutcome, Scorer
 from app.observability.telemetry import Telemetry
 from app.off_loop import off_loop
 from app.ports import ScoreStore
@@ -48,9 +48,9 @@ class _Key:
             is_swapped=comparison.response_a > comparison.response_b,
         )
 
-    def turned(self, score: Score | ScoreError) -> Score | ScoreError:
+    def turned(self, score: ScoreOutcome) -> ScoreOutcome:
         """Turns the slot's score into the comparison's, and vice versa."""
-        return score.swapped if self.is_swapped and isinstance(score, Score) else score
+        return score.swapped if self.is_swapped and isinstance(score, Score | NoScore) else score
 
 
 class CachingScorer:
@@ -94,11 +94,11 @@ class CachingScorer:
         """The identity of the scorer."""
         return self._scorer.identity
 
-    async def score(self, comparisons: Sequence[Comparison]) -> list[Score | ScoreError]:
+    async def score(self, comparisons: Sequence[Comparison]) -> Sequence[ScoreOutcome]:
         """Scores comparisons; one that the batch has twice is scored once."""
         keys = await off_loop(self._keys, comparisons)
         # Scores by comparison, as if the responses were in the order of the slot.
-        scores: dict[str, Score | ScoreError] = dict(await self._kept(keys))
+        scores: dict[str, ScoreOutcome] = dict(await self._kept(keys))
         new: dict[str, int] = {}
         for place, key in enumerate(keys):
             if key.check not in scores:
@@ -117,7 +117,7 @@ class CachingScorer:
         judge = digest_of_json([self.identity.fingerprint, self.identity.runtime])
         return [_Key.of(comparison, judge, self._slots) for comparison in comparisons]
 
-    async def _kept(self, keys: Sequence[_Key]) -> dict[str, Score]:
+    async def _kept(self, keys: Sequence[_Key]) -> dict[str, Score | NoScore]:
         """Returns the kept scores by comparison; none if the store does not answer in time."""
         slots = sorted({key.slot for key in keys})
         nothing: dict[int, str] = {}
@@ -125,12 +125,12 @@ class CachingScorer:
         read = {key.check: _read(texts.get(key.slot), key.check) for key in keys}
         return {check: score for check, score in read.items() if score is not None}
 
-    async def _keep(self, keys: Sequence[_Key], scores: Mapping[str, Score | ScoreError]) -> None:
+    async def _keep(self, keys: Sequence[_Key], scores: Mapping[str, ScoreOutcome]) -> None:
         """Keeps scores; errors are not kept."""
         texts = {
             key.slot: _written(score, key.check)
             for key in keys
-            if isinstance(score := scores[key.check], Score)
+            if isinstance(score := scores[key.check], Score | NoScore)
         }
         if texts:
             await self._asked(lambda: self._store.keep_scores(texts, seconds=self._seconds), None)
@@ -160,15 +160,17 @@ class CachingScorer:
         await self._scorer.stop()
 
 
-def _repeated(score: Score | ScoreError, is_repeated: bool) -> Score | ScoreError:
+def _repeated(score: ScoreOutcome, is_repeated: bool) -> ScoreOutcome:
     return replace(score, cached=True) if is_repeated and isinstance(score, Score) else score
 
 
-def _written(score: Score, check: str) -> str:
+def _written(score: Score | NoScore, check: str) -> str:
+    if isinstance(score, NoScore):
+        return json.dumps([check, score.reason])
     return json.dumps([check, score.gap_fwd, score.gap_rev, score.label_mass])
 
 
-def _read(text: str | None, check: str) -> Score | None:
+def _read(text: str | None, check: str) -> Score | NoScore | None:
     """Reads the score of a slot.
 
     Returns None if the slot is empty, keeps another comparison, or has what this service does not
@@ -177,9 +179,12 @@ def _read(text: str | None, check: str) -> Score | None:
     if text is None:
         return None
     try:
-        of_comparison, gap_fwd, gap_rev, label_mass = json.loads(text)
+        of_comparison, *numbers = json.loads(text)
         if of_comparison != check:
             return None
+        if numbers == ["thought_unfinished"]:
+            return NoScore(reason="thought_unfinished")
+        gap_fwd, gap_rev, label_mass = numbers
         return Score(
             gap_fwd=_finite(gap_fwd),
             gap_rev=None if gap_rev is None else _finite(gap_rev),

@@ -9,7 +9,7 @@ from app.core.noise import Noise, Resolution
 from app.core.score import Score
 from app.judges.label_logits import LabelLogitScorer, score_of_orders
 from app.judges.prompts import rendered_pairs
-from app.judges.scorer import ScoreError, Scorer
+from app.judges.scorer import ScoreOutcome, Scorer
 from app.ports import RecomputingEngine
 
 # Comparisons of a check; each is two prompts, or two responses of a reward model.
@@ -98,7 +98,7 @@ class _Runs:
 
 async def _scored_by_chat_model(
     scorer: LabelLogitScorer, comparisons: Sequence[Comparison], *, recompute: bool
-) -> list[Score | ScoreError]:
+) -> Sequence[ScoreOutcome]:
     engine = scorer.engine
     prompts = await rendered_pairs(scorer.template, comparisons)
     if recompute and isinstance(engine, RecomputingEngine):
@@ -109,7 +109,7 @@ async def _scored_by_chat_model(
     return [score_of_orders(forward, reverse) for forward, reverse in pairs]
 
 
-def _whole(score: Score | ScoreError) -> Score:
+def _whole(score: ScoreOutcome) -> Score:
     if not isinstance(score, Score):
         raise JudgmentFailedError("the judge cannot judge a bundled comparison")
     return score

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from app.core.calibration import Calibration
 from app.core.comparison import Comparison, Judgment
-from app.core.score import Score
+from app.core.score import NoScore, Score
 
 
 @dataclass(kw_only=True, slots=True)
@@ -13,14 +13,14 @@ class JudgedComparison:
 
     Args:
         comparison: The comparison.
-        score: Its score.
+        score: Its score, or the reason why it has none.
         judgment: Its judgment.
         calibration: The version of the set that decided; None without an alpha.
         by: Name of the key that asked, or "service".
     """
 
     comparison: Comparison
-    score: Score
+    score: Score | NoScore
     judgment: Judgment
     calibration: Calibration | None
     by: str

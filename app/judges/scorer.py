@@ -6,10 +6,12 @@ from typing import Literal, Protocol
 from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError, RequestError
 from app.core.fingerprint import JudgeIdentity
-from app.core.score import Score
+from app.core.score import NoScore, Score
 
 # Errors of one comparison that do not affect the other comparisons of its batch.
 ScoreError = RequestError | JudgmentFailedError
+# What a judge makes of one comparison.
+ScoreOutcome = Score | NoScore | ScoreError
 # The kinds of judges that settings can name; `kind` of GET /info.
 JudgeKind = Literal["chat model", "chat model by votes", "reward model", "decision server"]
 
@@ -25,12 +27,13 @@ class Scorer(Protocol):
     def identity(self) -> JudgeIdentity:
         """The judge's name, its fingerprint and its description of itself."""
 
-    async def score(self, comparisons: Sequence[Comparison]) -> list[Score | ScoreError]:
+    async def score(self, comparisons: Sequence[Comparison]) -> Sequence[ScoreOutcome]:
         """Scores comparisons, all of them in one call of the model.
 
         Returns:
-            For each comparison, in order, its score or its own error. Both gaps of a score are
-            finite: any other answer of the model is the error of its comparison.
+            For each comparison, in order, its score, the reason why it has none, or its own error.
+            Both gaps of a score are finite: any other answer of the model is the error of its
+            comparison.
 
         Raises:
             UnavailableError: The model is unavailable; nothing was scored.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from app.core.calibration import Calibration
 from app.core.comparison import CalibrationReference, Criterion, Judgment, Reason, Verdict
-from app.core.score import Orders, Preference
+from app.core.score import Orders, Preference, Unscored
 from app.core.thresholds import ThresholdCurve
 
 
@@ -70,6 +70,22 @@ class AcceptanceRule:
         """The smallest alpha that accepts this uncertainty; None if it is not defined."""
         level = None if self.curve is None else self.curve.risk_level(uncertainty)
         return None if level == math.inf else level
+
+
+def unscored(reason: Unscored, rule: AcceptanceRule, *, judge: str) -> Judgment:
+    """Abstains because the judge gave no score, whatever the criterion is."""
+    return Judgment(
+        verdict="abstain",
+        reason=reason,
+        preference=None,
+        label_mass=None,
+        temperature=rule.temperature,
+        threshold=None if rule.threshold == -math.inf else rule.threshold,
+        criterion=rule.criterion,
+        risk_level=None,
+        calibration=rule.calibration,
+        judge=judge,
+    )
 
 
 def decide(

@@ -17,11 +17,11 @@ from app.core.errors import (
     StoreUnavailableError,
 )
 from app.core.preference import preference_from_gaps
-from app.core.score import Score
+from app.core.score import NoScore, Score
 from app.fair_queue import CURRENT_FLOW
 from app.judges.judged import JudgedComparison
 from app.judges.scorer import Scorer
-from app.judging.decisions import AcceptanceRule, decide
+from app.judging.decisions import AcceptanceRule, decide, unscored
 from app.judging.thresholds import find_thresholds
 from app.observability.telemetry import Telemetry
 from app.off_loop import off_loop
@@ -66,14 +66,14 @@ class _Item:
         request: The request.
         confirmed: The calibration of its criterion; None without an alpha.
         rule: Its criterion with its threshold.
-        score: The score of its comparison.
+        score: The score of its comparison, or the reason why it has none.
         outcome: Its judgment or its error.
     """
 
     request: JudgeRequest
     confirmed: ConfirmedCalibration | None = None
     rule: AcceptanceRule | None = None
-    score: Score | None = None
+    score: Score | NoScore | None = None
     outcome: Outcome | None = None
 
 
@@ -224,7 +224,7 @@ class Judge:
         waiting = _open(items)
         scores = await self._scorer.score([item.request.comparison for item in waiting])
         for item, score in zip(waiting, scores, strict=True):
-            if isinstance(score, Score):
+            if isinstance(score, Score | NoScore):
                 item.score = score
             else:
                 item.outcome = score
@@ -242,7 +242,7 @@ class Judge:
         )
 
     def _make_judgments(self, items: Sequence[_Item]) -> None:
-        scored = [(item, item.score) for item in items if item.score is not None]
+        scored = [(item, item.score) for item in items if isinstance(item.score, Score)]
         gaps = np.array([score.gaps for _, score in scored]).reshape(-1, 2)
         # As the set divides the gaps of its examples.
         gaps /= np.array([[_rule(item).temperature] for item, _ in scored]).reshape(-1, 1)
@@ -258,6 +258,9 @@ class Judge:
                 cached=score.cached,
                 bounded=max(map(abs, score.gaps)) >= identity.largest_gap,
             )
+        for item in items:
+            if isinstance(item.score, NoScore):
+                item.outcome = unscored(item.score.reason, _rule(item), judge=identity.name)
         for item in items:
             outcome = _outcome(item)
             if isinstance(outcome, ScopeJudgeError):

@@ -12,7 +12,7 @@ from app.core.errors import (
     ScopeJudgeError,
     StoreUnavailableError,
 )
-from app.core.score import Score
+from app.core.score import NoScore, Score
 from app.fair_queue import Flow, flowing
 from app.judges.scorer import Scorer
 from app.observability.telemetry import Telemetry
@@ -58,14 +58,14 @@ class Readiness:
         self._calibrations = calibrations
         self._telemetry = telemetry
         self._check: asyncio.Task[str | None] | None = None
-        self._probe: asyncio.Task[Score | ScopeJudgeError] | None = None
+        self._probe: asyncio.Task[Score | NoScore | ScopeJudgeError] | None = None
         # When the judge was first asked since its last answer, and the number of answers then.
         self._asked_at: float | None = None
         self._answers = 0
         # An outage has one line in the log, however often it is checked.
         self._store_is_away = False
 
-    async def probe(self) -> Score | ScopeJudgeError:
+    async def probe(self) -> Score | NoScore | ScopeJudgeError:
         """Scores the fixed comparison, ahead of the judge's queue."""
         # Not the work of the caller who asks for the check.
         with ahead_of_queue(), flowing(Flow()):
@@ -92,7 +92,7 @@ class Readiness:
                     silent, answers = 0, self._telemetry.answers
                 if probe.done():
                     outcome = probe.exception() or probe.result()
-                    if isinstance(outcome, Score):
+                    if isinstance(outcome, Score | NoScore):
                         silent = 0
                     else:
                         reason = getattr(outcome, "code", type(outcome).__name__)

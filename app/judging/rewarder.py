@@ -258,5 +258,6 @@ def _result(compared: Compared, rule: RewardRule) -> Result:
             return Result(pair=pair, points=None, reason=outcome.reason)
         return Result(pair=pair, points=None)
     if rule.kind == "soft":
+        assert outcome.preference is not None, "a verdict has a preference"
         return Result(pair=pair, points=2.0 * outcome.preference.p_bar - 1.0)
     return Result(pair=pair, points=1.0 if outcome.verdict == "A" else -1.0)

@@ -282,6 +282,8 @@ class Telemetry:
         """Counts a judgment."""
         preference = judgment.preference
         self._judgments.labels(judgment.verdict, judgment.reason or "").inc()
+        if preference is None:
+            return
         self._uncertainty.observe(preference.uncertainty)
         if judgment.orders == 2:
             self._position_gap.observe(preference.position_gap)

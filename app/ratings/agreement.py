@@ -18,7 +18,7 @@ def agreement_of(battles: Battles, *, level: float) -> Agreement | None:
     accepted = labeled & battles.accepted
     ties = _share(battles, accepted, tie.astype(np.float64), level)
     error = _error(battles, accepted & ~tie, battles.verdict, level)
-    always = _error(battles, battles.judged & labeled & ~tie, preferred(battles.p_bar), level)
+    always = _error(battles, battles.preferred & labeled & ~tie, preferred(battles.p_bar), level)
     return Agreement(
         labelled=int(labeled.sum()),
         ties=int(tie.sum()),

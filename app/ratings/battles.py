@@ -79,6 +79,11 @@ class Battles:
         return np.asarray(self.judged & np.isnan(self.verdict))
 
     @property
+    def preferred(self) -> Bools:
+        """Shape (n,). Judged battles with a preference of the judge, accepted or not."""
+        return np.asarray(self.judged & ~np.isnan(self.p_bar))
+
+    @property
     def accepted(self) -> Bools:
         """Shape (n,). Battles with a verdict."""
         return np.asarray(self.judged & ~np.isnan(self.verdict))

@@ -2,10 +2,10 @@
 
 The debiased outcome is that of augmented inverse probability weighting, and of prediction-powered
 inference: `p_bar + (labeled / pi) (y - p_bar)`. Its mean over the random draw of labels is y,
-whatever the judge prefers. A battle without a judgment has no p_bar to correct: it counts as
-`1 / pi` battles with the outcome y where it has a label, and for nothing elsewhere, which is right
-on average as well. So failures that hit one model more than others bend only the views without
-labels.
+whatever the judge prefers. A battle without a preference of the judge has no p_bar to correct: it
+counts as `1 / pi` battles with the outcome y where it has a label, and for nothing elsewhere, which
+is right on average as well. So failures that hit one model more than others bend only the views
+without labels.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ class Outcomes(NamedTuple):
 def views_of(battles: Battles) -> dict[ViewName, Outcomes]:
     """The views that count any battle, in the order in which they are shown."""
     labeled = bool(battles.labeled.any())
-    has_preferences = not np.isnan(battles.p_bar[battles.judged]).any()
+    has_preferences = bool(battles.preferred.any())
     available: dict[ViewName, bool] = {
         "accepted": battles.has_verdicts,
         "soft": has_preferences,
@@ -61,7 +61,7 @@ def _accepted(battles: Battles) -> Outcomes:
 
 
 def _soft(battles: Battles) -> Outcomes:
-    return _unweighted(battles.judged, battles.p_bar)
+    return _unweighted(battles.preferred, battles.p_bar)
 
 
 def _abstain_as_tie(battles: Battles) -> Outcomes:
@@ -69,7 +69,7 @@ def _abstain_as_tie(battles: Battles) -> Outcomes:
 
 
 def _debiased(battles: Battles) -> Outcomes:
-    labeled, judged = battles.labeled, battles.judged
+    labeled, judged = battles.labeled, battles.preferred
     stands_for = np.where(labeled, 1.0 / battles.human_probability, 0.0)
     people = np.where(labeled, battles.people, 0.0)
     p_bar = np.where(judged, battles.p_bar, 0.0)

@@ -24,6 +24,7 @@ _DASH = "\N{EN DASH}"
 # Models that a sentence names.
 _NAMED = 5
 _REASONS = {
+    "thought_unfinished": "thought unfinished",
     "uncertain": "too uncertain for alpha",
     "infeasible": "alpha infeasible",
     "no_preference": "no preference",

@@ -32,7 +32,6 @@ def pairs_of(battles: Battles) -> tuple[ModelPair, ...]:
     found = []
     for place, key in enumerate(keys.tolist()):
         row = {name: values[place] for name, values in table.items()}
-        has_orders = row["ordered"] == row["judged"] > 0
         found.append(
             ModelPair(
                 model_a=battles.models[key // m],
@@ -42,8 +41,8 @@ def pairs_of(battles: Battles) -> tuple[ModelPair, ...]:
                 accepted=int(row["accepted"]),
                 coverage=row["accepted"] / row["judged"] if row["judged"] else None,
                 reasons=reasons[place],
-                flips=int(row["flips"]) if has_orders else None,
-                first_bias=row["bias"] / row["judged"] if has_orders else None,
+                flips=int(row["flips"]) if row["ordered"] else None,
+                first_bias=row["bias"] / row["ordered"] if row["ordered"] else None,
                 labelled=int(row["labelled"]),
             )
         )

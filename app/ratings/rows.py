@@ -196,7 +196,9 @@ def _preference(columns: Columns, judged: Bools, verdict: Floats) -> Floats:
     p_bar = _probability(columns, "p_bar")
     if "p_bar" not in columns:
         return p_bar
-    columns.check(~judged | ~np.isnan(p_bar), "p_bar is missing, but there is a verdict")
+    # A judge abstains without a preference if its thought did not end.
+    has_verdict = judged & ~np.isnan(verdict) if "winner" in columns else judged
+    columns.check(~has_verdict | ~np.isnan(p_bar), "p_bar is missing, but there is a verdict")
     sides = {1.0: ("model_a", p_bar < 0.5), 0.0: ("model_b", p_bar > 0.5)}
     for outcome, (side, contrary) in sides.items():
         columns.check(

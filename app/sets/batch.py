@@ -10,8 +10,8 @@ from app.core.comparison import Comparison, Label, LabeledComparison
 from app.core.errors import ScopeJudgeError
 from app.core.examples import EMPTY, Examples
 from app.core.fingerprint import batch_digest, example_digest, question_digest
-from app.core.score import Score
-from app.judges.scorer import ScoreError
+from app.core.score import NoScore, Score
+from app.judges.scorer import ScoreOutcome
 from app.sets.trail import Action, Edit
 
 
@@ -35,10 +35,10 @@ class JudgedExample:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoredExample:
-    """A labeled comparison with its score, or its error."""
+    """A labeled comparison with what the judge made of it."""
 
     labelled: LabeledComparison
-    score: Score | ScoreError
+    score: ScoreOutcome
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,7 @@ class JudgedBatch:
     def of_pool(
         cls,
         pairs: Sequence[tuple[str, Comparison]],
-        scores: Mapping[str, Score | ScoreError],
+        scores: Mapping[str, ScoreOutcome],
         known: Mapping[str, LabeledExample],
         *,
         fingerprint: str,
@@ -230,7 +230,9 @@ def digested(
     return [(example_digest(fingerprint, comparison), comparison) for comparison in comparisons]
 
 
-def labeled_example(score: Score, comparison: Comparison, label: Label | None) -> LabeledExample:
+def labeled_example(
+    score: Score | NoScore, comparison: Comparison, label: Label | None
+) -> LabeledExample:
     """Returns the calibration point of a judged comparison; long work for a large text."""
     question = question_digest(comparison)
     return LabeledExample(score=score, label=label, question=question)

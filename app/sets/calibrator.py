@@ -20,8 +20,7 @@ from app.core.errors import (
     VersionNotFoundError,
 )
 from app.core.fingerprint import INPUTS_DIFFER
-from app.core.score import Score
-from app.judges.scorer import ScoreError, Scorer
+from app.judges.scorer import ScoreOutcome, Scorer
 from app.off_loop import off_loop
 from app.ports import KEPT_VERSIONS, Entry, Head, SetStore
 from app.sets.batch import (
@@ -242,7 +241,7 @@ class Calibrator:
         comparisons: Sequence[Comparison],
         kind: str,
         on_progress: Callable[[int], None] | None = None,
-    ) -> list[Score | ScoreError]:
+    ) -> list[ScoreOutcome]:
         """Scores comparisons, in small chunks if somebody watches.
 
         Raises:
@@ -250,7 +249,7 @@ class Calibrator:
                 not take this for a success.
         """
         chunk = _PROGRESS_CHUNK if on_progress else max(1, len(comparisons))
-        scores: list[Score | ScoreError] = []
+        scores: list[ScoreOutcome] = []
         for start in range(0, len(comparisons), chunk):
             scores += await self._scorer.score(comparisons[start : start + chunk])
             if on_progress:

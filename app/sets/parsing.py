@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from app.core.calibration import LabeledExample
-from app.core.score import Score
+from app.core.score import NoScore, Score
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LABELS = ("A", "B", None, "tie")
@@ -44,7 +44,8 @@ def parse_finite(value: Any) -> float:
 def parse_example(fields: Any) -> LabeledExample:
     """Returns a labeled example from `[gap_fwd, gap_rev, label_mass, label]`.
 
-    The last two numbers may be null. A fifth field is the digest of the question.
+    The last two numbers may be null; all three are if the judge gave no score. A fifth field is the
+    digest of the question.
 
     Raises:
         ValueError, TypeError, OverflowError: The fields are not a labeled example.
@@ -55,11 +56,15 @@ def parse_example(fields: Any) -> LabeledExample:
     if len(more) > 1:
         raise ValueError("too many fields")
     question = parse_digest(more[0]) if more else None
-    score = Score(
-        gap_fwd=parse_finite(gap_fwd),
-        gap_rev=None if gap_rev is None else parse_finite(gap_rev),
-        label_mass=None if label_mass is None else parse_finite(label_mass),
-    )
+    score: Score | NoScore
+    if (gap_fwd, gap_rev, label_mass) == (None, None, None):
+        score = NoScore(reason="thought_unfinished")
+    else:
+        score = Score(
+            gap_fwd=parse_finite(gap_fwd),
+            gap_rev=None if gap_rev is None else parse_finite(gap_rev),
+            label_mass=None if label_mass is None else parse_finite(label_mass),
+        )
     return LabeledExample(score=score, label=label, question=question)
 
 

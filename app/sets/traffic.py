@@ -40,7 +40,8 @@ class _Sums:
 
     Args:
         judgments: Number of judgments.
-        uncertainty: Sum of the uncertainties, in nats.
+        scored: Number of those with a score of the judge.
+        uncertainty: Sum of their uncertainties, in nats.
         decided: Number of judgments with a feasible alpha. Only abstentions of these judgments are
             informative; the following sums are over them.
         abstained: Number of abstentions.
@@ -48,6 +49,7 @@ class _Sums:
     """
 
     judgments: int = 0
+    scored: int = 0
     uncertainty: float = 0.0
     decided: int = 0
     abstained: int = 0
@@ -58,6 +60,7 @@ class _Sums:
         """Adds up several sums."""
         return cls(
             judgments=sum(part.judgments for part in parts),
+            scored=sum(part.scored for part in parts),
             uncertainty=math.fsum(part.uncertainty for part in parts),
             decided=sum(part.decided for part in parts),
             abstained=sum(part.abstained for part in parts),
@@ -71,7 +74,8 @@ class SetTraffic:
     def __init__(self, calibration: Calibration) -> None:
         self.name, self.write_id = calibration.name, calibration.write_id
         self._examples = calibration.n
-        self._mean = float(calibration.uncertainty.mean()) if calibration.n else 0.0
+        scored = calibration.uncertainty[calibration.table.scored]
+        self._mean = float(scored.mean()) if len(scored) else 0.0
         self._expected: dict[float, float] = {}
         # The first criteria that judgments by this version were asked for under.
         self.criteria: set[Criterion] = set()
@@ -87,15 +91,17 @@ class SetTraffic:
             self.criteria.add(judgment.criterion)
         block = self._block
         block.judgments += 1
-        block.uncertainty += judgment.preference.uncertainty
+        preference, mass = judgment.preference, judgment.label_mass
+        if preference is not None:
+            block.scored += 1
+            block.uncertainty += preference.uncertainty
         if judgment.threshold is not None:
             block.decided += 1
             block.abstained += judgment.verdict == "abstain"
             block.expected += self._expected_at(calibration, judgment.threshold)
         if block.judgments >= _BLOCK:
             self._close_block()
-        if tested and len(self._fresh) < _MOST_FRESH * VALUES:
-            preference, mass = judgment.preference, judgment.label_mass
+        if tested and preference is not None and len(self._fresh) < _MOST_FRESH * VALUES:
             self._fresh.extend(
                 (
                     preference.uncertainty,
@@ -138,7 +144,7 @@ class SetTraffic:
             judgments=sums.judgments,
             abstentions=sums.abstained / sums.decided if enough else None,
             expected_abstentions=sums.expected / sums.decided if enough else None,
-            uncertainty=sums.uncertainty / sums.judgments,
+            uncertainty=sums.uncertainty / max(1, sums.scored),
             expected_uncertainty=self._mean,
         )
 

@@ -23,7 +23,7 @@ from app.judges.engines.vllm_local import VllmEngine
 from app.judges.engines.vllm_start import VllmOptions
 from app.judges.label_logits import LabelLogitScorer
 from app.judges.prompts import PromptTemplate
-from app.judges.scorer import Scorer
+from app.judges.scorer import ScoreOutcome, Scorer
 from app.judges.votes import VoteScorer, is_unanimous
 from app.observability.telemetry import Telemetry
 from app.ports import Generated, Prompt, PromptError
@@ -67,7 +67,7 @@ async def measure() -> None:
 async def report(name: str, scorer: Scorer, pairs: Sequence[Pair], telemetry: Telemetry) -> None:
     """Judges all pairs, calibrates on the first ones, and prints coverage and error on the rest."""
     begun = time.perf_counter()
-    scores = []
+    scores: list[ScoreOutcome] = []
     for start in range(0, len(pairs), BATCH):
         batch = pairs[start : start + BATCH]
         scores += await scorer.score(

@@ -210,9 +210,7 @@ def test_a_stored_set_is_a_calibration_with_finite_scores_or_corrupt(
     if isinstance(calibration, StoreCorruptError):
         return
     for labeled in calibration.examples.values():
-        score = labeled.score
-        numbers = (score.gap_fwd, score.gap_rev, score.label_mass)
-        assert all(number is None or math.isfinite(number) for number in numbers)
+        assert all(number is None or math.isfinite(float(number)) for number in labeled.fields[:3])
         assert labeled.label in ("A", "B", None, "tie")
 
 

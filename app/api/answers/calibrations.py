@@ -79,6 +79,7 @@ def calibration_detail(
         mean_label_mass=calibration.mean_label_mass,
         temperature=calibration.temperature if calibration.orders == 1 else None,
         off_task=calibration.off_task,
+        unscored=calibration.unscored,
         tie_rate=calibration.tie_rate,
         infeasible=tuple(
             records.Infeasible(

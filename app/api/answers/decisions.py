@@ -8,6 +8,7 @@ from typing import Literal
 from app.api.answers.records import judgment, usage_of_request
 from app.api.requests.decisions import Decision, Value
 from app.core.comparison import Judgment
+from app.core.errors import JudgmentFailedError
 from scope_judge import records
 
 
@@ -18,26 +19,52 @@ class Decided:
     decision: Decision
     judgment: Judgment
 
+    @classmethod
+    def of(cls, decision: Decision, judgment: Judgment) -> "Decided":
+        """Joins them.
+
+        Raises:
+            JudgmentFailedError: The judge has no preference, and without `abstain_as` the answer
+                would have to be one of the options.
+        """
+        if judgment.preference is None and decision.abstain_as is None:
+            place = f"question {decision.name!r}" if decision.name else "a question"
+            raise JudgmentFailedError(
+                f"{place}: the judge abstains ({judgment.reason}) and prefers neither option: send "
+                "`abstain_as`, the choice for an abstention"
+            )
+        return cls(decision=decision, judgment=judgment)
+
     @property
     def choice(self) -> Value:
         """The likelier option, the first one of equals; or `abstain_as` for an abstention."""
         if self.judgment.verdict == "abstain" and self.decision.abstain_as is not None:
             return self.decision.abstain_as
-        prefers_b = self.judgment.preference.side == "B"
+        preference = self.judgment.preference
+        assert preference is not None, "`of` refuses an abstention without a preference"
+        prefers_b = preference.side == "B"
         return self.decision.second if prefers_b else self.decision.first
 
     @property
     def probabilities(self) -> dict[Value, float]:
-        """The probability of each option; 0 for an option that only stands for an abstention."""
-        p_bar = self.judgment.preference.p_bar
-        judged = {self.decision.first: p_bar, self.decision.second: 1.0 - p_bar}
-        return judged | dict.fromkeys(self.decision.others, 0.0)
+        """The probability of each option; 0 for an option that only stands for an abstention.
+
+        If the judge has no preference, such an option has 1, and the others have 0.
+        """
+        preference, decision = self.judgment.preference, self.decision
+        if preference is None:
+            judged = dict.fromkeys((decision.first, decision.second), 0.0)
+            return judged | dict.fromkeys(decision.others, 1.0)
+        judged = {decision.first: preference.p_bar, decision.second: 1.0 - preference.p_bar}
+        return judged | dict.fromkeys(decision.others, 0.0)
 
     @property
     def confidence(self) -> float:
         """The larger probability times the label mass, which is vLLM's definition."""
-        mass = self.judgment.label_mass
-        return self.judgment.preference.confidence * (1.0 if mass is None else mass)
+        preference, mass = self.judgment.preference, self.judgment.label_mass
+        if preference is None:
+            return 0.0
+        return preference.confidence * (1.0 if mass is None else mass)
 
     @property
     def scope(self) -> records.Judgment:

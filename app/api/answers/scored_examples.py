@@ -4,17 +4,18 @@ from collections.abc import Sequence
 from heapq import nsmallest
 
 from app.core.calibration import Calibration
+from app.core.score import NoScore
 from app.sets.batch import JudgedBatch, JudgedExample
 from scope_judge import records
 
 
 def _scored(example: JudgedExample) -> records.ScoredExample:
-    judged = example.example
+    judged, score = example.example, example.example.score
     return records.ScoredExample(
         digest=example.digest,
-        gap_fwd=judged.score.gap_fwd,
-        gap_rev=judged.score.gap_rev,
-        label_mass=judged.score.label_mass,
+        gap_fwd=None if isinstance(score, NoScore) else score.gap_fwd,
+        gap_rev=None if isinstance(score, NoScore) else score.gap_rev,
+        label_mass=None if isinstance(score, NoScore) else score.label_mass,
         label=judged.label,
         question=judged.question,
     )

@@ -7,7 +7,7 @@ from app.core.score import Preference
 def in_words(judgment: Judgment) -> str:
     """Says what the judge decided, and why it abstained if it did."""
     preference = judgment.preference
-    if judgment.reason is not None:
+    if preference is None or judgment.reason is not None:
         return f"The judge abstains: {_reason(judgment)}.{_order(preference)}"
     better = f"Response {judgment.verdict} is better"
     if judgment.threshold is None:
@@ -32,6 +32,11 @@ def _apart(one: float, other: float) -> tuple[str, str]:
 def _reason(judgment: Judgment) -> str:
     criterion, preference = judgment.criterion, judgment.preference
     match judgment.reason:
+        case "thought_unfinished":
+            return (
+                "its thought did not end within SCOPE_THINK_TOKENS. Asking again gives the same "
+                "answer"
+            )
         case "off_task":
             return (
                 "the two labels have too little of its probability, so it may not be answering the "
@@ -50,6 +55,7 @@ def _reason(judgment: Judgment) -> str:
                 f"{criterion.words}, so no verdict can keep that promise"
             )
         case _:
+            assert preference is not None
             assert judgment.threshold is not None, "only a threshold makes a pair uncertain"
             uncertainty, threshold = _apart(preference.uncertainty, judgment.threshold)
             return (
@@ -58,8 +64,10 @@ def _reason(judgment: Judgment) -> str:
             )
 
 
-def _order(preference: Preference) -> str:
+def _order(preference: Preference | None) -> str:
     """Says so if the two orders of the responses lead to different sides."""
+    if preference is None:
+        return ""
     if preference.p_fwd > 0.5 > preference.p_rev:
         return " It prefers the response that it reads first, in both orders."
     if preference.p_fwd < 0.5 < preference.p_rev:

@@ -1,14 +1,16 @@
 """JSON of judged examples that a set imports: scores and labels, without texts."""
 
-from typing import Annotated, Any
+import math
+from typing import Annotated, Any, Self
 
-from pydantic import Field, FiniteFloat, SkipValidation, ValidationError
+from pydantic import Field, FiniteFloat, SkipValidation, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from app.api.answers.problems import invalid_request
 from app.api.requests.models import Digest, DryRun, EvenIfInfeasible, Replace, Strict, Text
 from app.core.calibration import LabeledExample
 from app.core.comparison import Label
-from app.core.score import Score
+from app.core.score import score_of_numbers
 from app.sets.batch import JudgedBatch, JudgedExample
 
 # An import with more faults is refused without reading the rest.
@@ -21,8 +23,9 @@ class ScoredExampleIn(Strict):
     digest: Digest = Field(
         description="Digest of the comparison and the judge: 64 hexadecimal digits."
     )
-    gap_fwd: FiniteFloat = Field(
-        description="Logit of response A minus that of response B, with response A shown first."
+    gap_fwd: FiniteFloat | None = Field(
+        description="Logit of response A minus that of response B, with response A shown first; "
+        "null, with the next two fields, if the judge gave no score."
     )
     gap_rev: FiniteFloat | None = Field(
         description="The same difference with response B shown first; null for a judge that sees "
@@ -40,9 +43,18 @@ class ScoredExampleIn(Strict):
         None, description="Digest of the question alone; null if it is unknown."
     )
 
+    @model_validator(mode="after")
+    def _has_a_gap(self) -> Self:
+        if self.gap_fwd is None and (self.gap_rev is not None or self.label_mass is not None):
+            fault = PydanticCustomError("missing_gap", "may be null only with the next two fields")
+            detail = InitErrorDetails(type=fault, loc=("gap_fwd",), input=None)
+            raise ValidationError.from_exception_data(type(self).__name__, [detail])
+        return self
+
     def judged(self) -> JudgedExample:
         """The example as a set keeps it."""
-        score = Score(gap_fwd=self.gap_fwd, gap_rev=self.gap_rev, label_mass=self.label_mass)
+        numbers = (self.gap_fwd, self.gap_rev, self.label_mass)
+        score = score_of_numbers(*(math.nan if number is None else number for number in numbers))
         example = LabeledExample(score=score, label=self.label, question=self.question)
         return JudgedExample(digest=self.digest, example=example)
 

@@ -90,7 +90,7 @@ async def _answer(
     for decision, outcome in zip(asked, outcomes, strict=True):
         if isinstance(outcome, ScopeJudgeError):
             raise outcome
-        decided.append(Decided(decision=decision, judgment=outcome))
+        decided.append(Decided.of(decision, outcome))
     return await request.run(
         as_json,
         partial(answer, decided, services.identity.name),

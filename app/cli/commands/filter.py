@@ -194,7 +194,9 @@ def decided(item: Item, result: Mapping[str, Any], *, flip: bool) -> Decision:
         error = result["error"]
         return Decision(action="drop", reason=f"{error['code']}: {error['detail']}")
     preferred = preferred_of(item.row.fields, item.shape)
-    p_bar = 1.0 - result["p_bar"] if preferred == "B" else result["p_bar"]
+    p_bar = result["p_bar"]
+    if p_bar is not None and preferred == "B":
+        p_bar = 1.0 - p_bar
     judged = partial(Decision, risk_level=result["risk_level"])
     if preferred == "tie":
         return judged(action="drop", p_bar=p_bar, reason="the label is a tie")

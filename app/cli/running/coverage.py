@@ -185,7 +185,7 @@ def _calibration_of(
     """
     # Imported late: numpy takes a while.
     from app.core.calibration import Calibration, LabeledExample
-    from app.core.score import Score
+    from app.core.score import score_of_numbers
 
     return Calibration(
         name=described["name"],
@@ -195,10 +195,11 @@ def _calibration_of(
         fingerprint=described["fingerprint"],
         examples={
             example["digest"]: LabeledExample(
-                score=Score(
-                    gap_fwd=example["gap_fwd"],
-                    gap_rev=example["gap_rev"],
-                    label_mass=example["label_mass"],
+                score=score_of_numbers(
+                    *(
+                        math.nan if example[name] is None else example[name]
+                        for name in ("gap_fwd", "gap_rev", "label_mass")
+                    )
                 ),
                 label=example["label"],
                 question=example["question"],
@@ -224,7 +225,8 @@ def unlike_set(
     from app.audits.drift import STREAMS, tested_values
     from app.core.likeness import difference
 
-    first = {pair.question: pair for pair in reversed(list(judged))}
+    scored = [pair for pair in judged if pair.result["uncertainty"] is not None]
+    first = {pair.question: pair for pair in reversed(scored)}
     if not first:
         return None
     values = zip(*(pair.values for pair in first.values()), strict=True)

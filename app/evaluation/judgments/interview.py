@@ -13,13 +13,13 @@ from app.core.errors import (
     ScopeJudgeError,
 )
 from app.core.fingerprint import INPUTS_DIFFER
-from app.core.score import Score
+from app.core.score import NoScore, Score
 from app.evaluation.benchmarks.labeled_pairs import LabeledPair
 from app.evaluation.judgments.log import JudgmentLog
 from app.evaluation.judgments.questions import GENERATION, Question, Questionnaire
 from app.evaluation.judgments.record import JudgedPair, Observation
 from app.judges.label_logits import LabelLogitScorer, label_gap
-from app.judges.scorer import ScoreError, Scorer
+from app.judges.scorer import ScoreOutcome, Scorer
 from app.ports import Engine, Generated, LabelLogits, PromptError, TextGenerator
 
 # The answers of a chunk are saved together. This many pairs in flight keep a GPU busy.
@@ -262,7 +262,9 @@ def _with_answer(
     return replace(pair, verbalized=texts[0])
 
 
-def _with_score(pair: JudgedPair, score: Score | ScoreError) -> JudgedPair:
+def _with_score(pair: JudgedPair, score: ScoreOutcome) -> JudgedPair:
+    if isinstance(score, NoScore):
+        return replace(pair, failed={"orders": score.reason})
     if not isinstance(score, Score):
         return replace(pair, failed={"orders": score.code})
     judged = replace(pair, gaps=score.gaps, label_mass=score.label_mass)

@@ -13,7 +13,9 @@ Verdict = Literal["A", "B", "abstain"]
 Side = Literal["A", "B"]
 Label = Literal["A", "B", "tie"]
 Guarantee = Literal["marginal", "pac"]
-Reason = Literal["off_task", "no_preference", "suspended", "infeasible", "uncertain"]
+Reason = Literal[
+    "thought_unfinished", "off_task", "no_preference", "suspended", "infeasible", "uncertain"
+]
 NoReward = Literal["suspended", "infeasible", "abstained", "failed", "tied", "empty", "unopposed"]
 Status = Literal["open", "labelled", "closed", "expired"]
 AuditLabel = Label | Literal["none"]
@@ -75,9 +77,10 @@ class Judgment:
         verdict: The accepted verdict, or `abstain`.
         preferred: The response that the judge prefers, even if it abstains; None if it has no
             preference.
-        reason: Reason of an abstention: `off_task`, `no_preference`, `suspended`, `infeasible` or
-            `uncertain`; None for a verdict.
-        p_fwd: Probability that response A is better, with response A shown first.
+        reason: Reason of an abstention: `thought_unfinished`, `off_task`, `no_preference`,
+            `suspended`, `infeasible` or `uncertain`; None for a verdict.
+        p_fwd: Probability that response A is better, with response A shown first. None, like the
+            four fields after it, if the judge has no score to give (`thought_unfinished`).
         p_rev: The same probability, with response B shown first.
         p_bar: Average of the two.
         uncertainty: Entropy of the average preference, in nats, from 0 to ln 2.
@@ -110,11 +113,11 @@ class Judgment:
     verdict: Verdict
     preferred: Side | None
     reason: Reason | None
-    p_fwd: float
-    p_rev: float
-    p_bar: float
-    uncertainty: float
-    confidence: float
+    p_fwd: float | None
+    p_rev: float | None
+    p_bar: float | None
+    uncertainty: float | None
+    confidence: float | None
     threshold: float | None
     alpha: float | None
     guarantee: Guarantee | None
@@ -573,6 +576,8 @@ class CalibrationDetail(Calibration):
         temperature: Number by which the gaps of a judge that sees each response alone are divided,
             fitted on the examples; 1 while labels are missing; None for other judges.
         off_task: Number of examples below `SCOPE_MIN_LABEL_MASS`, which thresholds leave out.
+        unscored: Number of examples to which the judge gave no score (`thought_unfinished`), which
+            thresholds leave out; coverage is a share of all examples.
         tie_rate: Share of the pairs that people found equal; None while pairs have no label. The
             promise is about the other pairs.
         infeasible: The alphas at which nothing is accepted.
@@ -592,6 +597,7 @@ class CalibrationDetail(Calibration):
     mean_label_mass: float | None
     temperature: float | None
     off_task: int
+    unscored: int = 0
     tie_rate: float | None
     infeasible: tuple[Infeasible, ...]
     feasible_alphas: tuple[FeasibleAlphas, ...]
@@ -681,7 +687,8 @@ class ScoredExample:
 
     Args:
         digest: Digest of the comparison and the judge: 64 hexadecimal digits.
-        gap_fwd: Logit of response A minus that of response B, with response A shown first.
+        gap_fwd: Logit of response A minus that of response B, with response A shown first; None,
+            like the next two fields, if the judge gave no score (`thought_unfinished`).
         gap_rev: The same difference with response B shown first; None for a judge that sees no
             order.
         label_mass: Probability of the two label tokens together, in the order where it is smaller;
@@ -691,7 +698,7 @@ class ScoredExample:
     """
 
     digest: str
-    gap_fwd: float
+    gap_fwd: float | None
     gap_rev: float | None
     label_mass: float | None
     label: Label | None

@@ -18,6 +18,7 @@ from app.core.calibration import (
 from app.core.comparison import Side
 from app.core.pac import pac_threshold
 from app.core.preference import LN2
+from app.core.score import Score
 from tests.labeled_examples import calibration_of, labeled_example
 
 patient = settings(max_examples=60)
@@ -154,6 +155,7 @@ def test_swapping_every_example_changes_nothing(examples: list[LabeledExample]) 
     swapped = [
         score(-gap_rev, -gap_fwd, "B" if each.label == "A" else "A")
         for each in examples
+        if isinstance(each.score, Score)
         for gap_fwd, gap_rev in [each.score.gaps]
     ]
     there = calibration(swapped)

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.examples import EMPTY, Examples, LabeledExample
-from app.core.score import Score
+from app.core.score import score_of_numbers
 from tests.labeled_examples import labeled_example
 
 digests = st.text(max_size=2)
@@ -27,7 +27,7 @@ def test_examples_equal_the_mapping_that_made_them(table: dict[str, LabeledExamp
     assert repr(dict(examples.pairs())) == repr(table)
     assert (list(examples), len(examples)) == (list(table), len(table))
     for row, score in enumerate(table.values()):
-        assert Score.of_numbers(*examples.numbers[row].tolist()) == score.score
+        assert score_of_numbers(*examples.numbers[row].tolist()) == score.score
         masks = (examples.label_a, examples.unlabelled, examples.tied)
         assert [bool(mask[row]) for mask in masks] == [
             score.label == label for label in ("A", None, "tie")

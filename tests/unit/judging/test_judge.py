@@ -17,6 +17,7 @@ from app.core.errors import (
     RequestError,
     StoreCorruptError,
 )
+from app.core.score import Preference
 from app.judges.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
 from app.judging.services import Services
 from app.ports import Head, LabelLogits, Prompt
@@ -24,6 +25,11 @@ from app.stores.memory import MemoryStore
 from tests.serving import ShortEngine, labelled, pair, request, services_of
 
 LN2 = math.log(2)
+
+
+def preference_of(judgment: Judgment) -> Preference:
+    assert judgment.preference is not None
+    return judgment.preference
 
 
 def sigmoid(x: float) -> float:
@@ -58,25 +64,25 @@ async def test_the_sign_of_the_reverse_order_is_inverted() -> None:
 
     found = await judge_one(ScriptedEngine(script), Comparison.of("Why?", "good", "bad"))
     p_bar = (sigmoid(2) + sigmoid(0.5)) / 2
-    assert found.preference.p_fwd == pytest.approx(sigmoid(2), abs=1e-15)
-    assert found.preference.p_rev == pytest.approx(sigmoid(0.5), abs=1e-15)
-    assert found.preference.p_bar == pytest.approx(p_bar, abs=1e-15)
+    assert preference_of(found).p_fwd == pytest.approx(sigmoid(2), abs=1e-15)
+    assert preference_of(found).p_rev == pytest.approx(sigmoid(0.5), abs=1e-15)
+    assert preference_of(found).p_bar == pytest.approx(p_bar, abs=1e-15)
     entropy = -p_bar * math.log(p_bar) - (1 - p_bar) * math.log(1 - p_bar)
-    assert found.preference.uncertainty == pytest.approx(entropy, abs=1e-14)
-    assert found.preference.confidence == pytest.approx(p_bar, abs=1e-15)
+    assert preference_of(found).uncertainty == pytest.approx(entropy, abs=1e-14)
+    assert preference_of(found).confidence == pytest.approx(p_bar, abs=1e-15)
     # The smaller of e^-1 + e^-3 = 0.4177 and e^-1.5 + e^-1 = 0.5910.
     assert found.label_mass == pytest.approx(math.exp(-1) + math.exp(-3), abs=1e-15)
-    assert (found.verdict, found.preference.side, found.reason) == ("A", "A", None)
+    assert (found.verdict, preference_of(found).side, found.reason) == ("A", "A", None)
 
 
 @pytest.mark.parametrize("gap", [0.0, 0.3, 2.0, -5.0, 40.0])
 async def test_a_judge_with_only_position_bias_has_no_preference(gap: float) -> None:
     engine = ScriptedEngine(lambda prompt: logits_of_gap(gap))
     found = await judge_one(engine, Comparison.of("Why?", "one", "two"))
-    assert found.preference.p_bar == 0.5
-    assert found.preference.p_fwd == pytest.approx(1 - found.preference.p_rev, abs=1e-12)
-    assert found.preference.uncertainty == pytest.approx(LN2, abs=1e-15)
-    assert (found.verdict, found.preference.side, found.reason) == (
+    assert preference_of(found).p_bar == 0.5
+    assert preference_of(found).p_fwd == pytest.approx(1 - preference_of(found).p_rev, abs=1e-12)
+    assert preference_of(found).uncertainty == pytest.approx(LN2, abs=1e-15)
+    assert (found.verdict, preference_of(found).side, found.reason) == (
         "abstain",
         None,
         "no_preference",
@@ -102,11 +108,13 @@ def test_swapping_the_responses_mirrors_p_bar(a: float, b: float, bias: float) -
             return [judgment for judgment in found if isinstance(judgment, Judgment)]
 
     straight, swapped = asyncio.run(both())
-    assert straight.preference.p_bar == pytest.approx(1 - swapped.preference.p_bar, abs=1e-6)
+    assert preference_of(straight).p_bar == pytest.approx(
+        1 - preference_of(swapped).p_bar, abs=1e-6
+    )
     mirrored = {"A": "B", "B": "A", "abstain": "abstain"}
     assert mirrored[straight.verdict] == swapped.verdict
     assert straight.reason == swapped.reason
-    assert straight.preference.uncertainty == swapped.preference.uncertainty
+    assert preference_of(straight).uncertainty == preference_of(swapped).uncertainty
     assert straight.risk_level == swapped.risk_level
 
 
@@ -116,19 +124,19 @@ async def test_each_abstention_has_its_reason() -> None:
         await calibrate(services, n=200, wrong_below=1.0)
         judge = services.judge.judge
         sure = await judge(request(pair(3.9, 0.0)))
-        assert (sure.verdict, sure.reason, sure.preference.side) == ("A", None, "A")
+        assert (sure.verdict, sure.reason, preference_of(sure).side) == ("A", None, "A")
         assert sure.threshold is not None
-        assert sure.preference.uncertainty <= sure.threshold
+        assert preference_of(sure).uncertainty <= sure.threshold
         unsure = await judge(request(pair(0.0, 0.02)))
-        assert (unsure.verdict, unsure.reason, unsure.preference.side) == (
+        assert (unsure.verdict, unsure.reason, preference_of(unsure).side) == (
             "abstain",
             "uncertain",
             "B",
         )
         assert unsure.threshold is not None
-        assert unsure.preference.uncertainty > unsure.threshold
+        assert preference_of(unsure).uncertainty > unsure.threshold
         even = await judge(request(pair(1.0, 1.0)))
-        assert (even.verdict, even.reason, even.preference.side) == (
+        assert (even.verdict, even.reason, preference_of(even).side) == (
             "abstain",
             "no_preference",
             None,
@@ -136,7 +144,7 @@ async def test_each_abstention_has_its_reason() -> None:
         # (0 + 1) / 200 is the smallest alpha that 200 examples make feasible.
         impossible = await judge(request(pair(3.9, 0.0), alpha=0.004))
         assert (impossible.verdict, impossible.reason) == ("abstain", "infeasible")
-        assert (impossible.threshold, impossible.preference.side) == (None, "A")
+        assert (impossible.threshold, preference_of(impossible).side) == (None, "A")
 
 
 async def test_too_little_label_mass_gives_no_verdict_at_any_alpha() -> None:
@@ -152,7 +160,7 @@ async def test_too_little_label_mass_gives_no_verdict_at_any_alpha() -> None:
         await calibrate(services, n=200, wrong_below=1.0)
         for alpha in (None, 0.2, 0.004):
             found = await services.judge.judge(request(broken, alpha=alpha))
-            assert (found.verdict, found.reason, found.preference.side) == (
+            assert (found.verdict, found.reason, preference_of(found).side) == (
                 "abstain",
                 "off_task",
                 "A",
@@ -161,7 +169,7 @@ async def test_too_little_label_mass_gives_no_verdict_at_any_alpha() -> None:
             assert found.risk_level is None
         # Two reasons apply, and "off_task" comes first.
         without = await services.judge.judge(request(even, alpha=None))
-        assert (without.reason, without.preference.side) == ("off_task", None)
+        assert (without.reason, preference_of(without).side) == ("off_task", None)
         fine = await services.judge.judge(request(pair(3.9, 0.0)))
         assert (fine.verdict, fine.reason) == ("A", None)
     async with services_of(ScriptedEngine(script)) as services:
@@ -213,7 +221,9 @@ async def test_judgments_whose_orders_disagree_are_counted() -> None:
     async with services_of(ScriptedEngine(script)) as services:
         pairs = [pair(0.5, 0.0), pair(0.0, 0.5), pair(2.0, 0.0), pair(0.0, 2.0), pair(1.0, 0.0)]
         found = await services.judge.judge_batch([request(each, alpha=None) for each in pairs])
-        disagree = [each.preference.orders_disagree for each in found if isinstance(each, Judgment)]
+        disagree = [
+            preference_of(each).orders_disagree for each in found if isinstance(each, Judgment)
+        ]
         # At 1.0 the reverse order has no preference: p_rev is 0.5.
         assert disagree == [True, True, False, False, False]
         exposition = services.telemetry.exposition()[0].decode()

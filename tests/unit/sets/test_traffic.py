@@ -30,7 +30,7 @@ async def test_the_figures_are_those_of_the_last_judgments_and_of_the_set() -> N
         assert last is not None
         assert last.judgments == 1000
         assert last.uncertainty == pytest.approx(
-            np.mean([each.preference.uncertainty for each in judged])
+            np.mean([each.preference.uncertainty for each in judged if each.preference])
         )
 
 
@@ -62,6 +62,7 @@ async def test_the_tested_values_are_uncertainty_position_gap_and_label_mass() -
         (judgment,) = await judge(services, 1)
         values = services.calibrations.traffic.take_fresh(calibration)
         preference = judgment.preference
+        assert preference is not None
         gap = abs(preference.p_fwd - preference.p_rev)
         assert values.tolist() == [preference.uncertainty, gap, judgment.label_mass]
         # They are the same numbers as those of the labeled pairs.
