@@ -73,6 +73,7 @@ DIAGNOSTICS: dict[str, Any] = {
     "mean_label_mass": (*NUMBER, NULL),
     "temperature": (*NUMBER, NULL),
     "off_task": int,
+    "unscored": int,
     "tie_rate": (*NUMBER, NULL),
     "infeasible": list,
     "feasible_alphas": list,
