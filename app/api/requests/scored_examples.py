@@ -1,10 +1,16 @@
 """JSON of judged examples that a set imports: scores and labels, without texts."""
 
 import math
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import Field, FiniteFloat, SkipValidation, ValidationError, model_validator
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import (
+    Field,
+    FiniteFloat,
+    SkipValidation,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from app.api.answers.problems import invalid_request
 from app.api.requests.models import Digest, DryRun, EvenIfInfeasible, Replace, Strict, Text
@@ -43,13 +49,12 @@ class ScoredExampleIn(Strict):
         None, description="Digest of the question alone; null if it is unknown."
     )
 
-    @model_validator(mode="after")
-    def _has_a_gap(self) -> Self:
-        if self.gap_fwd is None and (self.gap_rev is not None or self.label_mass is not None):
-            fault = PydanticCustomError("missing_gap", "may be null only with the next two fields")
-            detail = InitErrorDetails(type=fault, loc=("gap_fwd",), input=None)
-            raise ValidationError.from_exception_data(type(self).__name__, [detail])
-        return self
+    @field_validator("gap_rev", "label_mass")
+    @classmethod
+    def _is_of_a_score(cls, value: float | None, info: ValidationInfo) -> float | None:
+        if value is not None and info.data.get("gap_fwd", 0.0) is None:
+            raise ValueError("must be null, because gap_fwd is")
+        return value
 
     def judged(self) -> JudgedExample:
         """The example as a set keeps it."""
