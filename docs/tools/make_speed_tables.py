@@ -3,8 +3,7 @@
 Usage: python -m docs.tools.make_speed_tables
 
 `make bench` measures the figures and writes docs/measured/bench.json. A figure whose code has
-changed since gets a mark. tests/unit/docs/test_speed_page.py compares the figures on the page with
-the file, and leaves the marks out: a change of the code needs no new page.
+changed since gets a mark.
 """
 
 import statistics
@@ -37,24 +36,7 @@ LABELS = {
     "start-again": "the same, with caches and store of an earlier start",
 }
 HEADINGS = ("figure", "ours", "theirs", "ratio (spread)", "aim", "measured")
-# Figures of a sentence at the top of the page, and the sentence.
-SENTENCES: dict[tuple[str, ...], str] = {
-    ("engine-smollm2", "engine-demo"): (
-        "`/judge/batch` runs at {0:.0%} of vLLM's offline throughput with SmolLM2-135M, and at "
-        "{1:.0%} with the demo judge."
-    ),
-    ("transformers-loop-smollm2", "transformers-loop-demo"): (
-        "It judges {0:.1f} times as many pairs as a loop over Hugging Face transformers with "
-        "SmolLM2-135M, and {1:.1f} times as many with the demo judge."
-    ),
-    ("http-scripted",): (
-        "One process answers {0:,.0f} comparisons a second if the judge costs nothing."
-    ),
-    ("start-again", "start-first"): (
-        "The demo judge is ready {0:.1f} s after `scope-judge serve`, and {1:.1f} s the first time."
-    ),
-}
-# Mark of age, in a row of the table and behind a sentence; the page explains it.
+# Mark of age, in a row of the table; the page explains it.
 MARK = " \\*"
 _UNITS = {"comparisons/s": "/s", "requests/s": "/s", "pairs/s": "/s"}
 
@@ -138,27 +120,10 @@ def runs(file: FigureFile) -> Iterator[str]:
         )
 
 
-def sentences(file: FigureFile) -> Iterator[str]:
-    """The items at the top; a sentence whose figures are not measured is left out."""
-    for names, words in SENTENCES.items():
-        figures = [file.entries[name].figure for name in names if name in file.entries]
-        if len(figures) == len(names) and all("ours" in figure for figure in figures):
-            mark = MARK if any(map(is_changed, figures)) else ""
-            yield f"- {words.format(*map(_headline, figures))}{mark}"
-
-
-def _headline(figure: Mapping[str, Any]) -> float:
-    # A sentence about seconds gives ours, also where another release was measured beside it.
-    seconds = figure["unit"] == "s"
-    return float(statistics.median(figure["ours"]) if seconds else figure["median"])
-
-
 def page() -> str:
     """The page as it should be."""
     file = FigureFile(MEASURED)
     text = PAGE.read_text(encoding="utf-8")
-    items = list(sentences(file)) or ["- No figure has been measured yet."]
-    text = between_markers("speed", "\n".join(["", *items, ""]), text)
     text = between_markers("figures", f"\n{table(file)}\n\n", text)
     return between_markers("runs", "\n".join(["", *runs(file), ""]), text)
 

@@ -68,7 +68,7 @@ def test_replicas_with_equal_shares_do_not_multiply_false_alarms(replicas: int) 
     assert alarm_rate(alarms(change, RUNS, seed=6, replicas=replicas, rule=equal_shares)) <= AT_MOST
 
 
-@pytest.mark.parametrize(("replicas", "judgments"), [(4, 750), (16, 2025)])
+@pytest.mark.parametrize(("replicas", "judgments"), [(4, 800), (16, 1850)])
 def test_replicas_find_a_change_after_as_many_judgments_as_documented(
     replicas: int, judgments: int
 ) -> None:
