@@ -1,8 +1,8 @@
 """`make fuzz`: sends at least 20,000 requests to a running service, and checks every answer.
 
-schemathesis makes half of them from the OpenAPI document; the others are mutations, raw bytes and
-broken HTTP. Exits with 1 on any server error, hang, error that is not problem+json, or undocumented
-answer. Prints the seed.
+schemathesis makes half of them from the OpenAPI document; the others are sound requests with
+damaged bytes. Exits with 1 on any server error, hang, error that is not problem+json, or
+undocumented answer. Prints the seed.
 """
 
 import argparse
@@ -11,21 +11,17 @@ import secrets
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 
-from tests.drills.fuzzing import documented, sending
-from tests.drills.fuzzing.attempts import attempts
-from tests.drills.fuzzing.scene import Scene, redis_scene, sqlite_scene
+from tests.drills.fuzzing import damage, documented
+from tests.drills.fuzzing.scene import redis_scene, sqlite_scene
 from tests.drills.fuzzing.tally import Tally
 from tests.drills.running import Bar, print_table
-
-_ROUND = 1000
-_EXAMPLES = 40
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -35,51 +31,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     tally = Tally()
     with Bar(given.requests) as bar, ExitStack() as stack:
         folders = [Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(2)]
-        scenes = [
+        scenes = (
             stack.enter_context(sqlite_scene(folders[0])),
             stack.enter_context(redis_scene(folders[1])),
-        ]
-        _fuzz(
-            scenes,
-            tally,
-            seed=given.seed,
-            requests=given.requests,
-            on_request=bar.step,
-            on_round=bar.stage,
         )
+        number = given.seed
+        while tally.requests < given.requests:
+            for scene in scenes:
+                number += 1
+                bar.stage(scene.name)
+                before = tally.requests
+                documented.run(scene, tally, examples=40, seed=number, on_request=bar.step)
+                damaged = damage.requests(number, scene.key)
+                some = itertools.islice(damaged, tally.requests - before)
+                damage.send(scene, some, tally, bar.step)
+        for scene in scenes:
+            for fault in scene.calibration_faults():
+                tally.failed("still calibrates and judges at the end", f"{scene.name}: {fault}")
     seconds = time.monotonic() - began
     _print(tally)
     print(f"{tally.requests} requests in {seconds:.0f} s, seed {given.seed}")
     sys.exit(1 if tally.failures else 0)
-
-
-def _fuzz(
-    scenes: Sequence[Scene],
-    tally: Tally,
-    *,
-    seed: int,
-    requests: int,
-    on_request: Callable[[], None],
-    on_round: Callable[[str], None],
-) -> None:
-    streams = [attempts(seed + i, key=each.key) for i, each in enumerate(scenes)]
-    for number in itertools.count():
-        if tally.requests >= requests:
-            break
-        turn = number % len(scenes)
-        on_round(scenes[turn].name)
-        before = tally.requests
-        documented.run(
-            scenes[turn], tally, examples=_EXAMPLES, seed=seed + number, on_request=on_request
-        )
-        # As many requests that the document rules out.
-        some = itertools.islice(streams[turn], max(_ROUND, tally.requests - before))
-        sending.send_all(scenes[turn], some, tally, on_request)
-    for each in scenes:
-        on_round(f"{each.name}, at the end")
-        sending.hold_open(each, tally, times=10)
-        for fault in each.calibration_faults():
-            tally.failed("still calibrates and judges at the end", f"{each.name}: {fault}")
 
 
 def _print(tally: Tally) -> None:

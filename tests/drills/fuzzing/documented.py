@@ -11,7 +11,6 @@ from schemathesis.engine.recorder import CheckNode, Interaction, ScenarioRecorde
 
 from tests.drills.fuzzing.promises import Answer, Document
 from tests.drills.fuzzing.scene import HANG_S, Scene
-from tests.drills.fuzzing.sending import note_health
 from tests.drills.fuzzing.tally import Tally
 
 # Rules that are documented, but that JSON Schema cannot express: blank texts, mismatched turns, and
@@ -75,7 +74,7 @@ def run(
                 on_request()
         elif isinstance(event, events.FatalError | events.NonFatalError):
             raise AssertionError(f"schemathesis: {getattr(event, 'value', event)!r}")
-    note_health(scene, tally)
+    scene.note_health(tally)
 
 
 def _config(scene: Scene, *, examples: int, seed: int | None) -> dict[str, Any]:

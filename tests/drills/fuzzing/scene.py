@@ -9,6 +9,7 @@ from typing import NamedTuple
 import httpx
 
 from tests.drills.fuzzing.promises import Document
+from tests.drills.fuzzing.tally import Tally
 from tests.integration.processes.server import Server
 from tests.redis_server import RedisServer
 from tests.unit.api.keyring import entry, header_of, write_keys
@@ -62,6 +63,15 @@ class Scene(NamedTuple):
         if judged.status_code != 200 or abs(judged.json()["p_bar"] - expected) > 1e-12:
             return [f"a known judgment got {judged.status_code}: {judged.text[:200]}"]
         return []
+
+    def note_health(self, tally: Tally) -> None:
+        """Records whether the service is still ready and still judges in the same way."""
+        check = "still ready, with the same answer to a known comparison"
+        found = self.faults()
+        for fault in found:
+            tally.failed(check, f"{self.name}: {fault}")
+        if not found:
+            tally.passed(check)
 
     def calibration_faults(self) -> list[str]:
         """The faults of a calibration and a judgment after all other requests."""
