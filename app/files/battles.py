@@ -146,9 +146,9 @@ class BattleShape:
 
     def _name(self, row: Mapping[str, Any], field: str) -> str:
         column = self.columns[field]
-        if column not in row:
+        value = row.get(column)
+        if value is None:
             raise InvalidComparisonError(f"{column} is missing; there is {listed(row)}")
-        value = row[column]
         if not isinstance(value, str) or not value.strip():
             raise InvalidComparisonError(f"{column} is not the name of a model: it must be a text")
         return value

@@ -130,7 +130,9 @@ def _shape_of(rows: Sequence[FileRow], form: InputFormat) -> ComparisonShape:
     try:
         found = (known_shape(row.fields) for row in rows)
         shape = form.shape or next(filter(None, found), None) or shape_for(first.fields)
-        complete = (row for row in rows if all(name in row.fields for name in shape.columns))
+        complete = (
+            row for row in rows if all(row.fields.get(name) is not None for name in shape.columns)
+        )
         first = next(complete, first)
         shape.fields(first.fields)
     except RequestError as exc:

@@ -1,8 +1,8 @@
 """Reads the rows of a file; its content, not its name, tells the format and the compression.
 
-Formats: JSONL, JSON (an array of objects), CSV and TSV with a header, and Parquet; each of them as
-it is, or compressed with gzip or zstd. Text has a byte order mark, or the encoding that is named,
-or else UTF-8.
+Formats: JSONL, JSON (an array of objects), CSV and TSV with a header, the first sheet of an Excel
+workbook, and Parquet; each of them as it is, or compressed with gzip or zstd. Text has a byte order
+mark, or the encoding that is named, or else UTF-8.
 """
 
 import codecs
@@ -22,14 +22,24 @@ from typing import Any
 
 from app.core.errors import InvalidRequestError
 from app.files.shapes import ComparisonShape
+from app.files.workbook import sheet_rows
 
 STDIN = Path("-")
 # End of the name of a file with the pairs that were drawn for audits, beside the output of a run.
 DRAWN_ENDING = ".audits.jsonl"
-ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
+ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".xlsx", ".parquet")
 
 _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _PARQUET = b"PAR1"
+_ZIP = b"PK\x03\x04"
+# Beginning of a file that is no table -> what it is, and what to do.
+_NO_TABLES = {
+    b"%PDF": "a PDF: save its table as CSV or as an Excel workbook",
+    b"\xd0\xcf\x11\xe0": "an Excel workbook in the old format, or one with a password: save it as "
+    ".xlsx without a password",
+    b"<htm": "a web page",
+    b"<!DO": "a web page",
+}
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -51,8 +61,8 @@ class FileRow:
 
     Args:
         place: File and line or row number, for messages.
-        fields: Column name -> value. The values of CSV and TSV are texts and lists of messages;
-            empty cells are missing.
+        fields: Column name -> value, in the order of the file; None for an empty cell. The values
+            of CSV and TSV are texts and lists of messages.
         delimiter: Delimiter of a table; None for other formats.
     """
 
@@ -127,8 +137,13 @@ def read_rows(path: Path, encoding: str | None = None) -> Iterator[FileRow]:
     try:
         with ExitStack() as stack:
             file = _decompressed(path, name, stack)
-            if file.peek(4)[:4] == _PARQUET:
+            beginning = file.peek(4)[:4]
+            if beginning in _NO_TABLES:
+                raise InvalidRequestError(f"{name} is {_NO_TABLES[beginning]}")
+            if beginning == _PARQUET:
                 yield from _parquet_rows(file, name)
+            elif beginning == _ZIP:
+                yield from _sheet_rows(file, name)
             else:
                 yield from _text_rows(file, name, stack, encoding)
     except UnicodeError as exc:
@@ -171,10 +186,31 @@ def _parquet_rows(file: io.BufferedReader, name: str) -> Iterator[FileRow]:
         for batch in table.iter_batches(_ROWS_PER_BATCH):
             for fields in batch.to_pylist():
                 number += 1
-                present = {key: value for key, value in fields.items() if value is not None}
-                yield FileRow(place=f"{name}, row {number}", fields=present)
+                yield FileRow(place=f"{name}, row {number}", fields=fields)
     except pyarrow.ArrowException as exc:
         raise InvalidRequestError(f"{name} looks like Parquet but cannot be read: {exc}") from None
+
+
+def _sheet_rows(file: io.BufferedReader, name: str) -> Iterator[FileRow]:
+    # A workbook ends with the list of its parts, so that a pipe or a compressed file is read whole.
+    rows = sheet_rows(file if file.seekable() else io.BytesIO(file.read()), name)
+    _, cells = next(rows, ("", ()))
+    if not cells:
+        raise InvalidRequestError(f"the first sheet of {name} is empty")
+    header = ["" if cell is None else str(cell).strip() for cell in cells]
+    # Cells of a format only make a sheet wider than its table.
+    while not header[-1]:
+        header.pop()
+    _check_columns(header, name)
+    for place, cells in rows:
+        if any(cell is not None for cell in cells[len(header) :]):
+            raise InvalidRequestError(f"{place}: a cell stands right of the columns of the header")
+        full = (*cells, *[None] * len(header))
+        fields = {
+            column: _cell(cell, column, place) if isinstance(cell, str) else cell
+            for column, cell in zip(header, full, strict=False)
+        }
+        yield FileRow(place=place, fields=fields)
 
 
 def _text_rows(
@@ -263,9 +299,8 @@ def _table_rows(first: str, rest: Iterator[str], name: str, number: int) -> Iter
             yield FileRow(
                 place=place,
                 fields={
-                    column: _cell(cell, column, place)
+                    column: _cell(cell, column, place) if cell else None
                     for column, cell in zip(header, cells, strict=True)
-                    if cell
                 },
                 delimiter=delimiter,
             )

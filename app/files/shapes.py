@@ -61,13 +61,23 @@ class ComparisonShape:
         Raises:
             InvalidComparisonError: The row has no comparison of this shape.
         """
-        missing = [column for column in self.columns if column not in row]
+        missing = [column for column in self.columns if row.get(column) is None]
         if missing:
             # Excel writes such rows below a table.
-            if not row:
+            if all(value is None for value in row.values()):
                 raise InvalidComparisonError("the row is empty")
-            raise InvalidComparisonError(f"{_named(missing)} missing; there is {listed(row)}")
-        return self.convert(row)
+            absent = [column for column in missing if column not in row]
+            if absent:
+                raise InvalidComparisonError(f"{_named(absent)} missing; there is {listed(row)}")
+            raise InvalidComparisonError(f"{_named(missing)} empty")
+        # A spreadsheet has numbers where a response is one.
+        return self.convert(
+            {
+                name: str(value) if type(value) in (int, float) and name in self.texts else value
+                for name, value in row.items()
+                if value is not None
+            }
+        )
 
 
 def known_shape(row: Mapping[str, Any]) -> ComparisonShape | None:

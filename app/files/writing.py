@@ -13,8 +13,9 @@ from typing import IO, Any
 from app.core.errors import InvalidRequestError
 from app.core.printable import encodable, printable_json
 from app.files.replacing import replacing
+from app.files.workbook import write_workbook
 
-FORMATS = ("jsonl", "json", "csv", "tsv", "parquet")
+FORMATS = ("jsonl", "json", "csv", "tsv", "xlsx", "parquet")
 # The beginnings of formulas in Excel and LibreOffice, and the full-width signs of East Asia.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _SAME = {"ndjson": "jsonl"}
@@ -45,8 +46,8 @@ def replace_file(
 ) -> None:
     """Writes all rows to a file, atomically; its mode stays.
 
-    Lists and objects become JSON in CSV and TSV, and in Parquet if a column mixes types or has an
-    object without fields.
+    Lists and objects become JSON in CSV, TSV and workbooks, and in Parquet if a column mixes types
+    or has an object without fields.
 
     Args:
         path: The file; its name tells format and compression.
@@ -56,15 +57,18 @@ def replace_file(
         delimiter: Delimiter of CSV; None for the usual one.
 
     Raises:
-        InvalidRequestError: The name asks for an unknown format.
+        InvalidRequestError: The name asks for an unknown format, or a text is too long for it.
         OSError: The file cannot be written; an earlier one is unchanged.
     """
     kind = format_of(path)
-    if excel:
+    if excel and kind != "xlsx":
         rows = [for_excel(row) for row in rows]
     with replacing(path) as raw, _compressed(raw, path.suffix) as file:
         if kind == "parquet":
             _write_parquet(file, rows)
+            return
+        if kind == "xlsx":
+            write_workbook(file, _columns(rows), rows)
             return
         # UTF-8 cannot encode half of a surrogate pair: a table has its escape, as JSON has.
         encoding = "utf-8-sig" if excel else "utf-8"

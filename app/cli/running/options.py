@@ -14,7 +14,8 @@ from app.files.reading import InputFormat
 from app.files.shapes import custom_shape
 
 INPUTS_HELP = (
-    "Files, folders or patterns: JSONL, JSON, CSV, TSV or Parquet, also .gz or .zst; - for stdin."
+    "Files, folders or patterns: JSONL, JSON, CSV, TSV, .xlsx or Parquet, also .gz or .zst; - for "
+    "stdin."
 )
 Inputs = Annotated[list[Path], typer.Argument(help=INPUTS_HELP)]
 ColumnMap = Annotated[

@@ -45,6 +45,7 @@ _MAKE_A_SET = (
 )
 _OUTLIVE_A_DELETION = (
     "GET /calibrations/{name}/versions",
+    "GET /calibrations/{name}/audit-trail",
     "POST /calibrations/{name}/rollback",
 )
 
@@ -186,6 +187,8 @@ def excuse(check: str, route: str, answer: Answer) -> str | None:
         if any(fault["message"] == "Input should be a valid integer" for fault in faults):
             return "1.0 is an integer in JSON Schema, but not here"
     if check == "negative_data_rejection" and answer.status == 200:
+        if route == "GET /calibrations/{name}/next":
+            return "a number is rounded to 12 digits before its bounds are checked"
         refused = [entry["error"]["code"] for entry in body.get("errors", ())]
         items = [*body.get("results", ()), *body.get("groups", ())]
         refused += [entry["error"]["code"] for entry in items if "error" in entry]

@@ -40,7 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "api": {"core", "observability", "sets", "audits", "judging", "off_loop", "fair_queue"}
     | {"settings", "release", "fastapi", "starlette", "uvicorn", "h11"}
     | _ANSWERS,
-    "files": {"core", "pyarrow"},
+    "files": {"core", "openpyxl", "pyarrow"},
     "ratings": {"core", "files", "numpy", "scipy", "pyarrow", "pydantic"}
     | {"jinja2", "markdown_it", "markupsafe"},
     "evaluation": _SHARED
@@ -100,6 +100,7 @@ VENDORS_THAT_START_LATE = (
     "redis",
     "matplotlib",
     "ray",
+    "openpyxl",
     "pyarrow",
 )
 

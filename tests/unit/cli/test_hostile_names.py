@@ -123,7 +123,7 @@ def _changed(value: Any, key: str = "") -> Any:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("hostile")
     rows: list[dict[str, Any]] = [{**each, EVIL: EVIL} for each in examples(60)]
-    rows.append({**rows[0], "response_b": 5})
+    rows.append({**rows[0], "response_b": True})
     service = application_of(store=MemoryStore())
     with listening(HostileAnswers(service)) as url:
         httpx.post(f"{url}/calibrate", json={"examples": examples(60)}).raise_for_status()

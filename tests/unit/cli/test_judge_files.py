@@ -102,7 +102,7 @@ def test_a_table_has_columns_without_json_and_the_delimiter_of_the_input(tmp_pat
     assert (first["verdict"], first["p_bar"], first["calibration_name"]) == ("A", "0.01", "mine")
     assert second["error_code"] == "invalid_comparison"
     assert "response_b" in first
-    assert "response_a is missing" in second["error_detail"]
+    assert "response_a is empty" in second["error_detail"]
     # One object on request.
     result = judged(Service(), file, "--no-alpha", "--no-flat", "--overwrite", out=out)
     header, *rows = csv.reader(out.read_text().splitlines(), delimiter=";")
@@ -150,7 +150,7 @@ def test_a_map_names_the_columns(tmp_path: Path) -> None:
             (),
             "line 3: this is not JSON",
         ),
-        ('{"chosen": 1, "rejected": 2}\n', (), "line 1: chosen is neither a text nor a list"),
+        ('{"chosen": true, "rejected": 2}\n', (), "line 1: chosen is neither a text nor a list"),
     ],
 )
 def test_a_wrong_file_is_reported_before_anything_is_sent(
@@ -167,7 +167,7 @@ def test_a_wrong_file_is_reported_before_anything_is_sent(
 def test_a_row_without_a_comparison_has_its_own_error(tmp_path: Path) -> None:
     file, out = pairs_in(tmp_path, count=2), tmp_path / "out.jsonl"
     with file.open("a") as opened:
-        opened.write('{"question": "x", "response_a": 3, "response_b": "y"}\n')
+        opened.write('{"question": "x", "response_a": true, "response_b": "y"}\n')
     service = Service()
     result = judged(service, file, out=out)
     assert result.exit_code == 1

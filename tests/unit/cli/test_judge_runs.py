@@ -248,7 +248,7 @@ def test_two_runs_cannot_write_the_same_file(tmp_path: Path) -> None:
     [
         ("absent/x.jsonl", "there is no folder"),
         ("folder", "is not a regular file"),
-        ("out.xlsx", "must end in"),
+        ("out.xls", "must end in"),
     ],
 )
 def test_an_unwritable_output_is_reported_before_anything_is_judged(

@@ -131,7 +131,7 @@ def test_columns_that_hold_no_battle_are_named_with_a_map_that_may_fit(
     [
         ({"model_b": "small"}, "the same model"),
         ({"model_a": " "}, "model_a is not the name of a model"),
-        ({"model_a": None}, "model_a is not the name of a model"),
+        ({"model_a": None}, "model_a is missing"),
         ({"model_a": math.nan}, "model_a is not the name of a model"),
         ({"model_b": 7}, "model_b is not the name of a model"),
         ({"human": "draw?"}, "'draw?' is not model_a, model_b or tie"),

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import openpyxl
 import pyarrow
 import pytest
 from pyarrow import csv as arrow_csv
@@ -145,15 +146,50 @@ def test_standard_input_is_read_like_a_file(format: str, monkeypatch: pytest.Mon
     assert fields_of(STDIN) == ROWS
 
 
-def test_values_keep_their_types_and_empty_ones_are_missing(tmp_path: Path) -> None:
+def test_values_keep_their_types_and_empty_ones_their_column(tmp_path: Path) -> None:
     rows = [{"n": 1, "list": [{"a": 1.5}], "text": "x"}, {"n": None, "list": [], "text": ""}]
     path = tmp_path / "x"
     parquet.write_table(pyarrow.Table.from_pylist(rows), path)
-    assert fields_of(path) == [rows[0], {"list": [], "text": ""}]
+    assert fields_of(path) == rows
     path.write_text("n,text\n1,\n,x\n")
-    assert fields_of(path) == [{"n": "1"}, {"text": "x"}]
+    assert fields_of(path) == [{"n": "1", "text": None}, {"n": None, "text": "x"}]
     path.write_text('{"n": null, "text": ""}\n')
     assert fields_of(path) == [{"n": None, "text": ""}]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"%PDF-1.7 x", r"is a PDF: save its table as CSV"),
+        (b"\xd0\xcf\x11\xe0 x", r"old format, or one with a password"),
+        (b"<html><table>", "is a web page"),
+        (b"PK\x03\x04 and no more", "is a zip archive, and not a workbook"),
+    ],
+)
+def test_a_file_that_is_no_table_is_named(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(content)
+    with pytest.raises(InvalidRequestError, match=message):
+        fields_of(path)
+
+
+def test_a_sheet_may_have_blank_rows_and_a_title_must_not_be_above_the_header(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "x"
+    book = openpyxl.Workbook()
+    for cells in (["a", " b ", None], [], [1, None], [None, "x"]):
+        book.active.append(cells)
+    book.save(path)
+    assert [(row.place, row.fields) for row in read_rows(path)] == [
+        (f"{path}, row 3", {"a": 1, "b": None}),
+        (f"{path}, row 4", {"a": None, "b": "x"}),
+    ]
+    book.active.insert_rows(1)
+    book.active["A1"] = "Our pairs"
+    book.save(path)
+    with pytest.raises(InvalidRequestError, match="row 2: a cell stands right of the columns"):
+        fields_of(path)
 
 
 def test_a_place_is_a_line_or_a_row(tmp_path: Path) -> None:

@@ -117,7 +117,8 @@ TOOL_CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
     ("row", "message"),
     [
         ({"question": "x", "response_a": "y"}, "response_b is missing"),
-        ({"question": 3, **AB}, "neither a text nor a list of messages"),
+        ({"question": True, **AB}, "neither a text nor a list of messages"),
+        ({"question": None, **AB}, "question is empty"),
         ({"question": [], **AB}, "neither a text nor a list of messages"),
         ({"question": [USER, TOOL_CALL], **AB}, "calls a tool"),
         ({"question": [{"role": "tool", "content": "1"}], **AB}, "calls a tool"),

@@ -73,12 +73,13 @@ def test_csv_has_the_delimiter_that_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compression", ["", ".gz", ".zst"])
-@pytest.mark.parametrize("ending", ["jsonl", "json", "csv", "tsv", "parquet", "ndjson"])
+@pytest.mark.parametrize("ending", ["jsonl", "json", "csv", "tsv", "xlsx", "parquet", "ndjson"])
 def test_rows_are_read_back(tmp_path: Path, ending: str, compression: str) -> None:
     path = tmp_path / f"out.{ending}{compression}"
     replace_file(path, ROWS)
-    expected = TABLE if ending in ("csv", "tsv") else ROWS
-    assert [row.fields for row in read_rows(path)] == expected
+    expected = TABLE if ending in ("csv", "tsv", "xlsx") else ROWS
+    found = [row.fields for row in read_rows(path)]
+    assert [{n: v for n, v in row.items() if v is not None} for row in found] == expected
 
 
 def test_a_column_of_mixed_types_and_values_outside_json_are_written(tmp_path: Path) -> None:
@@ -105,6 +106,22 @@ def test_a_name_asks_for_a_format(name: str, kind: str) -> None:
     assert format_of(Path(name)) == kind
 
 
+def test_a_workbook_has_texts_as_they_are_and_numbers_as_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "out.xlsx"
+    texts = ["=1+1", "-1", "5", "a\r\nb\x0b", " x ", "_x0041", "'q", "\u202e\U0001f600"]
+    row: dict[str, Any] = {f"t{number}": text for number, text in enumerate(texts)}
+    row |= {"n": 3, "p": 0.5, "yes": True, "none": None, "list": [1], "=name": "x"}
+    replace_file(path, [row, {"yes": False}], excel=True)
+    first, second = (found.fields for found in read_rows(path))
+    assert first == {**row, "list": "[1]"}
+    assert list(second) == list(row)
+    assert not any(second.values())
+    assert second["yes"] is False
+    with pytest.raises(InvalidRequestError, match="row 3: t has 32,768 characters"):
+        replace_file(path, [{"t": "x"}, {"t": "x" * 32_768}])
+    assert [found.fields for found in read_rows(path)] == [first, second]
+
+
 def test_an_unknown_ending_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="must end in"):
-        format_of(Path("out.xlsx"))
+        format_of(Path("out.xls"))

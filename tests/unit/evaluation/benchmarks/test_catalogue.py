@@ -360,7 +360,7 @@ def test_any_jsonl_is_a_benchmark(name: str, tmp_path: Path) -> None:
     assert found.ties == 1
     assert sum(found.left_out.values()) == 5
     assert found.left_out == {
-        "response_b is neither a text nor a list of messages": 1,
+        "response_b is empty": 1,
         "question is blank, or has a blank turn": 1,
         "a message must have a role and a content": 1,
         "response_a has 3 texts and response_b 1: both need the same number": 1,
