@@ -5,50 +5,30 @@ from its criterion alone, so neither labels nor people choose it: a number that 
 breaks the promise. Without an alarm, the draws up to the first open one are added.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from app.audits.alarms import Alarm
 from app.audits.auditor import Auditor
 from app.audits.changes import ChangeReport, Changes
-from app.audits.entries import Audit
+from app.audits.entries import Audit, in_fields, written
 from app.audits.monitor import Monitor
-from app.core.calibration import Calibration, LabeledExample
+from app.core.calibration import LabeledExample
 from app.core.comparison import Criterion
 from app.core.errors import AuditsIncompleteError, StoreUnavailableError
-from app.off_loop import off_loop
 from app.sets.batch import JudgedBatch, JudgedExample
 from app.sets.cache import Calibrations
+from scope_judge import records
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Recovery:
-    """The draws that replace all examples of a set after an alarm.
-
-    Args:
-        criterion: The criterion of the first active alarm.
-        since: Time of that alarm, in seconds since 1970.
-        audits: Number of draws: the first ones since the alarm. None if it is above 100,000.
-        drawn: Number of those that were drawn.
-        labelled: Number of those that have a label or are closed.
-    """
-
-    criterion: Criterion
-    since: float
-    audits: int | None
-    drawn: int
-    labelled: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Chosen:
+class Chosen:
     """The draws that an absorption takes.
 
     Args:
         labelled: Those with a label.
-        unlabelled: Number of those that were closed, or have expired.
+        unlabelled: Number of those that were left out because they were closed or have expired.
         waiting: Number of later draws with a label, which wait for an open one.
-        other_judge: Number of draws that another judge made.
+        other_judge: Number of draws that were left out because another judge made them.
         replaces: Whether they replace all examples.
     """
 
@@ -61,41 +41,15 @@ class _Chosen:
     @property
     def criteria(self) -> frozenset[Criterion]:
         """The criteria under which the labeled ones were drawn first."""
-        return frozenset(audit.draw.decider.criterion for audit in self.labelled)
+        return frozenset(audit.uses[0].decider.criterion for audit in self.labelled)
 
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Probabilities with which the labeled ones were drawn, sorted.
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AbsorbReport:
-    """The outcome of one absorption.
-
-    Args:
-        change: The change of the set by the labeled draws.
-        replaced: Whether they replace all examples.
-        unlabelled: Number of draws that were left out because they were closed or have expired.
-        waiting: Number of labels that wait for an earlier open draw.
-        other_judge: Number of draws that were left out because another judge made them.
-        rates: Probabilities with which the draws were drawn, sorted. More than one means that a
-            part of the time counts more than another.
-    """
-
-    change: ChangeReport
-    replaced: bool
-    unlabelled: int
-    waiting: int
-    other_judge: int
-    rates: tuple[float, ...]
-
-    @classmethod
-    def of(cls, change: ChangeReport, chosen: _Chosen) -> "AbsorbReport":
-        """Makes the report of a change."""
-        return cls(
-            change=change,
-            replaced=chosen.replaces,
-            unlabelled=chosen.unlabelled,
-            waiting=chosen.waiting,
-            other_judge=chosen.other_judge,
-            rates=tuple(sorted({audit.draw.rate for audit in chosen.labelled})),
-        )
+        More than one means that a part of the time counts more than another.
+        """
+        return tuple(sorted({audit.rate for audit in self.labelled}))
 
 
 class Absorber:
@@ -124,7 +78,7 @@ class Absorber:
         self._calibrations = calibrations
         self._fingerprint = fingerprint
 
-    async def preview(self, name: str, *, by: str) -> AbsorbReport:
+    async def preview(self, name: str, *, by: str) -> tuple[ChangeReport, Chosen]:
         """Returns what `absorb` would do now, and changes nothing.
 
         It refuses what `absorb` refuses, but for a criterion that becomes infeasible: the effects
@@ -132,9 +86,11 @@ class Absorber:
         """
         chosen = await self._chosen(name)
         change = await self._changes.preview(name, self._batch(chosen), by=by, used=chosen.criteria)
-        return AbsorbReport.of(change, chosen)
+        return change, chosen
 
-    async def absorb(self, name: str, *, even_if_infeasible: bool, by: str) -> AbsorbReport:
+    async def absorb(
+        self, name: str, *, even_if_infeasible: bool, by: str
+    ) -> tuple[ChangeReport, Chosen]:
         """Makes labeled draws examples of the set, all in one version or not at all.
 
         Ties keep their scores, as by POST /calibrate. Absorbing again changes nothing.
@@ -160,29 +116,38 @@ class Absorber:
             even_if_infeasible=even_if_infeasible,
             used=chosen.criteria,
         )
-        return AbsorbReport.of(change, chosen)
+        return change, chosen
 
-    async def recovery(self, calibration: Calibration) -> Recovery | None:
-        """Returns the draws that end the alarms of a set; None without an alarm."""
-        book = self._auditor.book(calibration.name)
+    def recovery(self, name: str) -> records.Recovery | None:
+        """Returns how the alarms of a set end by an absorption; None without an alarm."""
+        book = self._auditor.book(name)
         alarm = book.alarms.first()
         if alarm is None:
             return None
-        later = [
-            audit
-            for audit in book.in_order()
-            if audit.draw.fingerprint == self._fingerprint and audit.position > alarm.position
-        ]
-        needed = alarm.entry.needed
-        return Recovery(
-            criterion=alarm.entry.criterion,
-            since=alarm.entry.at,
+        criterion, needed = alarm.entry.criterion, alarm.entry.needed
+        own = [audit for audit in book.since(alarm.position) if self._is_own(audit)]
+        labelled = sum(audit.label is not None for audit in own[:needed])
+        if needed is None:
+            note = f"no number of labels up to 100,000 is enough for {criterion.words}"
+        else:
+            note = (
+                f"label the first {needed} audits drawn since the alarm, then run `scope-judge "
+                f"audits absorb {name}`; {len(own)} are drawn, and {labelled} of the first "
+                f"{needed} are labeled or closed"
+            )
+        return records.Recovery(
+            **in_fields(criterion),
+            since=written(alarm.entry.at),
             audits=needed,
-            drawn=len(later),
-            labelled=sum(audit.label is not None for audit in later[:needed]),
+            drawn=len(own),
+            labelled=labelled,
+            note=note,
         )
 
-    async def _chosen(self, name: str) -> _Chosen:
+    def _is_own(self, audit: Audit) -> bool:
+        return audit.fingerprint == self._fingerprint
+
+    async def _chosen(self, name: str) -> Chosen:
         """Returns the draws that an absorption takes now; see `absorb` for errors."""
         calibration = await self._calibrations.get(name)
         await self._auditor.catch_up()
@@ -194,14 +159,8 @@ class Absorber:
                 f"the alarm of the calibration {name!r} is not in the store yet; try again"
             )
         begun = book.alarms.begun if alarm is None else alarm.position
-        return await off_loop(self._chosen_of, name, book.in_order(), begun, alarm)
-
-    def _chosen_of(
-        self, name: str, of_set: Iterable[Audit], begun: int, alarm: Alarm | None
-    ) -> _Chosen:
-        now = self._monitor.now()
-        audits = [audit for audit in of_set if audit.position > begun]
-        own = [audit for audit in audits if audit.draw.fingerprint == self._fingerprint]
+        now, audits = self._monitor.now(), book.since(begun)
+        own = [audit for audit in audits if self._is_own(audit)]
         if alarm is None:
             first_open = next(
                 (i for i, audit in enumerate(own) if audit.status(now) == "open"), len(own)
@@ -215,7 +174,7 @@ class Absorber:
                 f"no audit of the calibration {name!r} since the alarm has a preferred side, so "
                 "replacing its examples would leave none"
             )
-        return _Chosen(
+        return Chosen(
             labelled=labelled,
             unlabelled=len(taken) - len(labelled),
             waiting=sum(audit.status(now) == "labelled" for audit in later),
@@ -223,7 +182,7 @@ class Absorber:
             replaces=alarm is not None,
         )
 
-    def _batch(self, chosen: _Chosen) -> JudgedBatch:
+    def _batch(self, chosen: Chosen) -> JudgedBatch:
         return JudgedBatch(
             examples=[_example_of(audit) for audit in chosen.labelled],
             fingerprint=self._fingerprint,
@@ -257,8 +216,8 @@ def _first_since(alarm: Alarm, own: list[Audit], *, now: float) -> list[Audit]:
 
 def _example_of(audit: Audit) -> JudgedExample:
     """Returns a labeled audit as an example."""
-    draw, label = audit.draw, audit.label
+    label = audit.label
     assert label is not None, "open audits are not absorbed"
     assert label != "none", "closed audits are not absorbed"
-    example = LabeledExample(score=draw.score, label=label, question=draw.question)
-    return JudgedExample(digest=draw.digest, example=example)
+    example = LabeledExample(score=audit.score, label=label, question=audit.question)
+    return JudgedExample(digest=audit.digest, example=example)

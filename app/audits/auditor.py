@@ -6,12 +6,10 @@ a pair and on alarms, and no draw waits for labels of other pairs.
 """
 
 import asyncio
-import heapq
 import logging
-import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
@@ -20,11 +18,8 @@ from app.audits.entries import (
     AboutAlarm,
     Audit,
     AuditLabel,
-    Decider,
-    Draw,
     LabelEntry,
     Row,
-    Status,
     TrailEntry,
     Use,
     key_of_row,
@@ -46,14 +41,15 @@ from app.judges.judged import JudgedComparison
 from app.observability.telemetry import Telemetry
 from app.off_loop import off_loop
 from app.ports import AuditStore, StoredRow, placed
+from scope_judge import records
+from scope_judge.records import Status
 
 # Interval at which changes of other processes are asked for.
 _FOLLOW_S = 1.0
 # A judgment waits for so long until the store has taken its draw.
 _PATIENCE_S = 2.0
-# More candidates are hashed, and more rows are written as JSON, on another thread.
+# More candidates are hashed on another thread.
 _MOST_ON_LOOP = 32
-_MOST_CHARACTERS_ON_LOOP = 2**16
 # A person corrects a label a few times; a program that goes back and forth would fill the trail.
 MOST_LABEL_CHANGES = 100
 # Rows that are read in one step, which takes 5 ms.
@@ -64,60 +60,6 @@ _ATTEMPTS = 100
 _STEP = 500
 
 logger = logging.getLogger("app.audits")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SentLabel:
-    """A label for a draw, as somebody sends it.
-
-    Args:
-        id: Id of the draw, in either order.
-        label: The side that a person prefers, in the order of the id; "none" closes the draw.
-        reason: Why the draw cannot be labeled; None with any other label.
-    """
-
-    id: str
-    label: AuditLabel
-    reason: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LabelReport:
-    """The outcome of a batch of labels.
-
-    Args:
-        labelled: Number of draws that got their first label.
-        closed: Number of draws without a label that were closed.
-        updated: Number of labels that replaced another one.
-        unchanged: Number of labels that the draws had already, or that have a later one in the
-            batch.
-        unknown: Ids without a draw.
-        expired: Ids of draws that were not labeled in time, and take no more labels.
-        earlier: Id of a draw that keeps the label of another key -> the name of that key.
-    """
-
-    labelled: int
-    closed: int
-    updated: int
-    unchanged: int
-    unknown: tuple[str, ...]
-    expired: tuple[str, ...]
-    earlier: Mapping[str, str]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AuditPage:
-    """Audits, oldest first.
-
-    Args:
-        audits: The audits.
-        at: Time of their statuses, in seconds since 1970.
-        next_after: Position after which the next page begins; None for the last page.
-    """
-
-    audits: Sequence[Audit]
-    at: float
-    next_after: int | None
 
 
 class _Change:
@@ -145,20 +87,6 @@ class _Change:
         row = self.rows[key] if key in self.rows else book.audits.get(key)
         return row if isinstance(row, Audit) else None
 
-    def expected(self, book: Book) -> dict[str, int]:
-        """Returns the positions of the rows that it changes or removes."""
-        keys = (*self.rows, *self.removed)
-        return {key: book.places[key] for key in keys if key in book.places}
-
-    def stored_rows(self, position: int) -> list[StoredRow]:
-        """Returns its rows as the store keeps them, which are after a position."""
-        return [StoredRow(key, position, to_text(row)) for key, row in self.rows.items()]
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it changes nothing."""
-        return not self.rows and not self.removed
-
 
 class Auditor:
     """Keeps the audits of one service.
@@ -168,7 +96,8 @@ class Auditor:
         telemetry: Counts draws, and calls that the store does not answer.
         fingerprint: Fingerprint of the judge.
         rate: Probability with which a comparison is drawn, in [0, 1].
-        expires_s: Seconds after its judgment until which a draw waits for its label.
+        expires_s: Seconds after its judgment until which a draw of this service waits for its
+            label.
         default: The service's own criterion of a set, which always has a place among those whose
             draws count; None for none.
         keeps_texts: Whether the store keeps the texts of drawn pairs until they have labels.
@@ -191,13 +120,12 @@ class Auditor:
         self._telemetry = telemetry
         self._fingerprint = fingerprint
         self.rate = rate
-        self.expires_s = expires_s
+        self._expires_s = expires_s
         self._default = default
-        self.keeps_texts = keeps_texts
+        self._keeps_texts = keeps_texts
         self.now = now
         # The audits by the name of their set.
         self._books: dict[str, Book] = {}
-        self._deciders: dict[Decider, Decider] = {}
         self._sampler: Sampler | None = None
         # Write id of a version -> number of refused draws.
         self._refused = Counter[str]()
@@ -239,12 +167,9 @@ class Auditor:
 
         A comparison would have two ids then, and count twice.
         """
-        newest = max(
-            (audit for book in self.books if (audit := book.newest()) is not None),
-            key=lambda audit: audit.position,
-            default=None,
-        )
-        if self._sampler is None or newest is None or self._sampler.made(newest.draw):
+        audits = (audit for book in self.books for audit in book.audits.values())
+        newest = max(audits, key=lambda audit: audit.position, default=None)
+        if self._sampler is None or newest is None or self._sampler.made(newest):
             return
         self._sampler = None
         raise StoreCorruptError(
@@ -256,12 +181,12 @@ class Auditor:
     async def _read_secret(self) -> None:
         """Reads the secret, which no draw needs at rate 0."""
         if self.rate > 0:
-            secret = await self._store.secret()
             self._sampler = Sampler(
-                secret,
+                await self._store.secret(),
                 rate=self.rate,
                 fingerprint=self._fingerprint,
-                keeps_texts=self.keeps_texts,
+                expires_s=self._expires_s,
+                keeps_texts=self._keeps_texts,
             )
 
     async def follow(self) -> None:
@@ -318,36 +243,12 @@ class Auditor:
         """Reads the rows of a set that have changed, at least those up to a position."""
         while page := await self._store.audits(book.name, after=book.position, limit=_PAGE):
             for stored in page:
-                book.apply(stored.key, stored.position, self._read_row(stored))
+                book.apply(stored.key, stored.position, read_row(stored))
             book.position = max(book.position, page[-1].position)
             # The store in memory answers without a pause.
             await asyncio.sleep(0)
         book.position = max(book.position, end)
         book.latest = max(book.latest, end)
-
-    def _read_row(self, stored: StoredRow) -> Row | None:
-        """Reads a row; this service's setting decides when an audit expires."""
-        row = read_row(stored)
-        if not isinstance(row, Audit):
-            return row
-        # What thousands of rows have in common is kept once.
-        uses = tuple(
-            replace(use, decider=self._shared(use.decider), by=sys.intern(use.by))
-            for use in row.uses
-        )
-        draw = replace(
-            row.draw,
-            decider=self._shared(row.draw.decider),
-            fingerprint=sys.intern(row.draw.fingerprint),
-            by=sys.intern(row.draw.by),
-        )
-        return replace(row, draw=draw, uses=uses, wait_s=self._wait_s(draw))
-
-    def _shared(self, decider: Decider) -> Decider:
-        return self._deciders.setdefault(decider, decider)
-
-    def _wait_s(self, draw: Draw) -> float:
-        return min(self.expires_s, draw.wait_s or self.expires_s)
 
     async def _change(
         self,
@@ -371,18 +272,16 @@ class Auditor:
             book = self.book(name)
             change = _Change(book, at=self.now())
             plan(book, change)
-            if change.is_empty:
+            keys = (*change.rows, *change.removed)
+            if not keys:
                 return
-            expected, position = change.expected(book), int(self.now() * 1e6)
-            if len(change.rows) <= _MOST_ON_LOOP:
-                rows = change.stored_rows(position)
-            else:
-                rows = await off_loop(change.stored_rows, position)
+            position = int(self.now() * 1e6)
+            rows = [StoredRow(key, position, to_text(row)) for key, row in change.rows.items()]
             with self._watched(writing=True):
                 before = await self._store.write_audits(
                     name,
                     rows,
-                    expected=expected,
+                    expected={key: book.places[key] for key in keys if key in book.places},
                     texts=change.texts,
                     forgotten=change.forgotten,
                     removed=change.removed,
@@ -417,57 +316,38 @@ class Auditor:
         return follows or not any(isinstance(row, TrailEntry) for row in change.rows.values())
 
     async def observe(self, judged: Sequence[JudgedComparison]) -> None:
-        """Draws some of the judgments that used a set, and names the draws in them."""
-        candidates = [item for item in judged if item.calibration is not None]
-        if self.rate == 0 or not candidates:
-            return
-        for item, audit in zip(candidates, await self.draw(candidates), strict=True):
-            if audit is not None:
-                item.judgment = replace(item.judgment, audit=audit)
+        """Draws some of the judgments that used a set, and names the draws in them.
 
-    async def draw(self, candidates: Sequence[JudgedComparison]) -> list[AuditReference | None]:
-        """Draws some judgments, and keeps the draws before the judgments are answered.
-
-        A judgment whose draw cannot be kept is not drawn. That is counted, and does not depend on
-        whether its verdict is right. Nor is a comparison drawn while `MOST_OPEN` draws of its set
-        are open, or a judgment under further criteria than the first `MOST_CRITERIA` of a version.
-
-        Args:
-            candidates: Judgments that used a set.
-
-        Returns:
-            For each candidate, in order, its id and rate, or None.
+        The draws are kept before the judgments are answered. A judgment whose draw cannot be kept
+        is not drawn. That is counted, and does not depend on whether its verdict is right. Nor is a
+        comparison drawn while `MOST_OPEN` draws of its set are open, or a judgment under further
+        criteria than the first `MOST_CRITERIA` of a version.
         """
-        if self._sampler is None:
-            return [None] * len(candidates)
-        if _are_few(candidates):
+        candidates = [item for item in judged if item.calibration is not None]
+        if self._sampler is None or not candidates:
+            return
+        if len(candidates) <= _MOST_ON_LOOP:
             drawn = self._sampler.drawn(candidates, at=self.now())
         else:
             drawn = await off_loop(self._sampler.drawn, candidates, at=self.now())
         new = dict[str, list[Drawn]]()
-        for each in drawn:
-            if each is not None and self._use(each) is None:
-                new.setdefault(each.draw.calibration, []).append(each)
+        for one in drawn:
+            if one is not None and not self._is_kept(one):
+                new.setdefault(one.audit.calibration, []).append(one)
         for name, draws in new.items():
             await self._keep(name, draws)
-        return [None if each is None else self._reference(each) for each in drawn]
+        for item, one in zip(candidates, drawn, strict=True):
+            # Nobody should spend a label on a draw that takes no more labels.
+            if one is not None and self._is_kept(one, status=("open", "labelled", "closed")):
+                reference = AuditReference(id=one.audit.id, rate=one.audit.rate)
+                item.judgment = replace(item.judgment, audit=reference)
 
-    def _use(self, drawn: Drawn) -> Use | None:
-        audit = self.book(drawn.draw.calibration).audit(drawn.draw.id)
-        return None if audit is None else audit.use(drawn.draw.decider)
-
-    def _reference(self, drawn: Drawn) -> AuditReference | None:
-        """Returns the audit reference for the answer to a drawn judgment."""
-        draw = drawn.draw
-        audit = self.book(draw.calibration).audit(draw.id)
-        # Nobody should spend a label on a draw that takes no more labels.
-        if (
-            audit is None
-            or audit.use(draw.decider) is None
-            or audit.status(self.now()) == "expired"
-        ):
-            return None
-        return AuditReference(id=draw.id, rate=draw.rate)
+    def _is_kept(self, drawn: Drawn, *, status: Sequence[Status] | None = None) -> bool:
+        """Whether the store has a draw under its criterion and version."""
+        audit = self.book(drawn.audit.calibration).audits.get(drawn.audit.key)
+        if audit is None or audit.use(drawn.decider) is None:
+            return False
+        return status is None or audit.status(self.now()) in status
 
     async def _keep(self, name: str, draws: Sequence[Drawn]) -> None:
         """Keeps draws of a set, unless the store does not take them.
@@ -495,39 +375,31 @@ class Auditor:
             refused.clear()
             taken = 0
             begun = {
-                each.draw.decider.write_id: dict(book.begun(each.draw.decider.write_id))
-                for each in draws
+                drawn.decider.write_id: dict(book.begun(drawn.decider.write_id)) for drawn in draws
             }
             room = book.room(self.now())
-            for each in draws:
-                draw, key = each.draw, each.key
+            for drawn in draws:
+                decider, key = drawn.decider, drawn.audit.key
                 audit = change.audit(book, key)
-                if audit is not None and audit.use(draw.decider) is not None:
+                if audit is not None and audit.use(decider) is not None:
                     continue
-                criteria = begun[draw.decider.write_id]
-                if not self._has_room(each, criteria) or (audit is None and room <= 0):
-                    refused.append(each)
+                criteria = begun[decider.write_id]
+                if not self._has_room(decider.criterion, criteria) or (audit is None and room <= 0):
+                    refused.append(drawn)
                     continue
-                use = Use(
-                    position=change.place,
-                    decider=draw.decider,
-                    accepted=draw.accepted,
-                    by=draw.by,
-                    at=draw.at,
-                )
+                use = replace(drawn.audit.uses[0], position=change.place)
                 change.place += 1
-                if draw.decider.criterion not in criteria:
-                    place = place_of_criterion(len(criteria), draw.decider.write_id)
-                    change.rows[place] = None
-                    criteria[draw.decider.criterion] = use
+                if decider.criterion not in criteria:
+                    change.rows[place_of_criterion(len(criteria), decider.write_id)] = None
+                    criteria[decider.criterion] = use
                 if audit is None:
-                    audit = Audit(draw=draw, uses=(use,), wait_s=self._wait_s(draw))
+                    audit = replace(drawn.audit, uses=(use,))
                     room -= 1
                 else:
                     audit = audit.used(use)
-                if each.pair is not None and audit.label is None and not audit.has_texts:
+                if drawn.texts is not None and audit.label is None and not audit.has_texts:
                     audit = replace(audit, has_texts=True)
-                    change.texts[key] = each.pair
+                    change.texts[key] = drawn.texts
                 change.put(audit)
                 taken += 1
 
@@ -539,29 +411,25 @@ class Auditor:
                 with self._watched():
                     async with asyncio.timeout(_PATIENCE_S):
                         await self._change(name, plan, synced=False)
-                for each in refused:
-                    self._refused[each.draw.decider.write_id] += 1
+                self._refused.update(drawn.decider.write_id for drawn in refused)
                 self._telemetry.count_audit_draws(taken=taken, refused=len(refused))
                 return
         self._telemetry.count_audit_draws(missed=len(draws))
 
-    def _has_room(self, drawn: Drawn, criteria: Mapping[Criterion, Use]) -> bool:
-        """Whether the criterion of a draw is audited; the last place is that of the default."""
-        criterion, room = drawn.draw.decider.criterion, MOST_CRITERIA - len(criteria)
-        if criterion in criteria or self._is_default(criterion):
-            return criterion in criteria or room > 0
-        keeps_one = self._default is not None and not any(map(self._is_default, criteria))
+    def _has_room(self, criterion: Criterion, begun: Mapping[Criterion, Use]) -> bool:
+        """Whether a criterion is audited; the last place is that of the default."""
+        room = MOST_CRITERIA - len(begun)
+        if criterion in begun or self._is_default(criterion):
+            return criterion in begun or room > 0
+        keeps_one = self._default is not None and not any(map(self._is_default, begun))
         return room > keeps_one
 
     def _is_default(self, criterion: Criterion) -> bool:
         default = self._default
         return (
             default is not None
-            and (criterion.alpha, criterion.guarantee)
-            == (
-                default.alpha,
-                default.guarantee,
-            )
+            and criterion.alpha == default.alpha
+            and criterion.guarantee == default.guarantee
             and criterion.delta in (None, default.delta)
         )
 
@@ -571,19 +439,17 @@ class Auditor:
 
     async def label(
         self,
-        labels: Sequence[SentLabel],
+        labels: Sequence[LabelEntry],
         *,
-        by: str,
         may_use: Callable[[str], bool],
         yields: bool = False,
-    ) -> LabelReport:
+    ) -> records.AuditLabels:
         """Takes labels of draws, in one step for each set; sending them again changes nothing.
 
         The label "none" closes a draw that nobody can label: other labels do not wait for it.
 
         Args:
-            labels: The labels, in order; only the last label of a draw is written.
-            by: Name of the key that sent the labels.
+            labels: The labels of one key, in order; only the last label of a draw is written.
             may_use: Whether the sender may use a calibration set.
             yields: Whether labels of other keys stay, whichever process has taken them.
 
@@ -592,80 +458,72 @@ class Auditor:
             LabelChangesError: A label was changed 100 times already; no label was taken.
             StoreUnavailableError: Some labels were not taken. Sending all again is safe.
         """
-        batch = _LabelBatch()
         await self._read_changes()
-        by_set = self._sorted(labels, batch, by=by, may_use=may_use)
-        assess = _Assessment(by=by, at=self.now(), yields=yields)
-        if len(by_set) > 1:
-            for name, sent in by_set.items():
-                # So that nothing is taken if one of them is refused.
-                assess(sent, self.book(name))
-        await asyncio.sleep(0)
+        by_set, unknown = self._sorted(labels, may_use)
+        # So that nothing is taken if one of them is refused.
         for name, sent in by_set.items():
-            await self._label_set(name, sent, assess, batch)
-        _log_changes(batch.both)
-        first = [entry.label for earlier, entry in batch.both if earlier is None]
-        updated = len(batch.both) - len(first)
-        refused = len(batch.unknown) + len(batch.expired) + len(batch.taken)
-        return LabelReport(
+            _sort_labels(sent, self.book(name), yields=yields)
+        await asyncio.sleep(0)
+        done = [await self._label_set(name, sent, yields) for name, sent in by_set.items()]
+        expired = [identifier for taken in done for identifier in taken.expired]
+        earlier = [label for taken in done for label in taken.earlier]
+        unknown += [identifier for taken in done for identifier in taken.unknown]
+        changes = [change for taken in done for change in taken.changes]
+        _log_changes(changes)
+        first = [entry.label for before, entry in changes if before is None]
+        updated = len(changes) - len(first)
+        refused = len(unknown) + len(expired) + len(earlier)
+        return records.AuditLabels(
             labelled=len(first) - first.count("none"),
             closed=first.count("none"),
             updated=updated,
             unchanged=len(labels) - len(first) - updated - refused,
-            unknown=tuple(batch.unknown),
-            expired=tuple(batch.expired),
-            earlier=dict(batch.taken),
+            unknown=len(unknown),
+            expired=len(expired),
+            unknown_ids=tuple(unknown),
+            expired_ids=tuple(expired),
+            # A pair may have been sent twice.
+            earlier=tuple({label.id: label for label in earlier}.values()),
         )
 
     def _sorted(
-        self,
-        labels: Sequence[SentLabel],
-        batch: "_LabelBatch",
-        *,
-        by: str,
-        may_use: Callable[[str], bool],
-    ) -> dict[str, list[SentLabel]]:
-        """Returns the labels of each set; notes unknown ids in the batch."""
-        by_set = dict[str, list[SentLabel]]()
-        books = self.books
-        for sent in labels:
-            key = pair_of(sent.id)
-            name = next((book.name for book in books if key in book.audits), None)
+        self, labels: Sequence[LabelEntry], may_use: Callable[[str], bool]
+    ) -> tuple[dict[str, list[LabelEntry]], list[str]]:
+        """Returns the labels of each set, and the ids without a draw."""
+        by_set, unknown = dict[str, list[LabelEntry]](), list[str]()
+        for label in labels:
+            key = pair_of(label.id)
+            name = next((book.name for book in self.books if key in book.audits), None)
             if name is None:
-                batch.unknown.append(sent.id)
+                unknown.append(label.id)
             elif not may_use(name):
                 raise ForbiddenError(
-                    f"the audit {sent.id} belongs to the calibration {name!r}, which the key {by!r}"
-                    " may not use; none of the labels was taken. Send only labels of the sets that "
-                    "`scope-judge keys list` shows for this key"
+                    f"the audit {label.id} belongs to the calibration {name!r}, which the key "
+                    f"{label.by!r} may not use; none of the labels was taken. Send only labels of "
+                    "the sets that `scope-judge keys list` shows for this key"
                 )
             else:
-                by_set.setdefault(name, []).append(sent)
-        return by_set
+                by_set.setdefault(name, []).append(label)
+        return by_set, unknown
 
     async def _label_set(
-        self, name: str, sent: Sequence[SentLabel], assess: "_Assessment", batch: "_LabelBatch"
-    ) -> None:
-        of_set = _LabelBatch()
+        self, name: str, labels: Sequence[LabelEntry], yields: bool
+    ) -> "_SortedLabels":
+        taken = _SortedLabels()
 
         def plan(book: Book, change: _Change) -> None:
-            nonlocal of_set
-            of_set = assess(sent, book)
-            for earlier, entry in of_set.both:
-                audit = book.audit(entry.id)
-                assert audit is not None, "labels of unknown draws are left out"
-                labelled = audit.labelled(entry)
-                change.put(labelled)
-                change.forgotten.add(key_of_row(labelled))
-                if earlier is not None or entry.label == "none":
-                    number = labelled.label_changes
-                    change.put(TrailEntry(entry=entry, before=earlier, number=number))
+            nonlocal taken
+            taken = _sort_labels(labels, book, yields=yields)
+            for before, entry in taken.changes:
+                audit = book.audits[pair_of(entry.id)].labelled(entry)
+                change.put(audit)
+                change.forgotten.add(audit.key)
+                if before is not None or entry.label == "none":
+                    number = audit.label_changes
+                    change.put(TrailEntry(entry=entry, before=before, number=number))
 
         await self._change(name, plan)
-        batch.both += of_set.both
-        batch.unknown += of_set.unknown
-        batch.expired += of_set.expired
-        batch.taken += of_set.taken
+        return taken
 
     async def page(
         self,
@@ -675,7 +533,7 @@ class Auditor:
         after: int,
         limit: int,
         may_use: Callable[[str], bool],
-    ) -> AuditPage:
+    ) -> records.AuditPage:
         """Returns audits, oldest first.
 
         Args:
@@ -691,22 +549,24 @@ class Auditor:
         """
         await self.catch_up()
         now = self.now()
-        audits = [
-            audit
-            for book in self._usable(calibration, may_use)
-            for audit in book.audits.values()
-            if audit.position > after and status in (None, audit.status(now))
-        ]
-        page = heapq.nsmallest(limit, audits, key=lambda audit: audit.position)
-        is_last = len(page) == len(audits)
-        if not is_last:
-            shown = {audit.draw.id for audit in page}
-            page += [
+        audits = sorted(
+            (
                 audit
-                for audit in audits
-                if audit.position == page[-1].position and audit.draw.id not in shown
-            ]
-        return AuditPage(audits=page, at=now, next_after=None if is_last else page[-1].position)
+                for book in self._usable(calibration, may_use)
+                for audit in book.audits.values()
+                if audit.position > after and status in (None, audit.status(now))
+            ),
+            key=lambda audit: audit.position,
+        )
+        end = limit
+        while end < len(audits) and audits[end].position == audits[end - 1].position:
+            end += 1
+        return records.AuditPage(
+            audits=tuple(audit.record(now) for audit in audits[:end]),
+            open=None,
+            without_texts=None,
+            next_after=audits[end - 1].position if end < len(audits) else None,
+        )
 
     async def open_audits(
         self, calibration: str | None, *, may_use: Callable[[str], bool]
@@ -838,86 +698,58 @@ class Auditor:
         self._store_is_away = False
 
 
-def _are_few(candidates: Sequence[JudgedComparison]) -> bool:
-    """Whether hashing candidates takes less than a millisecond."""
-    if len(candidates) > _MOST_ON_LOOP:
-        return False
-    texts = (text for candidate in candidates for text in candidate.comparison.texts)
-    return sum(map(len, texts)) <= _MOST_CHARACTERS_ON_LOOP
-
-
 @dataclass(kw_only=True, slots=True)
-class _LabelBatch:
+class _SortedLabels:
     """Labels by their effect.
 
     Args:
-        both: Labels that change something, with the label that each one replaces.
+        changes: Labels that change something, with the label that each one replaces.
         unknown: Ids without a draw.
         expired: Ids of draws that take no more labels.
-        taken: Ids of draws that keep the label of another key, with the name of that key.
+        earlier: Draws that keep the label of another key.
     """
 
-    both: list[tuple[AuditLabel | None, LabelEntry]] = field(default_factory=list)
+    changes: list[tuple[AuditLabel | None, LabelEntry]] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     expired: list[str] = field(default_factory=list)
-    taken: list[tuple[str, str]] = field(default_factory=list)
+    earlier: list[records.EarlierLabel] = field(default_factory=list)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Assessment:
-    """Sorts labels into those that change something, and those that are not taken.
-
-    Args:
-        by: Name of the key that sent them.
-        at: Their time, in seconds since 1970.
-        yields: Whether labels of other keys stay.
-    """
-
-    by: str
-    at: float
-    yields: bool
-
-    def __call__(self, labels: Sequence[SentLabel], book: Book) -> _LabelBatch:
-        batch = _LabelBatch()
-        last = dict[int, tuple[AuditLabel | None, LabelEntry]]()
-        for sent in labels:
-            audit = book.audit(sent.id)
-            if audit is None:
-                batch.unknown.append(sent.id)
-                continue
-            if audit.status(self.at) == "expired":
-                batch.expired.append(sent.id)
-                continue
-            if self.yields and audit.is_of_another(self.by):
-                batch.taken.append((sent.id, audit.labelled_by or "service"))
-                continue
-            last.pop(audit.position, None)
-            earlier = audit.label_of(sent.id)
-            if earlier == sent.label:
-                continue
-            if audit.label_changes >= MOST_LABEL_CHANGES:
-                raise LabelChangesError(
-                    f"the label of the audit {sent.id} was changed {MOST_LABEL_CHANGES} times, too "
-                    "often to change again; no label was taken"
-                )
-            entry = LabelEntry(
-                id=sent.id, label=sent.label, by=self.by, at=self.at, reason=sent.reason
+def _sort_labels(labels: Sequence[LabelEntry], book: Book, *, yields: bool) -> _SortedLabels:
+    """Sorts labels of a set; raises LabelChangesError if one was changed too often."""
+    taken = _SortedLabels()
+    last = dict[str, tuple[AuditLabel | None, LabelEntry]]()
+    for entry in labels:
+        audit = book.audits.get(pair_of(entry.id))
+        if audit is None:
+            taken.unknown.append(entry.id)
+            continue
+        if audit.status(entry.at) == "expired":
+            taken.expired.append(entry.id)
+            continue
+        if yields and audit.label is not None and audit.labelled_by != entry.by:
+            labeler = audit.labelled_by or "service"
+            taken.earlier.append(records.EarlierLabel(id=entry.id, labeler=labeler))
+            continue
+        last.pop(audit.key, None)
+        before = audit.label_of(entry.id)
+        if before == entry.label:
+            continue
+        if audit.label_changes >= MOST_LABEL_CHANGES:
+            raise LabelChangesError(
+                f"the label of the audit {entry.id} was changed {MOST_LABEL_CHANGES} times, too "
+                "often to change again; no label was taken"
             )
-            last[audit.position] = earlier, entry
-        batch.both = list(last.values())
-        return batch
+        last[audit.key] = before, entry
+    taken.changes = list(last.values())
+    return taken
 
 
-def _log_changes(changes: Iterable[tuple[AuditLabel | None, LabelEntry]]) -> None:
+def _log_changes(changes: Sequence[tuple[AuditLabel | None, LabelEntry]]) -> None:
     """Logs each changed label with both values, and each draw that was closed."""
-    for earlier, entry in changes:
-        if earlier is None and entry.label == "none":
+    for before, entry in changes:
+        if before is not None:
+            text = "audit %s: label changed from %s to %s by %r"
+            logger.warning(text, entry.id, before, entry.label, entry.by)
+        elif entry.label == "none":
             logger.info("audit %s: closed without a label by %r", entry.id, entry.by)
-        elif earlier not in (None, entry.label):
-            logger.warning(
-                "audit %s: label changed from %s to %s by %r",
-                entry.id,
-                earlier,
-                entry.label,
-                entry.by,
-            )

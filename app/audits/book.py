@@ -1,16 +1,11 @@
 """The audits of one set as this process has read them from the store."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-
-import numpy as np
-from numpy.typing import NDArray
 
 from app.audits.alarms import Alarms
 from app.audits.entries import (
     Audit,
-    AuditLabel,
-    Decider,
     LabelEntry,
     Row,
     TrailEntry,
@@ -21,83 +16,11 @@ from app.audits.entries import (
 )
 from app.core.comparison import Criterion
 
-Rows = NDArray[np.void]
-# Code of a label in a table; code 0 means that there is none.
-_LABELS: tuple[AuditLabel | None, ...] = (None, "A", "B", "tie", "none")
-NO_LABEL, LABEL_A, TIE, CLOSED = (_LABELS.index(label) for label in (None, "A", "tie", "none"))
-
 # Criteria of one version of a set whose judgments are drawn. Callers choose the criteria, and each
 # one has its own draws, its own figures and its own alarm.
 MOST_CRITERIA = 64
 # Open draws of one set; above that, no further comparison is drawn.
 MOST_OPEN = 10_000
-
-# One row for each use, with the state of its draw.
-_USE = np.dtype(
-    [
-        ("id", "V16"),
-        ("question", "V32"),
-        ("decider", "i4"),
-        ("by", "i4"),
-        ("accepted", "?"),
-        ("position", "i8"),
-        ("at", "f8"),
-        ("label", "u1"),
-        ("labelled_at", "f8"),
-        ("gap_fwd", "f8"),
-        ("gap_rev", "f8"),
-        ("wait_s", "f8"),
-    ]
-)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Uses:
-    """The drawn judgments by one version of a set.
-
-    Args:
-        deciders: The deciders by their numbers, in the order in which their criteria came into use.
-        keys: The names of keys by their numbers.
-        rows: Shape (n,). The judgments in the order of the draws, with the fields of `_USE`.
-    """
-
-    deciders: Mapping[int, Decider]
-    keys: Mapping[int, str]
-    rows: Rows
-
-    @classmethod
-    def of(cls, audits: Iterable[Audit], write_id: str) -> "Uses":
-        """Gathers the judgments of a version; any thread may do it."""
-        uses = [
-            (use, audit)
-            for audit in audits
-            for use in audit.uses
-            if use.decider.write_id == write_id
-        ]
-        # Draws of two replicas may have the same place.
-        uses.sort(key=lambda each: (each[0].position, each[1].draw.id))
-        deciders = {use.decider: None for use, _ in uses}
-        keys = {use.by: None for use, _ in uses}
-        number = {decider: place for place, decider in enumerate(deciders)}
-        key_number = {key: place for place, key in enumerate(keys)}
-        rows = np.empty(len(uses), _USE)
-        for place, (use, audit) in enumerate(uses):
-            gap_fwd, gap_rev, _ = audit.draw.score.numbers
-            rows[place] = (
-                bytes.fromhex(audit.draw.id),
-                bytes.fromhex(audit.draw.question),
-                number[use.decider],
-                key_number[use.by],
-                use.accepted,
-                use.position,
-                use.at,
-                _LABELS.index(audit.label),
-                audit.labelled_at or 0.0,
-                gap_fwd,
-                gap_rev,
-                audit.wait_s,
-            )
-        return cls(deciders=dict(enumerate(deciders)), keys=dict(enumerate(keys)), rows=rows)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -155,10 +78,6 @@ class Book:
             if first is None or use.position < first.position:
                 begun[use.decider.criterion] = use
 
-    def audit(self, identifier: str) -> Audit | None:
-        """Returns an audit by its id in either order; None if there is none."""
-        return self.audits.get(pair_of(identifier))
-
     def begun(self, write_id: str) -> Mapping[Criterion, Use]:
         """Returns the first use of each criterion of a version."""
         return self._begun.get(write_id, {})
@@ -167,7 +86,7 @@ class Book:
         """Returns the open audits, oldest first."""
         audits = (self.audits[key] for key in self._unlabeled)
         waiting = [audit for audit in audits if audit.status(now) == "open"]
-        return sorted(waiting, key=lambda audit: (audit.position, audit.draw.id))
+        return sorted(waiting, key=lambda audit: audit.place)
 
     def room(self, now: float) -> int:
         """Returns how many further comparisons may be drawn; see `MOST_OPEN`."""
@@ -221,15 +140,12 @@ class Book:
             self.audits.pop(key, None)
         self.trail = [entry for entry in self.trail if key_of_row(entry) not in keys]
 
-    def newest(self) -> Audit | None:
-        """Returns the audit that was drawn first most recently; None if there is none."""
-        return max(self.audits.values(), key=lambda audit: audit.position, default=None)
-
-    def in_order(self) -> list[Audit]:
-        """Returns all audits, oldest first."""
-        return sorted(self.audits.values(), key=lambda audit: (audit.position, audit.draw.id))
+    def since(self, position: int) -> list[Audit]:
+        """Returns the audits that were drawn after a position, oldest first."""
+        audits = (audit for audit in self.audits.values() if audit.position > position)
+        return sorted(audits, key=lambda audit: audit.place)
 
     def page_of_trail(self, before: int | None, limit: int) -> list[TrailEntry]:
         """Returns entries of the trail before a position, newest first."""
-        entries = [each for each in self.trail if before is None or each.position < before]
+        entries = [entry for entry in self.trail if before is None or entry.position < before]
         return entries[::-1][:limit]

@@ -22,29 +22,19 @@ from app.sets.effects import Effect, effects_of, refuse_infeasible, rows_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Consequences:
-    """The consequences of a change for the judgments by a set.
-
-    Args:
-        effects: The effect on each criterion in use.
-        ended: The active alarms that the change ends.
-    """
-
-    effects: tuple[Effect, ...]
-    ended: tuple[Alarm, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class ChangeReport:
     """The outcome of a change of a set, made or only looked at.
 
     Args:
         batch: The set after the change, with the numbers of its examples.
-        consequences: Its consequences; None for added examples that nobody looked at before.
+        effects: The effect on each criterion in use; None for added examples that nobody looked at
+            before.
+        ended: The active alarms that the change ends.
     """
 
     batch: CalibrationReport
-    consequences: Consequences | None
+    effects: tuple[Effect, ...] | None = None
+    ended: tuple[Alarm, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,7 +103,7 @@ class Changes:
                 broke. Putting the batch again is safe.
         """
         if batch.replaces and not any(
-            isinstance(each, JudgedExample) and not each.is_tie for each in batch.examples
+            isinstance(example, JudgedExample) and not example.is_tie for example in batch.examples
         ):
             reason = "replacing the examples of the set by none with a preferred side leaves none"
             raise InvalidRequestError(f"examples: {reason}", faults=(("examples", reason),))
@@ -122,7 +112,7 @@ class Changes:
         if batch.replaces:
             return await self.put(name, batch, by=by, even_if_infeasible=even_if_infeasible)
         report = await self._calibrator.put(name, batch, by=by)
-        return ChangeReport(batch=report, consequences=None)
+        return ChangeReport(batch=report)
 
     async def preview(
         self, name: str, batch: JudgedBatch, *, by: str, used: frozenset[Criterion] = frozenset()
@@ -213,9 +203,8 @@ class Changes:
 
         async def check(change: Preview) -> None:
             nonlocal report
-            consequences = await self._consequences(change, used)
-            refuse(consequences.effects)
-            report = ChangeReport(batch=change.report, consequences=consequences)
+            report = await self._report(change, used)
+            refuse(report.effects or ())
 
         written = await write(check)
         assert report is not None, "each attempt is checked"
@@ -229,14 +218,10 @@ class Changes:
             await self._auditor.catch_up()
 
     async def _report(self, change: Preview, used: frozenset[Criterion]) -> ChangeReport:
-        consequences = await self._consequences(change, used)
-        return ChangeReport(batch=change.report, consequences=consequences)
-
-    async def _consequences(self, change: Preview, used: frozenset[Criterion]) -> Consequences:
         criteria = used | self.in_use(change.before)
         effects = await effects_of(criteria, before=change.before, after=change.after)
         ended = await self._monitor.ended_by(change.present, change.after)
-        return Consequences(effects=effects, ended=tuple(ended))
+        return ChangeReport(batch=change.report, effects=effects, ended=tuple(ended))
 
     def in_use(self, calibration: Calibration) -> frozenset[Criterion]:
         """The criteria of a version's draws, and of this process's traffic.

@@ -15,21 +15,20 @@ import logging
 import time
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from app.audits.entries import between, written
+from app.audits.entries import NO_ALARM, alarm_times, between, written
 from app.core.calibration import Calibration
 from app.core.conformal import ConformalMartingale
-from app.core.monitoring import JudgedSpan, Raised
 from app.core.preference import FloatArray
-from app.observability import gauges
 from app.observability.telemetry import Telemetry
 from app.off_loop import off_loop
 from app.sets.cache import Calibrations
 from app.sets.traffic import VALUES
+from scope_judge.records import DriftStream
 
 # The three values of a judgment, in the order of `traffic`.
 STREAMS = ("uncertainty", "position_gap", "label_mass")
@@ -44,23 +43,8 @@ _MOST_SETS = 1000
 logger = logging.getLogger("app.drift")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StreamFigures:
-    """The evidence of one stream.
-
-    Args:
-        evidence: Wealth of the bets that the judgments are unlike the labeled pairs; the largest
-            so far, divided by the number of streams and replicas, which share the false alarms.
-        alarm: Whether it has reached 1 / delta.
-        raised: When it did; None without an alarm.
-    """
-
-    evidence: float
-    alarm: bool
-    raised: Raised | None = None
-
-
-Figures = Mapping[str, StreamFigures]
+# The evidence of each stream.
+Figures = Mapping[str, DriftStream]
 
 
 def streams_of(calibration: Calibration) -> tuple[str, ...]:
@@ -109,7 +93,7 @@ class Martingales:
     @property
     def largest(self) -> dict[str, float]:
         """The largest evidence of each stream so far."""
-        return {name: each.largest for name, each in self._streams.items()}
+        return {name: stream.largest for name, stream in self._streams.items()}
 
 
 @dataclass(slots=True)
@@ -120,14 +104,14 @@ class _SetDrift:
         write_id: The version.
         martingales: The tests; None before the first judgment.
         figures: The evidence.
-        span: The judgments that were tested; None before the first one.
+        begun: Time of the first judgment that was tested; None before that.
         lock: Held while the state changes.
     """
 
     write_id: str
     martingales: Martingales | None = None
     figures: Figures = field(default_factory=dict)
-    span: JudgedSpan | None = None
+    begun: float | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -184,17 +168,10 @@ class Drift:
             return {}
         return state.figures
 
-    def _gauges(self) -> list[gauges.DriftFigures]:
-        return [
-            gauges.DriftFigures(
-                calibration=calibration.name,
-                stream=stream,
-                evidence=figures.evidence,
-                alarm=figures.alarm,
-            )
-            for calibration in self._calibrations.shown()
-            for stream, figures in self.known(calibration).items()
-        ]
+    def _gauges(self) -> Iterator[tuple[str, str, DriftStream]]:
+        for calibration in self._calibrations.shown():
+            for name, stream in self.known(calibration).items():
+                yield calibration.name, name, stream
 
     def _state(self, calibration: Calibration) -> _SetDrift:
         state = self._sets.get(calibration.name)
@@ -209,11 +186,9 @@ class Drift:
     async def _settle(self, state: _SetDrift, calibration: Calibration) -> None:
         """Tests the judgments since the last call, in threads."""
         fresh = self._calibrations.traffic.take_fresh(calibration)
-        if fresh:
+        if fresh and state.begun is None:
             # They were judged within the last second or so.
-            now = self._now()
-            begun = now if state.span is None else state.span.first_judged_at
-            state.span = JudgedSpan(first_judged_at=begun, last_judged_at=now)
+            state.begun = self._now()
         for begin in range(0, len(fresh), _MOST_AT_ONCE * VALUES):
             part = fresh[begin : begin + _MOST_AT_ONCE * VALUES]
             tested = off_loop(self._tested, state.martingales, calibration, part)
@@ -228,50 +203,43 @@ class Drift:
     def _tested(
         self, martingales: Martingales | None, calibration: Calibration, values: "array[float]"
     ) -> Martingales:
-        if martingales is None:
-            martingales = Martingales(calibration)
+        martingales = martingales or Martingales(calibration)
         martingales.add(values, self._rng)
         return martingales
 
     def _show(self, state: _SetDrift, calibration: Calibration) -> None:
         """Updates the figures, and logs new alarms."""
         largest = {} if state.martingales is None else state.martingales.largest
-        streams, before = streams_of(calibration), state.figures
+        streams, before, now = streams_of(calibration), state.figures, self._now()
         shares = len(streams) * self._replicas
         state.figures = {}
         for name in streams:
-            known = before.get(name)
-            figures = stream_figures(largest.get(name, 0.0), shares=shares)
+            stream, known = stream_figures(largest.get(name, 0.0), shares=shares), before.get(name)
             if known is not None and known.alarm:
-                figures = replace(figures, raised=known.raised)
-            elif figures.alarm and state.span is not None:
-                raised = Raised(at=self._now(), version=calibration.version, span=state.span)
-                figures = replace(figures, raised=raised)
-                _log_alarm(calibration, name, figures)
-            state.figures[name] = figures
+                stream = replace(known, evidence=stream.evidence)
+            elif stream.alarm and state.begun is not None:
+                span = state.begun, now
+                stream = replace(stream, **alarm_times(now, calibration.version, span))
+                logger.warning(
+                    "drift alarm: the traffic of calibration %r (version %d) is unlike its labeled "
+                    "pairs since %s: the evidence from the %s of its judgments%s is %.3g; "
+                    "docs/guides/monitoring.md says what to do",
+                    calibration.name,
+                    calibration.version,
+                    written(now),
+                    name.replace("_", " "),
+                    between(span),
+                    stream.evidence,
+                )
+            state.figures[name] = stream
 
 
-def _log_alarm(calibration: Calibration, name: str, figures: StreamFigures) -> None:
-    raised = figures.raised
-    logger.warning(
-        "drift alarm: the traffic of calibration %r (version %d) is unlike its labeled pairs "
-        "since %s: the evidence from the %s of its judgments%s is %.3g; docs/guides/monitoring.md "
-        "says what to do",
-        calibration.name,
-        calibration.version,
-        "an unknown time" if raised is None else written(raised.at),
-        name.replace("_", " "),
-        between(None if raised is None else raised.span),
-        figures.evidence,
-    )
-
-
-def stream_figures(largest: float, *, shares: int = len(STREAMS)) -> StreamFigures:
-    """Returns the figures of one stream.
+def stream_figures(largest: float, *, shares: int = len(STREAMS)) -> DriftStream:
+    """Returns the evidence of one stream.
 
     Args:
-        largest: The largest evidence so far.
+        largest: The largest wealth so far of the bets that the judgments are unlike the pairs.
         shares: Number of streams of all replicas, which share the false alarms of the set.
     """
     evidence = largest / shares
-    return StreamFigures(evidence=evidence, alarm=evidence >= 1.0 / DRIFT_DELTA)
+    return DriftStream(evidence=evidence, alarm=evidence >= 1.0 / DRIFT_DELTA, **NO_ALARM)

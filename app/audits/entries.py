@@ -10,24 +10,31 @@ draw is 127 bits for the comparison, and one last bit for the order. So a label 
 order that its sender judged, whichever order was judged first.
 """
 
+import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from functools import lru_cache
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 
 from app.core.comparison import AuditLabel as AuditLabel
 from app.core.comparison import Criterion
 from app.core.fingerprint import drawn_pair
-from app.core.monitoring import JudgedSpan, Raised
 from app.core.score import Score
 from app.ports import StoredRow
+from scope_judge import records
+from scope_judge.records import Status
 
 DrawId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 # No number is read from a text, or a truth value from a number.
 _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
+# What thousands of rows have in common is kept once.
+_Name = Annotated[str, AfterValidator(sys.intern)]
+_Version = Annotated[int, Field(ge=0, lt=2**63)]
+_Count = Annotated[int, Field(ge=0)]
 
 
 def _with_alpha(criterion: Criterion) -> Criterion:
@@ -37,59 +44,26 @@ def _with_alpha(criterion: Criterion) -> Criterion:
     return criterion
 
 
+_Criterion = Annotated[Criterion, AfterValidator(_with_alpha)]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decider:
-    """The criterion and the version of its set that decided a judgment.
-
-    Args:
-        criterion: The criterion, which has an alpha.
-        write_id: Write id of the version.
-        version: Number of the version.
-    """
+    """The criterion, which has an alpha, and the version of its set that decided a judgment."""
 
     __pydantic_config__ = _STRICT
 
-    criterion: Annotated[Criterion, AfterValidator(_with_alpha)]
+    criterion: _Criterion
     write_id: str
-    version: Annotated[int, Field(ge=0, lt=2**63)]
+    version: _Version
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Draw:
-    """One judgment that was drawn.
+@lru_cache(maxsize=1024)
+def _shared(decider: Decider) -> Decider:
+    return decider
 
-    Args:
-        id: Id of the comparison in its set and of its order.
-        fingerprint: Fingerprint of the judge.
-        digest: Digest of the comparison, from `core.fingerprint.example_digest`.
-        question: Digest of the question, from `core.fingerprint.question_digest`.
-        score: Score of the comparison.
-        decider: Criterion and version that decided.
-        accepted: Whether the judgment has a verdict.
-        rate: Probability with which the comparison was drawn, in (0, 1].
-        at: Time of the judgment, in seconds since 1970.
-        by: Name of the key that asked for the judgment, or "service".
-        wait_s: Seconds until which it waits for its label, if that is not the service's time.
-    """
 
-    __pydantic_config__ = _STRICT
-
-    id: DrawId
-    fingerprint: _Digest
-    digest: _Digest
-    question: _Digest
-    score: Score
-    decider: Decider
-    accepted: bool
-    rate: Annotated[float, Field(gt=0.0, le=1.0)]
-    at: float
-    by: str
-    wait_s: Annotated[float, Field(gt=0.0)] | None = None
-
-    @property
-    def calibration(self) -> str:
-        """Name of the calibration set."""
-        return self.decider.criterion.calibration
+_Decider = Annotated[Decider, AfterValidator(_shared)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -133,22 +107,26 @@ class AlarmEntry:
 
     __pydantic_config__ = _STRICT
 
-    decider: Decider
-    errors: Annotated[int, Field(ge=0)]
-    audited: Annotated[int, Field(ge=0)]
+    decider: _Decider
+    errors: _Count
+    audited: _Count
     needed: Annotated[int, Field(gt=0)] | None
     suspends: bool
-    after: Annotated[int, Field(ge=0, lt=2**63)]
+    after: _Version
     by: str
     at: float
     first_judged_at: float
     last_judged_at: float
 
     @property
-    def raised(self) -> Raised:
-        """When it was raised."""
-        span = JudgedSpan(first_judged_at=self.first_judged_at, last_judged_at=self.last_judged_at)
-        return Raised(at=self.at, version=self.decider.version, span=span)
+    def span(self) -> tuple[float, float]:
+        """Times of the first and the last judgment whose label led to it."""
+        return self.first_judged_at, self.last_judged_at
+
+    @property
+    def times(self) -> dict[str, Any]:
+        """The fields of `AlarmTimes`."""
+        return alarm_times(self.at, self.decider.version, self.span)
 
     @property
     def criterion(self) -> Criterion:
@@ -178,10 +156,10 @@ class AlarmEnd:
 
     __pydantic_config__ = _STRICT
 
-    criterion: Annotated[Criterion, AfterValidator(_with_alpha)]
+    criterion: _Criterion
     alarm: Annotated[int, Field(gt=0, lt=2**63)]
     because: Literal["version", "resumed"]
-    version: Annotated[int, Field(ge=0, lt=2**63)]
+    version: _Version
     reason: str | None
     by: str
     at: float
@@ -194,7 +172,6 @@ class AlarmEnd:
 
 # Entries about the alarms of a set.
 AboutAlarm = AlarmEntry | AlarmEnd
-Status = Literal["open", "labelled", "closed", "expired"]
 _MIRRORED: Mapping[AuditLabel, AuditLabel] = {"A": "B", "B": "A", "tie": "tie", "none": "none"}
 
 
@@ -213,9 +190,9 @@ class Use:
     __pydantic_config__ = _STRICT
 
     position: Annotated[int, Field(gt=0, lt=2**63)]
-    decider: Decider
+    decider: _Decider
     accepted: bool
-    by: str
+    by: _Name
     at: float
 
 
@@ -224,9 +201,14 @@ class Audit:
     """One drawn comparison with its label, in the order of its first judgment.
 
     Args:
-        draw: Its first draw.
-        uses: Its drawn judgments, one for each criterion and version, in the order of the draws.
+        id: Id of the comparison in its set and of its order.
+        fingerprint: Fingerprint of the judge.
+        digest: Digest of the comparison, from `core.fingerprint.example_digest`.
+        question: Digest of the question, from `core.fingerprint.question_digest`.
+        score: Score of the comparison.
+        rate: Probability with which it was drawn, in (0, 1].
         wait_s: Seconds after its last use until which it waits for its label.
+        uses: Its drawn judgments, one for each criterion and version, in the order of the draws.
         label: Its present label; "none" if it was closed without one.
         labelled_at: Time of its first label, or at which it was closed first.
         labelled_by: Name of the key that sent its present label, or closed it.
@@ -236,19 +218,39 @@ class Audit:
 
     __pydantic_config__ = _STRICT
 
-    draw: Draw
-    uses: tuple[Use, ...]
+    id: DrawId
+    fingerprint: Annotated[_Digest, AfterValidator(sys.intern)]
+    digest: _Digest
+    question: _Digest
+    score: Score
+    rate: Annotated[float, Field(gt=0.0, le=1.0)]
     wait_s: Annotated[float, Field(gt=0.0)]
+    uses: Annotated[tuple[Use, ...], Field(min_length=1)]
     label: AuditLabel | None = None
     labelled_at: float | None = None
     labelled_by: str | None = None
-    label_changes: Annotated[int, Field(ge=0)] = 0
+    label_changes: _Count = 0
     has_texts: bool = False
+
+    @property
+    def key(self) -> str:
+        """Key of its row, which both orders of the pair share."""
+        return pair_of(self.id)
+
+    @property
+    def calibration(self) -> str:
+        """Name of the calibration set."""
+        return self.uses[0].decider.criterion.calibration
 
     @property
     def position(self) -> int:
         """Its place in the order of draws."""
         return self.uses[0].position
+
+    @property
+    def place(self) -> tuple[int, str]:
+        """The same without ties: draws of two replicas may have one position."""
+        return self.position, self.id
 
     @property
     def expires_at(self) -> float:
@@ -266,15 +268,11 @@ class Audit:
 
     def label_of(self, identifier: str) -> AuditLabel | None:
         """Returns the label in the order of an id of this draw."""
-        return None if self.label is None else self.turned(self.label, identifier)
+        return None if self.label is None else self._turned(self.label, identifier)
 
-    def turned(self, label: AuditLabel, identifier: str) -> AuditLabel:
+    def _turned(self, label: AuditLabel, identifier: str) -> AuditLabel:
         """Turns a label between the order of this draw and that of an id of it."""
-        return label if self.draw.id == identifier else _MIRRORED[label]
-
-    def is_of_another(self, by: str) -> bool:
-        """Whether it has a label, or was closed, by another key than this one."""
-        return self.label is not None and self.labelled_by != by
+        return label if self.id == identifier else _MIRRORED[label]
 
     def status(self, now: float) -> Status:
         """Returns the status at a time, in seconds since 1970."""
@@ -288,7 +286,7 @@ class Audit:
 
     def labelled(self, entry: LabelEntry) -> "Audit":
         """Returns the audit with a label, and without texts."""
-        label = self.turned(entry.label, entry.id)
+        label = self._turned(entry.label, entry.id)
         return replace(
             self,
             label=label,
@@ -296,6 +294,22 @@ class Audit:
             labelled_by=entry.by,
             label_changes=self.label_changes + (self.label not in (None, label)),
             has_texts=False,
+        )
+
+    def record(self, now: float) -> records.Audit:
+        """Returns what callers see of it at a time, without its texts."""
+        return records.Audit(
+            id=self.id,
+            calibration=self.calibration,
+            status=self.status(now),
+            rate=self.rate,
+            drawn_at=written(self.uses[0].at),
+            drawn_by=self.uses[0].by,
+            expires_at=written(self.expires_at),
+            label=self.label,
+            labelled_at=None if self.labelled_at is None else written(self.labelled_at),
+            labelled_by=self.labelled_by,
+            texts=None,
         )
 
 
@@ -314,7 +328,7 @@ class TrailEntry:
 
     entry: LabelEntry | AlarmEntry | AlarmEnd
     before: AuditLabel | None = None
-    number: int = 0
+    number: _Count = 0
     position: Annotated[int, Field(exclude=True)] = 0
 
 
@@ -327,7 +341,7 @@ def key_of_row(row: Row) -> str:
     The key of an entry says what it follows, so that of two equal ones only the first is kept.
     """
     if isinstance(row, Audit):
-        return pair_of(row.draw.id)
+        return row.key
     entry = row.entry
     if isinstance(entry, LabelEntry):
         return f"label {row.number} of {pair_of(entry.id)}"
@@ -366,16 +380,24 @@ def written(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def written_span(span: JudgedSpan) -> dict[str, str]:
-    """Writes the times of the judgments that led to an alarm."""
-    return {name: written(at) for name, at in asdict(span).items()}
+def between(span: tuple[float, float] | None) -> str:
+    """Writes the times of the judgments that led to an alarm as part of a sentence."""
+    return "" if span is None else f" from {written(span[0])} to {written(span[1])}"
 
 
-def between(span: JudgedSpan | None) -> str:
-    """Writes the same as part of a sentence; "" without a span."""
-    if span is None:
-        return ""
-    return f" from {written(span.first_judged_at)} to {written(span.last_judged_at)}"
+# The fields of `AlarmTimes` without an alarm; longer records extend it.
+NO_ALARM: Mapping[str, Any] = dict.fromkeys(field.name for field in fields(records.AlarmTimes))
+
+
+def alarm_times(at: float, version: int, span: tuple[float, float]) -> dict[str, Any]:
+    """Returns the fields of `AlarmTimes` for an alarm of a version."""
+    first, last = map(written, span)
+    return dict(zip(NO_ALARM, (written(at), version, first, last), strict=True))
+
+
+def in_fields(criterion: Criterion) -> dict[str, Any]:
+    """Returns alpha, guarantee and delta of a criterion, which has an alpha."""
+    return {"alpha": criterion.alpha, "guarantee": criterion.guarantee, "delta": criterion.delta}
 
 
 _ROW: TypeAdapter[Row] = TypeAdapter(Audit | TrailEntry)

@@ -12,28 +12,26 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from app.audits.alarms import Alarm, AlarmState
+from app.audits.alarms import Alarm
 from app.audits.auditor import Auditor
-from app.audits.book import Book, Uses
-from app.audits.entries import AlarmEnd, AlarmEntry, Audit, Decider, between, written
-from app.audits.figures import monitored
+from app.audits.book import Book
+from app.audits.entries import AlarmEnd, AlarmEntry, Decider, Use, between, written
+from app.audits.figures import CriterionAudits, monitored
 from app.core.calibration import Calibration
 from app.core.comparison import Criterion
 from app.core.errors import StoreCorruptError, StoreUnavailableError
-from app.core.monitoring import MonitoredCriterion, OpenDraw
 from app.core.recovery import labels_for_verdicts
 from app.observability.gauges import WaitingFigures
 from app.observability.telemetry import Telemetry
 from app.off_loop import off_loop
 from app.ports import Head
 from app.sets.cache import Calibrations
-
-OnAlarm = Literal["report", "abstain"]
+from scope_judge.records import MonitoredCriterion, OnAlarm
 
 # Interval at which changes of the audits are looked for. Callers choose the criteria, so a round
 # that takes long is followed by a long pause.
@@ -68,22 +66,17 @@ class SetReport:
     position: int
     at: float
     until: float
-    criteria: tuple[MonitoredCriterion, ...]
+    criteria: tuple[CriterionAudits, ...]
     alarmed: frozenset[Criterion]
     ended: Mapping[Criterion, int]
     by: str
     is_full: bool
 
     @property
-    def waiting(self) -> int:
-        """Number of labels that wait for an earlier draw, under the criterion with the most."""
-        return max((each.waiting for each in self.criteria), default=0)
-
-    @property
-    def oldest(self) -> OpenDraw | None:
-        """The oldest open draw of all criteria; None if there is none."""
-        oldest = [each.oldest for each in self.criteria if each.oldest is not None]
-        return min(oldest, key=lambda draw: draw.at, default=None)
+    def oldest(self) -> Use | None:
+        """The oldest open draw that labels wait for; None if there is none."""
+        holders = [audits.holder for audits in self.criteria if audits.holder is not None]
+        return min(holders, key=lambda use: use.at, default=None)
 
     def is_current(self, book: Book, now: float) -> bool:
         """Whether nothing has changed since."""
@@ -159,14 +152,15 @@ class Monitor:
         position = book.position
         if known is not None and known.is_current(book, now):
             return known
-        audits, states = list(book.audits.values()), book.alarms.states()
+        rows, states = list(book.audits.values()), book.alarms.states()
         by, is_full = book.last_sender, book.room(now) <= 0
         criteria, until = await off_loop(
-            _monitored,
-            audits,
+            monitored,
+            rows,
             calibration.write_id,
             states=states,
             now=now,
+            suspends=self.suspends,
         )
         only_time = known is not None and known.book is book and known.position == position
         report = SetReport(
@@ -176,7 +170,7 @@ class Monitor:
             at=now,
             until=until,
             criteria=criteria,
-            alarmed=frozenset(each.criterion for each in criteria if each.alarm),
+            alarmed=frozenset(audits.criterion for audits in criteria if audits.shown.alarm),
             ended={criterion: state.ended for criterion, state in states.items()},
             by="service" if only_time else by,
             is_full=is_full,
@@ -256,21 +250,22 @@ class Monitor:
         return [
             AlarmEntry(
                 decider=Decider(
-                    criterion=each.criterion,
+                    criterion=audits.criterion,
                     write_id=calibration.write_id,
                     version=calibration.version,
                 ),
-                errors=each.figures.errors,
-                audited=each.figures.audited,
-                needed=labels_for_verdicts(each.criterion),
+                errors=audits.shown.errors,
+                audited=audits.shown.audited,
+                needed=labels_for_verdicts(audits.criterion),
                 suspends=self.suspends,
-                after=report.ended.get(each.criterion, 0),
+                after=report.ended.get(audits.criterion, 0),
                 by=report.by,
                 at=self.now(),
-                **asdict(each.alarm_span),
+                first_judged_at=audits.span[0],
+                last_judged_at=audits.span[1],
             )
-            for each in report.criteria
-            if each.alarm_span is not None and each.raised is None
+            for audits in report.criteria
+            if audits.span is not None and not audits.is_recorded
         ]
 
     async def ended_by(self, now: Calibration | None, after: Calibration) -> list[Alarm]:
@@ -356,9 +351,9 @@ class Monitor:
     def _tell(self, calibration: Calibration, report: SetReport) -> None:
         """Logs alarms that this process has not seen before, and the ends of others."""
         told = self._told.get(calibration.name, frozenset())
-        for each in report.criteria:
-            if each.alarm and each.criterion not in told:
-                self._log_alarm(calibration, each)
+        for audits in report.criteria:
+            if audits.shown.alarm and audits.criterion not in told:
+                self._log_alarm(calibration, audits)
         for criterion in told - report.alarmed:
             _log_end(criterion, self._book(calibration.name).alarms.state(criterion).end)
         if report.alarmed:
@@ -366,59 +361,52 @@ class Monitor:
         else:
             self._told.pop(calibration.name, None)
 
-    def _log_alarm(self, calibration: Calibration, monitored: MonitoredCriterion) -> None:
-        criterion = monitored.criterion
+    def _log_alarm(self, calibration: Calibration, audits: CriterionAudits) -> None:
+        criterion = audits.criterion
         standing = self._book(calibration.name).alarms.state(criterion).standing
-        shown = monitored.figures if standing is None else standing.entry
+        alarm = None if standing is None else standing.entry
+        shown = audits.shown if alarm is None else alarm
         logger.warning(
             "alarm: audits of calibration %r (version %d) show more errors than %s since %s, by a "
             "label of %r: %d of %d labels of accepted judgments%s are errors%s; "
             "docs/guides/monitoring.md says what to do",
             calibration.name,
-            calibration.version if standing is None else standing.entry.decider.version,
+            calibration.version if alarm is None else alarm.decider.version,
             criterion.words,
-            written(self.now() if standing is None else standing.entry.at),
-            "service" if standing is None else standing.entry.by,
+            written(self.now() if alarm is None else alarm.at),
+            "service" if alarm is None else alarm.by,
             shown.errors,
             shown.audited,
-            between(monitored.alarm_span if standing is None else standing.entry.raised.span),
+            between(audits.span if alarm is None else alarm.span),
             "; these judgments abstain from now on" if self.suspends else "",
         )
 
-    def _gauges(self) -> list[MonitoredCriterion]:
+    def _gauges(self) -> Iterator[tuple[str, MonitoredCriterion]]:
         """The criteria with the most labels of each set that has gauges."""
-        shown: list[MonitoredCriterion] = []
-        for calibration in self._calibrations.shown():
-            report = self._report(calibration)
-            if report is not None:
-                # The criteria are in their order, which the sort keeps for equal numbers.
-                most = sorted(report.criteria, key=lambda each: -each.figures.audited)
-                shown += most[:_MOST_SHOWN]
-        return shown
+        for report in self._shown():
+            # The criteria are in their order, which the sort keeps for equal numbers.
+            most = sorted(report.criteria, key=lambda audits: -audits.shown.audited)
+            for audits in most[:_MOST_SHOWN]:
+                yield report.book.name, audits.shown
 
-    def _waiting(self) -> list[WaitingFigures]:
+    def _waiting(self) -> Iterator[WaitingFigures]:
         """The labels that wait, and the oldest open draw, of each set that has gauges."""
-        figures, now = list[WaitingFigures](), self.now()
+        for report in self._shown():
+            oldest = report.oldest
+            yield WaitingFigures(
+                calibration=report.book.name,
+                # Under the criterion with the most.
+                waiting=max((audits.shown.waiting for audits in report.criteria), default=0),
+                oldest_key=None if oldest is None else oldest.by,
+                # A clock may have been set back since the draw.
+                oldest_age_s=0.0 if oldest is None else max(0.0, self.now() - oldest.at),
+            )
+
+    def _shown(self) -> Iterator[SetReport]:
         for calibration in self._calibrations.shown():
             report = self._report(calibration)
             if report is not None:
-                oldest = report.oldest
-                figures.append(
-                    WaitingFigures(
-                        calibration=calibration.name,
-                        waiting=report.waiting,
-                        oldest_key=None if oldest is None else oldest.key or "",
-                        # A clock may have been set back since the draw.
-                        oldest_age_s=0.0 if oldest is None else max(0.0, now - oldest.at),
-                    )
-                )
-        return figures
-
-
-def _monitored(
-    audits: Iterable[Audit], write_id: str, *, states: Mapping[Criterion, AlarmState], now: float
-) -> tuple[tuple[MonitoredCriterion, ...], float]:
-    return monitored(Uses.of(audits, write_id), states=states, now=now)
+                yield report
 
 
 def _alpha(criterion: Criterion) -> float:

@@ -2,10 +2,10 @@
 
 import hmac
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from app.audits.entries import Decider, Draw
-from app.audits.texts import key_of, written_texts
+from app.audits.entries import Audit, Decider, Use
+from app.audits.texts import written_texts
 from app.core.comparison import Comparison, Criterion
 from app.core.fingerprint import example_digest, question_digest
 from app.core.score import NoScore
@@ -17,22 +17,21 @@ _BITS = 64
 _WITHOUT_TEXTS_S = 3600.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Drawn:
-    """A drawn judgment, and what the store keeps of it.
+class Drawn(NamedTuple):
+    """A drawn judgment.
 
     Args:
-        draw: The draw.
-        pair: The texts of its pair, if they are kept and not too long.
+        audit: Its audit with this one use, whose position is not known yet.
+        texts: The texts of the pair, if they are kept and not too long.
     """
 
-    draw: Draw
-    pair: str | None
+    audit: Audit
+    texts: str | None
 
     @property
-    def key(self) -> str:
-        """Key of the pair in the store."""
-        return key_of(self.draw.id)
+    def decider(self) -> Decider:
+        """Criterion and version that decided."""
+        return self.audit.uses[0].decider
 
 
 class Sampler:
@@ -47,16 +46,24 @@ class Sampler:
         secret: Secret of the store.
         rate: Probability of a draw, in [0, 1].
         fingerprint: Fingerprint of the judge.
+        expires_s: Seconds until which a draw waits for its label.
         keeps_texts: Whether the texts of drawn pairs are kept.
     """
 
     def __init__(
-        self, secret: bytes, *, rate: float, fingerprint: str, keeps_texts: bool = False
+        self,
+        secret: bytes,
+        *,
+        rate: float,
+        fingerprint: str,
+        expires_s: float,
+        keeps_texts: bool = False,
     ) -> None:
         # Copied for each hash, which takes half the time of a new one.
         self._keyed = hmac.new(secret, digestmod="sha256")
         self._rate = rate
         self._fingerprint = fingerprint
+        self._expires_s = expires_s
         self._keeps_texts = keeps_texts
         self._limit = round(rate * 2**_BITS)
 
@@ -72,9 +79,9 @@ class Sampler:
         """
         return [self._drawn(candidate, at) for candidate in candidates]
 
-    def made(self, draw: Draw) -> bool:
-        """Whether a draw has the id that this secret gives its comparison."""
-        return self._pair_id(draw.calibration, draw.digest)[:-1].hex() == draw.id[:-2]
+    def made(self, audit: Audit) -> bool:
+        """Whether an audit has the id that this secret gives its comparison."""
+        return self._pair_id(audit.calibration, audit.digest)[:-1].hex() == audit.id[:-2]
 
     def _drawn(self, candidate: JudgedComparison, at: float) -> Drawn | None:
         calibration = candidate.calibration
@@ -90,27 +97,24 @@ class Sampler:
         if digest in calibration.examples:
             return None
         identifier = self._id(calibration.name, digest, candidate.comparison)
-        pair = written_texts(identifier, candidate.comparison) if self._keeps_texts else None
-        is_too_long = self._keeps_texts and pair is None
-        draw = Draw(
+        texts = written_texts(identifier, candidate.comparison) if self._keeps_texts else None
+        is_too_long = self._keeps_texts and texts is None
+        decider = Decider(
+            criterion=criterion, write_id=calibration.write_id, version=calibration.version
+        )
+        accepted = candidate.judgment.verdict != "abstain"
+        audit = Audit(
             id=identifier,
             fingerprint=self._fingerprint,
             digest=digest,
             question=question_digest(candidate.comparison),
             score=candidate.score,
-            decider=Decider(
-                criterion=criterion,
-                write_id=calibration.write_id,
-                version=calibration.version,
-            ),
-            accepted=candidate.judgment.verdict != "abstain",
             rate=self._rate,
-            at=at,
-            by=candidate.by,
             # Nobody can read it on the desk, so it must not hold up later labels for long.
-            wait_s=_WITHOUT_TEXTS_S if is_too_long else None,
+            wait_s=min(self._expires_s, _WITHOUT_TEXTS_S) if is_too_long else self._expires_s,
+            uses=(Use(position=1, decider=decider, accepted=accepted, by=candidate.by, at=at),),
         )
-        return Drawn(draw=draw, pair=pair)
+        return Drawn(audit, texts)
 
     def _id(self, name: str, digest: str, comparison: Comparison) -> str:
         """Returns 127 bits for the comparison, and one last bit for the order of its responses."""

@@ -20,7 +20,6 @@ from app.core.betting import (
     restarted_log_wealth,
     share_of,
 )
-from app.core.comparison import Criterion
 from app.core.preference import FloatArray
 from app.core.questions import question_numbers
 from app.core.roots import root
@@ -58,7 +57,7 @@ class MonitorFigures:
         error_interval: Confidence interval of the true error, (low, high) within [0, 1]: it covers
             a constant error at all times at once with probability 1 - MONITOR_DELTA.
         evidence: Wealth of the bets that the error is above alpha, at most 1e300.
-        alarm_evidence: Evidence at which the alarm rings.
+        alarm_evidence: Evidence at which the alarm is raised.
         alarm: Whether the evidence was at least that after any question.
         alarm_at: Number of the question, from 1, at which it was first; None without an alarm.
         certificate: Wealth of the bets that the error is below alpha, at most 1e300.
@@ -85,124 +84,6 @@ class MonitorFigures:
     certified_at: int | None
     certificate_without_expired: float
     certified_without_expired: bool
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MonitoredKey:
-    """The audits of one criterion that one key asked for.
-
-    Args:
-        key: Name of the key that was the first to ask for the judgments.
-        audited: Number of its labels among those that count.
-        errors: Number of errors that they show.
-        evidence: Wealth of the bets that the error of its judgments is above alpha.
-        open: Number of its accepted draws that have no label and are not closed.
-    """
-
-    key: str
-    audited: int
-    errors: int
-    evidence: float
-    open: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OpenDraw:
-    """An accepted draw that waits for its label.
-
-    Args:
-        id: Id of the draw.
-        key: Name of the key that asked for the judgment.
-        at: Time of the judgment, in seconds since 1970.
-    """
-
-    id: str
-    key: str
-    at: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JudgedSpan:
-    """The times of the first and the last judgment that led to an alarm, in seconds since 1970."""
-
-    first_judged_at: float
-    last_judged_at: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Raised:
-    """When an active alarm was raised.
-
-    Args:
-        at: Time of the alarm, in seconds since 1970.
-        version: Number of the version that raised it.
-        span: The judgments that led to it.
-    """
-
-    at: float
-    version: int
-    span: JudgedSpan
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MonitoredCriterion:
-    """The audits of one criterion under one version of its set.
-
-    Args:
-        criterion: The criterion, which has an alpha.
-        figures: Evidence, certificate and error from the labels that count, without ties.
-        ties: Number of labels "tie" among those that count.
-        tie_interval: Confidence interval of the share of ties among accepted verdicts.
-        repeated: Number of accepted draws that are left out because their question counts already.
-        waiting: Number of labels and closed draws that wait for a draw of an earlier question.
-        open: Number of accepted draws that have no label and are not closed.
-        expired: Number of accepted draws that got no label in time.
-        abstentions: Number of drawn abstentions, which have no part in the error.
-        keys: The same by the keys that asked; those with the most errors come first.
-        further_keys: Number of keys that are not in `keys`.
-        oldest: The open draw for which the waiting labels wait; None if they wait for none.
-        alarm_span: The judgments whose labels let the figures ring; None without an alarm in them.
-        raised: The active alarm. It may have rung under an earlier version, and figures of
-            corrected labels may have no alarm any more.
-    """
-
-    criterion: Criterion
-    figures: MonitorFigures
-    ties: int
-    tie_interval: tuple[float, float]
-    repeated: int
-    waiting: int
-    open: int
-    expired: int
-    abstentions: int
-    keys: tuple[MonitoredKey, ...]
-    further_keys: int
-    oldest: OpenDraw | None = None
-    alarm_span: JudgedSpan | None = None
-    raised: Raised | None = None
-
-    @property
-    def alarm(self) -> bool:
-        """Whether the figures have an alarm, or an alarm is active."""
-        return self.figures.alarm or self.raised is not None
-
-    @property
-    def labelled(self) -> int:
-        """Number of labels that count, with ties."""
-        return self.figures.audited + self.ties
-
-    @property
-    def may_exceed(self) -> bool:
-        """Whether labels leave it open that the error is above alpha."""
-        alpha = self.criterion.alpha
-        assert alpha is not None, "only criteria with an alpha are audited"
-        return self.labelled > 0 and self.figures.error_interval[1] > alpha
-
-    @property
-    def loses_many(self) -> bool:
-        """Whether so many draws have expired that the certificate is hard to get."""
-        done = self.labelled + self.figures.closed + self.expired
-        return self.expired > MANY_EXPIRED * done
 
 
 def bets_of(questions: NDArray[np.uint8], at: FloatArray) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from app.core.monitoring import MonitoredCriterion
+from scope_judge.records import DriftStream, MonitoredCriterion
 
 # Lost sets that are named; a store that was emptied has lost all.
 _MOST_LOST = 100
@@ -52,22 +52,6 @@ class CalibrationFigures(NamedTuple):
     unconfirmed_s: float
     thresholds: Sequence[tuple[str, float, float]]
     traffic: TrafficFigures | None
-
-
-class DriftFigures(NamedTuple):
-    """The evidence that one value of the judgments by a set has drifted.
-
-    Args:
-        calibration: Name of the calibration set.
-        stream: "uncertainty", "position_gap" or "label_mass".
-        evidence: Evidence of this process.
-        alarm: Whether the evidence has reached the level of an alarm.
-    """
-
-    calibration: str
-    stream: str
-    evidence: float
-    alarm: bool
 
 
 class WaitingFigures(NamedTuple):
@@ -193,86 +177,34 @@ def _of_traffic(shown: Iterable[CalibrationFigures]) -> tuple[GaugeMetricFamily,
     return abstentions, uncertainty
 
 
-def of_monitors(shown: Iterable[MonitoredCriterion]) -> Iterator[GaugeMetricFamily]:
-    """Yields the gauges of audits."""
+def of_monitors(shown: Iterable[tuple[str, MonitoredCriterion]]) -> Iterator[GaugeMetricFamily]:
+    """Yields the gauges of audits, given the names of sets and the audits of a criterion."""
     labels = ("calibration", "guarantee", "alpha", "delta")
     monitors = list(shown)
-    for name, text, value in _MONITORED:
+    for name, text in _MONITORED.items():
         family = _family(f"monitor_{name}", text, *labels)
-        for monitored in monitors:
-            family.add_metric(_place(monitored), float(value(monitored)))
+        for calibration, monitored in monitors:
+            delta = "" if monitored.delta is None else str(monitored.delta)
+            place = (calibration, monitored.guarantee, str(monitored.alpha), delta)
+            family.add_metric(place, float(getattr(monitored, name)))
         yield family
 
 
-def _place(monitored: MonitoredCriterion) -> tuple[str, str, str, str]:
-    criterion = monitored.criterion
-    delta = "" if criterion.delta is None else str(criterion.delta)
-    return criterion.calibration, criterion.guarantee, str(criterion.alpha), delta
-
-
-# Name, meaning and value of each gauge.
-_MONITORED: tuple[tuple[str, str, Callable[[MonitoredCriterion], float]], ...] = (
-    (
-        "evidence",
-        "Evidence from audits that the error is above alpha.",
-        lambda monitored: monitored.figures.evidence,
-    ),
-    (
-        "alarm_evidence",
-        "Evidence at which the alarm starts.",
-        lambda monitored: monitored.figures.alarm_evidence,
-    ),
-    (
-        "alarm",
-        "Whether the alarm is active.",
-        lambda monitored: monitored.alarm,
-    ),
-    (
-        "certified",
-        "Whether audits prove that the error is at most alpha.",
-        lambda monitored: monitored.figures.certified,
-    ),
-    (
-        "audited",
-        "Labels that count as evidence.",
-        lambda monitored: monitored.figures.audited,
-    ),
-    (
-        "errors",
-        "Errors among these labels.",
-        lambda monitored: monitored.figures.errors,
-    ),
-    (
-        "labelled",
-        "Labels of audited verdicts that count, with ties.",
-        lambda monitored: monitored.labelled,
-    ),
-    (
-        "repeated",
-        "Audited verdicts left out because their question counts already.",
-        lambda monitored: monitored.repeated,
-    ),
-    (
-        "questions",
-        "Questions that the labels which count are of.",
-        lambda monitored: monitored.figures.questions,
-    ),
-    (
-        "ties",
-        "Ties among the labels of audited verdicts.",
-        lambda monitored: monitored.ties,
-    ),
-    (
-        "open",
-        "Audited verdicts that wait for a label.",
-        lambda monitored: monitored.open,
-    ),
-    (
-        "expired",
-        "Audited verdicts without a label in time.",
-        lambda monitored: monitored.expired,
-    ),
-)
+# Field of `MonitoredCriterion` -> the meaning of its gauge.
+_MONITORED = {
+    "evidence": "Evidence from audits that the error is above alpha.",
+    "alarm_evidence": "Evidence at which the alarm starts.",
+    "alarm": "Whether the alarm is active.",
+    "certified": "Whether audits prove that the error is at most alpha.",
+    "audited": "Labels that count as evidence.",
+    "errors": "Errors among these labels.",
+    "labelled": "Labels of audited verdicts that count, with ties.",
+    "repeated": "Audited verdicts left out because their question counts already.",
+    "questions": "Questions that the labels which count are of.",
+    "ties": "Ties among the labels of audited verdicts.",
+    "open": "Audited verdicts that wait for a label.",
+    "expired": "Audited verdicts without a label in time.",
+}
 
 
 def of_waiting(shown: Iterable[WaitingFigures]) -> Iterator[GaugeMetricFamily]:
@@ -296,8 +228,8 @@ def of_waiting(shown: Iterable[WaitingFigures]) -> Iterator[GaugeMetricFamily]:
     yield from (waiting, oldest)
 
 
-def of_drift(shown: Iterable[DriftFigures]) -> Iterator[GaugeMetricFamily]:
-    """Yields the gauges of drift."""
+def of_drift(shown: Iterable[tuple[str, str, DriftStream]]) -> Iterator[GaugeMetricFamily]:
+    """Yields the gauges of drift, given the names of sets and streams, and their evidence."""
     evidence = _family(
         "drift_evidence",
         "Evidence of this process that judgments differ from the labeled pairs.",
@@ -310,8 +242,7 @@ def of_drift(shown: Iterable[DriftFigures]) -> Iterator[GaugeMetricFamily]:
         "calibration",
         "stream",
     )
-    for figures in shown:
-        place = (figures.calibration, figures.stream)
-        evidence.add_metric(place, figures.evidence)
-        alarm.add_metric(place, float(figures.alarm))
+    for *place, stream in shown:
+        evidence.add_metric(place, stream.evidence)
+        alarm.add_metric(place, float(stream.alarm))
     yield from (evidence, alarm)

@@ -21,11 +21,11 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily
 
 from app.core.comparison import Judgment
-from app.core.monitoring import MonitoredCriterion
 from app.core.noise import Noise, Resolution
 from app.observability import gauges
-from app.observability.gauges import CalibrationFigures, DriftFigures, WaitingFigures
+from app.observability.gauges import CalibrationFigures, WaitingFigures
 from app.observability.usage import UsageByKey
+from scope_judge.records import DriftStream, MonitoredCriterion
 
 Stage = Literal["queue", "render", "engine", "decide"]
 
@@ -257,7 +257,7 @@ class Telemetry:
             gauges.WhenRead(lambda: gauges.of_calibrations(shown(), lost=lost()))
         )
 
-    def show_monitors(self, shown: Callable[[], Iterable[MonitoredCriterion]]) -> None:
+    def show_monitors(self, shown: Callable[[], Iterable[tuple[str, MonitoredCriterion]]]) -> None:
         """Shows the audits of criteria at each reading of the metrics; a bounded number."""
         self._registry.register(gauges.WhenRead(lambda: gauges.of_monitors(shown())))
 
@@ -265,7 +265,7 @@ class Telemetry:
         """Shows the audits that hold others up, whenever the metrics are read."""
         self._registry.register(gauges.WhenRead(lambda: gauges.of_waiting(shown())))
 
-    def show_drift(self, shown: Callable[[], Iterable[DriftFigures]]) -> None:
+    def show_drift(self, shown: Callable[[], Iterable[tuple[str, str, DriftStream]]]) -> None:
         """Shows the evidence of drift at each reading of the metrics; of a bounded number."""
         self._registry.register(gauges.WhenRead(lambda: gauges.of_drift(shown())))
 

@@ -33,7 +33,7 @@ _MODE = 0o600
 # have the same schema version.
 APPLICATION_ID = 0x53634A64
 # The format of the store. A file with another number is refused.
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 # Kept scores; `until` is in seconds since 1970.
 _SCORE = "CREATE TABLE score (slot INTEGER PRIMARY KEY, text TEXT NOT NULL, until REAL NOT NULL)"
 

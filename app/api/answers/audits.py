@@ -5,95 +5,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.audits.alarms import Alarm
-from app.audits.auditor import AuditPage, LabelReport
-from app.audits.entries import (
-    AlarmEntry,
-    Audit,
-    LabelEntry,
-    TrailEntry,
-    written,
-    written_span,
-)
-from app.audits.text_keeper import PairsToLabel
-from app.audits.texts import DrawnTexts
+from app.audits.entries import AlarmEntry, LabelEntry, TrailEntry, in_fields, written
 from scope_judge import records
-
-
-def audit_labels(report: LabelReport) -> records.AuditLabels:
-    """Converts a report."""
-    return records.AuditLabels(
-        labelled=report.labelled,
-        closed=report.closed,
-        updated=report.updated,
-        unchanged=report.unchanged,
-        unknown=len(report.unknown),
-        expired=len(report.expired),
-        unknown_ids=tuple(report.unknown),
-        expired_ids=tuple(report.expired),
-        earlier=tuple(
-            records.EarlierLabel(id=audit, labeler=name) for audit, name in report.earlier.items()
-        ),
-    )
-
-
-def audit_page(page: AuditPage) -> records.AuditPage:
-    """Converts a page of audits."""
-    return records.AuditPage(
-        audits=tuple(_audit(audit, at=page.at) for audit in page.audits),
-        open=None,
-        without_texts=None,
-        next_after=page.next_after,
-    )
-
-
-def audit_page_with_texts(pairs: PairsToLabel) -> records.AuditPage:
-    """Converts open audits with their texts; long work for long texts."""
-    return records.AuditPage(
-        audits=tuple(_audit(pair.audit, at=pairs.at, texts=pair.texts) for pair in pairs.pairs),
-        open=pairs.open,
-        without_texts=pairs.without_texts,
-        next_after=pairs.next_after,
-    )
-
-
-def _audit(audit: Audit, *, at: float, texts: DrawnTexts | None = None) -> records.Audit:
-    """Converts an audit as it was at a time, in seconds since 1970."""
-    return records.Audit(
-        id=audit.draw.id if texts is None else texts.id,
-        calibration=audit.draw.calibration,
-        status=audit.status(at),
-        rate=audit.draw.rate,
-        drawn_at=written(audit.draw.at),
-        drawn_by=audit.draw.by,
-        expires_at=written(audit.expires_at),
-        label=audit.label,
-        labelled_at=None if audit.labelled_at is None else written(audit.labelled_at),
-        labelled_by=audit.labelled_by,
-        texts=None if texts is None else _pair_texts(texts),
-    )
-
-
-def _pair_texts(texts: DrawnTexts) -> records.PairTexts:
-    asked = texts.question
-    return records.PairTexts(
-        question=asked
-        if isinstance(asked, str)
-        else tuple(records.Turn(role=turn.role, content=turn.content) for turn in asked),
-        response_a=texts.response_a,
-        response_b=texts.response_b,
-    )
 
 
 def ended_alarm(alarm: Alarm) -> records.EndedAlarm:
     """Converts an alarm."""
-    criterion = alarm.entry.criterion
-    assert criterion.alpha is not None, "an alarm has an alpha"
-    return records.EndedAlarm(
-        alpha=criterion.alpha,
-        guarantee=criterion.guarantee,
-        delta=criterion.delta,
-        rang_at=written(alarm.entry.at),
-    )
+    entry = alarm.entry
+    return records.EndedAlarm(**in_fields(entry.criterion), rang_at=written(entry.at))
 
 
 def resumed(name: str, ended: Sequence[Alarm]) -> records.Resumed:
@@ -126,12 +45,7 @@ def _event(item: TrailEntry) -> records.AuditEvent:
             "after": entry.label,
         }
     else:
-        criterion = entry.criterion
-        of_kind = {
-            "alpha": criterion.alpha,
-            "guarantee": criterion.guarantee,
-            "delta": criterion.delta,
-        }
+        of_kind = in_fields(entry.criterion)
         if isinstance(entry, AlarmEntry):
             of_kind |= {
                 "event": "alarm",
@@ -140,7 +54,8 @@ def _event(item: TrailEntry) -> records.AuditEvent:
                 "audited": entry.audited,
                 "suspended": entry.suspends,
                 "audits": entry.needed,
-                **written_span(entry.raised.span),
+                "first_judged_at": written(entry.first_judged_at),
+                "last_judged_at": written(entry.last_judged_at),
             }
         else:
             of_kind |= {

@@ -6,7 +6,7 @@ from typing import Any
 from app.api.answers.audits import ended_alarm
 from app.api.answers.calibrations import calibration_fields, threshold
 from app.api.answers.records import usage_of_request
-from app.audits.absorption import AbsorbReport
+from app.audits.absorption import Chosen
 from app.audits.changes import ChangeReport, Deletion
 from app.sets.effects import Effect, criterion_of, missing_labels
 from scope_judge import records
@@ -14,21 +14,16 @@ from scope_judge import records
 
 def change_fields(report: ChangeReport, *, dry_run: bool) -> dict[str, Any]:
     """The fields of `CalibrationChange`; the last three are None if nobody looked at the change."""
-    batch, consequences = report.batch, report.consequences
-    effects = ends_alarms = note = None
-    if consequences is not None:
-        effects = tuple(map(_effect, consequences.effects))
-        ends_alarms = tuple(map(ended_alarm, consequences.ended))
-        note = f"{_examples(report)}; {effects_note(consequences.effects)}"
+    batch, effects = report.batch, report.effects
     return {
         **calibration_fields(batch.calibration),
         "dry_run": dry_run,
         "added": batch.added,
         "updated": batch.updated,
         "removed": batch.removed,
-        "effects": effects,
-        "ends_alarms": ends_alarms,
-        "note": note,
+        "effects": tuple(map(_effect, effects)) if effects is not None else None,
+        "ends_alarms": tuple(map(ended_alarm, report.ended)) if effects is not None else None,
+        "note": f"{_examples(report)}; {effects_note(effects)}" if effects is not None else None,
     }
 
 
@@ -49,16 +44,16 @@ def rollback_report(report: ChangeReport, *, dry_run: bool) -> records.RollbackR
     return records.RollbackReport(**change_fields(report, dry_run=dry_run))
 
 
-def absorb_report(report: AbsorbReport, *, dry_run: bool) -> records.AbsorbReport:
+def absorb_report(report: ChangeReport, chosen: Chosen, *, dry_run: bool) -> records.AbsorbReport:
     """Converts the report of an absorption."""
     return records.AbsorbReport(
-        **change_fields(report.change, dry_run=dry_run),
-        replaced=report.replaced,
-        ties=report.change.batch.ties,
-        unlabelled_audits=report.unlabelled,
-        waiting=report.waiting,
-        other_judge=report.other_judge,
-        rates=tuple(report.rates),
+        **change_fields(report, dry_run=dry_run),
+        replaced=chosen.replaces,
+        ties=report.batch.ties,
+        unlabelled_audits=chosen.unlabelled,
+        waiting=chosen.waiting,
+        other_judge=chosen.other_judge,
+        rates=chosen.rates,
     )
 
 

@@ -1,17 +1,13 @@
-"""Builds the records of audits and drift of a calibration set."""
+"""Builds the record of the monitor of a calibration set: audits, drift, and what to do."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, fields
-from datetime import UTC, datetime
-from typing import Any
 
-from app.audits.absorption import Recovery
 from app.audits.book import MOST_CRITERIA, MOST_OPEN
-from app.audits.drift import Figures, StreamFigures
-from app.audits.entries import written, written_span
+from app.audits.drift import Figures
+from app.audits.figures import CriterionAudits
 from app.audits.monitor import SetReport
 from app.core.calibration import Calibration
-from app.core.monitoring import MONITOR_DELTA, MonitoredCriterion, Raised
+from app.core.monitoring import MONITOR_DELTA
 from app.judging.services import Services
 from scope_judge import records
 from scope_judge.records import Light
@@ -22,111 +18,47 @@ def monitor(
     calibration: Calibration,
     report: SetReport,
     drift: Figures,
-    recovery: Recovery | None,
+    recovery: records.Recovery | None,
 ) -> records.Monitor:
-    """Converts the audits and the drift of a version, and the recovery after an alarm."""
-    on_alarm, rate = services.monitor.on_alarm, services.auditor.rate
-    refused = services.auditor.refused(calibration)
+    """Shows the audits and the drift of a version, and the recovery after an alarm."""
+    rate, refused = services.auditor.rate, services.auditor.refused(calibration)
     has_drifted = any(stream.alarm for stream in drift.values())
     criteria = sorted(report.criteria, key=_importance)
     note = _note(report, rate=rate, refused=refused, has_drifted=has_drifted)
     alarm = bool(report.alarmed) or has_drifted
-    streams = {name: _stream(figures) for name, figures in drift.items()}
     return records.Monitor(
         name=calibration.name,
         version=calibration.version,
         audit_rate=rate,
-        on_alarm=on_alarm,
-        criteria=tuple(_criterion(each, suspends=on_alarm == "abstain") for each in criteria),
+        on_alarm=services.monitor.on_alarm,
+        criteria=tuple(audits.shown for audits in criteria),
         refused=refused,
         drift=records.Drift(
-            uncertainty=streams["uncertainty"],
-            position_gap=streams.get("position_gap"),
-            label_mass=streams.get("label_mass"),
+            uncertainty=drift["uncertainty"],
+            position_gap=drift.get("position_gap"),
+            label_mass=drift.get("label_mass"),
         ),
         alarm=alarm,
         light=_light(criteria, alarm=alarm, note=note),
         alarm_evidence=1 / MONITOR_DELTA,
         summary=summary(criteria, drift),
         note=note,
-        recovery=None if recovery is None else _recovery(recovery),
+        recovery=recovery,
     )
 
 
-def _criterion(monitored: MonitoredCriterion, *, suspends: bool) -> records.MonitoredCriterion:
-    """Converts the audits of a criterion; `suspends` says if judgments abstain after an alarm."""
-    criterion = asdict(monitored.criterion)
-    del criterion["calibration"]
-    return records.MonitoredCriterion(
-        **criterion,
-        **asdict(monitored.figures) | {"alarm": monitored.alarm},
-        **_alarm_times(monitored.raised),
-        labelled=monitored.labelled,
-        ties=monitored.ties,
-        tie_interval=monitored.tie_interval,
-        repeated=monitored.repeated,
-        waiting=monitored.waiting,
-        open=monitored.open,
-        expired=monitored.expired,
-        abstentions=monitored.abstentions,
-        suspended=suspends and monitored.alarm,
-        keys=tuple(records.MonitoredKey(**asdict(each)) for each in monitored.keys),
-        further_keys=monitored.further_keys,
-    )
-
-
-def _stream(figures: StreamFigures) -> records.DriftStream:
-    return records.DriftStream(
-        evidence=figures.evidence, alarm=figures.alarm, **_alarm_times(figures.raised)
-    )
-
-
-def _alarm_times(raised: Raised | None) -> dict[str, Any]:
-    """The fields of `AlarmTimes`, which longer records extend."""
-    if raised is None:
-        return dict.fromkeys(field.name for field in fields(records.AlarmTimes))
-    return {
-        "rang_at": written(raised.at),
-        "rang_version": raised.version,
-        **written_span(raised.span),
-    }
-
-
-def _recovery(recovery: Recovery) -> records.Recovery:
-    criterion, number = recovery.criterion, recovery.audits
-    assert criterion.alpha is not None, "only criteria with an alpha are audited"
-    if number is None:
-        note = f"no number of labels up to 100,000 is enough for {criterion.words}"
-    else:
-        note = (
-            f"label the first {number} audits drawn since the alarm, then run `scope-judge "
-            f"audits absorb {criterion.calibration}`; {recovery.drawn} are drawn, and "
-            f"{recovery.labelled} of the first {number} are labeled or closed"
-        )
-    return records.Recovery(
-        alpha=criterion.alpha,
-        guarantee=criterion.guarantee,
-        delta=criterion.delta,
-        since=written(recovery.since),
-        audits=number,
-        drawn=recovery.drawn,
-        labelled=recovery.labelled,
-        note=note,
-    )
-
-
-def _light(criteria: Sequence[MonitoredCriterion], *, alarm: bool, note: str | None) -> Light:
-    """The colour of a set, which is never green while an error may be above its alpha."""
+def _light(criteria: Sequence[CriterionAudits], *, alarm: bool, note: str | None) -> Light:
+    """The color of a set, which is never green while an error may be above its alpha."""
     if alarm:
         return "red"
-    counted = bool(criteria) and criteria[0].figures.audited > 0
-    is_kept = counted and not any(each.may_exceed for each in criteria)
+    counted = bool(criteria) and criteria[0].shown.audited > 0
+    is_kept = counted and not any(audits.may_exceed for audits in criteria)
     return "green" if is_kept and note is None else "amber"
 
 
-def _importance(monitored: MonitoredCriterion) -> tuple[bool, int]:
+def _importance(audits: CriterionAudits) -> tuple[bool, int]:
     """A key by which alarms come first, and then the criteria with the most labels."""
-    return not monitored.alarm, -monitored.figures.audited
+    return not audits.shown.alarm, -audits.shown.audited
 
 
 def _note(report: SetReport, *, rate: float, refused: int, has_drifted: bool) -> str | None:
@@ -155,15 +87,16 @@ def _note(report: SetReport, *, rate: float, refused: int, has_drifted: bool) ->
             " so nothing is known about their errors: use fewer different alphas, or sets of their "
             "own (docs/guides/audits.md)"
         )
-    if losing := [each for each in report.criteria if each.loses_many]:
-        most = max(losing, key=lambda each: each.expired)
+    if losing := [audits for audits in report.criteria if audits.loses_many]:
+        most = max(losing, key=lambda audits: audits.shown.expired)
         return (
-            f"{most.expired} draws under {most.criterion.words} got no label in time. They count "
-            "as errors for the certificate and as right for the alarm, so both come later: label "
-            "all draws, or lower SCOPE_AUDIT_RATE (docs/guides/monitoring.md, Draws without labels)"
+            f"{most.shown.expired} draws under {most.criterion.words} got no label in time. They "
+            "count as errors for the certificate and as right for the alarm, so both come later: "
+            "label all draws, or lower SCOPE_AUDIT_RATE (docs/guides/monitoring.md, Draws without "
+            "labels)"
         )
-    if unsure := [each for each in report.criteria if each.may_exceed]:
-        return _unsure(max(unsure, key=lambda each: each.labelled))
+    if unsure := [audits for audits in report.criteria if audits.may_exceed]:
+        return _unsure(max(unsure, key=lambda audits: audits.shown.labelled))
     if report.criteria:
         return None
     if rate > 0:
@@ -174,17 +107,17 @@ def _note(report: SetReport, *, rate: float, refused: int, has_drifted: bool) ->
     )
 
 
-def _unsure(monitored: MonitoredCriterion) -> str:
+def _unsure(audits: CriterionAudits) -> str:
     """Says that labels leave it open whether the error is above alpha."""
-    labels, questions = monitored.labelled, monitored.figures.questions
+    labels, questions = audits.shown.labelled, audits.shown.questions
     counted = f"{labels} label{'s' * (labels != 1)} of {questions} question{'s' * (questions != 1)}"
     return (
-        f"{counted} leave it open whether the error under {monitored.criterion.words} is above "
+        f"{counted} leave it open whether the error under {audits.criterion.words} is above "
         "alpha: label audits of more questions (docs/guides/monitoring.md, The light)"
     )
 
 
-def summary(criteria: Sequence[MonitoredCriterion], drift: Figures) -> str:
+def summary(criteria: Sequence[CriterionAudits], drift: Figures) -> str:
     """Says in a sentence how wrong the verdicts are.
 
     Args:
@@ -192,61 +125,50 @@ def summary(criteria: Sequence[MonitoredCriterion], drift: Figures) -> str:
         drift: The drift of the traffic.
     """
     about = _about(criteria[0]) if criteria else "nothing is known about wrong verdicts"
-    drifted = [each for each in drift.values() if each.alarm]
+    drifted = [stream for stream in drift.values() if stream.alarm]
     if not drifted:
         return about
-    since = min((each.raised.at for each in drifted if each.raised is not None), default=None)
+    since = min((stream.rang_at for stream in drifted if stream.rang_at is not None), default=None)
     return f"{about}; the traffic is unlike the labeled pairs{_since(since)}"
 
 
-def _about(monitored: MonitoredCriterion) -> str:
-    figures, criterion = monitored.figures, monitored.criterion
-    assert criterion.alpha is not None, "only criteria with an alpha are audited"
-    if not figures.audited + figures.closed:
-        if monitored.waiting:
+def _about(audits: CriterionAudits) -> str:
+    shown, under = audits.shown, audits.criterion.words
+    if not shown.audited + shown.closed:
+        if shown.waiting:
             return (
-                f"nothing is known about wrong verdicts under {criterion.words} yet: "
-                f"{monitored.waiting} labels wait for earlier audits, or for the hour in which "
-                "further verdicts on their questions count"
+                f"nothing is known about wrong verdicts under {under} yet: {shown.waiting} labels "
+                "wait for earlier audits, or for the hour in which further verdicts on their "
+                "questions count"
             )
         return (
-            f"nothing is known about wrong verdicts under {criterion.words} without labels: "
-            f"{monitored.open} audits wait for one"
+            f"nothing is known about wrong verdicts under {under} without labels: {shown.open} "
+            "audits wait for one"
         )
-    promised = f"promised were {100 * criterion.alpha:g}% by {criterion.words}"
-    words = f"{_wrong(monitored)}; {promised}{_alarm(monitored)}"
-    if monitored.ties:
-        low, high = (f"{100 * share:.0f}%" for share in monitored.tie_interval)
-        words += (
-            f"; {monitored.ties} of {monitored.labelled} labels are ties: {low} to {high} of the "
-            "verdicts are on pairs without a better side"
+    low, high = (f"{100 * share:.0f}%" for share in shown.error_interval)
+    promised = f"promised were {100 * shown.alpha:g}% by {under}"
+    text = f"{low} to {high} of the verdicts are wrong; {promised}"
+    if shown.alarm:
+        active = "is active" if shown.rang_at is None else "has been active"
+        text += f"; the alarm {active}{_since(shown.rang_at)}"
+    if shown.ties:
+        low, high = (f"{100 * share:.0f}%" for share in shown.tie_interval)
+        text += (
+            f"; {shown.ties} of {shown.labelled} labels are ties: {low} to {high} of the verdicts "
+            "are on pairs without a better side"
         )
-    if monitored.alarm:
-        return words
-    if figures.certified:
-        return f"{words}; labels prove that this is kept"
-    if figures.certified_without_expired:
+    if shown.alarm:
+        return text
+    if shown.certified:
+        return f"{text}; labels prove that this is kept"
+    if shown.certified_without_expired:
         return (
-            f"{words}; labels show that this is kept if the {monitored.expired} expired draws are "
-            "like the others"
+            f"{text}; labels show that this is kept if the {shown.expired} expired draws are like "
+            "the others"
         )
-    return words
+    return text
 
 
-def _wrong(monitored: MonitoredCriterion) -> str:
-    low, high = (f"{100 * share:.0f}%" for share in monitored.figures.error_interval)
-    return f"{low} to {high} of the verdicts are wrong"
-
-
-def _alarm(monitored: MonitoredCriterion) -> str:
-    """Says that an alarm is active; "" without one."""
-    if not monitored.alarm:
-        return ""
-    raised = monitored.raised
-    active = "is active" if raised is None else f"has been active{_since(raised.at)}"
-    return f"; the alarm {active}"
-
-
-def _since(at: float | None) -> str:
-    """Writes the begin of an alarm in UTC; "" if it is unknown."""
-    return "" if at is None else f" since {datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
+def _since(at: str | None) -> str:
+    """Writes the begin of an alarm, an ISO time, to the minute; "" if it is unknown."""
+    return "" if at is None else f" since {at[:16].replace('T', ' ')} UTC"

@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from app.api.requests.models import NOT_BLANK, DryRun, EvenIfInfeasible, Strict
-from app.audits.auditor import SentLabel
-from app.audits.entries import DrawId
+from app.audits.entries import DrawId, LabelEntry
 from app.core.comparison import Label
 
 # Labels of people arrive in small numbers; this bounds the work on the event loop.
@@ -41,13 +40,14 @@ class AuditLabelsIn(Strict):
         Field(min_length=1, max_length=MOST_LABELS, fail_fast=True),
     ] = Field(description="The labels; the last one of an audit counts.")
 
-    @property
-    def sent(self) -> list[SentLabel]:
-        """The labels as the service takes them."""
+    def entries(self, *, by: str, at: float) -> list[LabelEntry]:
+        """The labels as the service takes them from a key at a time."""
         return [
-            SentLabel(
+            LabelEntry(
                 id=sent.id,
                 label=sent.label,
+                by=by,
+                at=at,
                 reason=sent.reason if isinstance(sent, AuditClosingIn) else None,
             )
             for sent in self.labels

@@ -5,20 +5,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from app.api.answers.audits import (
-    audit_labels,
-    audit_page,
-    audit_page_with_texts,
-    audit_trail,
-    resumed,
-)
+from app.api.answers.audits import audit_trail, resumed
 from app.api.answers.changes import absorb_report
 from app.api.bodies import JsonRoute
 from app.api.dependencies import CurrentCaller, CurrentServices
 from app.api.requests.audits import MOST_LABELS, AbsorbIn, AuditLabelsIn, ResumeIn
 from app.api.requests.models import CalibrationName
 from app.api.responses import ACCESS_ERRORS, STORE_ERRORS, as_json, error_responses
-from app.audits.entries import Status
 from app.core.errors import (
     AuditsIncompleteError,
     BecomesInfeasibleError,
@@ -28,7 +21,7 @@ from app.core.errors import (
     SetFullError,
 )
 from app.off_loop import off_loop
-from scope_judge.records import AbsorbReport, AuditLabels, AuditPage, AuditTrail, Resumed
+from scope_judge.records import AbsorbReport, AuditLabels, AuditPage, AuditTrail, Resumed, Status
 
 router = APIRouter(tags=["auditing"], route_class=JsonRoute)
 
@@ -69,22 +62,22 @@ async def list_audits(
         caller.check_calibration(calibration)
     if texts:
         caller.check_may_label()
-        found = await services.text_keeper.to_label(
+        page = await services.text_keeper.to_label(
             calibration=calibration,
             person=caller.name,
             after=after,
             limit=min(limit, MOST_TEXTS),
             may_use=caller.may_use,
         )
-        return await off_loop(as_json, partial(audit_page_with_texts, found))
-    page = await services.auditor.page(
-        calibration=calibration,
-        status=status,
-        after=after,
-        limit=limit,
-        may_use=caller.may_use,
-    )
-    return await off_loop(as_json, partial(audit_page, page))
+    else:
+        page = await services.auditor.page(
+            calibration=calibration,
+            status=status,
+            after=after,
+            limit=limit,
+            may_use=caller.may_use,
+        )
+    return await off_loop(as_json, lambda: page)
 
 
 @router.post(
@@ -100,13 +93,11 @@ async def label_audits(
     The first label of a pair counts. Who gave it can correct it, and so can a key that also has the
     role `admin`. The label `none`, with a `reason`, closes an audit that nobody can label.
     """
-    report = await services.auditor.label(
-        body.sent,
-        by=caller.name,
-        may_use=caller.may_use,
-        yields="admin" not in caller.roles,
+    labels = body.entries(by=caller.name, at=services.auditor.now())
+    taken = await services.auditor.label(
+        labels, may_use=caller.may_use, yields="admin" not in caller.roles
     )
-    return as_json(partial(audit_labels, report))
+    return as_json(lambda: taken)
 
 
 @router.get(
@@ -171,9 +162,9 @@ async def absorb(
     """
     caller.check_calibration(name)
     if body.dry_run:
-        report = await services.absorber.preview(name, by=caller.name)
+        change, chosen = await services.absorber.preview(name, by=caller.name)
     else:
-        report = await services.absorber.absorb(
+        change, chosen = await services.absorber.absorb(
             name, even_if_infeasible=body.even_if_infeasible, by=caller.name
         )
-    return await off_loop(as_json, partial(absorb_report, report, dry_run=body.dry_run))
+    return await off_loop(as_json, partial(absorb_report, change, chosen, dry_run=body.dry_run))

@@ -197,7 +197,7 @@ async def monitor_calibration(
     await services.auditor.catch_up()
     report = await services.monitor.of(calibration)
     drift = await services.drift.of(calibration)
-    recovery = await services.absorber.recovery(calibration)
+    recovery = services.absorber.recovery(name)
     return await off_loop(as_json, partial(monitor, services, calibration, report, drift, recovery))
 
 

@@ -13,7 +13,6 @@ import httpx
 import pytest
 
 from app.audits.entries import Audit, TrailEntry, read_row
-from app.audits.texts import key_of
 from app.core.fingerprint import drawn_pair
 from app.ports import Store
 from tests.integration.processes.server import Server
@@ -113,9 +112,9 @@ async def stored(store_url: str) -> tuple[dict[str, str | None], list[TrailEntry
     async with store_of(store_url) as store:
         rows = [read_row(row) for row in await store.audits("default", after=0, limit=100_000)]
         audits = [row for row in rows if isinstance(row, Audit)]
-        texts = await store.audit_texts("default", [key_of(audit.draw.id) for audit in audits])
+        texts = await store.audit_texts("default", [audit.key for audit in audits])
     trail = [row for row in rows if isinstance(row, TrailEntry) and row.before is not None]
-    return {audit.draw.id: audit.label for audit in audits}, trail, len(texts)
+    return {audit.id: audit.label for audit in audits}, trail, len(texts)
 
 
 def test_kill_9_while_labels_arrive_loses_no_draw_and_takes_no_label_twice(

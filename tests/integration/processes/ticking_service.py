@@ -18,8 +18,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from app.api.server import BoundedH11
-from app.audits.entries import Audit, Decider, Draw, Use, to_text
-from app.audits.texts import key_of
+from app.audits.entries import Audit, Decider, Use, pair_of, to_text
 from app.core.comparison import Comparison, Criterion, Label, LabeledComparison
 from app.core.score import Score
 from app.judging.services import Services
@@ -104,11 +103,11 @@ async def fill(services: Services) -> None:
     fingerprint = services.identity.fingerprint
     position = int(time.time() * 1e6)
     rows = [
-        StoredRow(key_of(audit_id(i)), position + i, to_text(audit(i, fingerprint, position + i)))
+        StoredRow(pair_of(audit_id(i)), position + i, to_text(audit(i, fingerprint, position + i)))
         for i in range(AUDITS + 1)
     ]
     texts = {
-        key_of(audit_id(i)): json.dumps({"id": audit_id(i), **TEXTS})
+        pair_of(audit_id(i)): json.dumps({"id": audit_id(i), **TEXTS})
         for i in range(AUDITS // 2, AUDITS)
     }
     await services.store.write_audits("audited", rows, texts=texts)
@@ -126,26 +125,25 @@ def audit_id(number: int) -> str:
 
 def audit(number: int, fingerprint: str, position: int) -> Audit:
     """A drawn judgment; the first half has labels, and the others have texts."""
-    draw = Draw(
-        id=audit_id(number),
-        fingerprint=fingerprint,
-        digest=f"{number:064x}",
-        question=f"{number:064x}",
-        score=Score(gap_fwd=1.0, gap_rev=(number % 4000 + 1) / 1000, label_mass=0.99),
+    use = Use(
+        position=position,
         decider=Decider(
             criterion=Criterion(alpha=0.1, guarantee="marginal", delta=None, calibration="audited"),
             write_id="w",
             version=1,
         ),
         accepted=True,
-        rate=1.0,
-        at=time.time(),
         by="service",
+        at=time.time(),
     )
-    use = Use(position=position, decider=draw.decider, accepted=True, by=draw.by, at=draw.at)
     is_labeled = number < AUDITS // 2
     return Audit(
-        draw=draw,
+        id=audit_id(number),
+        fingerprint=fingerprint,
+        digest=f"{number:064x}",
+        question=f"{number:064x}",
+        score=Score(gap_fwd=1.0, gap_rev=(number % 4000 + 1) / 1000, label_mass=0.99),
+        rate=1.0,
         uses=(use,),
         wait_s=86_400.0,
         label="A" if is_labeled else None,

@@ -28,6 +28,11 @@ async def drawn(
     return [each["audit"]["id"] for each in response.json()["results"]]
 
 
+async def judge(client: httpx.AsyncClient, number: int) -> Any:
+    pair = comparison(question=f"Traffic {number}?")
+    return (await client.post("/judge", json=pair)).raise_for_status().json()
+
+
 async def send(client: httpx.AsyncClient, labels: dict[str, str], headers: Any = None) -> Any:
     rows = [{"id": each, "label": label} for each, label in labels.items()]
     return await client.post("/audits/labels", json={"labels": rows}, headers=headers)
@@ -55,7 +60,7 @@ async def absorbed(client: httpx.AsyncClient, **body: Any) -> httpx.Response:
 async def test_a_drawn_judgment_names_its_audit_and_others_have_null() -> None:
     async with client_of(audit_rate=1.0) as client:
         await calibrated(client)
-        answer = (await client.post("/judge", json=comparison(question="Traffic?"))).json()
+        answer = await judge(client, 1)
         assert answer["audit"] == {"id": answer["audit"]["id"], "rate": 1.0}
         assert re.fullmatch("[0-9a-f]{32}", answer["audit"]["id"])
         free = (await client.post("/judge", json=comparison(question="T?", alpha=None))).json()
@@ -63,7 +68,7 @@ async def test_a_drawn_judgment_names_its_audit_and_others_have_null() -> None:
         assert (await client.get("/info")).json()["audit_rate"] == 1.0
     async with client_of() as client:
         await calibrated(client)
-        answer = (await client.post("/judge", json=comparison(question="Traffic?"))).json()
+        answer = await judge(client, 1)
         assert answer["audit"] is None
         assert (await client.get("/info")).json()["audit_rate"] == 0.0
 
@@ -167,9 +172,12 @@ async def test_an_expired_audit_says_so() -> None:
     store = MemoryStore()
     async with client_of(store=store, audit_rate=1.0) as client:
         await calibrated(client)
-        one, two = await drawn(client, range(2))
+        (one,) = await drawn(client, [1])
         await send(client, {one: "A"})
-    async with client_of(store=store, audit_expires_s=1e-6) as client:
+    async with client_of(store=store, audit_rate=1.0, audit_expires_s=1e-6) as client:
+        # A draw that takes no more labels is not offered.
+        assert (await judge(client, 2))["audit"] is None
+        two = (await listed(client))["audits"][1]["id"]
         assert await counts(client, {one: "B", two: "B"}) == (0, 1, 0, 0, 1, [], [two])
         statuses = [each["status"] for each in (await listed(client))["audits"]]
         assert statuses == ["labelled", "expired"]

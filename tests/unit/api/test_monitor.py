@@ -66,7 +66,7 @@ async def recomputed(store: MemoryStore, version: int, *, alpha: float) -> dict[
     accepted = [row for use, row in draws if use["accepted"]]
     counted = list(itertools.takewhile(lambda row: row["label"] is not None, accepted))
     judged = [row for row in counted if row["label"] != "tie"]
-    scores = [row["draw"]["score"] for row in judged]
+    scores = [row["score"] for row in judged]
     errors = [
         (score["gap_fwd"] + score["gap_rev"] > 0) != (row["label"] == "A")
         for score, row in zip(scores, judged, strict=True)

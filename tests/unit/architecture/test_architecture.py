@@ -27,13 +27,13 @@ ALLOWED: dict[str, set[str]] = {
     # The paper and its statistics.
     "core": {"numpy", "scipy"},
     "ports": {"core"},
-    "observability": {"core", "ports", "prometheus_client"},
+    "observability": {"core", "ports", "prometheus_client", "scope_judge.records"},
     # Kinds of judges, and the engines that they use.
     "judges": _SHARED | {"numpy", "httpx", "jinja2", "huggingface_hub"},
     "stores": {"core", "ports", "numpy"},
     # A version of a set, and an audit, are JSON in the store, which pydantic parses.
     "sets": _SHARED | {"judges", "release", "pydantic"},
-    "audits": _SHARED | {"judges", "sets", "numpy", "pydantic"},
+    "audits": _SHARED | {"judges", "sets", "numpy"} | _ANSWERS,
     "judging": _SHARED | {"judges", "sets", "audits", "numpy"},
     # The only package that knows HTTP; h11 is uvicorn's parser. Ray and the commands share its
     # requests and answers.

@@ -3,10 +3,11 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from app.audits.auditor import Auditor, SentLabel
-from app.audits.entries import Audit, AuditLabel
+from app.audits.auditor import Auditor
+from app.audits.entries import Audit, AuditLabel, LabelEntry
 from app.core.comparison import AuditReference, Comparison, Judgment
 from app.core.errors import StoreUnavailableError
 from app.judging.services import Services
@@ -76,10 +77,10 @@ async def ids(services: Services, comparisons: Sequence[Comparison]) -> list[str
     return [audit.id for audit in await judged(services, comparisons) if audit is not None]
 
 
-def sent(identifier: str, label: AuditLabel) -> SentLabel:
+def sent(identifier: str, label: AuditLabel, *, by: str = "ana") -> LabelEntry:
     """Returns a label as somebody sends it."""
     reason = "the texts are gone" if label == "none" else None
-    return SentLabel(id=identifier, label=label, reason=reason)
+    return LabelEntry(id=identifier, label=label, by=by, at=time.time(), reason=reason)
 
 
 async def label(
@@ -87,30 +88,23 @@ async def label(
 ) -> tuple[int, int, int, int, int]:
     """Returns the numbers of labeled, updated, unchanged, unknown and expired ids."""
     report = await auditor.label(
-        [sent(*each) for each in labels],
-        by=by,
-        may_use=lambda name: sets is None or name == sets
-    )  # fmt: skip
-    return (
-        report.labelled,
-        report.updated,
-        report.unchanged,
-        len(report.unknown),
-        len(report.expired),
+        [replace(sent(*one), by=by, at=auditor.now()) for one in labels],
+        may_use=lambda name: sets is None or name == sets,
     )
+    return report.labelled, report.updated, report.unchanged, report.unknown, report.expired
 
 
 def audits(auditor: Auditor) -> list[Audit]:
-    return [audit for book in auditor.books for audit in book.in_order()]
+    return [audit for book in auditor.books for audit in book.since(0)]
 
 
-def replica(store: Store, *, seconds_later: float = 0.0, expires_s: float = 1000.0) -> Auditor:
+def replica(store: Store, *, seconds_later: float = 0.0) -> Auditor:
     """Another replica on the same store, whose clock goes ahead."""
     return Auditor(
         store=store,
         telemetry=Telemetry.on_own_registry(),
         fingerprint="f" * 64,
         rate=0.0,
-        expires_s=expires_s,
+        expires_s=1000.0,
         now=lambda: time.time() + seconds_later,
     )

@@ -12,12 +12,12 @@ from app.audits.entries import (
     Audit,
     AuditLabel,
     Decider,
-    Draw,
     LabelEntry,
     Row,
     TrailEntry,
     Use,
     key_of_row,
+    pair_of,
     read_row,
     to_text,
 )
@@ -29,7 +29,8 @@ MARGINAL = Criterion(alpha=0.1, guarantee="marginal", delta=None, calibration="d
 PAC = Criterion(alpha=0.1, guarantee="pac", delta=0.1, calibration="default")
 EXPIRES_S = 1000.0
 
-Entry = Draw | LabelEntry | AlarmEntry | AlarmEnd
+# An audit with one use is a draw.
+Entry = Audit | LabelEntry | AlarmEntry | AlarmEnd
 
 
 def draw_id(number: int, *, mirrored: bool = False) -> str:
@@ -46,26 +47,34 @@ def drawn(
     version: int = 1,
     gap_fwd: float = 1.5,
     gap_rev: float = -0.25,
+    accepted: bool = True,
+    by: str = "kim",
+    at: float | None = None,
     **changes: Any,
-) -> Draw:
+) -> Audit:
     """Returns a draw of the comparison with this number, made at this time in seconds."""
-    draw = Draw(
-        id=draw_id(number),
-        fingerprint="f" * 64,
-        digest=hashlib.sha256(f"pair {number}".encode()).hexdigest(),
-        question=hashlib.sha256(f"question {number}".encode()).hexdigest(),
-        score=Score(gap_fwd=gap_fwd, gap_rev=gap_rev, label_mass=0.75),
+    use = Use(
+        position=1,
         decider=Decider(
             criterion=replace(criterion, calibration=calibration),
             write_id=write_id,
             version=version,
         ),
-        accepted=True,
-        rate=0.5,
-        at=float(number),
-        by="kim",
+        accepted=accepted,
+        by=by,
+        at=float(number) if at is None else at,
     )
-    return replace(draw, **changes)
+    audit = Audit(
+        id=draw_id(number),
+        fingerprint="f" * 64,
+        digest=hashlib.sha256(f"pair {number}".encode()).hexdigest(),
+        question=hashlib.sha256(f"question {number}".encode()).hexdigest(),
+        score=Score(gap_fwd=gap_fwd, gap_rev=gap_rev, label_mass=0.75),
+        rate=0.5,
+        wait_s=EXPIRES_S,
+        uses=(use,),
+    )
+    return replace(audit, **changes)
 
 
 def labelled(
@@ -102,21 +111,15 @@ def apply(book: Book, entry: Entry) -> StoredRow | None:
 
 def _row_of(book: Book, entry: Entry, position: int) -> Row | None:
     if isinstance(entry, LabelEntry):
-        labelled = book.audit(entry.id)
+        labelled = book.audits.get(pair_of(entry.id))
         return None if labelled is None else labelled.labelled(entry)
-    if not isinstance(entry, Draw):
+    if not isinstance(entry, Audit):
         return TrailEntry(position=position, entry=entry)
-    audit = book.audit(entry.id)
-    use = Use(
-        position=position,
-        decider=entry.decider,
-        accepted=entry.accepted,
-        by=entry.by,
-        at=entry.at,
-    )
+    audit = book.audits.get(entry.key)
+    use = replace(entry.uses[0], position=position)
     if audit is None:
-        return Audit(draw=entry, uses=(use,), wait_s=entry.wait_s or EXPIRES_S)
-    return None if audit.use(entry.decider) else audit.used(use)
+        return replace(entry, uses=(use,))
+    return None if audit.use(use.decider) else audit.used(use)
 
 
 async def append(store: AuditStore, *entries: Entry) -> None:
@@ -143,6 +146,4 @@ async def _append(store: AuditStore, calibration: str, entries: Sequence[Entry])
 
 def audit_of(book: Book, number: int) -> Audit:
     """Returns the audit of the comparison with this number, which was drawn."""
-    audit = book.audit(draw_id(number))
-    assert audit is not None
-    return audit
+    return book.audits[pair_of(draw_id(number))]

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from app.audits.alarms import Alarms
-from app.audits.auditor import Auditor, SentLabel
+from app.audits.auditor import Auditor
 from app.audits.entries import AlarmEnd, AlarmEntry, AuditLabel, LabelEntry, written
 from app.audits.monitor import Monitor
 from app.core.calibration import Calibration
 from app.core.errors import StoreUnavailableError
-from app.core.monitoring import JudgedSpan, MonitoredCriterion, Raised
 from app.judging.services import Services
 from app.observability.telemetry import Telemetry
 from app.ports import StoredRow
 from app.stores.memory import MemoryStore
+from scope_judge.records import MonitoredCriterion
 from tests.serving import services_of
 from tests.unit.audits.judged import calibrate
 from tests.unit.audits.logs import EXPIRES_S, MARGINAL, PAC, append, draw_id, drawn
@@ -52,16 +52,27 @@ class Replica:
 
     async def draw(self, numbers: Sequence[int], **fields: Any) -> None:
         calibration = await self.set
-        entries = [
-            drawn(i, write_id=calibration.write_id, version=calibration.version, at=900.0)
-            for i in numbers
-        ]
-        await append(self.services.store, *[replace(each, **fields) for each in entries])
+        given: dict[str, Any] = {
+            "write_id": calibration.write_id,
+            "version": calibration.version,
+            "at": 900.0,
+            **fields,
+        }
+        entries = [drawn(i, **given) for i in numbers]
+        await append(self.services.store, *entries)
 
     async def label(self, numbers: Sequence[int], label: AuditLabel, *, by: str = "ana") -> None:
         reason = "no text" if label == "none" else None
-        labels = [SentLabel(id=draw_id(i), label=label, reason=reason) for i in numbers]
-        await self.auditor.label(labels, by=by, may_use=bool)
+        labels = [
+            LabelEntry(id=draw_id(i), label=label, by=by, at=self.now, reason=reason)
+            for i in numbers
+        ]
+        await self.auditor.label(labels, may_use=bool)
+
+    async def shown(self) -> MonitoredCriterion:
+        """What callers see of the only criterion."""
+        (only,) = (await self.monitor.of(await self.set)).criteria
+        return only.shown
 
     @property
     async def set(self) -> Calibration:
@@ -100,8 +111,12 @@ async def rung(count: int = 30) -> AsyncIterator[Replica]:
         yield replica
 
 
-def rang_at(found: MonitoredCriterion) -> float | None:
-    return None if found.raised is None else found.raised.at
+def raised(at: float, version: int, first: float, last: float) -> tuple[object, ...]:
+    return written(at), version, written(first), written(last)
+
+
+def times(shown: MonitoredCriterion) -> tuple[object, ...]:
+    return shown.rang_at, shown.rang_version, shown.first_judged_at, shown.last_judged_at
 
 
 async def test_an_alarm_has_the_times_of_the_judgments_that_led_to_it(
@@ -114,19 +129,18 @@ async def test_an_alarm_has_the_times_of_the_judgments_that_led_to_it(
             await replica.draw([number], at=800.0 + number)
         await replica.label(range(30), WRONG)
         # The last of the labels that ring is the one whose evidence reaches 20.
-        (found,) = (await replica.monitor.of(await replica.set)).criteria
-        last = found.figures.alarm_at
+        found = await replica.shown()
+        last = found.alarm_at
         assert last is not None
         assert 1 < last < 30
-        span = JudgedSpan(first_judged_at=800.0, last_judged_at=800.0 + last - 1)
-        assert found.raised == Raised(at=1000.0, version=1, span=span)
+        assert times(found) == raised(1000.0, 1, 800.0, 800.0 + last - 1)
         # Later judgments, labels and versions do not change it.
         replica.now = 1100.0
         await replica.draw(range(30, 40), at=1050.0)
         await replica.label(range(30, 40), WRONG)
         await calibrate(services, n=1, seed=5)
-        (found,) = (await replica.monitor.of(await replica.set)).criteria
-        assert found.raised == Raised(at=1000.0, version=1, span=span)
+        found = await replica.shown()
+        assert times(found) == raised(1000.0, 1, 800.0, 800.0 + last - 1)
     (line,) = re.findall("alarm: audits .*", caplog.text)
     assert f"judgments from {written(800.0)} to {written(800.0 + last - 1)} are errors" in line
 
@@ -139,12 +153,12 @@ async def test_no_correction_of_labels_ends_an_alarm_and_each_one_leaves_a_trace
         await replica.label(range(20), "tie", by="eve")
         await replica.label([20], "none", by="eve")
         assert await replica.look()
-        (found,) = (await replica.monitor.of(await replica.set)).criteria
-        assert (found.figures.alarm, found.alarm, rang_at(found)) == (True, True, 1000.0)
+        found = await replica.shown()
+        assert (found.evidence > 40.0, found.alarm, found.rang_at) == (True, True, written(1000.0))
         await replica.label(range(20, 30), "A", by="eve")
         assert await replica.look()
-        (found,) = (await replica.monitor.of(await replica.set)).criteria
-        assert (found.figures.alarm, found.alarm, rang_at(found)) == (False, True, 1000.0)
+        found = await replica.shown()
+        assert (found.errors, found.alarm, found.rang_at) == (0, True, written(1000.0))
         assert await replica.trail() == [
             ("alarm", "ana", 1000.0, 30, 30),
             *[("label", "eve", 1500.0, "B", "tie")] * 20,
@@ -165,8 +179,8 @@ async def test_resuming_with_a_reason_ends_an_alarm_and_begins_the_audits_anew(
         assert ended.entry.at == 1000.0
         assert not await replica.look()
         assert await replica.monitor.resume(await replica.set, reason="again", by="bob") == []
-        (found,) = (await replica.monitor.of(await replica.set)).criteria
-        assert (found.figures.audited, found.alarm) == (0, False)
+        found = await replica.shown()
+        assert (found.audited, found.alarm) == (0, False)
         assert (await replica.trail())[1:] == [("resumed", "bob", 2000.0, 1, "typing errors")]
         assert f"was ended at {written(2000.0)} by 'bob'" in caplog.text
         # A reason is a text of a caller, which no log has.
@@ -189,7 +203,9 @@ async def test_a_version_ends_an_alarm_once_half_of_its_examples_are_newer(
             calibration = await replica.set
             # A criterion without draws by the new version shows its alarm as well.
             report = await replica.monitor.of(calibration)
-            assert [rang_at(each) for each in report.criteria] == ([1000.0] if suspended else [])
+            assert [each.shown.rang_at for each in report.criteria] == (
+                [written(1000.0)] if suspended else []
+            )
         assert (await replica.trail())[1:] == [("version", "service", 1003.0, 4, None)]
         assert "half of the examples of version 4, made by 'service', are newer" in caplog.text
 
@@ -238,7 +254,7 @@ async def test_an_alarm_that_two_replicas_see_at_once_is_recorded_once() -> None
 
 
 async def test_entries_that_come_second_change_nothing() -> None:
-    alarms, decider = Alarms(), drawn(1).decider
+    alarms, decider = Alarms(), drawn(1).uses[0].decider
     rings = AlarmEntry(
         decider=decider,
         errors=3,
@@ -274,9 +290,8 @@ async def test_an_alarm_survives_a_restart_with_its_time() -> None:
         await again.auditor.catch_up()
         # Nothing has to be computed for that.
         assert await again.monitor.suspended([(MARGINAL, await again.set)])
-        (found,) = (await again.monitor.of(await again.set)).criteria
-        span = JudgedSpan(first_judged_at=900.0, last_judged_at=900.0)
-        assert found.raised == Raised(at=1000.0, version=1, span=span)
+        found = await again.shown()
+        assert times(found) == raised(1000.0, 1, 900.0, 900.0)
         assert await again.trail() == [("alarm", "ana", 1000.0, 30, 30)]
 
 
@@ -301,15 +316,15 @@ async def test_clocks_that_jump_by_a_day_lose_no_alarm_and_change_no_order() -> 
         await replica.label(range(1, 20), "A")
         # A day ahead: what was drawn has expired, and the labels count.
         replica.now += day
-        (found,) = (await replica.monitor.of(await replica.set)).criteria
-        assert (found.open, found.expired, found.figures.audited) == (0, 1, 19)
+        found = await replica.shown()
+        assert (found.open, found.expired, found.audited) == (0, 1, 19)
         # Back again: the draw is open again and takes its label, as on a replica that starts now.
         replica.now -= day
-        (found,) = (await replica.monitor.of(await replica.set)).criteria
+        found = await replica.shown()
         assert (found.open, found.expired, found.waiting) == (1, 0, 19)
         again = Replica(services, now=replica.now)
         await again.auditor.catch_up()
-        assert (await again.monitor.of(await again.set)).criteria == (found,)
+        assert await again.shown() == found
         await replica.label([0], "A")
         # The alarm rings while the clock is a day ahead, and ends and rings while it is right.
         replica.now += day
@@ -336,8 +351,8 @@ async def test_clocks_that_jump_by_a_day_lose_no_alarm_and_change_no_order() -> 
         # A label after a day behind counts, although it is older than its draw.
         await replica.draw([300], at=10 * day)
         await replica.label([300], "A")
-        (found,) = (await replica.monitor.of(await replica.set)).criteria
-        assert (found.figures.audited, found.open) == (1, 0)
+        found = await replica.shown()
+        assert (found.audited, found.open) == (1, 0)
 
 
 async def test_an_alarm_is_in_force_while_the_store_takes_no_entries(
@@ -367,7 +382,7 @@ async def test_an_alarm_is_in_force_while_the_store_takes_no_entries(
 
 async def test_a_trail_has_pages_and_the_entries_of_its_set_alone() -> None:
     async with rung() as replica:
-        await replica.draw([200], decider=drawn(200, calibration="other").decider)
+        await replica.draw([200], calibration="other")
         await replica.label([200], "none")
         await replica.label(range(7), "A")
         whole = await replica.auditor.trail("default", before=None, limit=100)
@@ -381,8 +396,8 @@ async def test_a_trail_has_pages_and_the_entries_of_its_set_alone() -> None:
         assert isinstance(only.entry, LabelEntry)
         assert (only.before, only.entry.label, only.entry.reason) == (None, "none", "no text")
         # In the order of the id that was labeled.
-        mirrored = SentLabel(id=draw_id(9, mirrored=True), label="B")
-        await replica.auditor.label([mirrored], by="ana", may_use=bool)
+        mirrored = LabelEntry(id=draw_id(9, mirrored=True), label="B", by="ana", at=1.0)
+        await replica.auditor.label([mirrored], may_use=bool)
         (newest,) = await replica.auditor.trail("default", before=None, limit=1)
         assert isinstance(newest.entry, LabelEntry)
         assert (newest.before, newest.entry.label) == ("A", "B")

@@ -5,11 +5,12 @@ import itertools
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from app.audits.auditor import MOST_LABEL_CHANGES, Auditor, LabelReport
+from app.audits.auditor import MOST_LABEL_CHANGES, Auditor
 from app.audits.entries import AuditLabel, LabelEntry
 from app.core.errors import (
     ForbiddenError,
@@ -17,6 +18,7 @@ from app.core.errors import (
 )
 from app.ports import AuditStore, StoredRow
 from app.stores.memory import MemoryStore
+from scope_judge.records import AuditLabels, EarlierLabel
 from tests.serving import services_of
 from tests.unit.audits.drawing import (
     EXAMPLES,
@@ -63,7 +65,7 @@ async def test_a_draw_that_nobody_can_label_is_closed_and_may_be_labeled_after_a
         one, two, three = await ids(services, traffic(range(3)))
         auditor = services.auditor
         report = await auditor.label(
-            [sent(one, "none"), sent(two, "A"), sent(three, "none")], by="ana", may_use=bool
+            [sent(one, "none"), sent(two, "A"), sent(three, "none")], may_use=bool
         )
         assert (report.labelled, report.closed, report.updated, report.unchanged) == (1, 2, 0, 0)
         statuses = [audit.status(time.time()) for audit in audits(auditor)]
@@ -104,15 +106,15 @@ async def test_a_label_may_change_a_hundred_times(caplog: pytest.LogCaptureFixtu
 
 async def test_a_draw_takes_its_first_label_in_time_and_corrections_for_ever() -> None:
     store = MemoryStore()
-    async with services_of(store=store, audit_rate=1.0) as services:
+    async with services_of(store=store, audit_rate=1.0, audit_expires_s=1000.0) as services:
         await services.calibrator.add("default", EXAMPLES)
         early, late = await ids(services, traffic([1, 2]))
         await label(services.auditor, (early, "A"))
         much_later = replica(store, seconds_later=5000.0)
         assert await label(much_later, (early, "B"), (late, "B")) == (0, 1, 0, 0, 1)
         assert [audit.label for audit in audits(much_later)] == ["B", None]
-        report = await much_later.label([sent(late, "A")], by="ana", may_use=lambda _: True)
-        assert report.expired == (late,)
+        late_label = replace(sent(late, "A"), at=much_later.now())
+        assert (await much_later.label([late_label], may_use=bool)).expired_ids == (late,)
 
 
 async def test_a_label_for_another_set_takes_none_of_the_labels() -> None:
@@ -225,10 +227,9 @@ class RacingStore(MemoryStore):
         return await super().write_audits(name, rows, **more)
 
 
-async def yielding(auditor: Auditor, by: str, *labels: tuple[str, AuditLabel]) -> LabelReport:
-    return await auditor.label(
-        [sent(*each) for each in labels], by=by, may_use=lambda name: True, yields=True
-    )
+async def yielding(auditor: Auditor, by: str, *labels: tuple[str, AuditLabel]) -> AuditLabels:
+    sent_by = [sent(*one, by=by) for one in labels]
+    return await auditor.label(sent_by, may_use=bool, yields=True)
 
 
 async def test_a_label_that_yields_leaves_those_of_other_keys() -> None:
@@ -241,10 +242,10 @@ async def test_a_label_that_yields_leaves_those_of_other_keys() -> None:
         end = await rows_of(store)
         report = await yielding(auditor, "ben", (one, "B"), (two, "A"), (one, "A"))
         assert (report.labelled, report.updated, report.unchanged) == (0, 0, 0)
-        assert list(report.earlier.items()) == [(one, "ana"), (two, "ana")]
+        assert report.earlier == tuple(EarlierLabel(id=each, labeler="ana") for each in (one, two))
         assert await rows_of(store) == end
         report = await yielding(auditor, "ben", (one, "B"), (three, "tie"))
-        assert (report.labelled, report.earlier) == (1, {one: "ana"})
+        assert (report.labelled, report.earlier) == (1, (EarlierLabel(id=one, labeler="ana"),))
         # Ben corrects his own label, and Ana hers.
         assert (await yielding(auditor, "ben", (three, "A"))).updated == 1
         assert (await yielding(auditor, "ana", (one, "tie"))).updated == 1
@@ -264,7 +265,7 @@ async def test_a_label_that_comes_in_between_stays_on_every_replica(
         store.first = LabelEntry(id=one, label="A", by="ana", at=time.time())
         report = await yielding(services.auditor, "ben", (one, "B"), (two, "B"))
         assert (report.labelled, report.updated, report.unchanged) == (1, 0, 0)
-        assert report.earlier == {one: "ana"}
+        assert report.earlier == (EarlierLabel(id=one, labeler="ana"),)
         assert "changed" not in caplog.text
         other = replica(store)
         await other.open()

@@ -19,7 +19,7 @@ async def test_rate_one_draws_every_judgment_that_used_an_alpha() -> None:
         assert await judged(services, traffic(range(20, 30)), alpha=None) == [None] * 10
         # Labeled examples are no fresh traffic.
         assert await judged(services, [each.comparison for each in EXAMPLES]) == [None] * 40
-        assert [audit.draw.id for audit in audits(services.auditor)] == [
+        assert [audit.id for audit in audits(services.auditor)] == [
             audit.id for audit in drawn if audit
         ]
 
@@ -32,14 +32,14 @@ async def test_a_draw_has_the_measurements_of_its_judgment() -> None:
         judgment = await services.judge.judge(asked)
         calibration = await services.calibrations.get("default")
         (audit,) = audits(services.auditor)
-        draw, decider = audit.draw, audit.draw.decider
+        use, decider = audit.uses[0], audit.uses[0].decider
         assert decider.criterion == asked.criterion
         assert (decider.write_id, decider.version) == (calibration.write_id, calibration.version)
-        assert draw.accepted == (judgment.verdict != "abstain")
-        assert before <= draw.at <= time.time()
-        assert (draw.score.gap_fwd, draw.score.gap_rev) == pytest.approx((1.5, 1.5))
-        assert draw.score.label_mass == judgment.label_mass
-        assert draw.fingerprint == services.identity.fingerprint
+        assert use.accepted == (judgment.verdict != "abstain")
+        assert before <= use.at <= time.time()
+        assert (audit.score.gap_fwd, audit.score.gap_rev) == pytest.approx((1.5, 1.5))
+        assert audit.score.label_mass == judgment.label_mass
+        assert audit.fingerprint == services.identity.fingerprint
 
 
 async def test_the_share_of_drawn_comparisons_is_the_rate_and_a_higher_rate_keeps_them() -> None:
@@ -112,7 +112,7 @@ async def test_replicas_with_different_rates_agree_on_their_draws_and_figures() 
             drawn = audits(services.auditor)
             assert len(drawn) == 400 - found[high].count(None)
             # A judgment that both replicas draw counts once, with the rate of the first one.
-            assert [audit.draw.rate for audit in drawn].count(0.1) == 400 - found[low].count(None)
+            assert [audit.rate for audit in drawn].count(0.1) == 400 - found[low].count(None)
             calibration = await services.calibrations.get("default")
             reports.append((await services.monitor.of(calibration)).criteria)
         assert reports[0] == reports[1] == reports[2] != ()

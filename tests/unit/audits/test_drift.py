@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.audits.drift import STREAMS, Drift, StreamFigures
-from app.audits.entries import written
-from app.core.monitoring import JudgedSpan, Raised
+from app.audits.drift import STREAMS, Drift, stream_figures
+from app.audits.entries import alarm_times, written
 from app.judging.services import Services
 from app.observability.telemetry import Telemetry
 from app.stores.memory import MemoryStore
@@ -68,8 +67,8 @@ async def test_an_alarm_keeps_its_time(caplog: pytest.LogCaptureFixture) -> None
             time = judged_at
             await judge(services, count, width=UNSURE, seed=int(judged_at))
             found = await services.drift.of(calibration)
-        span = JudgedSpan(first_judged_at=100.0, last_judged_at=200.0)
-        assert found["uncertainty"].raised == Raised(at=200.0, version=1, span=span)
+        times = alarm_times(200.0, 1, (100.0, 200.0))
+        assert {name: getattr(found["uncertainty"], name) for name in times} == times
     (line,) = [each for each in caplog.messages if "from the uncertainty" in each]
     assert line.startswith("drift alarm: ")
     assert f"since {written(200.0)}" in line
@@ -123,4 +122,4 @@ async def test_a_set_that_nobody_judged_by_has_no_evidence() -> None:
     async with replicas(1, MemoryStore()) as (services,):
         calibration = await calibrate(services)
         found = await services.drift.of(calibration)
-        assert found == dict.fromkeys(STREAMS, StreamFigures(evidence=0.0, alarm=False))
+        assert found == dict.fromkeys(STREAMS, stream_figures(0.0))

@@ -15,7 +15,7 @@ DAY = 86_400.0
 
 async def test_audits_of_replaced_versions_are_deleted_after_so_many_days() -> None:
     store = MemoryStore()
-    async with services_of(store=store, audit_rate=1.0) as services:
+    async with services_of(store=store, audit_rate=1.0, audit_expires_s=14 * DAY) as services:
         await services.calibrator.add("default", EXAMPLES[:30])
         old = await ids(services, traffic(range(4)))
         await label(services.auditor, (old[0], "A"), (old[1], "none"))
@@ -23,16 +23,16 @@ async def test_audits_of_replaced_versions_are_deleted_after_so_many_days() -> N
         # Judged by both versions.
         await judged(services, traffic([3]))
         new = await ids(services, traffic(range(10, 12)))
-        late = replica(store, seconds_later=91 * DAY, expires_s=14 * DAY)
+        late = replica(store, seconds_later=91 * DAY)
         await late.open()
         await remove_once(late, store, keep_days=100)
         assert len(audits(late)) == 6
         await remove_once(late, store, keep_days=90)
-        assert {audit.draw.id for audit in audits(late)} == {old[3], *new}
+        assert {audit.id for audit in audits(late)} == {old[3], *new}
         # With them goes the entry that closed one of them, and every replica notices.
         await services.auditor.catch_up()
         for auditor in (late, services.auditor):
-            assert {audit.draw.id for audit in audits(auditor)} == {old[3], *new}
+            assert {audit.id for audit in audits(auditor)} == {old[3], *new}
             assert auditor.book("default").trail == []
         # The places of both versions' criteria are left, too.
         assert (await store.audit_states())["default"].rows == 3 + 2
@@ -46,7 +46,7 @@ async def test_audits_of_a_deleted_set_go_and_open_ones_stay() -> None:
         await label(services.auditor, (drawn[0], "A"))
         auditor = services.auditor
         assert await auditor.forget("default", in_force=None, older_than=time.time() + 1) == 1
-        assert [audit.draw.id for audit in audits(auditor)] == drawn[1:]
+        assert [audit.id for audit in audits(auditor)] == drawn[1:]
 
 
 async def test_above_the_limit_of_open_draws_no_more_are_drawn(

@@ -18,7 +18,7 @@ from tests.unit.audits.logs import MARGINAL, PAC
 
 def test_the_draws_of_a_secret_are_the_same_in_each_release() -> None:
     secret = bytes(range(32))
-    sampler = Sampler(secret, rate=0.5, fingerprint="f" * 64)
+    sampler = Sampler(secret, rate=0.5, fingerprint="f" * 64, expires_s=1.0)
     for criterion, spelled in (
         (MARGINAL, "marginal\x000x1.999999999999ap-4\0"),
         (PAC, "pac\x000x1.999999999999ap-4\x000x1.999999999999ap-4"),

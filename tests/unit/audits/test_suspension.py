@@ -5,14 +5,13 @@ from typing import get_args
 
 import pytest
 
-from app.audits.auditor import SentLabel
-from app.audits.monitor import OnAlarm
 from app.core.calibration import Calibration
 from app.core.comparison import Judgment, Label
 from app.judging.services import Services
+from scope_judge.records import OnAlarm
 from tests.patience import PATIENCE_S
 from tests.serving import services_of
-from tests.unit.audits.drawing import FlakyStore
+from tests.unit.audits.drawing import FlakyStore, sent
 from tests.unit.audits.judged import calibrate, judge
 
 OTHER: dict[str, Label] = {"A": "B", "B": "A"}
@@ -22,13 +21,9 @@ async def rung(services: Services) -> Calibration:
     """The set, after people found every drawn verdict wrong."""
     calibration = await calibrate(services)
     judged = [each for each in await judge(services, 60) if each.verdict != "abstain"]
-    labels = [
-        SentLabel(id=each.audit.id, label=OTHER[each.verdict])
-        for each in judged
-        if each.audit is not None
-    ]
+    labels = [sent(each.audit.id, OTHER[each.verdict]) for each in judged if each.audit is not None]
     assert len(labels) == len(judged)
-    await services.auditor.label(labels, by="ana", may_use=lambda name: True)
+    await services.auditor.label(labels, may_use=lambda name: True)
     report = await services.monitor.of(calibration)
     assert report.alarmed
     return calibration
@@ -51,8 +46,8 @@ async def test_after_an_alarm_judgments_abstain_until_half_of_the_set_is_new(
         assert reasons(judged) == {"suspended"}
         # Their draws are abstentions, and change no figure of the accepted ones.
         (before,) = (await services.monitor.of(calibration)).criteria
-        assert before.abstentions >= 40
-        assert (before.open, before.figures.alarm) == (0, True)
+        assert before.shown.abstentions >= 40
+        assert (before.shown.open, before.shown.alarm) == (0, True)
         # The first version has as many examples as `calibrate` makes by default.
         await calibrate(services, n=calibration.n - 1, seed=7)
         now = await services.calibrations.get("default")
@@ -70,12 +65,10 @@ async def test_an_alarm_is_followed_by_a_service_that_judges_on() -> None:
         # This computes the version once, without an alarm.
         judged = [each for each in await judge(services, 60) if each.verdict != "abstain"]
         assert not (await services.monitor.of(calibration)).alarmed
-        labels = [
-            SentLabel(id=each.audit.id, label=OTHER[each.verdict]) for each in judged if each.audit
-        ]
+        labels = [sent(each.audit.id, OTHER[each.verdict]) for each in judged if each.audit]
         following = asyncio.create_task(services.monitor.follow())
         try:
-            await services.auditor.label(labels, by="ana", may_use=lambda name: True)
+            await services.auditor.label(labels, may_use=lambda name: True)
             async with asyncio.timeout(PATIENCE_S):
                 while "suspended" not in reasons(await judge(services, 1)):
                     pass

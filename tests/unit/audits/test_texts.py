@@ -8,17 +8,12 @@ from typing import Any
 
 import pytest
 
-from app.audits.text_keeper import PairsToLabel, TextKeeper
-from app.audits.texts import (
-    LONGEST_TEXTS,
-    DrawnTexts,
-    key_of,
-    read_texts,
-    written_texts,
-)
-from app.core.comparison import Comparison, Turn
+from app.audits.entries import pair_of
+from app.audits.texts import LONGEST_TEXTS, read_texts, written_texts
+from app.core.comparison import Comparison, Role, Turn
 from app.judging.services import Services
 from app.stores.memory import MemoryStore
+from scope_judge import records
 from tests.serving import pair, services_of
 from tests.unit.audits.drawing import EXAMPLES, audits, ids, judged, label, replica, traffic
 
@@ -39,76 +34,59 @@ def kept_keys(store: MemoryStore) -> set[str]:
     return set(store._texts.get("default", {}))
 
 
-async def page(keeper: TextKeeper, **asked: Any) -> PairsToLabel:
-    given = {
-        "calibration": None,
-        "person": "ana",
-        "after": 0,
-        "limit": 64,
-        "may_use": lambda _: True,
-        **asked,
-    }
-    return await keeper.to_label(**given)
+async def page(services: Services, **asked: Any) -> records.AuditPage:
+    given = {"calibration": None, "person": "ana", "after": 0, "limit": 64, "may_use": bool}
+    return await services.text_keeper.to_label(**{**given, **asked})
 
 
-async def shown(services: Services, **asked: Any) -> list[DrawnTexts]:
-    """The texts of the open audits in the order of their draws, on the sides that were judged."""
-    found = await page(services.text_keeper, **asked)
-    drawn = sorted(found.pairs, key=lambda pair: pair.audit.position)
-    return [
-        pair.texts
-        if pair.texts.id == pair.audit.draw.id
-        else DrawnTexts(
-            id=pair.audit.draw.id,
-            question=pair.texts.question,
-            response_a=pair.texts.response_b,
-            response_b=pair.texts.response_a,
-        )
-        for pair in drawn
-    ]
+async def shown(services: Services, **asked: Any) -> dict[str, tuple[object, ...]]:
+    """Id -> texts of the open audits, on the sides that were judged."""
+    texts = dict[str, tuple[object, ...]]()
+    for audit in (await page(services, **asked)).audits:
+        assert audit.texts is not None
+        a, b = audit.texts.response_a, audit.texts.response_b
+        own = next(each.id for each in audits(services.auditor) if each.key == pair_of(audit.id))
+        texts[own] = audit.texts.question, *((a, b) if own == audit.id else (b, a))
+    return texts
+
+
+def turns(*given: tuple[Role, str]) -> tuple[Turn, ...]:
+    return tuple(Turn(role, content) for role, content in given)
 
 
 @pytest.mark.parametrize(
-    ("comparison", "question", "a", "b"),
+    ("question", "a", "b"),
     [
-        (Comparison.of("Q?", "a", "b"), "Q?", "a", "b"),
-        (
-            Comparison((Turn("system", "Be brief."), Turn("user", "Q?")), ("a",), ("b",)),
-            (Turn("system", "Be brief."), Turn("user", "Q?")),
-            "a",
-            "b",
-        ),
-        (
-            Comparison(
-                (Turn("user", "1?"), Turn("assistant", "x"), Turn("user", "2?")),
-                ("a1", "a2"),
-                ("b1", "b2"),
-            ),
-            (Turn("user", "1?"), Turn("assistant", "x"), Turn("user", "2?")),
-            ("a1", "a2"),
-            ("b1", "b2"),
-        ),
+        (turns(("user", "Q?")), ("a",), ("b",)),
+        (turns(("system", "Be brief."), ("user", "Q?")), ("a",), ("b",)),
+        (turns(("user", "1?"), ("assistant", "x"), ("user", "2?")), ("a1", "a2"), ("b1", "b2")),
     ],
 )
 def test_texts_are_read_as_they_were_written(
-    comparison: Comparison, question: Any, a: Any, b: Any
+    question: tuple[Turn, ...], a: tuple[str, ...], b: tuple[str, ...]
 ) -> None:
-    written = written_texts(ID, comparison)
+    written = written_texts(ID, Comparison(question, a, b))
     assert written is not None
     assert set(json.loads(written)) == {"id", "question", "response_a", "response_b"}
-    expected = DrawnTexts(id=ID, question=question, response_a=a, response_b=b)
+    expected = records.PairTexts(
+        question=question[0].content
+        if len(question) == 1
+        else tuple(records.Turn(role=turn.role, content=turn.content) for turn in question),
+        response_a=a if len(a) > 1 else a[0],
+        response_b=b if len(b) > 1 else b[0],
+    )
     # Both orders of a pair share the texts, which are in the order of their own id.
-    assert read_texts(written, ID) == read_texts(written, SWAPPED) == expected
+    assert read_texts(written, ID) == read_texts(written, SWAPPED) == (ID, expected)
 
 
 def test_texts_that_nobody_reads_are_not_kept() -> None:
-    def of(size: int) -> str | None:
-        return written_texts(ID, Comparison.of("x" * size, "a", "b"))
+    def is_kept(text: str) -> bool:
+        return written_texts(ID, Comparison.of(text, "a", "b")) is not None
 
-    assert of(LONGEST_TEXTS // 2) is not None
-    assert of(LONGEST_TEXTS) is None
+    assert is_kept("x" * (LONGEST_TEXTS // 2))
+    assert not is_kept("x" * LONGEST_TEXTS)
     # As JSON, these are six times as long.
-    assert written_texts(ID, Comparison.of("裁" * (LONGEST_TEXTS // 2), "a", "b")) is None
+    assert not is_kept("裁" * (LONGEST_TEXTS // 2))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +98,6 @@ def test_texts_that_nobody_reads_are_not_kept() -> None:
         "{}",
         json.dumps({"id": "f" * 32, "question": "?", "response_a": "a", "response_b": "b"}),
         json.dumps({"id": "x", "question": "?", "response_a": "a", "response_b": "b"}),
-        json.dumps({"id": ID, "question": "", "response_a": "a", "response_b": "b"}),
         json.dumps({"id": ID, "question": [{"role": "x"}], "response_a": "a", "response_b": "b"}),
     ],
 )
@@ -128,22 +105,17 @@ def test_texts_of_another_program_or_pair_are_no_texts(written: str) -> None:
     assert read_texts(written, ID) is None
 
 
-async def test_both_orders_of_a_pair_have_one_key() -> None:
-    assert key_of(ID) == key_of(SWAPPED) != key_of(ID.replace("0", "2"))
-
-
-async def test_drawn_pairs_are_listed_with_their_texts() -> None:
-    async with keeping(MemoryStore()) as services:
+async def test_drawn_pairs_are_listed_with_their_texts_unless_a_store_lost_them() -> None:
+    store = MemoryStore()
+    async with keeping(store) as services:
         pairs = traffic(range(5))
         drawn = await ids(services, pairs)
-        found = await shown(services)
-        assert [each.id for each in found] == drawn
-        texts = [(x.question, x.response_a, x.response_b) for x in found]
-        assert texts == [
-            (each.question[0].content, each.response_a[0], each.response_b[0]) for each in pairs
-        ]
-        assert await shown(services, calibration="other") == []
-        assert await shown(services, may_use=lambda _: False) == []
+        texts = [(one.question[0].content, one.response_a[0], one.response_b[0]) for one in pairs]
+        assert await shown(services) == dict(zip(drawn, texts, strict=True))
+        assert await shown(services, calibration="other") == {}
+        assert await shown(services, may_use=lambda _: False) == {}
+        store._texts.clear()
+        assert await shown(services) == {}
 
 
 async def test_without_the_setting_nothing_is_kept_and_no_draw_is_shown() -> None:
@@ -151,16 +123,19 @@ async def test_without_the_setting_nothing_is_kept_and_no_draw_is_shown() -> Non
     async with services_of(store=store, audit_rate=1.0) as services:
         await services.calibrator.add("default", EXAMPLES)
         await ids(services, traffic(range(2)))
-        found = await page(services.text_keeper)
-        assert (found.pairs, found.open, found.without_texts) == ([], 2, 2)
+        listed = await page(services)
+        assert (listed.audits, listed.open, listed.without_texts) == ((), 2, 2)
     assert kept_keys(store) == set()
 
 
-async def test_a_draw_with_too_long_texts_is_kept_without_them() -> None:
-    async with keeping(MemoryStore()) as services:
+async def test_a_draw_with_too_long_texts_is_kept_without_them_and_waits_an_hour() -> None:
+    async with keeping(MemoryStore(), audit_expires_s=7200.0) as services:
         long, short = pair(3.0, 0.0, question="x" * LONGEST_TEXTS), pair(3.0, 0.0)
         assert len(await ids(services, [long, short])) == 2
-        assert [each.question for each in await shown(services)] == [short.question[0].content]
+        assert [question for question, *_ in (await shown(services)).values()] == [
+            short.question[0].content
+        ]
+        assert [audit.wait_s for audit in audits(services.auditor)] == [3600.0, 7200.0]
 
 
 async def test_a_label_or_closing_takes_the_texts_away_whatever_the_replica_keeps() -> None:
@@ -168,12 +143,12 @@ async def test_a_label_or_closing_takes_the_texts_away_whatever_the_replica_keep
     async with keeping(store) as services:
         one, two, three = await ids(services, traffic(range(3)))
         await label(services.auditor, (one, "A"))
-        assert kept_keys(store) == {key_of(two), key_of(three)}
+        assert kept_keys(store) == {pair_of(two), pair_of(three)}
         # Another replica, in the other order, without the setting.
         swapped = f"{int(two, 16) ^ 1:032x}"
         await label(replica(store), (swapped, "none"))
-        assert kept_keys(store) == {key_of(three)}
-        assert [each.id for each in await shown(services)] == [three]
+        assert kept_keys(store) == {pair_of(three)}
+        assert list(await shown(services)) == [three]
 
 
 async def test_a_pair_that_comes_swapped_or_under_another_criterion_keeps_its_first_texts() -> None:
@@ -199,20 +174,21 @@ async def test_a_draw_of_before_the_setting_gets_texts_when_it_comes_again_swapp
         (one,) = await ids(services, [given])
     async with keeping(store) as services:
         await judged(services, [given.swapped], alpha=0.2)
-        (found,) = (await page(services.text_keeper)).pairs
+        (audit,) = (await page(services)).audits
+        assert audit.texts is not None
         # The id names the order of the texts, so that a label counts for the right side.
-        is_first = found.texts.response_a == given.response_a[0]
-        assert int(found.texts.id, 16) == int(one, 16) ^ (not is_first)
-        await label(services.auditor, (found.texts.id, "A" if is_first else "B"))
+        is_first = audit.texts.response_a == given.response_a[0]
+        assert int(audit.id, 16) == int(one, 16) ^ (not is_first)
+        await label(services.auditor, (audit.id, "A" if is_first else "B"))
         assert [audit.label for audit in audits(services.auditor)] == ["A"]
 
 
 async def test_texts_of_expired_audits_are_removed_and_those_of_open_ones_stay() -> None:
     store = MemoryStore()
-    async with keeping(store) as services:
+    async with keeping(store, audit_expires_s=1000.0) as services:
         labeled, kept = await ids(services, traffic(range(2)))
         await label(services.auditor, (labeled, "A"))
-        for later, keys in ((0, {key_of(kept)}), (900, {key_of(kept)}), (1100, set[str]())):
+        for later, keys in ((900, {pair_of(kept)}), (1100, set[str]())):
             # Also if no service keeps texts any more.
             other = replica(store, seconds_later=later)
             await other.open()
@@ -220,20 +196,14 @@ async def test_texts_of_expired_audits_are_removed_and_those_of_open_ones_stay()
             assert kept_keys(store) == keys
 
 
-async def test_texts_reach_no_log_and_no_metric(caplog: pytest.LogCaptureFixture) -> None:
+async def test_texts_reach_no_row_no_log_and_no_metric(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with keeping(MemoryStore()) as services:
-        secret = pair(3.0, 0.0, question="a secret question")
-        (one,) = await ids(services, [secret])
+        (one,) = await ids(services, [pair(3.0, 0.0, question="a secret question")])
         await label(services.auditor, (one, "A"))
         await services.auditor.remove_texts()
         assert "secret" not in services.telemetry.exposition()[0].decode()
+        rows = await services.store.audits("default", after=0, limit=10)
+        assert rows
+        assert "secret" not in str(rows)
     assert "secret" not in caplog.text
-
-
-async def test_a_store_that_lost_the_texts_is_no_error() -> None:
-    store = MemoryStore()
-    async with keeping(store) as services:
-        await ids(services, traffic(range(2)))
-        store._texts.clear()
-        assert await shown(services) == []

@@ -104,7 +104,7 @@ def test_a_backup_is_replaced_only_with_overwrite(used: Path, tmp_path: Path) ->
     assert "already exists" in error(run("backup", file, store=used))
     assert file.read_text() == "yesterday's"
     assert run("backup", file, "--overwrite", store=used).exit_code == 0
-    assert file.read_text().startswith('{"scope_judge_backup":3,')
+    assert file.read_text().startswith('{"scope_judge_backup":4,')
 
 
 @pytest.mark.parametrize(

@@ -1,42 +1,45 @@
 """The sentence of a monitor: how wrong the verdicts are, and since when an alarm rings."""
 
-from datetime import UTC, datetime
+from dataclasses import asdict, replace
 
 from app.api.answers.monitor import summary
-from app.audits.drift import StreamFigures
+from app.audits.drift import stream_figures
+from app.audits.entries import NO_ALARM
+from app.audits.figures import CriterionAudits
 from app.core.comparison import Criterion
-from app.core.monitoring import JudgedSpan, MonitoredCriterion, Raised, error_interval, monitor
+from app.core.monitoring import error_interval, monitor
+from scope_judge.records import DriftStream, MonitoredCriterion
 
 
-def criterion(
-    *errors: bool, raised: Raised | None = None, waiting: int = 0, ties: int = 0
-) -> MonitoredCriterion:
+def criterion(*errors: bool, rang_at: str | None = None, waiting: int = 0) -> CriterionAudits:
     """The audits of one criterion with these labels."""
-    return MonitoredCriterion(
+    return CriterionAudits(
         criterion=Criterion(alpha=0.1, guarantee="marginal", delta=None, calibration="default"),
-        figures=monitor(errors, alpha=0.1),
-        ties=ties,
-        tie_interval=(0.0, 0.5),
-        repeated=0,
-        waiting=0,
-        open=waiting,
-        expired=0,
-        abstentions=0,
-        keys=(),
-        further_keys=0,
-        raised=raised,
+        shown=MonitoredCriterion(
+            alpha=0.1,
+            guarantee="marginal",
+            delta=None,
+            **asdict(monitor(errors, alpha=0.1)) | {"alarm": rang_at is not None},
+            **{**NO_ALARM, "rang_at": rang_at},
+            labelled=len(errors),
+            suspended=False,
+            ties=0,
+            tie_interval=(0.0, 0.5),
+            repeated=0,
+            waiting=0,
+            open=waiting,
+            expired=0,
+            abstentions=0,
+            keys=(),
+            further_keys=0,
+        ),
     )
-
-
-def raised(year: int, month: int, day: int, hour: int, minute: int) -> Raised:
-    at = datetime(year, month, day, hour, minute, 59, tzinfo=UTC).timestamp()
-    return Raised(at=at, version=1, span=JudgedSpan(first_judged_at=0.0, last_judged_at=1.0))
 
 
 def test_an_alarm_is_told_with_its_time() -> None:
     errors = [number % 4 == 0 for number in range(100)]
     low, high = (f"{share:.0%}" for share in error_interval(25, 100))
-    assert summary([criterion(*errors, raised=raised(2026, 11, 21, 23, 59))], {}) == (
+    assert summary([criterion(*errors, rang_at="2026-11-21T23:59:59Z")], {}) == (
         f"{low} to {high} of the verdicts are wrong; promised were 10% by alpha 0.1 (marginal); "
         "the alarm has been active since 2026-11-21 23:59 UTC"
     )
@@ -54,14 +57,17 @@ def test_the_sentence_says_what_labels_show_and_do_not_show() -> None:
     assert proved.endswith("; labels prove that this is kept")
 
 
+def drifted(rang_at: str | None) -> DriftStream:
+    return replace(stream_figures(150.0), rang_at=rang_at)
+
+
 def test_drift_is_told_beside_the_labels() -> None:
-    calm = StreamFigures(evidence=1.0, alarm=False)
     drift = {
-        "uncertainty": StreamFigures(evidence=50.0, alarm=True, raised=raised(2026, 11, 22, 8, 0)),
-        "label_mass": StreamFigures(evidence=50.0, alarm=True, raised=raised(2026, 11, 23, 8, 0)),
-        "position_gap": calm,
+        "uncertainty": drifted("2026-11-22T08:00:00Z"),
+        "label_mass": drifted("2026-11-23T08:00:00Z"),
+        "position_gap": stream_figures(1.0),
     }
     told = summary([], drift)
     assert told.endswith("; the traffic is unlike the labeled pairs since 2026-11-22 08:00 UTC")
-    unknown = {"uncertainty": StreamFigures(evidence=50.0, alarm=True)}
+    unknown = {"uncertainty": drifted(None)}
     assert summary([], unknown).endswith("the traffic is unlike the labeled pairs")
