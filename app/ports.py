@@ -627,10 +627,23 @@ class AuditStore(Protocol):
 
 
 class ScoreStore(Protocol):
-    """Keeps scores in numbered slots for a while; to lose them costs calls of the judge only.
+    """Keeps what may be lost: scores in numbered slots for a while, and what callers owe.
 
     Errors are those of `SetStore`.
     """
+
+    async def charge(self, caller: str, cost_s: float, *, most_owed_s: float) -> float | None:
+        """Adds a cost to what a caller owes, which shrinks by a second each second.
+
+        Args:
+            caller: Name of the caller's key.
+            cost_s: The cost in seconds.
+            most_owed_s: The cost is not added if the caller owes more than this.
+
+        Returns:
+            What the caller owed before; None if no other process uses the store, which counts
+            nothing then.
+        """
 
     async def kept_scores(self, slots: Collection[int]) -> dict[int, str]:
         """Returns the texts of slots, without empty and expired ones."""

@@ -44,6 +44,7 @@ class Admission:
     Args:
         max_pending: Most comparisons in progress at once.
         telemetry: Shows the number of comparisons in progress.
+        rate_limits: Limits of keys.
         clock: Monotonic clock in seconds.
     """
 
@@ -52,12 +53,13 @@ class Admission:
         *,
         max_pending: int,
         telemetry: Telemetry,
+        rate_limits: RateLimits,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._max_pending = max_pending
         telemetry.show_pending(lambda: self.pending, limit=max_pending)
         self._clock = clock
-        self._rate_limits = RateLimits(clock)
+        self._rate_limits = rate_limits
         self._queue = FairQueue[_Places]()
         self._reserved_free = max_pending // _RESERVED_SHARE
         self._shared = self._free = max_pending - self._reserved_free
@@ -97,7 +99,7 @@ class Admission:
             self._admit_waiting()
             if not claim.holds and not patient:
                 self._check_share(claim)
-            self._rate_limits.spend(claim.flow, comparisons)
+            await self._rate_limits.spend(claim.flow, comparisons)
             if not claim.holds:
                 await claim.item.turn
             yield

@@ -3,18 +3,12 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from app.core.errors import RateLimitedError
+from app.core.errors import RateLimitedError, StoreUnavailableError
 from app.fair_queue import Flow
+from app.ports import ScoreStore
 
-
-@dataclass(kw_only=True, slots=True)
-class _Allowance:
-    """The comparisons that are left to a key; below zero after a request with more than that."""
-
-    left: float
-    at: float
+_MINUTE_S = 60.0
 
 
 class RateLimits:
@@ -22,45 +16,50 @@ class RateLimits:
 
     A key may spend the comparisons of one minute at once, and gets them back evenly. A request is
     taken whole if anything is left; the key then pays back what was missing. So no request is too
-    large for a limit, and the average holds. Each replica counts for itself.
+    large for a limit, and the average holds. All replicas on one store count together; while the
+    store does not answer, each counts for itself.
 
     Args:
+        store: Counts for all replicas.
         clock: Monotonic clock in seconds.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, store: ScoreStore, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store = store
         self._clock = clock
-        # Name of a key with a limit -> what is left to it.
-        self._allowances: dict[str, _Allowance] = {}
+        # Name of a key -> time at which it has paid back everything.
+        self._paid_at: dict[str, float] = {}
 
-    def check(self, flow: Flow) -> None:
-        """Raises RateLimitedError if nothing is left to the key of a flow."""
-        limit = flow.comparisons_per_minute
-        if limit is None:
-            return
-        left = self._left(flow.key, limit)
-        if left < 1:
-            wait_s = math.ceil((1 - left) * 60 / limit)
-            raise RateLimitedError(
-                f"the key {flow.key!r} may have {limit} comparisons a minute and has used them: "
-                f"try again in {wait_s} s",
-                retry_after_s=wait_s,
-            )
-
-    def spend(self, flow: Flow, comparisons: int) -> None:
+    async def spend(self, flow: Flow, comparisons: int) -> None:
         """Takes comparisons from what is left to the key of a flow.
 
         Raises:
             RateLimitedError: Nothing is left; nothing was taken.
         """
         limit = flow.comparisons_per_minute
-        if limit is not None:
-            self.check(flow)
-            left = self._left(flow.key, limit) - comparisons
-            self._allowances[flow.key] = _Allowance(left=left, at=self._clock())
+        if limit is None:
+            return
+        each_s = _MINUTE_S / limit
+        # At most this is owed while one comparison is left.
+        most_owed_s = _MINUTE_S - each_s
+        cost_s = comparisons * each_s
+        try:
+            owed_s = await self._store.charge(flow.key, cost_s, most_owed_s=most_owed_s)
+        except StoreUnavailableError:
+            owed_s = None
+        if owed_s is None:
+            owed_s = self._charge(flow.key, cost_s, most_owed_s=most_owed_s)
+        if owed_s > most_owed_s:
+            wait_s = math.ceil(owed_s - most_owed_s)
+            raise RateLimitedError(
+                f"the key {flow.key!r} may have {limit} comparisons a minute and has used them: "
+                f"try again in {wait_s} s",
+                retry_after_s=wait_s,
+            )
 
-    def _left(self, key: str, limit: int) -> float:
-        allowance = self._allowances.get(key)
-        if allowance is None:
-            return limit
-        return min(limit, allowance.left + (self._clock() - allowance.at) * limit / 60)
+    def _charge(self, key: str, cost_s: float, *, most_owed_s: float) -> float:
+        now = self._clock()
+        owed_s = max(0.0, self._paid_at.get(key, now) - now)
+        if owed_s <= most_owed_s:
+            self._paid_at[key] = now + owed_s + cost_s
+        return owed_s

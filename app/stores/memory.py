@@ -154,6 +154,10 @@ class MemoryStore:
         kept = self._texts.get(name, {})
         return {key: kept[key] for key in keys if key in kept}
 
+    async def charge(self, caller: str, cost_s: float, *, most_owed_s: float) -> float | None:
+        """Counts nothing: one process uses the store."""
+        return None
+
     async def kept_scores(self, slots: Collection[int]) -> dict[int, str]:
         """Returns the texts of slots, without empty and expired ones."""
         kept = {slot: self._scores[slot] for slot in slots if slot in self._scores}

@@ -17,6 +17,7 @@ The keys of a set are a public interface:
     scope:audits:secret                      string: the secret that draws audits, in hexadecimal
 
     scope:score:{slot}                       string: a comparison and its score; the key expires
+    scope:debt:{key}                         string: time at which a key has paid back its use
 
 The braces around the name are literal: Redis Cluster keeps the keys of a set on one node, and no
 script touches two sets. The name of a set is written before the set, outside the script, so a name
@@ -69,6 +70,7 @@ from app.ports import (
 )
 from app.stores.redis_keys import (
     AUDITED_KEY,
+    DEBT_PREFIX,
     NAMES_KEY,
     SCORE_PREFIX,
     SECRET_KEY,
@@ -76,6 +78,7 @@ from app.stores.redis_keys import (
     SetKeys,
 )
 from app.stores.redis_scripts import (
+    CHARGE_SCRIPT,
     READ_SCRIPT,
     WRITE_AUDITS_SCRIPT,
     WRITE_SCRIPT,
@@ -355,6 +358,14 @@ class RedisStore:
         answer = await self._in_thread(lambda bulk: bulk.hmget(place, list(keys)))
         texts = cast("list[str | None]", answer)
         return {key: text for key, text in zip(keys, texts, strict=True) if text is not None}
+
+    async def charge(self, caller: str, cost_s: float, *, most_owed_s: float) -> float | None:
+        """Adds a cost to what a caller owes, by the clock of the server."""
+        with self._translated():
+            answer = await self._client.eval(
+                CHARGE_SCRIPT, 1, f"{DEBT_PREFIX}{caller}", f"{cost_s:.6f}", f"{most_owed_s:.6f}"
+            )
+        return float(answer)
 
     async def kept_scores(self, slots: Collection[int]) -> dict[int, str]:
         """Returns the texts of slots, without empty and expired ones."""

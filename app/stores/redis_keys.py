@@ -6,6 +6,7 @@ NAMES_KEY = "scope:sets"
 AUDITED_KEY = "scope:audits:sets"
 SECRET_KEY = "scope:audits:secret"
 SCORE_PREFIX = "scope:score:"
+DEBT_PREFIX = "scope:debt:"
 
 
 class SetKeys(NamedTuple):

@@ -94,3 +94,16 @@ end
 redis.call('SET', position, string.format('%.0f', last))
 return before
 """
+
+# What a caller owes is the time until which it has to pay, in seconds of the server's clock.
+CHARGE_SCRIPT = """
+local clock = redis.call('TIME')
+local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
+local paid_at = tonumber(redis.call('GET', KEYS[1]) or now)
+local owed = math.max(0, paid_at - now)
+if owed <= tonumber(ARGV[2]) then
+  local new = owed + tonumber(ARGV[1])
+  redis.call('SET', KEYS[1], string.format('%.6f', now + new), 'EX', math.ceil(new) + 1)
+end
+return string.format('%.6f', owed)
+"""

@@ -193,6 +193,10 @@ class SqliteStore:
         """Returns the texts of rows by their keys."""
         return await self._run(lambda connection: sqlite_audits.texts(connection, name, keys))
 
+    async def charge(self, caller: str, cost_s: float, *, most_owed_s: float) -> float | None:
+        """Counts nothing: one process uses the store."""
+        return None
+
     async def kept_scores(self, slots: Collection[int]) -> dict[int, str]:
         """Returns the texts of slots, without empty and expired ones."""
         return await self._run(lambda connection: _scores(connection, slots))

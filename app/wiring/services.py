@@ -25,6 +25,7 @@ from app.judges.label_logits import LabelLogitScorer
 from app.judges.scorer import Scorer
 from app.judging.admission import Admission
 from app.judging.judge import Judge
+from app.judging.rate_limits import RateLimits
 from app.judging.readiness import Readiness
 from app.judging.rewarder import Rewarder
 from app.judging.services import Limits, Services
@@ -156,7 +157,9 @@ def assembled(
 ) -> Services:
     """Makes the services around a started scorer and an open store."""
     _show(scorer.identity, telemetry)
-    admission = Admission(max_pending=settings.max_pending, telemetry=telemetry)
+    admission = Admission(
+        max_pending=settings.max_pending, telemetry=telemetry, rate_limits=RateLimits(store)
+    )
     calibrations = _calibrations_of(settings, scorer.identity, store, telemetry)
     auditor = _auditor_of(settings, scorer.identity, store, telemetry)
     monitor = Monitor(auditor, calibrations, telemetry, on_alarm=settings.on_alarm)

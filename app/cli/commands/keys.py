@@ -44,7 +44,7 @@ def add(
     file: File = None,
     comparisons_per_minute: Annotated[
         int | None,
-        typer.Option(min=1, help="Limit per minute and replica, on average."),
+        typer.Option(min=1, help="Limit per minute, on average."),
     ] = None,
     expires: Annotated[
         datetime | None,

@@ -188,7 +188,7 @@ def excuse(check: str, route: str, answer: Answer) -> str | None:
             return "1.0 is an integer in JSON Schema, but not here"
     if check == "negative_data_rejection" and answer.status == 200:
         if route == "GET /calibrations/{name}/next":
-            return "a number is rounded to 12 digits before its bounds are checked"
+            return "alpha and delta are rounded to four digits before their bounds are checked"
         refused = [entry["error"]["code"] for entry in body.get("errors", ())]
         items = [*body.get("results", ()), *body.get("groups", ())]
         refused += [entry["error"]["code"] for entry in items if "error" in entry]

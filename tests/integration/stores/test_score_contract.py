@@ -47,3 +47,23 @@ async def test_sets_and_audits_do_not_see_scores(store: Store) -> None:
     assert await read(store) == before
     assert await store.names() == ["default"]
     assert await stored_rows(store) == {"key": "x"}
+
+
+async def test_what_a_caller_owes_is_the_same_for_all_who_share_the_store(
+    connect: Connect,
+) -> None:
+    one, other = await connect(), await connect()
+    if await one.charge("k", 1.0, most_owed_s=50.0) is None:
+        assert await other.charge("k", 100.0, most_owed_s=0.0) is None
+        return
+    owed = await other.charge("k", 100.0, most_owed_s=50.0)
+    assert owed is not None
+    assert 0.0 <= owed <= 1.0
+    for client in (one, other):
+        # More is owed than allowed, so that nothing is added.
+        owed = await client.charge("k", 100.0, most_owed_s=50.0)
+        assert owed is not None
+        assert 50.0 < owed <= 101.0
+    assert await other.charge("another", 1.0, most_owed_s=0.0) == 0.0
+    await asyncio.sleep(1.05)
+    assert await one.charge("another", 1.0, most_owed_s=0.0) == 0.0

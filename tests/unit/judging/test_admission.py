@@ -8,7 +8,9 @@ import pytest
 from app.core.errors import OverloadedError
 from app.fair_queue import Flow, Kind, flowing
 from app.judging.admission import Admission
+from app.judging.rate_limits import RateLimits
 from app.observability.telemetry import Telemetry
+from app.stores.memory import MemoryStore
 
 
 class Clock:
@@ -21,9 +23,13 @@ class Clock:
 
 def admission_of(max_pending: int, clock: Clock | None = None) -> tuple[Admission, Telemetry]:
     telemetry = Telemetry.on_own_registry()
-    return Admission(
-        max_pending=max_pending, telemetry=telemetry, clock=clock or Clock()
-    ), telemetry
+    admission = Admission(
+        max_pending=max_pending,
+        telemetry=telemetry,
+        rate_limits=RateLimits(MemoryStore()),
+        clock=clock or Clock(),
+    )
+    return admission, telemetry
 
 
 async def test_comparisons_are_counted_instead_of_requests() -> None:
