@@ -92,7 +92,7 @@ Excel = Annotated[
 Flat = Annotated[
     bool | None,
     typer.Option(
-        help="Write columns such as verdict, not one `judgment`.  [default: CSV, TSV only]"
+        help="Write columns such as verdict, not one `judgment`.  [default: CSV, TSV, .xlsx]"
     ),
 ]
 

@@ -135,8 +135,8 @@ def check_output(out: Path | None, inputs: Sequence[Path], *, overwrite: bool) -
 
 
 def is_table(out: Path | None) -> bool:
-    """Whether a file is written as CSV or TSV."""
-    return out is not None and format_of(out) in ("csv", "tsv")
+    """Whether a file is written as CSV, TSV or a workbook."""
+    return out is not None and format_of(out) in ("csv", "tsv", "xlsx")
 
 
 def delimiter_of(rows: Iterable[FileRow]) -> str | None:

@@ -1,10 +1,11 @@
 """The commands of docs/guides/spreadsheet.md lead from a labeled table to verdicts."""
 
-import csv
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+from openpyxl import Workbook, load_workbook
 
 from tests.unit.api.problems import examples
 from tests.unit.clients.conftest import running
@@ -16,8 +17,8 @@ PAGE = DOCS / "guides" / "spreadsheet.md"
 
 def test_the_commands_run_as_written(tmp_path: Path) -> None:
     labeled = examples()
-    write(tmp_path / "labeled.csv", labeled)
-    write(tmp_path / "rest.csv", [{"row": "1", **without_label(row)} for row in labeled[:5]])
+    write(tmp_path / "labeled.xlsx", labeled)
+    write(tmp_path / "rest.xlsx", [{"row": "1", **without_label(row)} for row in labeled[:5]])
     commands = [
         block.text
         for block in markdown.blocks(PAGE.read_text(encoding="utf-8"))
@@ -32,8 +33,8 @@ def test_the_commands_run_as_written(tmp_path: Path) -> None:
         }
         for command in commands:
             subprocess.run(["bash", "-euc", command], cwd=tmp_path, env=environment, check=True)
-    with (tmp_path / "judged.csv").open(encoding="utf-8", newline="") as file:
-        judged = list(csv.DictReader(file))
+    header, *rows = load_workbook(tmp_path / "judged.xlsx").active.iter_rows(values_only=True)
+    judged = [dict(zip(header, row, strict=True)) for row in rows]
     assert [row["row"] for row in judged] == ["1"] * 5
     assert {row["verdict"] for row in judged} <= {"A", "B", "abstain"}
 
@@ -43,7 +44,7 @@ def without_label(row: dict[str, str]) -> dict[str, str]:
 
 
 def write(file: Path, rows: list[dict[str, str]]) -> None:
-    with file.open("w", encoding="utf-8", newline="") as out:
-        table = csv.DictWriter(out, list(rows[0]))
-        table.writeheader()
-        table.writerows(rows)
+    book = Workbook()
+    for row in [list(rows[0]), *(list(row.values()) for row in rows)]:
+        book.active.append(row)
+    book.save(file)
