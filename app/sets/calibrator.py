@@ -186,12 +186,7 @@ class Calibrator:
             UnavailableError: Nothing was added; or everything was, if the connection to the store
                 broke. Posting the batch again is safe.
         """
-        batch = await self.judged(
-            name,
-            examples,
-            unread=unread,
-            on_progress=on_progress,
-        )
+        batch = await self.judged(name, examples, unread=unread, on_progress=on_progress)
         return await self.put(name, batch, by=by)
 
     async def judged(
@@ -201,20 +196,24 @@ class Calibrator:
         *,
         unread: int = 0,
         replaces: bool = False,
+        adds: bool = True,
         on_progress: Callable[[int], None] | None = None,
     ) -> JudgedBatch:
         """Judges a labeled batch for a set, and changes nothing.
 
         The arguments are those of `add`. With `replaces`, the batch is to remove all other examples
-        of the set.
+        of the set. Without `adds`, nothing is to be done with it.
 
         Raises:
             JudgeMismatchError: The set belongs to another judge; nothing was judged.
+            SetFullError: The set has no room for the batch; nothing was judged.
             JudgmentFailedError: Every example failed.
             UnavailableError: The engine or the store does not answer.
         """
-        await self._present(name)
+        present = await self._present(name)
         comparisons = [example.comparison for example in examples]
+        if adds:
+            await self._refuse_above_limit(name, None if replaces else present, comparisons)
         scores = await self._scores(comparisons, "examples", on_progress)
         scored = [
             ScoredExample(labelled=example, score=score)
@@ -228,6 +227,17 @@ class Calibrator:
             replaces=replaces,
             runtimes=self._runtimes,
         )
+
+    async def _refuse_above_limit(
+        self, name: str, present: Calibration | None, comparisons: Sequence[Comparison]
+    ) -> None:
+        """Raises SetFullError if comparisons have no room beside the present examples."""
+        known = examples_of(present)
+        if len(known) + len(comparisons) > MOST_PAIRS:
+            fingerprint = self._identity.fingerprint
+            pairs = await off_loop(digested, comparisons, fingerprint=fingerprint)
+            new = {digest for digest, _ in pairs if digest not in known}
+            _refuse_full(name, len(known) + len(new))
 
     async def _present(self, name: str) -> Calibration | None:
         """Returns the set as it is now; raises JudgeMismatchError if another judge made it."""
@@ -279,6 +289,7 @@ class Calibrator:
 
         Raises:
             JudgeMismatchError: The set belongs to another judge; nothing was judged.
+            SetFullError: The set has no room for the pairs; nothing was judged.
             JudgmentFailedError: Every pair failed; nothing was added.
             UnavailableError: Nothing was added; or everything was, if the connection to the store
                 broke. Posting the pairs again is safe.
@@ -288,6 +299,7 @@ class Calibrator:
         fingerprint = self._identity.fingerprint
         pairs = await off_loop(digested, comparisons, fingerprint=fingerprint)
         new = {digest: pair for digest, pair in reversed(pairs) if digest not in known}
+        _refuse_full(name, len(known) + len(new))
         scores = await self._scores(list(new.values()), "pairs")
         batch = await off_loop(
             JudgedBatch.of_pool,
@@ -360,12 +372,7 @@ class Calibrator:
         before = current or self._empty(name)
         refuse_other_judge(before, self._identity.fingerprint)
         after, added, removed = await off_loop(batch.applied_to, before)
-        if after.n > MOST_PAIRS:
-            raise SetFullError(
-                f"calibration {name!r} would have {after.n:,} pairs, and a set has at most "
-                f"{MOST_PAIRS:,}. Nothing was changed: use another set, or replace the examples "
-                '("replace": true)'
-            )
+        _refuse_full(name, after.n)
         edit = batch.edit(by=by, at=self._now(), added=added, removed=removed)
         return Preview(before=before, after=after, edit=edit, failed=batch.errors)
 
@@ -544,6 +551,15 @@ def _counted(rollback: Edit, now: Calibration | None, was: Calibration) -> Edit:
     put, take = was.table.since(examples)
     added = sum(digest not in examples for digest in put)
     return replace(rollback, added=added, updated=len(put) - added, removed=len(take))
+
+
+def _refuse_full(name: str, pairs: int) -> None:
+    if pairs > MOST_PAIRS:
+        raise SetFullError(
+            f"calibration {name!r} would have {pairs:,} pairs, and a set has at most "
+            f"{MOST_PAIRS:,}. Nothing was changed: use another set, or replace the examples "
+            '("replace": true)'
+        )
 
 
 def _not_found(name: str) -> CalibrationNotFoundError:

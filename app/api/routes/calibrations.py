@@ -124,7 +124,9 @@ async def score(
     check_batch_size(len(body.examples), services)
     examples = await request.run(_read_all, body)
     async with services.admission.admit(len(examples.read)):
-        batch = await services.calibrator.judged(body.calibration, list(examples.read.values()))
+        batch = await services.calibrator.judged(
+            body.calibration, list(examples.read.values()), adds=False
+        )
     return await request.run(
         as_json, lambda: scores(services.identity.name, batch, examples.errors(batch.errors))
     )

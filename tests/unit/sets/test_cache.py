@@ -82,22 +82,6 @@ async def test_a_replica_sees_anothers_version_after_half_a_second_and_not_befor
         assert (await replica.usable()).calibration is seen.calibration
 
 
-async def test_a_set_that_is_deleted_and_made_again_is_a_new_set() -> None:
-    store, clock = MemoryStore(), Clock()
-    async with replica_of(store, clock) as replica:
-        old = (await replica.usable()).calibration
-        await replica.writer.calibrator.delete("default")
-        await replica.writer.calibrator.add("default", [labelled(1.0, "B", number=7)])
-        clock.now += 0.5
-        new = (await replica.usable()).calibration
-        assert new.write_id != old.write_id
-        assert new.examples != old.examples
-        await replica.writer.calibrator.delete("default")
-        clock.now += 0.5
-        with pytest.raises(CalibrationNotFoundError):
-            await replica.usable()
-
-
 async def test_a_hundred_requests_at_once_make_one_read() -> None:
     store, clock = FaultyStore(), Clock()
     async with replica_of(store, clock) as replica:
@@ -122,21 +106,6 @@ async def test_judging_continues_without_the_store_and_shows_the_age_of_its_thre
         with pytest.raises(StoreUnavailableError, match="SCOPE_MAX_STALENESS_S"):
             await replica.usable()
         assert not replica.calibrations.usable_without_store()
-
-
-async def test_a_recovered_store_is_used_within_half_a_second() -> None:
-    store, clock = FaultyStore(), Clock()
-    async with replica_of(store, clock) as replica:
-        await replica.usable()
-        store.fails = StoreUnavailableError("gone")
-        clock.now += 7.0
-        assert (await replica.usable()).age_s == 7.0
-        store.fails = None
-        clock.now += 0.5
-        # Nobody waits for a failed store: this call starts a read, a later call sees the result.
-        await replica.usable()
-        await asyncio.sleep(0.01)
-        assert (await replica.usable()).age_s == 0.0
 
 
 async def test_a_failed_store_is_read_twice_a_second_at_most() -> None:
@@ -206,16 +175,6 @@ async def test_a_cancelled_request_does_not_cancel_the_read_of_others() -> None:
         await asyncio.sleep(0)
         leaving.cancel()
         assert (await staying).calibration.version == 1
-
-
-async def test_unknown_names_leave_nothing_in_memory() -> None:
-    store, clock = FaultyStore(), Clock()
-    async with replica_of(store, clock) as replica:
-        for number in range(50):
-            with pytest.raises(CalibrationNotFoundError):
-                await replica.usable(f"unknown-{number}")
-        await asyncio.sleep(0)
-        assert not replica.calibrations._reads
 
 
 async def test_a_read_that_began_before_a_deletion_is_no_answer_after_it() -> None:
@@ -321,20 +280,6 @@ async def test_a_set_that_an_emptied_store_has_lost_is_named_until_it_is_back() 
         await replica.calibrations.refresh()
         assert replica.calibrations.lost() == []
         assert (await replica.usable()).calibration.version == 1
-
-
-async def test_a_set_that_a_restored_snapshot_does_not_have_yet_is_lost() -> None:
-    store, clock = MemoryStore(), Clock()
-    async with replica_of(store, clock) as replica:
-        # The snapshot has the trail of a set of this name that was deleted before.
-        await replica.writer.calibrator.delete("default")
-        trail = store._trails["default"].copy()
-        await replica.writer.calibrator.add("default", [labelled(1.0, "A", number=2)])
-        clock.now += 0.5
-        await replica.usable()
-        store._trails["default"] = trail
-        await replica.calibrations.refresh()
-        assert replica.calibrations.lost() == ["default"]
 
 
 async def test_a_set_that_another_replica_has_deleted_is_not_lost() -> None:

@@ -18,21 +18,17 @@ from app.core.errors import (
     JudgmentFailedError,
     PromptTooLongError,
     RequestError,
+    SetFullError,
     StoreUnavailableError,
 )
 from app.judges.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
 from app.ports import Entry, Head, LabelLogits, Prompt
 from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
-from tests.serving import ShortEngine, calibrations_of, labelled, pair, services_of
-from tests.unit.sets.trails import read
+from tests.serving import ShortEngine, calibrations_of, labelled, services_of
+from tests.unit.sets.trails import batch, holds, read
 
 MARKER = "xyzzy-secret-text"
-
-
-def holds(folder: Path, text: str) -> bool:
-    """Whether any file of a folder has this text in it."""
-    return any(text.encode() in file.read_bytes() for file in folder.iterdir())
 
 
 async def test_every_example_of_a_batch_is_counted_once() -> None:
@@ -67,14 +63,6 @@ async def test_every_example_of_a_batch_is_counted_once() -> None:
         assert report.calibration.accuracy == pytest.approx(2 / 3)
 
 
-async def test_the_last_label_of_a_repeated_comparison_counts() -> None:
-    async with services_of() as services:
-        batch = [labelled(1.0, "B", number=1), labelled(1.0, "A", number=1)]
-        report = await services.calibrator.add("default", batch)
-        assert (report.added, report.updated, report.calibration.n) == (1, 1, 1)
-        assert report.calibration.accuracy == 1.0
-
-
 async def test_a_swapped_duplicate_is_an_update() -> None:
     async with services_of() as services:
         example = labelled(1.0, "A", number=1)
@@ -88,13 +76,13 @@ async def test_a_swapped_duplicate_is_an_update() -> None:
 
 async def test_posting_a_batch_again_writes_nothing() -> None:
     async with services_of() as services:
-        batch = [labelled(0.1 * i, "A" if i % 3 else "B", number=i) for i in range(1, 20)]
-        once = (await services.calibrator.add("default", batch)).calibration
-        again = await services.calibrator.add("default", batch)
+        posted = [labelled(0.1 * i, "A" if i % 3 else "B", number=i) for i in range(1, 20)]
+        once = (await services.calibrator.add("default", posted)).calibration
+        again = await services.calibrator.add("default", posted)
         assert (again.added, again.updated) == (0, 19)
         assert again.calibration == once
         assert len(await services.store.trail("default", before=None, limit=9)) == 1
-        mixed = [*batch[1:], labelled(0.1, "B", number=1)]
+        mixed = [*posted[1:], labelled(0.1, "B", number=1)]
         changed = await services.calibrator.add("default", mixed)
         assert (changed.added, changed.updated, changed.calibration.version) == (0, 19, 2)
         assert changed.calibration.n == once.n
@@ -176,41 +164,48 @@ async def test_an_engine_that_fails_leaves_nothing_written() -> None:
             assert await services.store.names() == []
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
-async def test_two_replicas_that_write_at_once_lose_nothing(tmp_path: Path, kind: str) -> None:
-    store = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "sets.db")
+async def test_two_replicas_that_write_at_once_lose_nothing() -> None:
+    store = MemoryStore()
     async with services_of(store=store) as one, services_of(store=store) as two:
         # Each replica writes its own examples, and both write those with negative numbers.
         await asyncio.gather(
             *(
-                services.calibrator.add(
-                    "default",
-                    [
-                        labelled(1.0, "A", number=-1 - batch),
-                        labelled(1.0, "A", number=100 * replica + batch),
-                    ],
-                )
+                services.calibrator.add("default", batch(-1 - number, 100 * replica + number))
                 for replica, services in ((1, one), (2, two))
-                for batch in range(6)
+                for number in range(6)
             )
         )
         found = await calibrations_of(store).get("default")
-        assert found.n == 6 + 12
-        assert found.version == 12
-    await store.close()
+        assert (found.n, found.version) == (6 + 12, 12)
 
 
-async def test_a_set_that_others_write_all_the_time_is_unavailable() -> None:
-    class Contended(MemoryStore):
-        """Every write conflicts with another writer."""
+async def test_a_full_set_takes_no_further_pair_and_judges_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("app.sets.calibrator.MOST_PAIRS", 3)
+    asked: list[Prompt] = []
 
-        async def write(self, *args: object, **kwargs: object) -> bool:
-            return False
+    def script(prompt: Prompt) -> LabelLogits:
+        asked.append(prompt)
+        return by_quality(prompt)
 
-    async with services_of(store=Contended()) as services:
-        # 50 pauses of 25 ms on average take 1.3 s.
-        with pytest.raises(StoreUnavailableError, match="nothing was changed"):
-            await services.calibrator.add("default", [labelled(1.0, "A", number=1)])
+    async with services_of(ScriptedEngine(script)) as services:
+        calibrator = services.calibrator
+        # A pair that comes twice needs one place.
+        await calibrator.add("default", batch(1, 2, 2, 3))
+        judged = len(asked)
+        for full in (
+            calibrator.add("default", batch(3, 4)),
+            calibrator.pool("default", [batch(4)[0].comparison]),
+            calibrator.judged("default", batch(1, 2, 3, 4), replaces=True),
+        ):
+            with pytest.raises(SetFullError, match="would have 4 pairs"):
+                await full
+        assert len(asked) == judged
+        # Known pairs, those that replace others, and scores alone need no place.
+        assert (await calibrator.add("default", batch(1, 2, 3))).updated == 3
+        assert (await calibrator.judged("default", batch(4), replaces=True)).errors == ()
+        assert (await calibrator.judged("default", batch(4), adds=False)).errors == ()
 
 
 async def test_a_batch_whose_answer_was_lost_makes_no_second_version_when_it_is_posted_again() -> (
@@ -229,10 +224,10 @@ async def test_a_batch_whose_answer_was_lost_makes_no_second_version_when_it_is_
             return written
 
     async with services_of(store=Lossy()) as services:
-        batch = [labelled(1.0, "A", number=number) for number in range(3)]
+        posted = batch(*range(3))
         with pytest.raises(StoreUnavailableError):
-            await services.calibrator.add("default", batch)
-        report = await services.calibrator.add("default", batch)
+            await services.calibrator.add("default", posted)
+        report = await services.calibrator.add("default", posted)
         assert (report.added, report.updated, report.calibration.version) == (0, 3, 1)
         assert len(await services.store.trail("default", before=None, limit=9)) == 1
 
@@ -311,12 +306,6 @@ async def test_judging_continues_after_a_deletion_that_the_store_refused() -> No
             await services.calibrations.usable("default", fingerprint=fingerprint)
 
 
-async def test_deleting_an_unknown_set_is_not_found() -> None:
-    async with services_of() as services:
-        with pytest.raises(CalibrationNotFoundError):
-            await services.calibrator.delete("default")
-
-
 async def test_texts_are_never_stored(tmp_path: Path) -> None:
     path = tmp_path / "sets.db"
     store = SqliteStore(path)
@@ -334,11 +323,10 @@ async def test_texts_are_never_stored(tmp_path: Path) -> None:
 async def test_progress_is_reported_to_the_end() -> None:
     reported: list[int] = []
     async with services_of() as services:
-        batch = [labelled(1.0, "A", number=i) for i in range(130)]
-        report = await services.calibrator.add("default", batch, on_progress=reported.append)
+        added = batch(*range(130))
+        report = await services.calibrator.add("default", added, on_progress=reported.append)
         assert reported == [64, 128, 130]
         assert report.added == 130
-        assert pair(1.0, 0.0, question="Question 0?") == batch[0].comparison
 
 
 async def test_a_write_to_a_restored_store_uses_its_content_and_not_the_cache(

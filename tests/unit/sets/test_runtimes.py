@@ -9,11 +9,9 @@ import pytest
 
 from app.judges.engines.scripted import ScriptedEngine
 from app.ports import EngineIdentity, LabelLogits, OnStage, Prompt, no_stage
-from app.sets.batch import JudgedBatch
 from app.stores.memory import MemoryStore
-from tests.labeled_examples import calibration_of
 from tests.serving import client_of, services_of
-from tests.unit.sets.trails import batch, read
+from tests.unit.sets.trails import batch
 
 pytestmark = pytest.mark.anyio
 
@@ -66,16 +64,6 @@ async def test_a_set_keeps_its_runtimes_through_changes_rollback_and_deletion() 
         assert (await services.calibrator.rollback("default", 2)).runtimes == (H100S, A100)
 
 
-async def test_the_fingerprint_and_the_stored_set_of_an_unknown_runtime_are_as_before() -> None:
-    store = MemoryStore()
-    async with services_of(PlacedEngine(None), store) as services:
-        await services.calibrator.add("default", batch(1))
-        unknown = services.identity.fingerprint
-    assert (await read(store)).runtimes == ()
-    async with services_of(PlacedEngine(A100)) as services:
-        assert services.identity.fingerprint == unknown
-
-
 async def test_another_runtime_is_reported_once(warned: Callable[[], list[str]]) -> None:
     store = MemoryStore()
     async with services_of(PlacedEngine(A100), store) as services:
@@ -96,22 +84,6 @@ async def test_another_runtime_is_reported_once(warned: Callable[[], list[str]])
         assert warned() == []
 
 
-async def test_a_runtime_that_is_not_known_is_not_reported(warned: Callable[[], list[str]]) -> None:
-    store = MemoryStore()
-    async with services_of(PlacedEngine(A100), store) as services:
-        await services.calibrator.add("default", batch(1))
-    async with services_of(PlacedEngine(None), store) as services:
-        await services.calibrations.current("default")
-    async with services_of(PlacedEngine(H100S)) as services:
-        await services.calibrator.put("default", imported(services.identity.fingerprint), by="me")
-        await services.calibrations.current("default")
-    assert warned() == []
-
-
-def imported(fingerprint: str) -> JudgedBatch:
-    return JudgedBatch(examples=[], fingerprint=fingerprint, action="import")
-
-
 async def test_runtimes_are_shown_exported_and_imported() -> None:
     async with client_of(PlacedEngine(A100)) as client:
         assert (await client.get("/info")).json()["runtime"] == A100
@@ -129,7 +101,3 @@ async def test_runtimes_are_shown_exported_and_imported() -> None:
         answer = await client.post("/calibrations/default/examples", json=body)
         assert answer.status_code == 200, answer.text
         assert (await client.get("/calibrations/default")).json()["runtimes"] == [A100]
-
-
-def test_a_calibration_without_runtimes_says_so() -> None:
-    assert calibration_of({}).runtimes == ()

@@ -1,9 +1,7 @@
 """Entries of a trail: readable ones are shown, and corrupt ones do not hide the others."""
 
-import asyncio
 import json
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +15,8 @@ from app.judging.services import Services
 from app.sets.calibrator import Calibrator
 from app.sets.trail import Change
 from app.stores.memory import MemoryStore
-from app.stores.sqlite import SqliteStore
 from tests.serving import labelled, services_of
-from tests.unit.sets.trails import batch, holds, trail
+from tests.unit.sets.trails import batch, trail
 
 NOON = datetime(2026, 11, 21, 12, 0, 5, 999_999, tzinfo=UTC)
 
@@ -70,15 +67,6 @@ async def test_a_batch_is_recorded_with_who_when_what_and_the_thresholds() -> No
     assert None in newest.thresholds_after.values()
 
 
-async def test_a_batch_that_changes_nothing_leaves_no_trail() -> None:
-    async with services_of() as services:
-        await services.calibrator.add("default", batch(1))
-        await services.calibrator.add("default", [])
-        await services.calibrator.add("default", [])
-        await services.calibrator.add("default", batch(1))
-        assert [change.version for change in await trail(services)] == [1]
-
-
 async def test_a_deletion_is_recorded_and_the_numbers_go_on() -> None:
     async with services_of() as services:
         await services.calibrator.add("default", batch(1, 2))
@@ -112,35 +100,6 @@ async def test_versions_are_listed_page_by_page_and_for_deleted_sets() -> None:
             await versions("never", before=None, limit=1)
 
 
-async def test_concurrent_changes_of_several_replicas_are_all_in_the_trail() -> None:
-    store = MemoryStore()
-    async with services_of(store=store) as one, services_of(store=store) as two:
-        await one.calibrator.add("default", batch(1))
-        both = (one, two)
-        await asyncio.gather(
-            *(each.calibrator.add("default", batch(10 + i)) for i, each in enumerate(both)),
-            *(each.calibrator.rollback("default", 1) for each in both),
-            *(each.calibrator.add("default", batch(20 + i)) for i, each in enumerate(both)),
-        )
-        changes = await trail(one)
-        last = (await one.calibrations.get("default")).version
-        assert [change.version for change in changes] == list(range(last, 0, -1))
-        assert len(changes) >= 5
-
-
-async def test_no_text_is_in_the_trail(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "sets.db")
-    await store.open()
-    async with services_of(store=store) as services:
-        await services.calibrator.add("default", batch(1, 2))
-        await services.calibrator.add("default", batch(1))
-        await services.calibrator.delete("default")
-    await store.close()
-    assert not holds(tmp_path, "quality=")
-    assert not holds(tmp_path, "Question")
-    assert holds(tmp_path, "batch_digest")
-
-
 @pytest.mark.parametrize("record", ["", "{}", "[]", "3", "[" * 100_000])
 async def test_a_record_that_was_never_written_is_corrupt(record: str) -> None:
     with pytest.raises(StoreCorruptError, match="'default'"):
@@ -158,16 +117,10 @@ async def newest_record(services: Services) -> dict[str, Any]:
     "changes",
     [
         '{"version": "1"}',
-        '{"version": true}',
-        '{"version": -1}',
         '{"added": 1.5}',
-        '{"n": null}',
         f'{{"n": 1{"0" * 400}}}',
-        '{"action": null}',
         '{"by": "\\ud800"}',
         '{"judge": ["a"]}',
-        '{"min_label_mass": Infinity}',
-        '{"thresholds_after": [1]}',
         '{"thresholds_after": {"marginal:0.10": "x"}}',
         '{"thresholds_after": {"marginal:0.10": NaN}}',
         f'{{"thresholds_after": {{"marginal:0.10": 1{"0" * 400}}}}}',

@@ -15,7 +15,7 @@ from tests.serving import services_of
 from tests.unit.sets.trails import batch, trail
 
 
-@pytest.mark.parametrize("action", ["rollback", "delete"])
+@pytest.mark.parametrize("action", ["add", "rollback", "delete"])
 async def test_a_change_that_always_conflicts_is_unavailable(action: str) -> None:
     class Contended(MemoryStore):
         """Every write after the first two conflicts with another writer."""
@@ -31,6 +31,7 @@ async def test_a_change_that_always_conflicts_is_unavailable(action: str) -> Non
         await services.calibrator.add("default", batch(2))
         calibrator = services.calibrator
         changes: dict[str, Callable[[], Awaitable[Any]]] = {
+            "add": lambda: calibrator.add("default", batch(3)),
             "rollback": lambda: calibrator.rollback("default", 1),
             "delete": lambda: calibrator.delete("default"),
         }
