@@ -38,7 +38,6 @@ class MemoryStore:
         """Does nothing: there is nothing to connect to."""
 
     async def close(self) -> None:
-        """Drops everything; safe to call twice or without `open`."""
         self._trails.clear()
         self._versions.clear()
         self._secret = None
@@ -51,18 +50,15 @@ class MemoryStore:
         """Returns at once, because memory can always be read."""
 
     async def names(self, *, deleted: bool = False) -> list[str]:
-        """Returns the names of all sets, sorted; with `deleted`, also of deleted ones."""
         return sorted(
             name for name, trail in self._trails.items() if deleted or trail[-1].head.write_id
         )
 
     async def head(self, name: str) -> Head | None:
-        """Returns the newest change of a set; None if there never was one."""
         trail = self._trails.get(name)
         return trail[-1].head if trail else None
 
     async def read(self, name: str, number: int | None = None) -> bytes | None:
-        """Returns the present version of a set, or an earlier one; None without it."""
         if number is None:
             trail = self._trails.get(name)
             number = trail[-1].head.number if trail else 0
@@ -78,7 +74,6 @@ class MemoryStore:
         record: str,
         expected: Head | None,
     ) -> bool:
-        """Adds a version and its entry of the trail; False if another head is in place."""
         present = await self.head(name)
         if present != expected or (present and present.number >= head.number):
             return False
@@ -91,28 +86,23 @@ class MemoryStore:
         return True
 
     async def trail(self, name: str, *, before: int | None, limit: int) -> list[Entry]:
-        """Returns the trail of a set, newest first."""
         trail = reversed(self._trails.get(name, []))
         return [entry for entry in trail if before is None or entry.head.number < before][:limit]
 
     async def secret(self) -> bytes:
-        """Returns 32 random bytes, made by the first call."""
         self._secret = self._secret or secrets.token_bytes(32)
         return self._secret
 
     async def put_secret(self, secret: bytes) -> None:
-        """Replaces the secret."""
         self._secret = secret
 
     async def audit_states(self) -> dict[str, AuditState]:
-        """Returns the state of each set that has or had audits."""
         return {
             name: AuditState(position, len(self._audits[name]))
             for name, position in self._positions.items()
         }
 
     async def audits(self, name: str, *, after: int, limit: int) -> list[StoredRow]:
-        """Returns rows whose last change lies after a position, in the order of these changes."""
         newer = list[StoredRow]()
         for row in reversed(self._audits.get(name, {}).values()):
             if row.position <= after:
@@ -131,7 +121,6 @@ class MemoryStore:
         removed: Collection[str] = (),
         synced: bool = True,
     ) -> int | None:
-        """Changes the audits of a set in one atomic step."""
         before = self._positions.get(name, 0)
         stored, kept = self._audits.setdefault(name, {}), self._texts.setdefault(name, {})
         for key in (*(row.key for row in rows), *removed):
@@ -150,7 +139,6 @@ class MemoryStore:
         return before
 
     async def audit_texts(self, name: str, keys: Sequence[str]) -> dict[str, str]:
-        """Returns the texts of rows by their keys."""
         kept = self._texts.get(name, {})
         return {key: kept[key] for key in keys if key in kept}
 
@@ -159,12 +147,10 @@ class MemoryStore:
         return None
 
     async def kept_scores(self, slots: Collection[int]) -> dict[int, str]:
-        """Returns the texts of slots, without empty and expired ones."""
         kept = {slot: self._scores[slot] for slot in slots if slot in self._scores}
         now = time.monotonic()
         return {slot: text for slot, (text, until) in kept.items() if now < until}
 
     async def keep_scores(self, scores: Mapping[int, str], *, seconds: int) -> None:
-        """Puts texts into slots for a time."""
         until = time.monotonic() + seconds
         self._scores |= {slot: (text, until) for slot, text in scores.items()}

@@ -157,15 +157,9 @@ class RedisStore:
         self._threads: ThreadPoolExecutor | None = None
 
     async def open(self) -> None:
-        """Connects to the server.
-
-        Raises:
-            StoreUnavailableError: Redis does not answer.
-        """
         await self.ping()
 
     async def close(self) -> None:
-        """Closes all connections after running calls; safe to call twice or without `open`."""
         threads, self._threads = self._threads, None
         if threads is not None:
             await asyncio.to_thread(threads.shutdown, cancel_futures=True)
@@ -176,14 +170,11 @@ class RedisStore:
             await self._client.aclose()
 
     async def ping(self) -> None:
-        """Returns if the keys can be read now."""
         # Not PING, because Redis answers it even if the user may not read the keys.
         with self._translated():
             await self._client.exists(NAMES_KEY)
 
     async def names(self, *, deleted: bool = False) -> list[str]:
-        """Returns the names of all sets, sorted; with `deleted`, also of deleted ones."""
-
         def names(bulk: Client) -> list[str]:
             known = sorted(cast("set[str]", bulk.smembers(NAMES_KEY)))
             with bulk.pipeline(transaction=False) as pipeline:
@@ -202,13 +193,11 @@ class RedisStore:
         return await self._in_thread(names)
 
     async def head(self, name: str) -> Head | None:
-        """Returns the newest change of a set; None if there never was one."""
         with self._translated():
             answer = await self._client.xrevrange(SetKeys.of(name).trail, count=1)
         return _head(name, answer)
 
     async def read(self, name: str, number: int | None = None) -> bytes | None:
-        """Returns the present version of a set, or an earlier one; None without it."""
         keys = SetKeys.of(name)
 
         def read(bulk: Client) -> bytes | None:
@@ -236,7 +225,6 @@ class RedisStore:
         record: str,
         expected: Head | None,
     ) -> bool:
-        """Adds a version and its entry of the trail; False if another head is in place."""
         arguments: tuple[str | bytes, ...] = (
             expected.write_id if expected else "",
             str(expected.number) if expected else "",
@@ -258,7 +246,6 @@ class RedisStore:
         return await self._in_thread(write)
 
     async def trail(self, name: str, *, before: int | None, limit: int) -> list[Entry]:
-        """Returns the trail of a set, newest first."""
         newest = "+" if before is None else str(before - 1)
 
         def trail(bulk: Client) -> list[Entry]:
@@ -268,7 +255,6 @@ class RedisStore:
         return await self._in_thread(trail)
 
     async def secret(self) -> bytes:
-        """Returns 32 random bytes, which the first call of all replicas makes."""
         with self._translated():
             if not await self._client.exists(SECRET_KEY):
                 await self._client.set(SECRET_KEY, secrets.token_hex(32), nx=True)
@@ -281,16 +267,13 @@ class RedisStore:
         return bytes.fromhex(secret)
 
     async def put_secret(self, secret: bytes) -> None:
-        """Replaces the secret."""
         with self._translated():
             await self._client.set(SECRET_KEY, secret.hex())
 
     async def audit_states(self) -> dict[str, AuditState]:
-        """Returns the state of each set that has or had audits."""
         return await self._in_thread(_audit_states)
 
     async def audits(self, name: str, *, after: int, limit: int) -> list[StoredRow]:
-        """Returns rows whose last change lies after a position, in the order of these changes."""
         keys = AuditKeys.of(name)
 
         def read(bulk: Client) -> list[StoredRow]:
@@ -320,10 +303,6 @@ class RedisStore:
         removed: Collection[str] = (),
         synced: bool = True,
     ) -> int | None:
-        """Changes the audits of a set in one atomic step.
-
-        The settings of the server determine whether the change is on the disk then.
-        """
         arguments = [
             *AuditKeys.of(name),
             *map(str, (len(rows), len(removed), len(texts))),
@@ -351,7 +330,6 @@ class RedisStore:
         return None if before < 0 else before
 
     async def audit_texts(self, name: str, keys: Sequence[str]) -> dict[str, str]:
-        """Returns the texts of rows by their keys."""
         if not keys:
             return {}
         place = AuditKeys.of(name).texts
@@ -368,7 +346,6 @@ class RedisStore:
         return float(answer)
 
     async def kept_scores(self, slots: Collection[int]) -> dict[int, str]:
-        """Returns the texts of slots, without empty and expired ones."""
         if not slots:
             return {}
         keys = [f"{SCORE_PREFIX}{slot}" for slot in slots]
@@ -391,8 +368,6 @@ class RedisStore:
         return {slot: text for slot, text in zip(slots, texts, strict=True) if text is not None}
 
     async def keep_scores(self, scores: Mapping[int, str], *, seconds: int) -> None:
-        """Puts texts into slots, with keys that expire."""
-
         def keep(bulk: Client) -> None:
             with bulk.pipeline(transaction=False) as pipeline:
                 for slot, text in scores.items():

@@ -50,12 +50,6 @@ class SqliteStore:
         self._lost_because = ""
 
     async def open(self) -> None:
-        """Opens the file, and makes a missing folder and missing tables.
-
-        Raises:
-            StoreUnavailableError: The file cannot be opened or written.
-            StoreCorruptError: The file is not a database of this version.
-        """
         if self._thread is None:
             self._is_lost.clear()
             self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sqlite-store")
@@ -67,7 +61,6 @@ class SqliteStore:
         return self._lost_because
 
     async def close(self) -> None:
-        """Closes the file after the running call; safe to call twice or without `open`."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -77,13 +70,11 @@ class SqliteStore:
         await asyncio.shield(asyncio.wrap_future(closing))
 
     async def ping(self) -> None:
-        """Returns if the file can be read now."""
         # Fetch the row, because an open cursor would hold its snapshot.
         query = "SELECT count(*) FROM (SELECT 1 FROM revision LIMIT 1)"
         await self._run(lambda connection: connection.execute(query).fetchone())
 
     async def names(self, *, deleted: bool = False) -> list[str]:
-        """Returns the names of all sets, sorted; with `deleted`, also of deleted ones."""
         query = (
             "SELECT name FROM revision WHERE (name, number) IN"
             " (SELECT name, max(number) FROM revision GROUP BY name)"
@@ -94,11 +85,9 @@ class SqliteStore:
         )
 
     async def head(self, name: str) -> Head | None:
-        """Returns the newest change of a set; None if there never was one."""
         return await self._run(lambda connection: _head(connection, name))
 
     async def read(self, name: str, number: int | None = None) -> bytes | None:
-        """Returns the present version of a set, or an earlier one; None without it."""
         return await self._run(lambda connection: _read(connection, name, number))
 
     async def write(
@@ -111,8 +100,6 @@ class SqliteStore:
         record: str,
         expected: Head | None,
     ) -> bool:
-        """Adds a version and its entry of the trail; False if another head is in place."""
-
         def write(connection: sqlite3.Connection) -> bool:
             with transaction(connection, "IMMEDIATE"):
                 present = _head(connection, name)
@@ -128,7 +115,6 @@ class SqliteStore:
         return await self._run(write)
 
     async def trail(self, name: str, *, before: int | None, limit: int) -> list[Entry]:
-        """Returns the trail of a set, newest first."""
         query = (
             "SELECT write_id, number, record FROM revision WHERE name = :name"
             " AND (:before IS NULL OR number < :before) ORDER BY number DESC LIMIT :limit"
@@ -142,11 +128,9 @@ class SqliteStore:
         )
 
     async def secret(self) -> bytes:
-        """Returns 32 random bytes, which the first call makes."""
         return await self._run(_secret)
 
     async def put_secret(self, secret: bytes) -> None:
-        """Replaces the secret."""
         query = "INSERT OR REPLACE INTO audit_secret (only, bytes) VALUES (1, ?)"
 
         def put(connection: sqlite3.Connection) -> None:
@@ -156,11 +140,9 @@ class SqliteStore:
         await self._run(put)
 
     async def audit_states(self) -> dict[str, AuditState]:
-        """Returns the state of each set that has or had audits."""
         return await self._run(sqlite_audits.states)
 
     async def audits(self, name: str, *, after: int, limit: int) -> list[StoredRow]:
-        """Returns rows whose last change lies after a position, in the order of these changes."""
         return await self._run(
             lambda connection: sqlite_audits.rows(connection, name, after=after, limit=limit)
         )
@@ -176,7 +158,6 @@ class SqliteStore:
         removed: Collection[str] = (),
         synced: bool = True,
     ) -> int | None:
-        """Changes the audits of a set in one atomic step."""
         write = partial(
             sqlite_audits.write,
             name=name,
@@ -190,7 +171,6 @@ class SqliteStore:
         return await self._run(write)
 
     async def audit_texts(self, name: str, keys: Sequence[str]) -> dict[str, str]:
-        """Returns the texts of rows by their keys."""
         return await self._run(lambda connection: sqlite_audits.texts(connection, name, keys))
 
     async def charge(self, caller: str, cost_s: float, *, most_owed_s: float) -> float | None:
@@ -198,11 +178,9 @@ class SqliteStore:
         return None
 
     async def kept_scores(self, slots: Collection[int]) -> dict[int, str]:
-        """Returns the texts of slots, without empty and expired ones."""
         return await self._run(lambda connection: _scores(connection, slots))
 
     async def keep_scores(self, scores: Mapping[int, str], *, seconds: int) -> None:
-        """Puts texts into slots for a time, in one step that does not wait for the disk."""
         await self._run(lambda connection: _put_scores(connection, scores, seconds))
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:

@@ -178,42 +178,6 @@ async def test_the_secret_is_made_once(connect: Connect) -> None:
     assert await clients[0].secret() == found[0]
 
 
-async def test_another_store_has_another_secret(store: Store, tmp_path: Path) -> None:
-    other = SqliteStore(tmp_path / "other.db")
-    await other.open()
-    assert await other.secret() != await store.secret()
-    await other.close()
-
-
-@pytest.mark.parametrize("scheme", SHARED)
-async def test_audits_outlive_their_client(address: str) -> None:
-    found = []
-    for number in (1, 2):
-        store = store_at(address)
-        await store.open()
-        assert await put_rows(store, {f"{number}": "x"}) == number
-        found.append(await store.secret())
-        await store.close()
-    assert found[0] == found[1]
-
-
-@pytest.mark.parametrize("scheme", SHARED)
-async def test_two_processes_that_write_lose_nothing(address: str) -> None:
-    program = [sys.executable, "-m", "tests.integration.stores.appends", address]
-    processes = [await asyncio.create_subprocess_exec(*program, tag, "40") for tag in "ab"]
-    assert [await process.wait() for process in processes] == [0, 0]
-    store = store_at(address)
-    await store.open()
-    keys = list(await stored_rows(store))
-    await store.close()
-    for tag in "ab":
-        # Each writer added two rows a time, which nothing separates.
-        own = [key for key in keys if key.startswith(tag)]
-        assert own == [f"{tag}-{i}-{half}" for i in range(40) for half in (0, 1)]
-    pairs = list(zip(keys[::2], keys[1::2], strict=True))
-    assert all(first[:-1] == second[:-1] for first, second in pairs)
-
-
 @pytest.mark.parametrize("scheme", SHARED)
 @pytest.mark.parametrize("steps", [1, 8, 25])
 async def test_a_killed_process_leaves_texts_with_their_draws_and_none_with_labels(

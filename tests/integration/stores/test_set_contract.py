@@ -148,21 +148,6 @@ async def test_opening_and_closing_twice_is_safe(address: str) -> None:
     await store.close()
 
 
-async def test_a_set_and_its_trail_outlive_their_client(address: str) -> None:
-    if address.startswith("memory"):
-        return
-    for number in (1, 2):
-        store = store_at(address)
-        await store.open()
-        assert await write(store, state(number), expected=await store.head("default")) is True
-        await store.close()
-    store = store_at(address)
-    await store.open()
-    assert await read(store) == state(2)
-    assert await numbers(store) == [1, 2]
-    await store.close()
-
-
 async def test_a_set_and_its_trail_are_one_step(connect: Connect) -> None:
     writer, reader = await connect(), await connect()
     end = 20
@@ -246,20 +231,6 @@ async def test_a_cancelled_change_is_whole_and_the_store_stays_usable(store: Set
         assert await read(store) == again
         assert await numbers(store) == list(range(1, again.head.number + 1))
     assert True in done, "no change was cancelled before it began"
-
-
-async def test_a_cancelled_read_does_not_answer_the_next_call(store: SetStore) -> None:
-    await write(store, state(1, examples=300), name="big", expected=None)
-    await write(store, state(7), name="small", expected=None)
-    for turns in range(40):
-        task = asyncio.create_task(store.read("big"))
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        assert await store.head("small") == Head("one", 7)
-        assert await store.names() == ["big", "small"]
-        assert await read(store, "small") == state(7)
 
 
 async def test_two_processes_lose_nothing(address: str) -> None:

@@ -1,109 +1,26 @@
 """Tests of every route: fields, types, defaults and order of the answers."""
 
-import json
 import math
 from collections.abc import AsyncIterator
+from dataclasses import fields
 from typing import Any
 
 import httpx
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
+from pydantic import TypeAdapter
 
 from app import __version__
 from app.release import COMMIT
+from scope_judge import records
 from tests.serving import client_of
 from tests.unit.api.problems import calibrated, comparison, examples, problem
 
-NUMBER = (int, float)
-NULL = type(None)
 
-JUDGMENT: dict[str, Any] = {
-    "id": (str, int, NULL),
-    "verdict": str,
-    "preferred": (str, NULL),
-    "reason": (str, NULL),
-    "p_fwd": NUMBER,
-    "p_rev": NUMBER,
-    "p_bar": NUMBER,
-    "uncertainty": NUMBER,
-    "confidence": NUMBER,
-    "threshold": (*NUMBER, NULL),
-    "alpha": (*NUMBER, NULL),
-    "guarantee": (str, NULL),
-    "delta": (*NUMBER, NULL),
-    "risk_level": (*NUMBER, NULL),
-    "label_mass": (*NUMBER, NULL),
-    "orders": int,
-    "temperature": (*NUMBER, NULL),
-    "calibration": (dict, NULL),
-    "judge": str,
-    "audit": (dict, NULL),
-    "cached": bool,
-    "bounded": bool,
-}
-CALIBRATION: dict[str, Any] = {
-    "name": str,
-    "version": int,
-    "n": int,
-    "judge": str,
-    "fingerprint": str,
-    "accuracy": (*NUMBER, NULL),
-    **dict.fromkeys(("labelled", "unlabelled", "pool_ties"), int),
-    "runtimes": list,
-    **dict.fromkeys(("questions", "counted"), int),
-    "thresholds": list,
-}
-THRESHOLD: dict[str, Any] = {
-    "alpha": NUMBER,
-    "guarantee": str,
-    "delta": (*NUMBER, NULL),
-    "threshold": (*NUMBER, NULL),
-    "coverage": NUMBER,
-    "empirical_risk": (*NUMBER, NULL),
-    "feasible": bool,
-    "labels_missing": bool,
-    "tie_share": (float, NULL),
-    "tie_interval": (list, NULL),
-}
-DIAGNOSTICS: dict[str, Any] = {
-    "accuracy_interval": (list, NULL),
-    "auroc": (*NUMBER, NULL),
-    "expected_calibration_error": (*NUMBER, NULL),
-    "position_flips": (*NUMBER, NULL),
-    "mean_label_mass": (*NUMBER, NULL),
-    "temperature": (*NUMBER, NULL),
-    "off_task": int,
-    "unscored": int,
-    "tie_rate": (*NUMBER, NULL),
-    "infeasible": list,
-    "feasible_alphas": list,
-    "requested": list,
-    "curve": list,
-    "traffic": (dict, NULL),
-    "unanimous": (*NUMBER, NULL),
-}
-TRAFFIC: dict[str, Any] = {
-    "judgments": int,
-    "abstentions": (*NUMBER, NULL),
-    "expected_abstentions": (*NUMBER, NULL),
-    "uncertainty": NUMBER,
-    "expected_uncertainty": NUMBER,
-    "drifted": bool,
-}
-INFEASIBLE: dict[str, Any] = {
-    "alpha": NUMBER,
-    "guarantee": str,
-    "delta": (*NUMBER, NULL),
-    "smallest_feasible_alpha": (*NUMBER, NULL),
-    "more_examples": (int, NULL),
-    "after_looking": str,
-}
-
-
-def check(found: dict[str, Any], shape: dict[str, Any]) -> None:
-    assert set(found) == set(shape)
-    for name, kinds in shape.items():
-        assert isinstance(found[name], kinds), (name, found[name])
+def check(found: dict[str, Any], record: type[Any]) -> None:
+    """Checks that an answer has the fields of a record, and values of their types."""
+    assert list(found) == [field.name for field in fields(record)]
+    # Not strict: JSON has lists for tuples.
+    TypeAdapter(record).validate_python(found)
 
 
 @pytest.fixture
@@ -118,7 +35,7 @@ async def test_a_judgment_has_every_field(client: httpx.AsyncClient) -> None:
     assert response.status_code == 200
     assert response.headers["content-type"] == "application/json"
     found = response.json()
-    check(found, {**JUDGMENT, "words": str, "usage": dict})
+    check(found, records.SingleJudgment)
     assert found["usage"] == {"engine_prompts": 2, "prompt_tokens": 0}
     assert (found["id"], found["verdict"], found["preferred"]) == ("x-1", "A", "A")
     assert (found["alpha"], found["guarantee"], found["delta"]) == (0.1, "marginal", None)
@@ -133,7 +50,7 @@ async def test_a_judgment_has_every_field(client: httpx.AsyncClient) -> None:
 
 async def test_without_alpha_nothing_is_promised(client: httpx.AsyncClient) -> None:
     found = (await client.post("/judge", json=comparison(alpha=None))).json()
-    check(found, {**JUDGMENT, "words": str, "usage": dict})
+    check(found, records.SingleJudgment)
     assert found["verdict"] == "A"
     promised = ("alpha", "guarantee", "delta", "threshold", "risk_level", "calibration", "id")
     assert all(found[name] is None for name in promised)
@@ -174,18 +91,6 @@ async def test_a_conversation_is_judged(client: httpx.AsyncClient) -> None:
         alpha=None,
     )
     assert (await client.post("/judge", json=asked)).json()["verdict"] == "B"
-
-
-async def test_texts_of_every_kind_are_judged(client: httpx.AsyncClient) -> None:
-    for text in (
-        "NUL \x00 byte",
-        "emoji \U0001f600",
-        "\u202e right to left",
-        "{answer_b}",
-        "[[A]]",
-    ):
-        asked = comparison(question=text, response_b=f"quality=0 {text}", alpha=None)
-        assert (await client.post("/judge", json=asked)).json()["verdict"] == "A"
 
 
 async def test_a_batch_keeps_order_and_ids_around_bad_items(client: httpx.AsyncClient) -> None:
@@ -235,7 +140,7 @@ async def test_a_batch_keeps_order_and_ids_around_bad_items(client: httpx.AsyncC
     ]
     for result in results:
         if "error" not in result:
-            check(result, JUDGMENT)
+            check(result, records.Judgment)
             assert result["verdict"] == "A"
         else:
             assert set(result) == {"id", "error"}
@@ -274,20 +179,7 @@ async def test_calibrate_answers_with_the_set_and_the_counts(
     batch[5]["label"] = "C"
     batch[6]["question"] = ""
     found = (await client.post("/calibrate", json={"examples": batch})).json()
-    counts = {
-        "added": int,
-        "updated": int,
-        "ties": int,
-        "removed": int,
-        "failed": int,
-        "errors": list,
-        "dry_run": bool,
-        "effects": type(None),
-        "ends_alarms": type(None),
-        "note": type(None),
-        "usage": dict,
-    }
-    check(found, {**CALIBRATION, **counts})
+    check(found, records.CalibrationReport)
     assert (found["name"], found["version"], found["n"]) == ("default", 1, 18)
     assert [found[name] for name in ("added", "updated", "ties", "failed")] == [17, 0, 1, 2]
     assert [(each["index"], each["error"]["code"]) for each in found["errors"]] == [
@@ -301,7 +193,6 @@ async def test_calibrate_answers_with_the_set_and_the_counts(
         for alpha in (0.05, 0.1, 0.15, 0.2, 0.25)
     ]
     for row in found["thresholds"]:
-        check(row, THRESHOLD)
         assert row["feasible"] == (row["threshold"] is not None)
         assert row["delta"] == (0.1 if row["guarantee"] == "pac" else None)
 
@@ -313,20 +204,13 @@ async def test_sets_are_listed_shown_and_deleted(client: httpx.AsyncClient) -> N
     listed = (await client.get("/calibrations")).json()["calibrations"]
     assert [each["name"] for each in listed] == ["a.b-c_1", "default"]
     for each in listed:
-        check(each, CALIBRATION)
+        check(each, records.Calibration)
     shown = (await client.get("/calibrations/default")).json()
-    check(shown, {**CALIBRATION, **DIAGNOSTICS})
+    check(shown, records.CalibrationDetail)
     assert (shown["position_flips"], shown["mean_label_mass"]) == (0.0, pytest.approx(0.99))
     # 30 examples without an error make alpha 1 / 30 feasible; pac at delta 0.1 needs more.
     assert all(each["guarantee"] == "pac" for each in shown["infeasible"])
-    for each in shown["infeasible"]:
-        check(each, INFEASIBLE)
     assert len(shown["curve"]) == 30
-    for point in shown["curve"]:
-        check(
-            point,
-            dict.fromkeys(("uncertainty", "coverage", "empirical_risk", "risk_level"), NUMBER),
-        )
     assert shown["curve"][-1]["coverage"] == 1.0
     removed = await client.delete("/calibrations/default")
     assert (removed.status_code, removed.content) == (204, b"")
@@ -339,28 +223,7 @@ async def test_operations_routes_answer(client: httpx.AsyncClient) -> None:
     assert (await client.get("/healthz")).json() == {"status": "ok"}
     assert (await client.get("/readyz")).json() == {"status": "ready"}
     found = (await client.get("/info")).json()
-    check(
-        found,
-        {
-            **dict.fromkeys(("version", "judge", "fingerprint", "model", "dtype", "prefill"), str),
-            **{"template": str, "kind": str},
-            **dict.fromkeys(("head_dtype", "runtime"), (str, NULL)),
-            "decision_server": (dict, NULL),
-            "scoring": (dict, NULL),
-            **{
-                "label_tokens": list,
-                "alpha_bounds": str,
-                "default_alpha": NUMBER,
-                "default_guarantee": str,
-            },
-            "default_delta": NUMBER,
-            "min_label_mass": NUMBER,
-            "on_alarm": str,
-            "audit_rate": NUMBER,
-            "limits": dict,
-            "commit": str | None,
-        },
-    )
+    check(found, records.Info)
     assert (found["version"], found["commit"]) == (__version__, COMMIT)
     assert len(found["fingerprint"]) == len(found["template"]) == 64
     assert found["limits"] == {
@@ -368,31 +231,3 @@ async def test_operations_routes_answer(client: httpx.AsyncClient) -> None:
         "max_body_bytes": 2 * 2**20,
         "max_prompt_tokens": 2**31,
     }
-
-
-async def test_metrics_are_read_by_prometheus_and_each_application_has_its_own() -> None:
-    async with client_of() as client, client_of() as other:
-        await client.post("/judge", json=comparison(alpha=None, question="secret-text"))
-        await client.post("/judge", json=comparison(question=3))
-        response = await client.get("/metrics")
-        assert response.headers["content-type"].startswith("text/plain")
-        samples = {
-            (sample.name, *sample.labels.values()): sample.value
-            for family in text_string_to_metric_families(response.text)
-            for sample in family.samples
-        }
-        assert samples["scope_judgments_total", "", "A"] == 1.0
-        assert samples["scope_engine_prompts_total",] == 2.0
-        assert samples["scope_stage_duration_seconds_count", "engine"] == 1.0
-        assert samples["scope_problems_total", "invalid_request"] == 1.0
-        assert "secret-text" not in response.text
-        assert "scope_judgments_total{" not in (await other.get("/metrics")).text
-
-
-async def test_every_answer_is_standard_json(client: httpx.AsyncClient) -> None:
-    def refuse(constant: str) -> None:
-        raise AssertionError(f"{constant} is no JSON")
-
-    await client.post("/calibrate", json={"examples": examples(2)})
-    for path in ("/calibrations", "/calibrations/default", "/info"):
-        json.loads((await client.get(path)).content, parse_constant=refuse)

@@ -158,31 +158,6 @@ async def test_an_audit_is_closed_with_a_reason_that_other_labels_do_not_take() 
         assert (found["added"], found["unlabelled_audits"]) == (1, 1)
 
 
-async def test_labels_are_idempotent_and_a_correction_replaces() -> None:
-    async with client_of(audit_rate=1.0) as client:
-        await calibrated(client)
-        one, two = await drawn(client, range(2))
-        assert await counts(client, {one: "A", two: "tie"}) == (2, 0, 0, 0, 0, [], [])
-        assert await counts(client, {one: "A", two: "tie"}) == (0, 0, 2, 0, 0, [], [])
-        assert await counts(client, {one: "B"}) == (0, 1, 0, 0, 0, [], [])
-        assert [each["label"] for each in (await listed(client))["audits"]] == ["B", "tie"]
-
-
-async def test_an_expired_audit_says_so() -> None:
-    store = MemoryStore()
-    async with client_of(store=store, audit_rate=1.0) as client:
-        await calibrated(client)
-        (one,) = await drawn(client, [1])
-        await send(client, {one: "A"})
-    async with client_of(store=store, audit_rate=1.0, audit_expires_s=1e-6) as client:
-        # A draw that takes no more labels is not offered.
-        assert (await judge(client, 2))["audit"] is None
-        two = (await listed(client))["audits"][1]["id"]
-        assert await counts(client, {one: "B", two: "B"}) == (0, 1, 0, 0, 1, [], [two])
-        statuses = [each["status"] for each in (await listed(client))["audits"]]
-        assert statuses == ["labelled", "expired"]
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -282,23 +257,6 @@ async def test_an_absorbed_example_is_what_calibrate_would_have_made_of_the_pair
         await client.post("/calibrate", json={"examples": [{**pair, "label": "B"}]})
         examples = (await client.get("/calibrations/default/examples")).json()["examples"]
     assert absorbed_examples == examples
-
-
-async def test_a_corrected_label_updates_the_example_it_became() -> None:
-    async with client_of(audit_rate=1.0) as client:
-        await calibrated(client)
-        one, two = await drawn(client, range(2))
-        await send(client, {one: "A", two: "A"})
-        await absorbed(client)
-        await send(client, {one: "B", two: "tie"})
-        answer = (await absorbed(client)).json()
-        assert [answer[name] for name in ("n", "added", "updated", "ties", "removed")] == [
-            62,
-            0,
-            1,
-            1,
-            0,
-        ]
 
 
 async def test_a_set_that_is_absent_or_of_another_judge_absorbs_nothing() -> None:

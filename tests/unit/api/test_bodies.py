@@ -10,10 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
-from pydantic import TypeAdapter
 
 from app.api.bodies import LARGE_BYTES
-from scope_judge import records
 from tests.serving import client_of
 from tests.unit.api.problems import calibrated, comparison, problem
 
@@ -67,18 +65,6 @@ async def test_a_large_body_gets_the_same_bytes_as_a_small_one(
     assert large.status_code == small.status_code
     assert large.headers.items() == small.headers.items()
     assert large.content == small.content
-
-
-@pytest.mark.parametrize(
-    "kind", ["application/json; charset=utf-8", "Application/JSON", "application/problem+json"]
-)
-@pytest.mark.parametrize("name", ["sound", "unknown field", "null"])
-async def test_every_content_type_of_json_gets_the_same_bytes(
-    client: httpx.AsyncClient, kind: str, name: str
-) -> None:
-    usual = await client.post("/judge", content=BODIES[name], headers=JSON)
-    other = await client.post("/judge", content=BODIES[name], headers={"Content-Type": kind})
-    assert (other.status_code, other.content) == (usual.status_code, usual.content)
 
 
 async def test_a_syntax_error_is_located(client: httpx.AsyncClient) -> None:
@@ -136,11 +122,6 @@ async def test_half_a_surrogate_pair_fails_its_item_only(client: httpx.AsyncClie
             assert "surrogate" in results[1]["error"]["detail"]
 
 
-async def test_a_byte_order_mark_is_skipped(client: httpx.AsyncClient) -> None:
-    body = json.dumps(comparison()).encode("utf-8-sig")
-    assert (await client.post("/judge", content=body, headers=JSON)).status_code == 200
-
-
 @pytest.mark.parametrize("path", ["/judge", "/judge/batch", "/calibrate", "/rewards/group"])
 @pytest.mark.parametrize("part", ["[],", "{},", '"a":'])
 async def test_a_body_of_too_many_lists_objects_and_fields_is_refused(
@@ -160,34 +141,6 @@ async def test_a_full_batch_of_long_conversations_fits(client: httpx.AsyncClient
     assert answer.status_code == 200, answer.text
 
 
-async def test_a_large_body_with_a_wrong_content_type_gets_advice(
-    client: httpx.AsyncClient,
-) -> None:
-    body = SPACE + json.dumps(comparison())
-    answer = await client.post("/judge", content=body, headers={"Content-Type": "text/plain"})
-    assert "Content-Type: application/json" in problem(answer, "invalid_request")["detail"]
-
-
-async def test_a_large_answer_has_the_same_bytes_as_several_small_ones(
-    client: httpx.AsyncClient,
-) -> None:
-    half = 100
-    items = [comparison(id=i, response_a=f"quality={i / 500}") for i in range(2 * half)]
-    items[3], items[half + 3] = {"id": "é"}, comparison(alpha=3)
-    whole = await client.post("/judge/batch", json={"comparisons": items})
-    halves = [
-        await client.post("/judge/batch", json={"comparisons": part})
-        for part in (items[:half], items[half:])
-    ]
-    start, end = b'{"results":[', b'],"usage":'
-    first, second = (answer.content.partition(end)[0].removeprefix(start) for answer in halves)
-    assert whole.content.startswith(start + first + b"," + second + end)
-    # A record is written like this.
-    adapter = TypeAdapter(records.JudgmentBatch)
-    assert whole.content == adapter.dump_json(adapter.validate_json(whole.content))
-    assert whole.headers["content-type"] == "application/json"
-
-
 async def test_small_requests_use_no_thread(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,22 +152,3 @@ async def test_small_requests_use_no_thread(
     batch = {"comparisons": [comparison()] * 64}
     assert (await client.post("/judge", json=comparison())).status_code == 200
     assert (await client.post("/judge/batch", json=batch)).status_code == 200
-
-
-async def test_many_new_pac_thresholds_are_computed_and_show_the_rounded_alpha(
-    client: httpx.AsyncClient,
-) -> None:
-    def batch(number: int) -> dict[str, Any]:
-        alphas = [0.2 + (32 * number + i) / 10_000 for i in range(32)]
-        return {"comparisons": [comparison(guarantee="pac", alpha=alpha) for alpha in alphas]}
-
-    sent = [client.post("/judge/batch", json=batch(number)) for number in range(12)]
-    for answer in await asyncio.gather(*sent):
-        assert answer.status_code == 200
-        assert all(result["verdict"] for result in answer.json()["results"])
-    # Four digits count, so that no alarm is evaded in the ninth.
-    asked = comparison(guarantee="pac", alpha=0.234567)
-    rounded = comparison(guarantee="pac", alpha=0.2346)
-    first, second = [(await client.post("/judge", json=body)).json() for body in (asked, rounded)]
-    assert first["alpha"] == 0.2346
-    assert first == second

@@ -160,16 +160,6 @@ async def test_options_may_stand_in_the_url(client: httpx.AsyncClient, path: str
         problem(await client.post(f"{path}?{bad}", json=BODIES[path](CLOSE)), "invalid_request")
 
 
-@pytest.mark.parametrize("path", BODIES)
-async def test_the_scope_of_no_preference_is_an_abstention(
-    client: httpx.AsyncClient, path: str
-) -> None:
-    equal = {"billing": "quality=1", "technical": "quality=1"}
-    answer = await answered(client, path, BODIES[path](equal, alpha=None))
-    assert answer["choice"] == "billing"
-    assert answer["scope"]["reason"] == "no_preference"
-
-
 async def test_several_questions_are_one_batch(client: httpx.AsyncClient) -> None:
     body = system_one(TEXTS)
     body["questions"]["again"] = {
@@ -234,11 +224,6 @@ async def test_an_option_of_openai_may_be_a_boolean(client: httpx.AsyncClient) -
     answer = await answered(client, OPENAI, openai({True: "quality=0", False: "quality=3"}))
     assert answer["choice"] is False
     assert answer["probabilities"].keys() == {True, False}
-
-
-async def test_what_openai_sends_for_its_cache_has_no_effect(client: httpx.AsyncClient) -> None:
-    options = {"prompt_cache_key": "k", "prompt_cache_options": {}, "safety_identifier": "me"}
-    assert (await answered(client, OPENAI, openai(TEXTS, **options)))["choice"] == "billing"
 
 
 @pytest.mark.parametrize("path", BODIES)
@@ -320,17 +305,6 @@ async def test_a_long_text_is_not_repeated_without_a_limit(path: str) -> None:
         many = asked * 3 if path == OPENAI else {f"{i}": asked["team"] for i in range(3)}
         found = problem(await client.post(path, json=body | {"questions": many}), "batch_too_large")
         assert "ask fewer questions" in found["detail"]
-
-
-@pytest.mark.parametrize("path", BODIES)
-async def test_more_questions_than_a_batch_are_refused(path: str) -> None:
-    async with client_of(max_pending=2) as client:
-        body = BODIES[path](TEXTS, alpha=None)
-        if path == OPENAI:
-            body["questions"] *= 2
-        else:
-            body["questions"]["second"] = body["questions"]["team"]
-        problem(await client.post(path, json=body), "batch_too_large")
 
 
 @pytest.mark.parametrize("path", BODIES)

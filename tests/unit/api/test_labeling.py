@@ -8,7 +8,6 @@ import httpx
 import pytest
 
 from app.api.auth.keys import Keys
-from app.stores.memory import MemoryStore
 from tests.serving import client_of
 from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import calibrated, comparison, problem
@@ -89,36 +88,6 @@ async def test_who_labeled_first_can_correct_it_and_so_can_an_admin(
     ]
 
 
-async def test_a_label_counts_once_however_often_it_is_sent(client: httpx.AsyncClient) -> None:
-    (one,) = await drawn(client, range(1))
-    answers = [(await send(client, {one: "A"}, header_of("ann"))).json() for _ in range(3)]
-    assert [answer["labelled"] for answer in answers] == [1, 0, 0]
-    assert [answer["unchanged"] for answer in answers] == [0, 1, 1]
-
-
-async def test_a_pair_that_was_judged_in_both_orders_is_labeled_once(
-    client: httpx.AsyncClient,
-) -> None:
-    fields = comparison(question="Both orders?")
-    turned = {
-        **fields,
-        "response_a": fields["response_b"],
-        "response_b": fields["response_a"],
-    }
-    ids = [
-        (await client.post("/judge", json=each)).json()["audit"]["id"] for each in (fields, turned)
-    ]
-    assert ids[0] != ids[1]
-    (shown,) = (await to_label(client, who="ann"))["audits"]
-    is_first = shown["texts"]["response_a"] == fields["response_a"]
-    assert shown["id"] == ids[0 if is_first else 1]
-    await send(client, {shown["id"]: "A" if is_first else "B"}, header_of("ann"))
-    assert await labels(client) == [("A", "ann")]
-    assert (await to_label(client))["audits"] == []
-    again = (await send(client, {ids[0]: "A", ids[1]: "B"}, header_of("ann"))).json()
-    assert (again["unchanged"], again["updated"]) == (2, 0)
-
-
 async def test_the_role_label_sees_texts_and_sides_and_no_verdict(
     client: httpx.AsyncClient,
 ) -> None:
@@ -184,41 +153,3 @@ async def test_sides_are_random_and_a_label_means_the_side_that_was_shown(
         await send(client, {audit["id"]: "A" if is_a else "B"}, header_of("ann"))
     assert 4 <= swapped <= 16
     assert await labels(client) == [("A", "ann")] * 20
-
-
-async def test_conversations_keep_their_turns() -> None:
-    turns = [
-        {"role": "user", "content": "1?"},
-        {"role": "assistant", "content": "quality=1"},
-        {"role": "user", "content": "2?"},
-    ]
-    fields = {"question": turns, "response_a": ["quality=3", "x"], "response_b": ["quality=0", "y"]}
-    async with client_of(audit_rate=1.0, audit_texts=True) as client:
-        await calibrated(client)
-        (await client.post("/judge", json=fields)).raise_for_status()
-        (only,) = (await to_label(client))["audits"]
-        assert only["texts"]["question"] == turns
-        assert sorted(only["texts"][f"response_{side}"] for side in "ab") == [
-            ["quality=0", "y"],
-            ["quality=3", "x"],
-        ]
-
-
-async def test_audits_without_texts_are_counted_and_not_shown() -> None:
-    store = MemoryStore()
-    async with client_of(store=store, audit_rate=1.0) as client:
-        await calibrated(client)
-        await drawn(client, [100])
-        page = await to_label(client)
-        assert (page["audits"], page["open"], page["without_texts"]) == ([], 1, 1)
-    async with client_of(store=store, audit_rate=1.0, audit_texts=True) as client:
-        await drawn(client, [101])
-        page = await to_label(client)
-        assert (len(page["audits"]), page["open"], page["without_texts"]) == (1, 2, 1)
-        assert (await to_label(client, "&calibration=other"))["audits"] == []
-
-
-@pytest.mark.parametrize("query", ["limit=1001", "limit=0", "after=-1", "after=x", "texts=maybe"])
-async def test_a_query_out_of_range_is_refused(query: str) -> None:
-    async with client_of() as client:
-        problem(await client.get(f"/audits?{query}"), "invalid_request")

@@ -10,10 +10,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app.judges.engines.scripted import ScriptedEngine, logits_of_gap
 from app.ports import CallTimes, LabelLogits, Prompt, PromptError
-from app.stores.memory import MemoryStore
+from scope_judge import records
 from tests.serving import client_of
 from tests.unit.api.problems import comparison, examples
-from tests.unit.api.test_api import TRAFFIC, check
+from tests.unit.api.test_api import check
 
 Metrics = dict[tuple[str, ...], float]
 
@@ -121,16 +121,6 @@ async def test_a_calibration_is_shown_with_its_thresholds_until_it_is_deleted() 
         assert not [key for key in found if "mine" in key]
 
 
-async def test_a_replica_that_only_reads_shows_the_thresholds_too() -> None:
-    store = MemoryStore()
-    async with client_of(store=store) as writer, client_of(store=store) as reader:
-        await writer.post("/calibrate", json={"examples": examples(40)})
-        await reader.post("/judge", json=comparison())
-        ours, theirs = await metrics_of(writer), await metrics_of(reader)
-    names = ("scope_calibration_threshold_nats", "scope_calibration_feasible")
-    assert [theirs[k] for k in ours if k[0] in names] == [ours[k] for k in ours if k[0] in names]
-
-
 async def test_limits_judge_and_process_are_shown() -> None:
     async with client_of(max_pending=17) as client:
         info = (await client.get("/info")).json()
@@ -158,28 +148,6 @@ async def test_at_most_a_hundred_sets_are_labels() -> None:
     assert len(shown_sets(found)) == 100
 
 
-async def test_sets_in_use_keep_their_gauges_when_others_are_made() -> None:
-    async with client_of() as client:
-        await post_examples(client, "default", 40)
-        await post_examples(client, "used", 40)
-        await client.post("/judge", json=comparison(calibration="used"))
-        for number in range(150):
-            await post_examples(client, f"a-set-{number:03}")
-        found = await metrics_of(client)
-        # The default set has gauges although no judgment used it.
-        assert {"default", "used"} <= shown_sets(found)
-        assert found["scope_calibration_feasible", "0.10", "used", "marginal"] == 1.0
-        # Sets that were used later have priority over it.
-        for number in range(99):
-            name = f"a-set-{number:03}"
-            await client.post("/judge", json=comparison(calibration=name))
-        found = await metrics_of(client)
-        assert "used" not in shown_sets(found)
-        assert "default" in shown_sets(found)
-        await client.post("/judge", json=comparison(calibration="used"))
-        assert "used" in shown_sets(await metrics_of(client))
-
-
 async def test_drift_is_shown_in_the_metrics_and_with_the_set(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -199,7 +167,7 @@ async def test_drift_is_shown_in_the_metrics_and_with_the_set(
         )
         expected = 1.0 - row["coverage"]
         traffic = shown["traffic"]
-        check(traffic, TRAFFIC)
+        check(traffic, records.Traffic)
         assert (traffic["judgments"], traffic["drifted"]) == (200, False)
         assert traffic["abstentions"] == pytest.approx(expected)
         assert traffic["expected_abstentions"] == pytest.approx(expected)
@@ -230,8 +198,3 @@ async def test_drift_is_shown_in_the_metrics_and_with_the_set(
         await post_examples(client, "default", 101)
         assert (await client.get("/calibrations/default")).json()["traffic"] is None
         assert ("scope_drift_alarm", "default", "uncertainty") not in await metrics_of(client)
-
-
-async def test_dropped_lines_of_the_log_are_a_counter_from_the_start() -> None:
-    async with client_of() as client:
-        assert (await metrics_of(client))["scope_log_lines_dropped_total",] == 0.0

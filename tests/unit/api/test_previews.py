@@ -178,18 +178,6 @@ async def test_a_replacement_that_would_leave_no_example_is_refused(
         assert (await client.get(SET)).json()["n"] == 60
 
 
-async def test_what_was_asked_of_the_version_before_is_in_use() -> None:
-    async with client_of() as client:
-        await calibrated(client)
-        await used(client)
-        # A bad batch, which nobody has judged by yet.
-        rows = [{**row, "question": f"W {row['question']}"} for row in examples(40, right=False)]
-        await client.post("/calibrate", json={"examples": rows})
-        would = (await roll_back(client, {"dry_run": True})).json()
-        (effect,) = would["effects"]
-        assert effect["before"]["coverage"] < effect["after"]["coverage"]
-
-
 async def test_a_rollback_of_a_deleted_set_is_shown() -> None:
     async with client_of() as client:
         await calibrated(client)
@@ -289,33 +277,6 @@ async def test_a_misspelt_dry_run_deletes_nothing(query: str) -> None:
         assert (await client.delete(f"{SET}?dry_run=false")).status_code == 204
 
 
-@pytest.mark.parametrize("role", ["judge", "calibrate", "metrics"])
-async def test_a_dry_run_needs_the_role_of_the_change(role: str, tmp_path: Path) -> None:
-    keys = Keys(
-        write_keys(
-            tmp_path / "keys.json",
-            entry("all", ["judge", "calibrate", "admin"]),
-            entry("key", [role]),
-            entry("elsewhere", ["calibrate", "admin"], ["other"]),
-        )
-    )
-    async with client_of(keys=keys) as client:
-        client.headers.update(header_of("all"))
-        await calibrated(client)
-        body = await scored(client, 3, dry_run=True)
-        client.headers.update(header_of("key"))
-        imported = await client.post(f"{SET}/examples", json=body)
-        assert imported.status_code == (200 if role == "calibrate" else 403)
-        made = await calibrate(client, {"dry_run": True})
-        assert made.status_code == (200 if role == "calibrate" else 403)
-        problem(await roll_back(client, {"dry_run": True}), "forbidden")
-        problem(await client.delete(f"{SET}?dry_run=true"), "forbidden")
-        client.headers.update(header_of("elsewhere"))
-        problem(await client.post(f"{SET}/examples", json=body), "forbidden")
-        problem(await roll_back(client, {"dry_run": True}), "forbidden")
-        problem(await client.delete(f"{SET}?dry_run=true"), "forbidden")
-
-
 class InterruptedStore(MemoryStore):
     """A store in which another writer comes first, once."""
 
@@ -342,18 +303,6 @@ async def test_a_replacement_is_checked_on_the_version_that_it_replaces() -> Non
         store.before = lambda: calibrated(client)
         problem(await client.post(f"{SET}/examples", json=body), "becomes_infeasible")
         assert (await client.get(SET)).json()["n"] == 65
-
-
-async def test_a_rollback_counts_what_another_writer_added_meanwhile() -> None:
-    store = InterruptedStore()
-    async with client_of(store=store) as client:
-        await in_two_versions(client)
-        would = (await roll_back(client, {"dry_run": True})).json()
-        store.before = lambda: calibrate(client, {})
-        done = (await roll_back(client, {})).json()
-        assert (would["version"], would["removed"]) == (2, 20)
-        # The version of the answer shows that another one came first.
-        assert (done["version"], done["removed"], done["n"]) == (4, 50, 60)
 
 
 async def test_a_rollback_needs_no_audits() -> None:

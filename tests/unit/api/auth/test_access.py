@@ -3,14 +3,14 @@
 import itertools
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
 
 from app.api.auth.callers import ROLES
 from app.api.auth.keys import Keys
-from app.api.auth.needs import NEEDS, PROBES, Need
+from app.api.auth.needs import NEEDS
 from tests.serving import application_of, client_of
 from tests.unit.api.keyring import entry, header_of, key_of, response_to, write_keys
 from tests.unit.api.problems import comparison, examples, problem
@@ -175,20 +175,6 @@ async def test_a_request_without_a_valid_key_is_refused_with_a_challenge(
     error = ', error="invalid_token"' if case in WRONG else ""
     assert response.headers["www-authenticate"] == f'Bearer realm="scope-judge"{error}'
     assert key_of("judge") not in response.text
-
-
-@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER", "Bearer "])
-async def test_the_scheme_may_be_written_in_any_case(
-    scheme: str, client: httpx.AsyncClient
-) -> None:
-    headers = {"Authorization": f"{scheme} {key_of('judge')}"}
-    response = await client.post("/judge", json=comparison(alpha=None), headers=headers)
-    assert response.status_code == 200
-
-
-async def test_a_key_in_the_url_is_ignored(client: httpx.AsyncClient) -> None:
-    response = await client.get("/info", params={"access_token": key_of("judge")})
-    problem(response, "unauthenticated")
 
 
 async def test_the_body_of_a_refused_caller_is_never_read(keys: Keys) -> None:
@@ -362,15 +348,6 @@ async def test_a_key_can_use_only_its_own_calibration_sets(client: httpx.AsyncCl
 
 
 @pytest.mark.parametrize(
-    "host", ["localhost", "LOCALHOST:8000", "127.0.0.1", "127.1.2.3:80", "[::1]:8000", "[::1]"]
-)
-async def test_without_keys_requests_from_this_machine_are_answered(host: str) -> None:
-    async with client_of() as client:
-        body = comparison(alpha=None)
-        assert (await client.post("/judge", json=body, headers={"Host": host})).status_code == 200
-
-
-@pytest.mark.parametrize(
     "host",
     ["evil.example", "evil.example:8000", "localhost.evil.example", "10.0.0.1", "x", "::1", ":"],
 )
@@ -393,16 +370,6 @@ async def test_without_keys_other_machines_are_refused_on_every_listening_addres
         problem(await client.post("/judge", json=comparison(), headers=headers), "forbidden")
         problem(await client.get("/metrics", headers=headers), "forbidden")
         assert (await client.get("/readyz", headers=headers)).status_code == 200
-
-
-async def test_without_keys_a_route_that_needs_nothing_is_not_a_probe(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert {path for _, path in OPEN - DESK} == PROBES
-    monkeypatch.setitem(cast(dict[tuple[str, str], Need], NEEDS), ("GET", "/docs"), "nothing")
-    async with client_of() as client:
-        assert (await client.get("/docs")).status_code == 200
-        problem(await client.get("/docs", headers={"Host": "evil.example"}), "forbidden")
 
 
 # A proxy's request is accepted only if every address in its headers is this machine.
@@ -454,12 +421,6 @@ async def test_without_keys_a_proxy_may_forward_requests_from_this_machine(name:
 async def test_with_keys_headers_of_a_proxy_do_not_matter(client: httpx.AsyncClient) -> None:
     proxied = {name: values[0] for name, values in PROXIED.items()}
     answer = await client.get("/info", headers=header_of("none") | proxied)
-    assert answer.status_code == 200
-
-
-async def test_with_keys_any_host_name_is_accepted(client: httpx.AsyncClient) -> None:
-    headers = {**header_of("judge"), "Host": "judge.example"}
-    answer = await client.post("/judge", json=comparison(alpha=None), headers=headers)
     assert answer.status_code == 200
 
 

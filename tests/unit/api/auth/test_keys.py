@@ -241,35 +241,6 @@ def test_without_descriptors_the_last_keys_stay_valid_for_a_minute(
     assert caller_name(keys, "a") == "a"
 
 
-def test_the_minute_without_descriptors_restarts_after_a_successful_reading(
-    path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    keys = Keys(write_keys(path, entry("a")), clock=clock)
-    for _ in range(3):
-        with monkeypatch.context() as patched:
-            without_descriptors(patched)
-            # No request comes for a long time, so the minute begins with the first failure.
-            clock.now += 10 * KEPT_S
-            assert caller_name(keys, "a") == "a"
-        clock.pass_check()
-        assert caller_name(keys, "a") == "a"
-    assert caplog.text.count("can be opened again") == 3
-
-
-def test_an_unusable_file_stays_unusable_without_descriptors(
-    path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keys = Keys(write_keys(path, entry("a")), clock=clock)
-    path.write_text("{")
-    clock.pass_check()
-    with pytest.raises(KeysUnavailableError):
-        caller_name(keys, "a")
-    without_descriptors(monkeypatch)
-    clock.pass_check()
-    with pytest.raises(KeysUnavailableError):
-        caller_name(keys, "a")
-
-
 @pytest.mark.parametrize("mode", [0o602, 0o620, 0o666])
 def test_a_file_that_other_users_can_write_to_causes_a_warning(
     mode: int, path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
@@ -340,19 +311,3 @@ def test_an_empty_key_file_causes_a_warning_at_the_start(path: Path) -> None:
     assert "refuses every key" in warnings[0]
     with pytest.raises(UnauthenticatedError):
         keys.caller(key_of("a").encode())
-
-
-def test_without_a_path_there_are_no_keys() -> None:
-    assert open_keys(None, pytest.fail) is None
-
-
-def test_a_reload_is_logged_without_names_or_hashes(
-    path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG)
-    keys = Keys(write_keys(path, entry("somebody")), clock=clock)
-    write_keys(path, entry("somebody"), entry("b"))
-    clock.pass_check()
-    keys.caller(key_of("b").encode())
-    for secret in ("somebody", key_of("b"), entry("b")["sha256"]):
-        assert secret not in caplog.text

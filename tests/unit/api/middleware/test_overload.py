@@ -68,35 +68,6 @@ async def test_requests_over_the_limit_are_refused_and_admitted_ones_are_answere
         assert (await client.post(path, json=COUNTED[path](9))).status_code == 200
 
 
-async def test_a_single_judgment_is_admitted_while_batches_are_refused() -> None:
-    engine = WaitingEngine()
-    async with opened(engine, max_pending=100) as (_, client):
-        body = {"comparisons": [PLAIN] * 44}
-        waiting = [asyncio.create_task(client.post("/judge/batch", json=body)) for _ in range(2)]
-        await engine.begun.wait()
-        problem(await client.post("/judge/batch", json=body), "overloaded")
-        single = asyncio.create_task(client.post("/judge", json=PLAIN))
-        for _ in range(100):
-            if b"scope_pending_comparisons 89.0" in (await client.get("/metrics")).content:
-                break
-        engine.go_on.set()
-        assert [(await answer).status_code for answer in (*waiting, single)] == [200] * 3
-
-
-@pytest.mark.parametrize("path", ["/judge", *COUNTED])
-async def test_a_full_service_refuses_work_and_answers_the_rest(path: str) -> None:
-    engine = WaitingEngine()
-    body = COUNTED[path](1) if path in COUNTED else PLAIN
-    async with opened(engine, max_pending=1) as (_, client):
-        waiting = asyncio.create_task(client.post(path, json=body))
-        await engine.begun.wait()
-        problem(await client.post(path, json=body), "overloaded")
-        assert (await client.get("/info")).status_code == 200
-        assert (await client.get("/calibrations")).status_code == 200
-        engine.go_on.set()
-        assert (await waiting).status_code == 200
-
-
 async def run_until_waiting() -> None:
     """Lets all requests run until each waits."""
     for _ in range(200):
@@ -184,32 +155,6 @@ async def test_bodies_in_progress_share_a_limit_and_release_it() -> None:
         for content in (body, in_chunks(), body):
             answer = await client.post("/judge", content=content, headers=headers)
             assert answer.status_code == 200
-
-
-@pytest.mark.parametrize(("method", "path"), [("GET", "/healthz"), ("POST", "/judge")])
-async def test_announced_bytes_do_not_count(method: str, path: str) -> None:
-    app = application_of(max_body_bytes=1500)
-    with_limits(app, max_pending_bytes=1500)
-    transport = httpx.ASGITransport(app)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
-    ):
-        scope = scope_of(app, path) | {"method": method}
-        scope["headers"] = [*scope["headers"], (b"content-length", b"1500")]
-
-        async def nothing() -> Any:
-            await asyncio.Event().wait()
-
-        async def send(message: Any) -> None:
-            pass
-
-        silent = [asyncio.create_task(app(scope, nothing, send)) for _ in range(50)]
-        await asyncio.sleep(0)
-        assert (await client.post("/judge", json=PLAIN)).status_code == 200
-        for each in silent:
-            each.cancel()
-        await asyncio.gather(*silent, return_exceptions=True)
 
 
 @pytest.mark.parametrize("path", ["/judge", "/rewards/group", *COUNTED])

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import json
 import math
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -17,7 +16,6 @@ from app.core.errors import EngineUnavailableError, OverloadedError, StoreUnavai
 from app.judges.engines.scripted import ScriptedEngine
 from app.ports import EngineIdentity, Head, LabelLogits, OnStage, Prompt, PromptError, no_stage
 from app.stores.memory import MemoryStore
-from tests.patience import PATIENCE_S
 from tests.serving import client_of
 from tests.unit.api.keyring import entry, key_of, write_keys
 from tests.unit.api.middleware.test_client_leaving import WaitingEngine
@@ -164,19 +162,6 @@ async def test_a_wrong_option_is_named(client: httpx.AsyncClient, route: str, fi
 
 
 @pytest.mark.parametrize("route", ROUTES)
-async def test_half_of_a_surrogate_pair_is_refused(client: httpx.AsyncClient, route: str) -> None:
-    sent = request(ROUTES[route], "a\ud800", "b", **PLAIN)
-    # Escaped, because httpx cannot encode it.
-    sent["content"] = json.dumps(sent.pop("json"))
-    answer = await client.post(**sent, headers={"Content-Type": "application/json"})
-    if route == "groups":
-        (found,) = answer.json()["groups"]
-        assert found["error"]["code"] == "invalid_request"
-    else:
-        problem(answer, "invalid_request")
-
-
-@pytest.mark.parametrize("route", ROUTES)
 async def test_a_key_may_use_its_own_sets_only(route: str, tmp_path: Path) -> None:
     keys = Keys(write_keys(tmp_path / "keys.json", entry("one", ["judge"], ["one"])))
     async with client_of(keys=keys) as client:
@@ -258,23 +243,6 @@ async def test_a_reward_waits_for_its_place_and_a_judgment_is_refused(route: str
         assert answer.status_code == 200
         assert ROUTES[route].read(answer.json()) == (1.0, None)
         assert b"scope_pending_comparisons 0.0" in (await client.get("/metrics")).content
-
-
-@pytest.mark.parametrize("route", ROUTES)
-async def test_a_wait_ends_at_the_deadline(route: str) -> None:
-    engine = WaitingEngine()
-    async with client_of(engine, max_pending=1, timeout_s=0.5) as client:
-        first = asyncio.create_task(client.post("/judge", json=comparison(alpha=None)))
-        await engine.begun.wait()
-        sent = request(ROUTES[route], "quality=1", "quality=0", **PLAIN)
-        problem(await client.post(**sent), "deadline_exceeded")
-        problem(await first, "deadline_exceeded")
-        engine.go_on.set()
-        # The place is free. A busy machine may miss the short deadline again.
-        async with asyncio.timeout(PATIENCE_S):
-            while (answer := await client.post(**sent)).status_code == 504:
-                problem(answer, "deadline_exceeded")
-        assert answer.status_code == 200
 
 
 @pytest.mark.parametrize("route", ROUTES)
