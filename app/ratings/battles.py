@@ -8,6 +8,8 @@ import numpy as np
 from app.ratings.bootstrap import Keys
 from app.ratings.bradley_terry import Bools, Floats, Ints
 
+# Name of the judge where people decided all battles.
+PEOPLE = "people"
 # Keys of units without a name begin here.
 UNNAMED = 2**63
 

@@ -35,7 +35,7 @@ from app.ratings.results import Board, Rating, RatingSettings, Unbounded, View, 
 # Share of the rounds without finite ratings beyond which a view is no main view.
 _MOST_UNSOLVED = 0.5
 # Views that the table can show, the most trustworthy first.
-_MAIN: tuple[ViewName, ...] = ("debiased", "soft", "abstain_as_tie")
+_MAIN: tuple[ViewName, ...] = ("debiased", "soft", "abstain_as_tie", "people")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from itertools import combinations
 
 from scipy.stats import binomtest
 
+from app.ratings.battles import PEOPLE
 from app.ratings.results import Board, RatingSettings, Unbounded, View
 
 NO_PROMISE = (
@@ -106,6 +107,8 @@ def uneven_failures(board: Board) -> Iterator[str]:
 
 
 def _about_fallback(board: Board) -> Iterator[str]:
+    if board.judge == PEOPLE:
+        return
     if "soft" not in board.views:
         yield (
             f"The rows have no p_bar, so the table shows the view `{board.main}`: `soft` and "
@@ -130,6 +133,9 @@ def _about_fallback(board: Board) -> Iterator[str]:
 
 
 def _about_trust(board: Board) -> Iterator[str]:
+    if board.judge == PEOPLE:
+        yield "People decided all battles, and no judge was asked."
+        return
     yield NO_PROMISE
     agreement = board.agreement
     if agreement is None:

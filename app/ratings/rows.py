@@ -10,7 +10,7 @@ import numpy as np
 
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.files.labels import is_empty, label_of
-from app.ratings.battles import UNNAMED, Battles
+from app.ratings.battles import PEOPLE, UNNAMED, Battles
 from app.ratings.bootstrap import Keys
 from app.ratings.bradley_terry import Bools, Floats, Ints
 from app.ratings.columns import Columns
@@ -18,6 +18,8 @@ from app.ratings.columns import Columns
 _ABSTAIN = "abstain"
 _OUTCOMES = {"A": 1.0, "B": 0.0, "tie": 0.5}
 _NO_REASON = "no reason given"
+# Rows of a judge have one of these.
+_OF_JUDGE = ("judge", "signature", "p_bar", "accepted")
 # Parts of a signature on which no judgment depends, or only by chance.
 _OF_RUN = ("scope-judge ", "order seed ")
 
@@ -47,7 +49,7 @@ def read_battles(
     copy = _copies(columns, battles)
     placeless = (battles.first == battles.second) & ~copy
     battles = replace(
-        battles.where(~copy & ~placeless),
+        battles.where(~copy & ~placeless & (battles.judged | (judge != PEOPLE))),
         judge=judge,
         signature=signature,
         label_noise=label_noise,
@@ -80,7 +82,20 @@ def _judge(columns: Columns) -> tuple[str, str | None]:
             "is of one: give the rows of one"
         )
     usual = Counter(codes[codes >= 0].tolist()).most_common(1)
-    return judges[0] if judges else "judge", signatures[usual[0][0]] if usual else None
+    unnamed = PEOPLE if _by_people(columns) else "judge"
+    return judges[0] if judges else unnamed, signatures[usual[0][0]] if usual else None
+
+
+def _by_people(columns: Columns) -> bool:
+    """Whether people decided the battles, and no judge was asked."""
+    if any(name in columns for name in _OF_JUDGE):
+        return False
+    if "winner" in columns:
+        raise InvalidRequestError(
+            "the rows do not say who decided: name the judge in a column `judge`, or call the "
+            "column `human` instead of `winner` if people did"
+        )
+    return "human" in columns
 
 
 def _differing(parts: tuple[str, ...], others: tuple[str, ...]) -> str:
@@ -92,10 +107,15 @@ def _battles(columns: Columns, human_probability: float | None) -> Battles:
     failed = ~columns.is_null("error")
     first, second, models = _sides(columns, failed)
     unit, units, key = _units(columns)
-    judged, verdict = _verdicts(columns, failed)
+    if _by_people(columns):
+        human = _outcomes(columns, "human", failed)
+        probability = np.ones(columns.n)
+        judged, verdict = ~np.isnan(human), np.full(columns.n, np.nan)
+    else:
+        judged, verdict = _verdicts(columns, failed)
+        human, probability = _labels(columns, human_probability, first == second)
     reason, reasons = columns.codes("reason")
     reason = np.where(reason < 0, len(reasons), reason)
-    human, probability = _labels(columns, human_probability, first == second)
     alphas = np.unique(columns.numbers("alpha"))
     alphas = alphas[~np.isnan(alphas)]
     _, guarantees = columns.codes("guarantee")
@@ -192,6 +212,12 @@ def _outcomes_of(
     return np.array([*outcomes, np.nan])
 
 
+def _outcomes(columns: Columns, name: str, exempt: Bools) -> Floats:
+    """Outcomes by people; NaN where a row has none."""
+    label, words = columns.codes(name)
+    return _outcomes_of(columns, name, words, "model_a, model_b or tie", exempt)[label]
+
+
 def _preference(columns: Columns, judged: Bools, verdict: Floats) -> Floats:
     p_bar = _probability(columns, "p_bar")
     if "p_bar" not in columns:
@@ -218,8 +244,7 @@ def _probability(columns: Columns, name: str) -> Floats:
 
 
 def _labels(columns: Columns, default: float | None, placeless: Bools) -> tuple[Floats, Floats]:
-    label, words = columns.codes("human")
-    human = _outcomes_of(columns, "human", words, "model_a, model_b or tie", placeless)[label]
+    human = _outcomes(columns, "human", placeless)
     probability = columns.numbers("human_probability")
     columns.check(
         np.isnan(probability) | ((probability > 0) & (probability <= 1)),

@@ -10,6 +10,7 @@ import pytest
 from app.core.errors import InvalidRequestError
 from app.files.writing import replace_file
 from app.ratings.board import board_of
+from app.ratings.notes import notes_of
 from app.ratings.results import Board, RatingSettings
 from app.ratings.rows import read_battles
 
@@ -275,3 +276,23 @@ def test_rows_of_two_runs_differ_only_in_what_no_judgment_depends_on(tmp_path: P
         for n in (1, 2)
     ]
     assert read_battles([write(tmp_path / "rows.jsonl", runs)]).n == 2
+
+
+def test_people_alone_make_a_board_and_unlabeled_rows_do_not_count(tmp_path: Path) -> None:
+    sides = ["model_a"] * 40 + ["model_b"] * 20 + [None] * 5
+    rows = [
+        {"question_id": f"q{place}", "model_a": "x", "model_b": "y", "human": side}
+        for place, side in enumerate(sides)
+    ]
+    found = board_of(read_battles([write(tmp_path / "rows.jsonl", rows)]), RatingSettings())
+    assert (found.judge, found.main, list(found.views)) == ("people", "people", ["people"])
+    assert (found.battles, found.judged, found.errors) == (60, 60, 0)
+    # 40 of 60 points: 400 log10(40 / 20) points apart.
+    assert gap(found, "people") == pytest.approx(120.4, abs=0.5)
+    notes = notes_of(found, RatingSettings())
+    assert notes == ("People decided all battles, and no judge was asked.",)
+
+
+def test_a_winner_of_nobody_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequestError, match="name the judge in a column `judge`, or call"):
+        board(tmp_path, [row(p_bar=None), row(winner="tie", p_bar=None)])
