@@ -78,18 +78,8 @@ class Absorber:
         self._calibrations = calibrations
         self._fingerprint = fingerprint
 
-    async def preview(self, name: str, *, by: str) -> tuple[ChangeReport, Chosen]:
-        """Returns what `absorb` would do now, and changes nothing.
-
-        It refuses what `absorb` refuses, but for a criterion that becomes infeasible: the effects
-        of the report show that.
-        """
-        chosen = await self._chosen(name)
-        change = await self._changes.preview(name, self._batch(chosen), by=by, used=chosen.criteria)
-        return change, chosen
-
     async def absorb(
-        self, name: str, *, even_if_infeasible: bool, by: str
+        self, name: str, *, by: str, dry_run: bool, even_if_infeasible: bool
     ) -> tuple[ChangeReport, Chosen]:
         """Makes labeled draws examples of the set, all in one version or not at all.
 
@@ -97,8 +87,9 @@ class Absorber:
 
         Args:
             name: Name of the calibration set.
-            even_if_infeasible: Absorb even if a criterion in use gets no more verdicts.
             by: Name of the key that asked for it, for the trail.
+            dry_run: Change nothing; see `Changes.put`.
+            even_if_infeasible: Absorb even if a criterion in use gets no more verdicts.
 
         Raises:
             CalibrationNotFoundError: The set does not exist.
@@ -113,6 +104,7 @@ class Absorber:
             name,
             self._batch(chosen),
             by=by,
+            dry_run=dry_run,
             even_if_infeasible=even_if_infeasible,
             used=chosen.criteria,
         )

@@ -287,33 +287,28 @@ class Auditor:
                     removed=change.removed,
                     synced=synced,
                 )
-            if before is not None:
-                if not self._take(self.book(name), change, placed(rows, after=before), before):
-                    await self._read_changes()
+            has_trail = any(isinstance(row, TrailEntry) for row in change.rows.values())
+            if before is not None and not has_trail:
+                self._take(self.book(name), change, placed(rows, after=before), before)
                 return
+            # Entries of the trail are taken in their order, with those of other processes.
             await self._read_changes()
+            if before is not None:
+                return
         raise StoreUnavailableError(
             f"other processes keep changing the audits of the calibration {name!r}; try again"
         )
 
     @staticmethod
-    def _take(book: Book, change: _Change, stored: Sequence[StoredRow], before: int) -> bool:
-        """Takes an own change into a book; returns False if others that it needs lie before it.
-
-        Draws and labels are taken in any order, entries of the trail in their own.
-        """
-        follows = before == book.position
+    def _take(book: Book, change: _Change, stored: Sequence[StoredRow], before: int) -> None:
+        """Takes an own change of draws and labels into a book, in any order."""
         for row, (key, position, _) in zip(change.rows.values(), stored, strict=True):
-            if not isinstance(row, TrailEntry):
-                book.apply(key, position, row)
-            elif follows:
-                book.apply(key, position, replace(row, position=position))
+            book.apply(key, position, row)
         book.remove(change.removed)
-        if follows:
+        if before == book.position:
             last = stored[-1].position if stored else before
             book.position = last + bool(change.removed)
             book.latest = max(book.latest, book.position)
-        return follows or not any(isinstance(row, TrailEntry) for row in change.rows.values())
 
     async def observe(self, judged: Sequence[JudgedComparison]) -> None:
         """Draws some of the judgments that used a set, and names the draws in them.

@@ -107,23 +107,11 @@ class Changes:
         ):
             reason = "replacing the examples of the set by none with a preferred side leaves none"
             raise InvalidRequestError(f"examples: {reason}", faults=(("examples", reason),))
-        if dry_run:
-            return await self.preview(name, batch, by=by)
-        if batch.replaces:
-            return await self.put(name, batch, by=by, even_if_infeasible=even_if_infeasible)
-        report = await self._calibrator.put(name, batch, by=by)
-        return ChangeReport(batch=report)
-
-    async def preview(
-        self, name: str, batch: JudgedBatch, *, by: str, used: frozenset[Criterion] = frozenset()
-    ) -> ChangeReport:
-        """Returns what `put` would do now, and changes nothing.
-
-        It refuses what `put` refuses, but for a criterion that becomes infeasible: the effects of
-        the report show that.
-        """
-        await self._catch_up()
-        return await self._report(await self._calibrator.preview(name, batch, by=by), used)
+        if dry_run or batch.replaces:
+            return await self.put(
+                name, batch, by=by, dry_run=dry_run, even_if_infeasible=even_if_infeasible
+            )
+        return ChangeReport(batch=await self._calibrator.put(name, batch, by=by))
 
     async def put(
         self,
@@ -131,45 +119,48 @@ class Changes:
         batch: JudgedBatch,
         *,
         by: str,
+        dry_run: bool,
         even_if_infeasible: bool,
         used: frozenset[Criterion] = frozenset(),
     ) -> ChangeReport:
         """Adds judged examples to a set, all in one version or not at all; see `take`.
 
+        With `dry_run` it refuses the same, but for a criterion that becomes infeasible: the effects
+        of the report show that.
+
         Args:
             name: Name of the calibration set.
             batch: The examples.
             by: Name of the key that posted them, for the trail.
+            dry_run: Change nothing.
             even_if_infeasible: Change it even if a criterion in use gets no more verdicts.
             used: Criteria that are in use besides those of the set's draws and traffic.
         """
+        await self._catch_up()
+        if dry_run:
+            return await self._report(await self._calibrator.preview(name, batch, by=by), used)
 
         async def write(check: Check) -> Calibration:
-            report = await self._calibrator.put(name, batch, by=by, check=check)
-            return report.calibration
+            return (await self._calibrator.put(name, batch, by=by, check=check)).calibration
 
-        def refuse(effects: tuple[Effect, ...]) -> None:
-            if not even_if_infeasible:
-                refuse_infeasible(name, effects)
+        return await self._looked_at(write, used, None if even_if_infeasible else name)
 
-        return await self._looked_at(write, used, refuse)
-
-    async def preview_rollback(self, name: str, version: int, *, by: str) -> ChangeReport:
-        """Returns what `rollback` would do now, and changes nothing; it refuses the same."""
-        await self._catch_up()
-        change = await self._calibrator.preview_rollback(name, version, by=by)
-        return await self._report(change, frozenset())
-
-    async def rollback(self, name: str, version: int, *, by: str) -> ChangeReport:
+    async def rollback(
+        self, name: str, version: int, *, by: str, dry_run: bool = False
+    ) -> ChangeReport:
         """Restores an earlier version of a set; see `Calibrator.rollback`.
 
         It is not refused if a criterion becomes infeasible: it undoes a wrong change.
         """
+        await self._catch_up()
+        if dry_run:
+            change = await self._calibrator.preview_rollback(name, version, by=by)
+            return await self._report(change)
 
         async def write(check: Check) -> Calibration:
             return await self._calibrator.rollback(name, version, by=by, check=check)
 
-        return await self._looked_at(write, frozenset(), lambda effects: None)
+        return await self._looked_at(write, frozenset(), None)
 
     async def preview_deletion(self, name: str) -> Deletion:
         """Returns what the deletion of a set would do now, and changes nothing.
@@ -195,16 +186,23 @@ class Changes:
         self,
         write: Callable[[Check], Awaitable[Calibration]],
         used: frozenset[Criterion],
-        refuse: Callable[[tuple[Effect, ...]], None],
+        protected: str | None,
     ) -> ChangeReport:
-        """Makes a change whose consequences are found, and may be refused, in each attempt."""
-        await self._catch_up()
+        """Makes a change that is looked at in each attempt.
+
+        Args:
+            write: Makes it.
+            used: Criteria that are in use besides those of draws and traffic.
+            protected: Name of a set whose change is refused if a criterion in use gets no more
+                verdicts.
+        """
         report: ChangeReport | None = None
 
         async def check(change: Preview) -> None:
             nonlocal report
             report = await self._report(change, used)
-            refuse(report.effects or ())
+            if protected is not None:
+                refuse_infeasible(protected, report.effects or ())
 
         written = await write(check)
         assert report is not None, "each attempt is checked"
@@ -217,7 +215,9 @@ class Changes:
         with suppress(StoreCorruptError):
             await self._auditor.catch_up()
 
-    async def _report(self, change: Preview, used: frozenset[Criterion]) -> ChangeReport:
+    async def _report(
+        self, change: Preview, used: frozenset[Criterion] = frozenset()
+    ) -> ChangeReport:
         criteria = used | self.in_use(change.before)
         effects = await effects_of(criteria, before=change.before, after=change.after)
         ended = await self._monitor.ended_by(change.present, change.after)

@@ -161,10 +161,10 @@ async def absorb(
     Without an alarm, the audits up to the first open one are added.
     """
     caller.check_calibration(name)
-    if body.dry_run:
-        change, chosen = await services.absorber.preview(name, by=caller.name)
-    else:
-        change, chosen = await services.absorber.absorb(
-            name, even_if_infeasible=body.even_if_infeasible, by=caller.name
-        )
+    change, chosen = await services.absorber.absorb(
+        name,
+        by=caller.name,
+        dry_run=body.dry_run,
+        even_if_infeasible=body.even_if_infeasible,
+    )
     return await off_loop(as_json, partial(absorb_report, change, chosen, dry_run=body.dry_run))

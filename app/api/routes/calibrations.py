@@ -318,6 +318,7 @@ async def roll_back(
 ) -> Response:
     """Restores an earlier version of a set as a new version."""
     caller.check_calibration(name)
-    change = services.changes.preview_rollback if body.dry_run else services.changes.rollback
-    report = await change(name, body.version, by=caller.name)
+    report = await services.changes.rollback(
+        name, body.version, by=caller.name, dry_run=body.dry_run
+    )
     return await off_loop(as_json, partial(rollback_report, report, dry_run=body.dry_run))

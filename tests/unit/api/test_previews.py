@@ -319,7 +319,7 @@ async def test_a_rollback_needs_no_audits() -> None:
         for number in range(2):
             await services.calibrator.add("default", [labeled_comparison(1.0, "A", number=number)])
         store.broken = True
-        would = await services.changes.preview_rollback("default", 1, by="ana")
+        would = await services.changes.rollback("default", 1, by="ana", dry_run=True)
         done = await services.changes.rollback("default", 1, by="ana")
     assert (would.batch.removed, done.batch.removed, done.batch.calibration.n) == (1, 1, 1)
 
