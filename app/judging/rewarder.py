@@ -67,6 +67,8 @@ class RewardRule:
         empty: Whether an empty response gets -1, or no reward. Nothing is compared with it.
         thoughts: Whether a thought at the beginning of a response is removed before judging. A
             response that is only a thought is empty.
+        overlong: Whether a response that is too long for the judge gets -1, or no reward.
+        min_accepted: Accepted comparisons that a reward needs; below 1, their share.
     """
 
     criterion: Criterion
@@ -74,6 +76,8 @@ class RewardRule:
     opponents: Opponents = "all"
     empty: Literal["loses", "null"] = "loses"
     thoughts: Literal["remove", "keep"] = "remove"
+    overlong: Literal["loses", "null"] = "null"
+    min_accepted: float = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,15 +135,15 @@ class Rewarder:
             ScopeJudgeError: No comparison could be judged, because of an error that all have in
                 common.
         """
-        schedules, requests = await off_loop(self._prepared, groups, rule)
+        groups, schedules, requests = await off_loop(self._prepared, groups, rule)
         async with self._admission.admit(len(requests), patient=True):
             outcomes = await self._judge.judge_batch(requests, by=by)
         _raise_common_error(outcomes)
-        return await off_loop(_scored, schedules, outcomes, rule)
+        return await off_loop(_scored, groups, schedules, outcomes, rule)
 
     def _prepared(
         self, groups: Sequence[Group], rule: RewardRule
-    ) -> tuple[list[Schedule], list[JudgeRequest | RequestError]]:
+    ) -> tuple[Sequence[Group], list[Schedule], list[JudgeRequest | RequestError]]:
         if rule.thoughts == "remove":
             groups = list(map(_without_thoughts, groups))
         players = [Players.among(group.responses) for group in groups]
@@ -154,7 +158,7 @@ class Rewarder:
             for group, schedule in zip(groups, schedules, strict=True)
             for pair in schedule.judged
         ]
-        return schedules, requests
+        return groups, schedules, requests
 
     def _request(
         self, group: Group, pair: Pairing, rule: RewardRule
@@ -239,18 +243,31 @@ def _raise_common_error(outcomes: Sequence[Outcome]) -> None:
 
 
 def _scored(
-    schedules: Sequence[Schedule], outcomes: Sequence[Outcome], rule: RewardRule
+    groups: Sequence[Group],
+    schedules: Sequence[Schedule],
+    outcomes: Sequence[Outcome],
+    rule: RewardRule,
 ) -> list[GroupRewards]:
     judged, rewards = iter(outcomes), list[GroupRewards]()
-    for schedule in schedules:
+    for group, schedule in zip(groups, schedules, strict=True):
         compared = tuple(Compared(pair=pair, outcome=next(judged)) for pair in schedule.judged)
-        rows = standings(schedule, (_result(comparison, rule) for comparison in compared))
+        rows = standings(
+            schedule,
+            (_result(group, comparison, rule) for comparison in compared),
+            min_accepted=rule.min_accepted,
+            overlong_loses=rule.overlong == "loses",
+        )
         rewards.append(GroupRewards(standings=rows, compared=compared))
     return rewards
 
 
-def _result(compared: Compared, rule: RewardRule) -> Result:
+def _result(group: Group, compared: Compared, rule: RewardRule) -> Result:
     pair, outcome = compared.pair, compared.outcome
+    if isinstance(outcome, PromptTooLongError):
+        # The longer one is too long; of a reference, its index is beyond the responses.
+        texts = [*group.responses, group.reference or ""]
+        overlong = max(pair, key=lambda player: len(texts[player]))
+        return Result(pair=pair, points=None, reason="failed", overlong=overlong)
     if not isinstance(outcome, Judgment):
         return Result(pair=pair, points=None, reason="failed")
     if outcome.verdict == "abstain":

@@ -18,7 +18,17 @@ Opponents = int | Literal["all"]
 NoPoints = Literal["suspended", "infeasible", "abstained", "failed"]
 # Why a response has no reward: none of its comparisons gives points; or it was not compared because
 # another text equals its own (`tied`), it is empty (`empty`), or there is no other (`unopposed`).
-NoReward = Literal["suspended", "infeasible", "abstained", "failed", "tied", "empty", "unopposed"]
+# `few_accepted`: fewer comparisons give points than the request wants for a reward.
+NoReward = Literal[
+    "suspended",
+    "infeasible",
+    "abstained",
+    "failed",
+    "few_accepted",
+    "tied",
+    "empty",
+    "unopposed",
+]
 # A response whose comparisons have several reasons gets the first of these.
 _PRECEDENCE: tuple[NoPoints, ...] = ("suspended", "infeasible", "abstained", "failed")
 
@@ -80,11 +90,13 @@ class Result:
         pair: The pair.
         points: Points of the first response in [-1, 1]; None if the comparison was not accepted.
         reason: Why there are no points; unused where there are some.
+        overlong: The player whose response is too long for the judge; None without one.
     """
 
     pair: Pairing
     points: float | None
     reason: NoPoints = "abstained"
+    overlong: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,8 +104,8 @@ class Standing:
     """The reward of one response.
 
     Args:
-        reward: Mean of its points; None without an accepted comparison. An empty response may
-            have -1 without a comparison.
+        reward: Mean of its points; None without enough accepted comparisons. An empty or overlong
+            response may have -1 without any.
         reason: Why there is no reward; None if there is one.
         accepted: Number of its accepted comparisons.
         compared: Number of its comparisons.
@@ -180,17 +192,32 @@ def reference_schedule(
     )
 
 
-def standings(schedule: Schedule, results: Iterable[Result]) -> tuple[Standing, ...]:
+def standings(
+    schedule: Schedule,
+    results: Iterable[Result],
+    *,
+    min_accepted: float = 1,
+    overlong_loses: bool = False,
+) -> tuple[Standing, ...]:
     """The standing of each response.
 
     A reward comes from accepted comparisons alone. An empty response gets -1 by rule, and nobody
     gets anything for being better than it: it was never judged.
+
+    Args:
+        schedule: The pairs.
+        results: Their outcomes.
+        min_accepted: Accepted comparisons that a reward needs; below 1, their share of the
+            response's comparisons.
+        overlong_loses: Whether a response that was too long in all of its comparisons gets -1, like
+            an empty one.
     """
     points: dict[int, list[float]] = {}
     reasons: dict[int, set[NoPoints]] = {}
-    compared = Counter[int]()
+    compared, overlong = Counter[int](), Counter[int | None]()
     for result in results:
         compared.update(result.pair)
+        overlong[result.overlong] += 1
         if result.points is None:
             for player in result.pair:
                 reasons.setdefault(player, set()).add(result.reason)
@@ -200,9 +227,11 @@ def standings(schedule: Schedule, results: Iterable[Result]) -> tuple[Standing, 
 
     def standing(player: int, ties: int) -> Standing:
         mine = points.get(player, [])
-        reward = math.fsum(mine) / len(mine) if mine else None
+        needed = min_accepted if min_accepted >= 1 else min_accepted * compared[player]
+        reward = math.fsum(mine) / len(mine) if mine and len(mine) >= needed else None
         reason: NoReward | None = None
-        if player == schedule.loser:
+        too_long = 0 < overlong[player] == compared[player]
+        if player == schedule.loser or (too_long and overlong_loses):
             reward = -1.0
         elif player == schedule.left_out:
             reason = "empty"
@@ -210,6 +239,8 @@ def standings(schedule: Schedule, results: Iterable[Result]) -> tuple[Standing, 
             reason = next(one for one in _PRECEDENCE if one in reasons[player])
         elif not mine:
             reason = "tied" if ties else "unopposed"
+        elif reward is None:
+            reason = "few_accepted"
         return Standing(
             reward=reward,
             reason=reason,

@@ -10,8 +10,10 @@ from typing import get_args
 from app.judging.rewarder import GroupRewards
 from scope_judge.records import NoReward
 
-# A response that is compared with a reference has an opponent.
-_FLAGS = tuple(reason for reason in get_args(NoReward) if reason != "unopposed")
+# A response that is compared with a reference has one comparison.
+_FLAGS = tuple(
+    reason for reason in get_args(NoReward) if reason not in ("unopposed", "few_accepted")
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

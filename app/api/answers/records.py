@@ -1,5 +1,6 @@
 """Builds the answers that `scope_judge.records` declares, and their JSON."""
 
+import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -167,8 +168,13 @@ def rewards(
 
 def single_rewards(group: GroupRewards, *, comparisons: bool) -> records.Rewards:
     """The rewards of the request that is being answered, which has one group."""
-    usage = usage_of_request()
-    return rewards(group, comparisons=comparisons, kind=records.SingleRewards, usage=usage)
+    return rewards(
+        group,
+        comparisons=comparisons,
+        kind=records.SingleRewards,
+        basis=_basis([group]),
+        usage=usage_of_request(),
+    )
 
 
 def rewards_batch(
@@ -182,8 +188,20 @@ def rewards_batch(
             else rewards(group, comparisons=comparisons, kind=records.Rewards)
             for group in groups
         ),
+        basis=_basis([group for group in groups if isinstance(group, GroupRewards)]),
         usage=usage_of_request(),
     )
+
+
+def _basis(groups: Sequence[GroupRewards]) -> records.Basis | None:
+    """What the judgments have in common; those of one request use one version of the set."""
+    outcomes = (pair.outcome for group in groups for pair in group.compared)
+    judged = next((outcome for outcome in outcomes if isinstance(outcome, Judgment)), None)
+    if judged is None:
+        return None
+    shown = judgment(judged, None, kind=records.Judgment)
+    names = (each.name for each in dataclasses.fields(records.Basis))
+    return records.Basis(**{name: getattr(shown, name) for name in names})
 
 
 def _scoring(services: Services) -> records.Scoring | None:

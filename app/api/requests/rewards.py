@@ -134,6 +134,11 @@ class RewardOptions(CriterionIn):
         description="A thought at the beginning of a response, `<think>...</think>`: `remove` "
         "judges the text after it, and a response without any is empty.",
     )
+    overlong: Literal["loses", "null"] = Field(
+        "null",
+        description="Reward of a response that is too long for the judge in each of its "
+        "comparisons: -1 (`loses`), or none (`null`).",
+    )
 
     def rule(self, defaults: CriterionDefaults) -> RewardRule:
         """The rule; raises InvalidRequestError if `delta` comes with the guarantee "marginal"."""
@@ -142,6 +147,7 @@ class RewardOptions(CriterionIn):
             kind=self.reward,
             empty=self.empty,
             thoughts=self.thoughts,
+            overlong=self.overlong,
         )
 
 
@@ -149,10 +155,17 @@ class GroupOptions(RewardOptions):
     """How the comparisons of a group become rewards."""
 
     opponents: OpponentsIn = "all"
+    min_accepted: Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)] = Field(
+        1,
+        description="Accepted comparisons that a reward needs: a number, or, below 1, their share "
+        "of the response's comparisons.",
+    )
 
     def rule(self, defaults: CriterionDefaults) -> RewardRule:
         """The rule; raises InvalidRequestError if `delta` comes with the guarantee "marginal"."""
-        return replace(super().rule(defaults), opponents=self.opponents)
+        return replace(
+            super().rule(defaults), opponents=self.opponents, min_accepted=self.min_accepted
+        )
 
 
 class GroupIn(Strict):

@@ -49,6 +49,7 @@ class ReferenceRule(Criterion, total=False):
     reward: Literal["hard", "soft"]
     empty: Literal["loses", "null"]
     thoughts: Literal["remove", "keep"]
+    overlong: Literal["loses", "null"]
     rendered: bool
     comparisons: bool
 
@@ -57,6 +58,7 @@ class GroupRule(ReferenceRule, total=False):
     """How comparisons of a group become rewards."""
 
     opponents: int | Literal["all"]
+    min_accepted: float
 
 
 class Item(NamedTuple):

@@ -16,7 +16,16 @@ Guarantee = Literal["marginal", "pac"]
 Reason = Literal[
     "thought_unfinished", "off_task", "no_preference", "suspended", "infeasible", "uncertain"
 ]
-NoReward = Literal["suspended", "infeasible", "abstained", "failed", "tied", "empty", "unopposed"]
+NoReward = Literal[
+    "suspended",
+    "infeasible",
+    "abstained",
+    "failed",
+    "few_accepted",
+    "tied",
+    "empty",
+    "unopposed",
+]
 Status = Literal["open", "labelled", "closed", "expired"]
 AuditLabel = Label | Literal["none"]
 Event = Literal["closed", "label_changed", "alarm", "alarm_ended", "resumed"]
@@ -1465,8 +1474,8 @@ class Rewards:
     Args:
         rewards: Mean of the points of the accepted comparisons, from -1 to 1; None without any. An
             empty response has -1, unless `empty` is `null`.
-        reasons: Why a reward is None: `suspended`, `infeasible`, `abstained`, `failed`, `tied`,
-            `empty` or `unopposed`; None for other rewards.
+        reasons: Why a reward is None: `suspended`, `infeasible`, `abstained`, `failed`,
+            `few_accepted`, `tied`, `empty` or `unopposed`; None for other rewards.
         accepted: Number of comparisons that the reward is the mean of.
         compared: Number of comparisons of the response.
         ties: Number of other texts that equal the response and are not compared with it.
@@ -1484,13 +1493,34 @@ class Rewards:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Basis:
+    """What all comparisons of a request were judged by.
+
+    Args:
+        judge: Name of the judge.
+        alpha: Largest share of wrong verdicts among accepted ones; None without a guarantee.
+        guarantee: `marginal` or `pac`; None without an alpha.
+        delta: Probability that the guarantee `pac` fails; None for `marginal`.
+        calibration: The version of the calibration set; None without one.
+    """
+
+    judge: str
+    alpha: float | None
+    guarantee: Guarantee | None
+    delta: float | None
+    calibration: CalibrationReference | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SingleRewards(Rewards):
     """The rewards of a request with one group, with their cost.
 
     Args:
+        basis: Judge, criterion and set; None if no comparison was judged.
         usage: The work of the judge for this request.
     """
 
+    basis: Basis | None
     usage: RequestUsage
 
 
@@ -1511,10 +1541,12 @@ class RewardsBatch:
 
     Args:
         groups: The rewards of each group, or its error.
+        basis: Judge, criterion and set; None if no comparison was judged.
         usage: The work of the judge for this request.
     """
 
     groups: tuple[Rewards | GroupError, ...]
+    basis: Basis | None
     usage: RequestUsage
 
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypedDict, cast, get_type_hints
 
@@ -20,6 +21,8 @@ VARIABLES: Mapping[str, str] = {
     "reward": "SCOPE_REWARD_KIND",
     "empty": "SCOPE_REWARD_EMPTY",
     "thoughts": "SCOPE_REWARD_THOUGHTS",
+    "overlong": "SCOPE_REWARD_OVERLONG",
+    "min_accepted": "SCOPE_REWARD_MIN_ACCEPTED",
     "failures": "SCOPE_REWARD_FAILURES",
     "timeout_s": "SCOPE_REWARD_TIMEOUT_S",
     "patience_s": "SCOPE_REWARD_PATIENCE_S",
@@ -30,6 +33,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "reward": ("hard", "soft"),
     "empty": ("loses", "null"),
     "thoughts": ("remove", "keep"),
+    "overlong": ("loses", "null"),
     "failures": ("raise", "none"),
 }
 
@@ -80,9 +84,10 @@ class RewardSettings:
 
         Raises:
             TypeError: An option has an unknown name.
-            ValueError: An option has an impossible value.
+            ValueError: An option has an impossible value, or a variable an unknown name.
         """
         given = checked(options, RewardOptions)
+        _check_names(environment)
         for name, variable in VARIABLES.items():
             text = environment.get(variable, "").strip()
             if name not in given and text:
@@ -101,10 +106,23 @@ class RewardSettings:
     @property
     def reference_rule(self) -> ReferenceRule:
         """The rule without the number of opponents: there is one, the reference."""
-        return cast(ReferenceRule, {k: v for k, v in self.rule.items() if k != "opponents"})
+        return cast(
+            ReferenceRule,
+            {k: v for k, v in self.rule.items() if k not in ("opponents", "min_accepted")},
+        )
 
 
 _CONNECTION = tuple(get_type_hints(Connection))
+
+
+def _check_names(environment: Mapping[str, str]) -> None:
+    """Refuses a variable whose name is misspelled, so that no setting is silently left out."""
+    for name in environment:
+        if name.startswith("SCOPE_REWARD_") and name not in VARIABLES.values():
+            near = get_close_matches(name, VARIABLES.values(), 1)
+            raise ValueError(
+                f"there is no variable {name}" + (f"; did you mean {near[0]}?" if near else "")
+            )
 
 
 def _parsed(name: str, text: str, variable: str) -> Any:
@@ -117,6 +135,8 @@ def _parsed(name: str, text: str, variable: str) -> Any:
         return _number(float, text, variable)
     if name == "opponents" and text != "all":
         return _number(int, text, variable)
+    if name == "min_accepted":
+        return _number(float if "." in text else int, text, variable)
     return text
 
 

@@ -162,6 +162,44 @@ def test_a_missing_reward_has_its_reason() -> None:
     assert [row.reason for row in rows] == ["unopposed", "empty"]
 
 
+@pytest.mark.parametrize(
+    ("min_accepted", "rewards", "reasons"),
+    [
+        (1, [1.0, -0.25, -0.5], [None, None, None]),
+        (0.5, [1.0, -0.25, -0.5], [None, None, None]),
+        (2, [None, -0.25, None], ["few_accepted", None, "few_accepted"]),
+        (0.6, [None, -0.25, None], ["few_accepted", None, "few_accepted"]),
+        (3, [None] * 3, ["few_accepted"] * 3),
+    ],
+)
+def test_a_reward_needs_enough_accepted_comparisons(
+    min_accepted: float, rewards: list[float | None], reasons: list[str | None]
+) -> None:
+    schedule = schedule_of(["a", "b", "c", ""])
+    points = {(0, 1): 1.0, (0, 2): None, (1, 2): 0.5}
+    rows = standings(
+        schedule,
+        [Result(pair=pair, points=points[pair]) for pair in schedule.judged],
+        min_accepted=min_accepted,
+    )
+    assert [row.reward for row in rows] == [*rewards, -1.0]
+    assert [row.reason for row in rows] == [*reasons, None]
+
+
+def test_a_response_that_is_too_long_everywhere_may_lose_and_nobody_wins_from_it() -> None:
+    schedule = schedule_of(["long", "longer", "x"])
+    results = [
+        Result(pair=pair, points=None, reason="failed", overlong=pair.b if pair.b == 1 else 0)
+        for pair in schedule.judged
+    ]
+    # `long` was the shorter one of two that are too long together.
+    results[-1] = Result(pair=schedule.judged[-1], points=None, reason="failed", overlong=1)
+    rows = standings(schedule, results, overlong_loses=True)
+    assert [row.reward for row in rows] == [None, -1.0, None]
+    assert [row.reason for row in rows] == ["failed", None, "failed"]
+    assert [row.reward for row in standings(schedule, results)] == [None] * 3
+
+
 def test_an_empty_response_loses_and_nobody_wins_from_it() -> None:
     schedule = schedule_of(["a", "", "b", "\t"])
     assert schedule.judged == ((0, 2),)

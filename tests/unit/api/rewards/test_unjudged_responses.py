@@ -7,7 +7,7 @@ import pytest
 
 from app.judges.engines.scripted import ScriptedEngine
 from tests.serving import client_of
-from tests.unit.api.problems import calibrated, comparison
+from tests.unit.api.problems import calibrated, comparison, problem
 from tests.unit.api.rewards.reward_routes import script
 
 # The scripted judge prefers the higher quality; at alpha 0.001 it accepts nothing.
@@ -36,9 +36,24 @@ async def test_an_abstention_beside_an_empty_response_stays_without_a_reward(
 async def test_an_overlong_response_beside_an_empty_one_has_no_reward() -> None:
     async with client_of(ScriptedEngine(script)) as client:
         await calibrated(client)
-        for responses in (["ENDLESS", ""], ["ENDLESS", "quality=1", " "]):
+        for responses in (["ENDLESS " * 3, ""], ["ENDLESS " * 3, "quality=1", " "]):
             found = await rewards(client, responses)
             assert found["rewards"] == [*[None] * (len(responses) - 1), -1.0]
+            found = await rewards(client, responses, overlong="loses")
+            lost = [-1.0] if "quality=1" in responses else [None]
+            assert found["rewards"] == [*lost, *[None] * (len(responses) - 2), -1.0]
+
+
+async def test_few_accepted_comparisons_may_give_no_reward() -> None:
+    async with client_of(ScriptedEngine(script)) as client:
+        await calibrated(client)
+        found = await rewards(client, TEXTS, min_accepted=3)
+        assert (found["rewards"], found["reasons"]) == ([None] * 3, ["few_accepted"] * 3)
+        assert found["basis"]["calibration"]["name"] == "default"
+        assert (await rewards(client, TEXTS, min_accepted=0.99))["rewards"] == [1.0, 0.0, -1.0]
+        for wrong in (0, -1, 1.5, True, "x"):
+            body = {"question": "Which?", "responses": TEXTS, "min_accepted": wrong}
+            problem(await client.post("/rewards/group", json=body), "invalid_request")
 
 
 async def test_nothing_is_won_from_an_empty_response_under_an_alarm() -> None:

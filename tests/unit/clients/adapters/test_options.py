@@ -31,6 +31,8 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "reward": ("soft", "soft"),
     "empty": ("null", "null"),
     "thoughts": ("keep", "keep"),
+    "overlong": ("loses", "loses"),
+    "min_accepted": ("0.5", 0.5),
     "timeout_s": ("20", 20.0),
     "patience_s": ("0", 0.0),
     "comparisons_file": ("rows.jsonl", "rows.jsonl"),
@@ -51,6 +53,11 @@ def read(options: Mapping[str, Any], **environment: str) -> dict[str, Any]:
         assert read.pop("comparisons") is True
         read["comparisons_file"] = str(settings.comparisons_file)
     return read
+
+
+def test_a_misspelled_variable_is_refused() -> None:
+    with pytest.raises(ValueError, match="no variable SCOPE_REWARD_APLHA; did you mean SCOPE_REW"):
+        read({}, SCOPE_REWARD_APLHA="0.1")
 
 
 def test_every_option_comes_from_its_variable_or_its_argument() -> None:
