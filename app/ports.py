@@ -65,10 +65,25 @@ class Generated(NamedTuple):
     Args:
         text: The text without the prefill.
         complete: True if the judge ended the text itself; False if the token limit cut the text.
+        thought: The thought before the text, where a server keeps the two apart.
     """
 
     text: str
     complete: bool
+    thought: str = ""
+
+
+class Thought(NamedTuple):
+    """A thought that a judge wrote, and its labels behind it.
+
+    Args:
+        text: The thought.
+        labels: The labels' log-probabilities behind the thought and its end; None if the thought
+            did not end.
+    """
+
+    text: str
+    labels: LabelLogits | None
 
 
 # Whether a call goes ahead of an engine's queue, as a probe does.
@@ -139,6 +154,8 @@ class EngineIdentity:
             None if the engine does not know it.
         unusual: Inputs of the scores that most judges do not have, by their names.
         left_out: Parameters of sampled answers that the engine refuses, or that have no effect.
+        think_end: Text between the thought of a judge and its prefill, for a `ThinkingEngine`; None
+            if the engine cannot continue a thought.
     """
 
     judge: str
@@ -151,6 +168,7 @@ class EngineIdentity:
     head_dtype: str | None = None
     runtime: str | None = None
     left_out: tuple[str, ...] = ()
+    think_end: str | None = None
     unusual: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -366,6 +384,32 @@ class TextGenerator(Protocol):
         Raises:
             UnavailableError: No prompt was answered.
             ValueError: There are more or fewer seeds than prompts.
+        """
+
+
+@runtime_checkable
+class ThinkingEngine(Protocol):
+    """An engine whose judge may think before its label; `label_logits` reads an empty thought."""
+
+    async def think(
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        max_tokens: int,
+        temperature: float,
+        seeds: Sequence[int],
+        n: int = 1,
+        times: CallTimes | None = None,
+    ) -> list[Thought | PromptError]:
+        """Has the judge think about all prompts, and reads its labels behind each thought.
+
+        The label is read at one place, behind the end of the thought that the judge itself wrote,
+        whatever the texts and the thought contain. The arguments and errors are those of
+        `TextGenerator.generate`; `max_tokens` is the largest number of tokens of a thought with its
+        end.
+
+        Returns:
+            For each prompt, in order, its n thoughts, or n times its own error.
         """
 
 

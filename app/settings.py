@@ -4,7 +4,7 @@ import difflib
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     Field,
@@ -14,8 +14,22 @@ from pydantic import (
     ValidationInfo,
     ValidatorFunctionWrapHandler,
     field_validator,
+    model_validator,
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+# Arguments of a chat template that are no variables of it, or that the service sets.
+_TEMPLATE_NAMES = {
+    "add_generation_prompt",
+    "chat_template",
+    "continue_final_message",
+    "conversation",
+    "documents",
+    "messages",
+    "return_dict",
+    "tokenize",
+    "tools",
+}
 
 
 class Settings(BaseSettings):
@@ -70,16 +84,32 @@ class Settings(BaseSettings):
         "newer). `top`: the 20 most probable tokens. `auto`: `tokens` if it works, else `top`. "
         "`rewards`: a reward model with vLLM's `/classify` or `/pooling`.",
     )
-    scoring: Literal["labels", "votes"] = Field(
+    scoring: Literal["labels", "votes", "thoughts"] = Field(
         "labels",
         description="Source of the scores of a chat model. `labels`: log-probabilities of the two "
-        "labels. `votes`: shares of sampled answers, for servers without log-probabilities.",
+        "labels. `votes`: shares of sampled answers, for servers without log-probabilities. "
+        "`thoughts`: the judge thinks first, and the labels are read behind its thought.",
     )
-    samples: int = Field(
-        16, ge=2, le=128, description="Answers in each order of the responses for `votes`."
+    samples: Annotated[int, Field(ge=1, le=128)] | None = Field(
+        None,
+        description="Answers or thoughts in each order of the responses; empty for 16 with "
+        "`votes` and 1 with `thoughts`.",
     )
-    temperature: float = Field(
-        1.0, gt=0, le=10, description="Temperature of the answers for `votes`."
+    temperature: Annotated[float, Field(gt=0, le=10)] | None = Field(
+        None, description="Temperature of answers and thoughts; empty for 1."
+    )
+    think_tokens: int = Field(
+        2048, ge=1, description="Longest thought in tokens; a longer one is an abstention."
+    )
+    think_end: str = Field(
+        "",
+        description="Text behind a thought, such as `</think>`; empty for the one in the "
+        "tokenizer or the chat template.",
+    )
+    chat_template_kwargs: Annotated[dict[str, JsonValue], NoDecode] = Field(
+        {},
+        description="Variables of the judge's chat template as a JSON object, such as "
+        '`{"reasoning_effort": "low"}`. The fingerprint includes them.',
     )
     tokenizer: str = Field(
         "",
@@ -254,7 +284,35 @@ class Settings(BaseSettings):
             raise ValueError("must differ from SCOPE_PORT")
         return value
 
-    @field_validator("vllm_args", mode="before")
+    @field_validator("chat_template_kwargs")
+    @classmethod
+    def _has_free_names(cls, value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        taken = sorted(value.keys() & _TEMPLATE_NAMES)
+        if taken:
+            raise ValueError(f"must not contain {', '.join(taken)}, which the service sets")
+        return value
+
+    @model_validator(mode="after")
+    def _is_of_the_scoring(self) -> Self:
+        """Refuses settings that would have no effect."""
+        used = {
+            "samples": ("votes", "thoughts"),
+            "temperature": ("votes", "thoughts"),
+            "think_tokens": ("thoughts",),
+            "think_end": ("thoughts",),
+        }
+        for name, scorings in used.items():
+            is_set = getattr(self, name) != type(self).model_fields[name].default
+            if is_set and self.scoring not in scorings:
+                raise ValueError(
+                    f"SCOPE_{name.upper()}: has no effect with SCOPE_SCORING={self.scoring}: unset "
+                    f"it, or set SCOPE_SCORING={' or '.join(scorings)}"
+                )
+        if self.scoring == "votes" and self.samples == 1:
+            raise ValueError("SCOPE_SAMPLES: must be at least 2 with SCOPE_SCORING=votes")
+        return self
+
+    @field_validator("vllm_args", "chat_template_kwargs", mode="before")
     @classmethod
     def _from_json(cls, value: object) -> object:
         if not isinstance(value, str):

@@ -189,6 +189,7 @@ METHODS_OF_KIND: Mapping[JudgeKind, tuple[MethodName, ...]] = MappingProxyType(
     {
         "chat model": tuple(METHODS),
         "chat model by votes": ("predictive_probability", "swap_and_aggregate", "bpe"),
+        "chat model that thinks": ("predictive_probability", "swap_and_aggregate", "bpe"),
         "decision server": ("predictive_probability", "swap_and_aggregate", "bpe"),
         "reward model": ("bpe",),
     }

@@ -69,7 +69,7 @@ async def check_judge(
     cached = await judge.scored(noisy, recompute=False)
     return JudgeCheck(
         resolution=Resolution.of(together),
-        votes="scoring" in scorer.identity.described,
+        votes=scorer.identity.described.get("kind") == "chat model by votes",
         noise=Noise.of([alone, together[: len(noisy)], cached], threshold=threshold),
     )
 

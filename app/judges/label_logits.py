@@ -108,14 +108,18 @@ class LabelLogitScorer:
 
     def weakness(self, score: Score) -> str | None:
         """Returns advice if the model would most likely answer without a label."""
-        if score.label_mass is None or score.label_mass >= LEAST_LABEL_MASS:
-            return None
-        prefill = self.template.prefill
-        advice = f"without the prefill {prefill!r}" if prefill else 'SCOPE_PREFILL="[["'
-        return (
-            f"the labels A and B together have a probability of only {score.label_mass:.1e} in "
-            f"this judge's answer, so its preferences are unreliable; try {advice}"
-        )
+        return label_weakness(score, self.template.prefill)
+
+
+def label_weakness(score: Score, prefill: str) -> str | None:
+    """Returns advice if a model with a prefill would most likely answer without a label."""
+    if score.label_mass is None or score.label_mass >= LEAST_LABEL_MASS:
+        return None
+    advice = f"without the prefill {prefill!r}" if prefill else 'SCOPE_PREFILL="[["'
+    return (
+        f"the labels A and B together have a probability of only {score.label_mass:.1e} in "
+        f"this judge's answer, so its preferences are unreliable; try {advice}"
+    )
 
 
 def chat_identity(engine: EngineIdentity, template: PromptTemplate) -> JudgeIdentity:

@@ -13,7 +13,13 @@ ScoreError = RequestError | JudgmentFailedError
 # What a judge makes of one comparison.
 ScoreOutcome = Score | NoScore | ScoreError
 # The kinds of judges that settings can name; `kind` of GET /info.
-JudgeKind = Literal["chat model", "chat model by votes", "reward model", "decision server"]
+JudgeKind = Literal[
+    "chat model",
+    "chat model by votes",
+    "chat model that thinks",
+    "reward model",
+    "decision server",
+]
 
 
 class Scorer(Protocol):

@@ -127,7 +127,7 @@ class VoteScorer:
         ):
             answers = await self._engine.generate(
                 prompts,
-                max_tokens=_most_tokens(self._template),
+                max_tokens=most_tokens(self._template),
                 temperature=self._temperature,
                 seeds=[seed for draw in draws for seed in draw.seeds],
                 n=self._samples,
@@ -236,7 +236,8 @@ def _asks_for_json(template: PromptTemplate) -> bool:
     return re.search(r"\bJSON\b", f"{template.system}\n{template.user}") is not None
 
 
-def _most_tokens(template: PromptTemplate) -> int:
+def most_tokens(template: PromptTemplate) -> int:
+    """The largest number of tokens of a verdict."""
     return _TOKENS_OF_JSON if _asks_for_json(template) else _TOKENS
 
 
@@ -299,7 +300,7 @@ def vote_identity(
         "temperature": temperature,
         "left_out": list(engine.left_out),
     }
-    decides = {**scoring, "max_tokens": _most_tokens(template), "reading": _READING}
+    decides = {**scoring, "max_tokens": most_tokens(template), "reading": _READING}
     return JudgeIdentity(
         name=chat.name,
         inputs={**chat.inputs, "scoring": decides},

@@ -64,7 +64,7 @@ class Services:
     @property
     def votes(self) -> bool:
         """Whether the scores of the judge are shares of votes."""
-        return "scoring" in self.identity.described
+        return self.identity.described.get("kind") == "chat model by votes"
 
     @property
     def identity(self) -> JudgeIdentity:

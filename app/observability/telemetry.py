@@ -89,6 +89,10 @@ class Telemetry:
             "scope_unanimous_pairs",
             "Pairs whose votes are all for one response.",
         )
+        self._thoughts = counter(
+            "scope_thoughts", "Thoughts of the judge: ended, or unfinished.", ["outcome"]
+        )
+        self._thought_tokens = counter("scope_thought_tokens", "Tokens of the judge's thoughts.")
         self._stale_judgments = counter(
             "scope_stale_judgments",
             "Judgments whose thresholds the store could not confirm.",
@@ -302,6 +306,12 @@ class Telemetry:
         self.unanimous_pairs += unanimous
         self._voted_pairs.inc(pairs)
         self._unanimous_pairs.inc(unanimous)
+
+    def count_thoughts(self, ended: int, unfinished: int, *, tokens: int) -> None:
+        """Counts thoughts of a judge, by whether they ended, and their tokens."""
+        self._thoughts.labels("ended").inc(ended)
+        self._thoughts.labels("unfinished").inc(unfinished)
+        self._thought_tokens.inc(tokens)
 
     def count_engine_prompts(self, prompts: int) -> None:
         """Counts prompts that are sent to the engine."""

@@ -1,5 +1,6 @@
 """Makes the engine that the settings name."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,15 @@ from app.settings import Settings
 
 if TYPE_CHECKING:
     from app.judges.engines.openai_servers import Endpoints
+    from app.judges.engines.thinking import UseOfTemplate
     from app.judges.engines.vllm_start import VllmOptions
 
 DEMO = "demo"
+KIND_OF_SCORING: Mapping[str, JudgeKind] = {
+    "labels": "chat model",
+    "votes": "chat model by votes",
+    "thoughts": "chat model that thinks",
+}
 # Engines whose models run elsewhere, and so recover by themselves or do not.
 _REMOTE = ("openai", "decisions")
 DEMO_FOLDER = Path(__file__).parents[1] / "demo"
@@ -47,6 +54,7 @@ def make_reward_model(settings: Settings) -> RewardModel:
         "SCOPE_PREFILL": bool(settings.prefill),
         "SCOPE_MIN_LABEL_MASS": settings.min_label_mass > 0,
         "SCOPE_SCORING": settings.scoring != "labels",
+        "SCOPE_CHAT_TEMPLATE_KWARGS": bool(settings.chat_template_kwargs),
     }
     for name, is_set in without_effect.items():
         if is_set:
@@ -73,8 +81,19 @@ def _vllm_options(settings: Settings) -> "VllmOptions":
         tensor_parallel_size=settings.tensor_parallel,
         data_parallel_size=settings.data_parallel,
         arguments=settings.vllm_args,
+        use=_use_of_template(settings),
         log_format=settings.log_format,
         reports_start=settings.log_level in ("debug", "info"),
+    )
+
+
+def _use_of_template(settings: Settings) -> "UseOfTemplate":
+    from app.judges.engines.thinking import UseOfTemplate
+
+    return UseOfTemplate(
+        given=settings.chat_template_kwargs,
+        thinks=settings.scoring == "thoughts",
+        think_end=settings.think_end,
     )
 
 
@@ -88,7 +107,7 @@ def judge_kind(settings: Settings) -> JudgeKind:
         return "decision server"
     if reward_architecture(settings) is not None:
         return "reward model"
-    return "chat model" if settings.scoring == "labels" else "chat model by votes"
+    return KIND_OF_SCORING[settings.scoring]
 
 
 def reward_architecture(settings: Settings) -> str | None:
@@ -144,6 +163,7 @@ def _openai_engine(settings: Settings) -> Engine:
             scoring=settings.openai_scoring,
             max_model_len=settings.max_model_len,
             needs_labels=settings.scoring == "labels",
+            use=_use_of_template(settings),
         )
     )
 
@@ -186,7 +206,7 @@ def make_decision_servers(settings: Settings) -> DecisionServers:
     """
     from app.judges.engines.decisions_remote import DecisionOptions, RemoteDecisions
 
-    for name in ("prompt_file", "prefill", "scoring"):
+    for name in ("prompt_file", "prefill", "scoring", "chat_template_kwargs"):
         if getattr(settings, name) != Settings.model_fields[name].default:
             raise StartupError(
                 f"SCOPE_{name.upper()} has no effect with SCOPE_ENGINE=decisions, because the "

@@ -11,9 +11,10 @@ from app.judges.label_logits import LabelLogitScorer
 from app.judges.prompts import PromptTemplate, load_template
 from app.judges.reward_model import RewardModelScorer
 from app.judges.scorer import Scorer
+from app.judges.thoughts import ThoughtOptions, ThoughtScorer
 from app.judges.votes import VoteScorer
 from app.observability.telemetry import Telemetry
-from app.ports import Engine, OnStage, TextGenerator
+from app.ports import Engine, OnStage, TextGenerator, ThinkingEngine
 from app.settings import Settings
 from app.wiring.engines import (
     judge_name,
@@ -25,6 +26,9 @@ from app.wiring.engines import (
 from app.wiring.startup import StartupObserver
 
 S = TypeVar("S")
+
+# Answers in each order, and the temperature of answers and thoughts, where the settings leave them.
+_VOTES, _TEMPERATURE = 16, 1.0
 
 # Returns the key by which ties of votes are broken.
 TieKey = Callable[[], Awaitable[bytes]]
@@ -93,6 +97,8 @@ def _chat_model(
     start: Callable[..., Awaitable[Scorer]]
     if settings.scoring == "votes":
         start = partial(_start_votes, engine, template, settings, tie_key, telemetry)
+    elif settings.scoring == "thoughts":
+        start = partial(_start_thoughts, engine, template, settings, tie_key, telemetry)
     else:
         start = partial(LabelLogitScorer.start, engine, template, telemetry=telemetry)
     return _started(start, engine.stop, observer, f"Loading judge {judge_name(settings)}")
@@ -111,11 +117,34 @@ async def _start_votes(
     return await VoteScorer.start(
         engine,
         template,
-        samples=settings.samples,
-        temperature=settings.temperature,
+        samples=settings.samples or _VOTES,
+        temperature=settings.temperature or _TEMPERATURE,
         tie_key=await tie_key(),
         telemetry=telemetry,
         on_stage=on_stage,
+    )
+
+
+async def _start_thoughts(
+    engine: Engine,
+    template: PromptTemplate,
+    settings: Settings,
+    tie_key: TieKey,
+    telemetry: Telemetry,
+    *,
+    on_stage: OnStage,
+) -> ThoughtScorer:
+    assert isinstance(engine, TextGenerator), "every engine of chat models writes text"
+    assert isinstance(engine, ThinkingEngine), "every engine of chat models can think"
+    options = ThoughtOptions(
+        samples=settings.samples,
+        max_tokens=settings.think_tokens,
+        temperature=settings.temperature or _TEMPERATURE,
+        timeout_s=settings.timeout_s,
+        tie_key=await tie_key(),
+    )
+    return await ThoughtScorer.start(
+        engine, template, options=options, telemetry=telemetry, on_stage=on_stage
     )
 
 

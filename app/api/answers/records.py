@@ -208,6 +208,8 @@ def _scoring(services: Services) -> records.Scoring | None:
     scoring: Any = services.identity.described.get("scoring")
     if scoring is None:
         return None
+    if scoring["kind"] != "votes":
+        return records.Scoring(**{**scoring, "left_out": tuple(scoring["left_out"])})
     pairs = services.telemetry.voted_pairs
     share = services.telemetry.unanimous_pairs / pairs if pairs else None
     return records.Scoring(

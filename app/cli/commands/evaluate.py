@@ -39,6 +39,7 @@ _ABLATION_SPLITS = 500
 # Kind of judge -> why it lacks methods.
 _WITHOUT = {
     "chat model by votes": "which is asked for verdicts only",
+    "chat model that thinks": "which is asked for thoughts and labels only",
     "reward model": "which sees the responses one at a time and does not answer in words",
     "decision server": "which does not answer in words",
 }

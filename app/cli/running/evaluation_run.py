@@ -85,7 +85,7 @@ def choose_judge(judge: str | None) -> JudgeChoice:
             "SCOPE_MODEL"
         )
     kind = judge_kind(settings)
-    is_chat = kind in ("chat model", "chat model by votes")
+    is_chat = kind.startswith("chat model")
     template = load_template(settings.prompt_file, prefill=settings.prefill) if is_chat else None
     return JudgeChoice(settings=settings, kind=kind, template=template)
 

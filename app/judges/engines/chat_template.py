@@ -46,9 +46,11 @@ class ChatTemplate:
         text = self.tokenizer.apply_chat_template(
             list(messages),
             tokenize=False,
-            date_string=_DATE.strftime("%d %b %Y"),
-            strftime_now=_DATE.strftime,
-            **options,
+            **{
+                "date_string": _DATE.strftime("%d %b %Y"),
+                "strftime_now": _DATE.strftime,
+                **options,
+            },
         )
         return cast(str, text)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 from app.core.errors import StartupError
 from app.judges.engines.rendering import LabelTokens, PromptRenderer, load_tokenizer
+from app.judges.engines.thinking import PLAIN, UseOfTemplate
 from app.ports import EngineIdentity, Prompt
 
 if TYPE_CHECKING:
@@ -49,15 +50,24 @@ class LocalModel:
         tokenizer: Tokenizer with a chat template.
         labels: Token ids of the two labels after the judge's prompt.
         chat_frame: Text that the chat template puts around every user message.
+        use: Variables of the chat template, and whether the judge thinks.
     """
 
     folder: Path
     tokenizer: "PreTrainedTokenizerBase"
     labels: LabelTokens
     chat_frame: str
+    use: UseOfTemplate
 
     @classmethod
-    async def open(cls, model: str, prompt: Prompt, *, revision: str | None) -> "LocalModel":
+    async def open(
+        cls,
+        model: str,
+        prompt: Prompt,
+        *,
+        revision: str | None,
+        use: UseOfTemplate = PLAIN,
+    ) -> "LocalModel":
         """Fetches the files if needed and finds the label tokens; takes seconds once they are here.
 
         Engines call this first: a wrong tokenizer is reported before minutes of loading weights.
@@ -66,6 +76,7 @@ class LocalModel:
             model: A folder, or a Hugging Face id.
             prompt: Any prompt of the judge's template.
             revision: Branch, tag or commit on the hub; None for the default branch.
+            use: Variables of the chat template, and whether the judge thinks.
 
         Raises:
             StartupError: There is no such model, or it cannot be a judge with this prompt.
@@ -73,18 +84,19 @@ class LocalModel:
         folder = await asyncio.to_thread(model_folder, model, revision=revision)
         tokenizer = load_tokenizer(str(folder))
         # The longest prompt is known only once the engine has loaded the model.
-        renderer = PromptRenderer(tokenizer, max_prompt_tokens=2**31)
+        renderer = PromptRenderer(tokenizer, max_prompt_tokens=2**31, use=use)
         labels = renderer.label_tokens(prompt)
         return cls(
             folder=folder,
             tokenizer=tokenizer,
             labels=labels,
             chat_frame=renderer.frame(prompt.system).text,
+            use=use,
         )
 
     def renderer(self, context_tokens: int) -> PromptRenderer:
         """A renderer whose longest prompt leaves one token of the context for the answer."""
-        return PromptRenderer(self.tokenizer, max_prompt_tokens=context_tokens - 1)
+        return PromptRenderer(self.tokenizer, max_prompt_tokens=context_tokens - 1, use=self.use)
 
     async def identity(self, judge: str, *, dtype: str, context_tokens: int) -> EngineIdentity:
         """The identity of the judge that this model is.

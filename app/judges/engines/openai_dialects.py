@@ -4,11 +4,12 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from app.core.errors import JudgmentFailedError, PromptTooLongError, RequestError
 from app.judges.engines.rendering import LabelTokens, PromptRenderer
-from app.ports import Generated, LabelLogits, Prompt
+from app.judges.engines.thinking import PLAIN, UseOfTemplate
+from app.ports import Generated, LabelLogits, Prompt, PromptError
 
 # The most top log-probabilities that OpenAI's API returns, and vLLM by default.
 TOP = 20
@@ -19,6 +20,8 @@ _ROUNDING = 1e-2
 # Without these, vLLM uses the model's generation_config.json, and a judge would answer differently
 # on different servers.
 _PLAIN_SAMPLING = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
+# The end of a thought in the content of a message, where the server does not keep them apart.
+_USUAL_END = "</think>"
 # Spellings of the control tokens of common models: all that begin with "<|", and these names.
 _CONTROL = re.compile(
     r"<(?=[|｜])"
@@ -41,6 +44,20 @@ class Ask:
     tokens: int
 
 
+class WrittenThought(NamedTuple):
+    """A thought as a server has written it.
+
+    Args:
+        text: The thought.
+        ids: Its token ids, with those of its end.
+        ended: Whether it has an end.
+    """
+
+    text: str
+    ids: tuple[int, ...]
+    ended: bool
+
+
 class Dialect(Protocol):
     """One way to ask a server.
 
@@ -48,13 +65,19 @@ class Dialect(Protocol):
         path: Path below the server's base URL.
         together: Largest number of prompts in one request.
         label_tokens: Ids of A and B; (-1, -1) if only the server knows them.
-        label_params: Request parameters that return the labels' log-probabilities.
     """
 
     path: str
     together: int
     label_tokens: tuple[int, int]
-    label_params: dict[str, Any]
+
+    @property
+    def label_params(self) -> dict[str, Any]:
+        """Request parameters that return the labels' log-probabilities."""
+
+    @property
+    def think_end(self) -> str | None:
+        """Text behind a thought of the judge; None if it cannot be continued."""
 
     def chat_frame(self, prompt: Prompt) -> str:
         """Text around every user message, as part of the judge's identity."""
@@ -111,6 +134,64 @@ class TokenDialect:
         self._context = context
         self.label_tokens = (labels.a, labels.b)
         self.label_params = by_id_params(self.label_tokens)
+        # Of a judge that thinks; set by `think_of`.
+        self.think_end: str | None = None
+        self._thinking: PromptRenderer
+        self._after_thought: tuple[int, ...] = ()
+
+    def think_of(self, prompt: Prompt) -> None:
+        """Prepares thoughts, given any prompt of the judge.
+
+        Raises:
+            StartupError: The judge cannot think.
+        """
+        end = self._renderer.end
+        assert end is not None, "the renderer is that of a judge that thinks"
+        self.think_end = end.text
+        self._thinking = self._renderer.for_thoughts()
+        self._after_thought = self._renderer.tokens_after_thought(prompt)
+
+    def asks_of_thoughts(
+        self, prompts: Sequence[Prompt], *, answer_tokens: int
+    ) -> list[Ask | RequestError]:
+        """Prepares prompts that end where the thought begins; see `asks`."""
+        open_ended = [prompt._replace(prefill="") for prompt in prompts]
+        more = len(self._after_thought) + 1
+        return [
+            ids if isinstance(ids, RequestError) else self._fitting(ids, answer_tokens + more)
+            for ids in self._thinking.token_ids(open_ended)
+        ]
+
+    def thought_params(
+        self, *, max_tokens: int, temperature: float, seed: int, n: int
+    ) -> dict[str, Any]:
+        """Request parameters for thoughts, each up to its end."""
+        end = self._renderer.end
+        assert end is not None
+        stops = {"stop": [end.marker]} if end.token is None else {"stop_token_ids": [end.token]}
+        params = self.text_params(max_tokens=max_tokens, temperature=temperature, seed=seed, n=n)
+        return {**params, **stops, "return_token_ids": True}
+
+    def written_thought(self, choice: Any) -> WrittenThought | JudgmentFailedError:
+        """Reads a thought from one choice of an answer."""
+        end = self._renderer.end
+        assert end is not None
+        try:
+            text, ids = choice["text"], tuple(choice["token_ids"])
+            reason, at = choice["finish_reason"], choice["stop_reason"]
+        except (TypeError, KeyError):
+            return JudgmentFailedError(
+                "the judge's server answered without the tokens of a thought"
+            )
+        if not isinstance(text, str) or reason not in ("stop", "length") or not _are_ids(ids):
+            return _no_text()
+        return WrittenThought(text, ids, reason == "stop" and at in (end.marker, end.token))
+
+    def behind(self, ask: Ask | PromptError, thought: WrittenThought) -> Ask:
+        """The prompt that reads the labels behind a thought."""
+        assert isinstance(ask, Ask), "only a prompt that was sent has a thought"
+        content = [*ask.content, *thought.ids, *self._after_thought]
+        return Ask(content=content, tokens=len(content))
 
     def chat_frame(self, prompt: Prompt) -> str:
         """Text that the tokenizer's chat template puts around a user message."""
@@ -174,16 +255,20 @@ class ChatDialect:
     # The API takes one conversation in a request.
     together = 1
     label_tokens = (-1, -1)
+    # A message cannot be continued, so a thought ends with the message.
+    think_end = None
 
-    def __init__(self, model: str, *, is_vllm: bool) -> None:
+    def __init__(self, model: str, *, is_vllm: bool, use: UseOfTemplate = PLAIN) -> None:
         self._model = model
-        self._is_vllm = is_vllm
-        self.label_params = {
-            "max_tokens": 1,
-            "temperature": 0,
-            "logprobs": True,
-            "top_logprobs": TOP,
-        }
+        self.is_vllm = is_vllm
+        self._use = use
+        # Newer models of OpenAI take the other name only.
+        self.tokens_name: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+
+    @property
+    def label_params(self) -> dict[str, Any]:
+        """Request parameters that return the 20 most probable first tokens."""
+        return {self.tokens_name: 1, "temperature": 0, "logprobs": True, "top_logprobs": TOP}
 
     def chat_frame(self, prompt: Prompt) -> str:
         """A constant: only the server knows its chat template."""
@@ -203,19 +288,25 @@ class ChatDialect:
         """Request body of one conversation; a prefill is its last message, from the judge."""
         (ask,) = asks
         body: dict[str, Any] = {"model": self._model, "messages": ask.content}
-        if self._is_vllm:
-            # Otherwise a thinking model begins with a thought instead of a label.
-            body["chat_template_kwargs"] = {"enable_thinking": False}
-            if ask.content[-1]["role"] == "assistant":
-                body |= {"continue_final_message": True, "add_generation_prompt": False}
+        # Other servers get only what somebody has set, because some refuse the field.
+        if self.is_vllm or self._use.given:
+            body["chat_template_kwargs"] = (
+                self._use.variables if self.is_vllm else dict(self._use.given)
+            )
+        if self.is_vllm and ask.content[-1]["role"] == "assistant":
+            body |= {"continue_final_message": True, "add_generation_prompt": False}
         return body
 
     def text_params(
         self, *, max_tokens: int, temperature: float, seed: int, n: int = 1
     ) -> dict[str, Any]:
         """Parameters of plain sampling, as far as the server supports them."""
-        plain = _PLAIN_SAMPLING if self._is_vllm else {"top_p": 1.0}
-        return _sampling(max_tokens, temperature, seed, n) | plain
+        plain = _PLAIN_SAMPLING if self.is_vllm else {"top_p": 1.0}
+        params = _sampling(max_tokens, temperature, seed, n) | plain
+        return {
+            self.tokens_name if name == "max_tokens" else name: value
+            for name, value in params.items()
+        }
 
     def label_logits(self, choice: Any) -> LabelLogits | JudgmentFailedError:
         """Sums the probabilities of all tokens spelled exactly as a label; several may be."""
@@ -236,11 +327,23 @@ class ChatDialect:
         return _checked(*(_log_sum(values) for values in label_values))
 
     def text(self, choice: Any) -> Generated | JudgmentFailedError:
-        """Reads the content of the message."""
+        """Reads the content of the message; of a judge that thinks, behind its thought."""
         try:
-            return _generated(choice["message"]["content"], choice["finish_reason"])
+            message, reason = choice["message"], choice["finish_reason"]
+            content = message["content"]
         except (TypeError, KeyError):
             return _no_text()
+        if not self._use.thinks:
+            return _generated(content, reason)
+        # A message that was cut within its thought has no content.
+        text = content if isinstance(content, str) or content is not None else ""
+        thought = message.get("reasoning_content") or message.get("reasoning") or ""
+        if isinstance(text, str) and not thought:
+            thought, _, text = text.rpartition(self._use.think_end.strip() or _USUAL_END)
+        answer = _generated(text, reason)
+        if isinstance(answer, Generated):
+            return answer._replace(thought=str(thought))
+        return answer
 
 
 def without_control_tokens(text: str) -> str:
@@ -303,6 +406,10 @@ def decodes_to_labels(choice: Any) -> bool:
     except (TypeError, KeyError, IndexError, AttributeError):
         return False
     return {"A", "B"} <= tokens
+
+
+def _are_ids(ids: tuple[Any, ...]) -> bool:
+    return all(type(each) is int and each >= 0 for each in ids)
 
 
 def is_log_probability(value: object) -> bool:

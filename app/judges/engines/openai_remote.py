@@ -13,13 +13,14 @@ from app.judges.engines.openai_dialects import (
     ChatDialect,
     Dialect,
     TokenDialect,
+    WrittenThought,
     by_id_params,
     choices_of,
     decodes_to_labels,
     has_ids,
     tokens_of,
 )
-from app.judges.engines.openai_sampling import left_out
+from app.judges.engines.openai_sampling import find_tokens_name, left_out
 from app.judges.engines.openai_servers import (
     Endpoints,
     ModelCard,
@@ -28,6 +29,7 @@ from app.judges.engines.openai_servers import (
     ServerPool,
 )
 from app.judges.engines.rendering import PromptRenderer, load_tokenizer
+from app.judges.engines.thinking import PLAIN, UseOfTemplate
 from app.judges.engines.turns import Pace, run_all
 from app.ports import (
     CallTimes,
@@ -37,6 +39,7 @@ from app.ports import (
     OnStage,
     Prompt,
     PromptError,
+    Thought,
     no_stage,
 )
 
@@ -65,6 +68,7 @@ class OpenAiOptions:
             later support; "top" sends messages and looks for the labels among the 20 most probable
             tokens; "auto" uses "tokens" if every server supports it.
         max_model_len: Context in tokens, if it is to be shorter than the servers'.
+        use: Variables of the chat template, and whether the judge thinks.
         needs_labels: Whether the judge is read by the log-probabilities of its labels; otherwise it
             answers in words only, and servers without log-probabilities will do.
     """
@@ -76,6 +80,7 @@ class OpenAiOptions:
     scoring: Literal["auto", "tokens", "top"] = "auto"
     max_model_len: int | None = None
     needs_labels: bool = True
+    use: UseOfTemplate = PLAIN
 
 
 class OpenAiEngine:
@@ -106,7 +111,9 @@ class OpenAiEngine:
         if by_id:
             dialect: Dialect = await self._token_dialect(prompt, context)
         else:
-            dialect = _chat_dialect(prompt, card)
+            chat = dialect = _chat_dialect(prompt, card, options.use)
+            if not chat.is_vllm:
+                await self._servers.on_each(lambda server: find_tokens_name(server, chat))
 
         (ask,) = dialect.asks([prompt], answer_tokens=1)
         if isinstance(ask, PromptError):
@@ -114,7 +121,7 @@ class OpenAiEngine:
 
         async def rehearse(server: Server) -> None:
             answer: object
-            if options.needs_labels:
+            if options.needs_labels or (by_id and options.use.thinks):
                 (answer,) = await _ask(
                     server, dialect, [ask], dialect.label_params, dialect.label_logits
                 )
@@ -132,6 +139,8 @@ class OpenAiEngine:
         await self._servers.on_each(rehearse)
         self._servers.start_probes(rehearse, card=card)
         self._dialect = dialect
+        # The frame of a prompt that is rendered here has their effect.
+        given = options.use.given
         return EngineIdentity(
             judge=options.judge,
             model=options.judge,
@@ -141,6 +150,8 @@ class OpenAiEngine:
             dtype="remote",
             max_prompt_tokens=context - 1,
             left_out=tuple(sorted(self._left_out)),
+            think_end=dialect.think_end,
+            unusual={"chat_template_kwargs": dict(given)} if given and not by_id else {},
         )
 
     def _taken(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -187,9 +198,14 @@ class OpenAiEngine:
                 f"{exc.detail} (set SCOPE_TOKENIZER to the Hugging Face id or folder of the served "
                 "model's tokenizer, or set SCOPE_OPENAI_SCORING=top, which needs no tokenizer)"
             ) from exc
-        labels = PromptRenderer(tokenizer, max_prompt_tokens=_ANY_LENGTH).label_tokens(prompt)
-        renderer = PromptRenderer(tokenizer, max_prompt_tokens=context - 1)
+        use = options.use
+        labels = PromptRenderer(tokenizer, max_prompt_tokens=_ANY_LENGTH, use=use).label_tokens(
+            prompt
+        )
+        renderer = PromptRenderer(tokenizer, max_prompt_tokens=context - 1, use=use)
         dialect = TokenDialect(options.model, renderer, labels, context=context)
+        if use.thinks:
+            dialect.think_of(prompt)
         await self._servers.on_each(lambda server: _check_tokenizer(server, dialect))
         return dialect
 
@@ -242,6 +258,55 @@ class OpenAiEngine:
             times=times,
         )
 
+    async def think(
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        max_tokens: int,
+        temperature: float,
+        seeds: Sequence[int],
+        n: int = 1,
+        times: CallTimes | None = None,
+    ) -> list[Thought | PromptError]:
+        """Sends all prompts at once, and asks for the labels behind each thought that ended."""
+        dialect = self._running()
+        assert isinstance(dialect, TokenDialect), "a chat cannot be continued"
+        times = times or CallTimes()
+        with times.rendering():
+            asks = await asyncio.to_thread(
+                dialect.asks_of_thoughts, prompts, answer_tokens=max_tokens
+            )
+        if "n" in self._left_out:
+            asks = [ask for ask in asks for _ in range(n)]
+            seeds, n = [seed + i for seed in seeds for i in range(n)], 1
+        written = await self._send(
+            asks,
+            lambda place: self._taken(
+                dialect.thought_params(
+                    max_tokens=max_tokens, temperature=temperature, seed=seeds[place], n=n
+                )
+            ),
+            dialect.written_thought,
+            answer_tokens=max_tokens,
+            n=n,
+            alone=True,
+            times=times,
+        )
+        behind = [
+            dialect.behind(asks[place // n], thought)
+            if isinstance(thought, WrittenThought) and thought.ended
+            else _nothing_to_read(thought)
+            for place, thought in enumerate(written)
+        ]
+        labels = await self._send(
+            behind,
+            lambda place: dialect.label_params,
+            dialect.label_logits,
+            answer_tokens=1,
+            times=times,
+        )
+        return [_thought(thought, read) for thought, read in zip(written, labels, strict=True)]
+
     def _running(self) -> Dialect:
         if self._dialect is None:
             raise EngineUnavailableError("the judge is not running")
@@ -277,8 +342,25 @@ class OpenAiEngine:
         times = times or CallTimes()
         with times.rendering():
             asks = await asyncio.to_thread(dialect.asks, prompts, answer_tokens=answer_tokens)
+        return await self._send(
+            asks, params, read, answer_tokens=answer_tokens, n=n, alone=alone, times=times
+        )
+
+    async def _send(
+        self,
+        asks: Sequence[Ask | PromptError],
+        params: Callable[[int], dict[str, Any]],
+        read: Callable[[Any], T | JudgmentFailedError],
+        *,
+        answer_tokens: int,
+        n: int = 1,
+        alone: bool = False,
+        times: CallTimes,
+    ) -> list[T | PromptError]:
+        """Sends prompts that are ready; the arguments are those of `_ask_all`."""
+        dialect = self._running()
         # Even a small batch is spread over all servers.
-        share = 2 * -(-len(prompts) // (2 * max(1, len(self._servers))))
+        share = 2 * -(-len(asks) // (2 * max(1, len(self._servers))))
         most = 1 if alone else max(2, min(dialect.together, share))
         results: dict[int, Sequence[T | PromptError]] = {
             i: [ask] * n for i, ask in enumerate(asks) if not isinstance(ask, Ask)
@@ -302,9 +384,26 @@ class OpenAiEngine:
             for number, place in enumerate(places):
                 results[place] = answers[number * n : number * n + n]
 
-        with self._pace.call(len(prompts)) as turns:
+        with self._pace.call(len(asks)) as turns:
             await run_all(run(places) for places in _requests(asks, most))
-        return [answer for i in range(len(prompts)) for answer in results[i]]
+        return [answer for i in range(len(asks)) for answer in results[i]]
+
+
+def _nothing_to_read(thought: WrittenThought | PromptError) -> PromptError:
+    """Stands for a thought without labels behind it; `_thought` takes it away again."""
+    if isinstance(thought, WrittenThought):
+        return JudgmentFailedError("the thought has no end")
+    return thought
+
+
+def _thought(
+    thought: WrittenThought | PromptError, labels: LabelLogits | PromptError
+) -> Thought | PromptError:
+    if not isinstance(thought, WrittenThought):
+        return thought
+    if not thought.ended:
+        return Thought(thought.text, None)
+    return labels if isinstance(labels, PromptError) else Thought(thought.text, labels)
 
 
 def _requests(asks: Sequence[Ask | PromptError], most: int) -> Iterator[list[int]]:
@@ -378,11 +477,11 @@ async def _check_tokenizer(server: Server, dialect: TokenDialect) -> None:
         )
 
 
-def _chat_dialect(prompt: Prompt, card: ModelCard) -> ChatDialect:
+def _chat_dialect(prompt: Prompt, card: ModelCard, use: UseOfTemplate) -> ChatDialect:
     is_vllm = card.owned_by == "vllm"
     if prompt.prefill and not is_vllm:
         raise StartupError(
             "this server cannot continue an answer that begins with a prefill: "
             "leave SCOPE_PREFILL empty"
         )
-    return ChatDialect(card.id, is_vllm=is_vllm)
+    return ChatDialect(card.id, is_vllm=is_vllm, use=use)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from app.judges.engines.openai_dialects import Ask, Dialect, choices_of
+from app.judges.engines.openai_dialects import Ask, ChatDialect, Dialect, choices_of
 from app.judges.engines.openai_servers import Server, ServerFailedError
 from app.ports import Generated, Prompt, PromptError
 
@@ -11,6 +11,29 @@ _PARAMETERS = ("n", "seed", "temperature")
 _PROBE = Prompt(system="", user="Write twenty random letters.", prefill="")
 _ANSWERS = 4
 _TOKENS = 24
+
+
+async def find_tokens_name(server: Server, dialect: ChatDialect) -> None:
+    """Finds out by which name a server takes the length of an answer.
+
+    Raises:
+        ServerFailedError: The server takes neither name, or does not answer.
+        ServerBusyError: The server is overloaded.
+    """
+    (ask,) = dialect.asks([_PROBE], answer_tokens=_TOKENS)
+    assert isinstance(ask, Ask)
+    try:
+        await server.post(dialect.path, dialect.body([ask]) | {dialect.tokens_name: _TOKENS})
+    except ServerFailedError as exc:
+        if exc.status is None or exc.status in (401, 403, 404):
+            raise
+        body = dialect.body([ask]) | {"max_completion_tokens": _TOKENS}
+        try:
+            await server.post(dialect.path, body)
+        except ServerFailedError:
+            # The first refusal says more about a server that takes neither.
+            raise exc from None
+        dialect.tokens_name = "max_completion_tokens"
 
 
 async def left_out(server: Server, dialect: Dialect, *, is_vllm: bool) -> frozenset[str]:

@@ -15,6 +15,7 @@ from app.judges.engines.chat_template import (
 )
 from app.judges.engines.imports import importing
 from app.judges.engines.markers import MarkerBreaker, plain_markers
+from app.judges.engines.thinking import PLAIN, EndOfThought, UseOfTemplate
 from app.ports import Prompt
 
 if TYPE_CHECKING:
@@ -104,13 +105,44 @@ class PromptRenderer:
     Args:
         tokenizer: Tokenizer with a chat template.
         max_prompt_tokens: Longest prompt in tokens; a longer one is an error and is never cut.
+        use: Variables of the chat template, and whether the judge thinks. If it does, prompts end
+            behind an empty thought, where its label is read.
+        thinks_next: Whether prompts end where the thought of a judge that thinks begins.
     """
 
-    def __init__(self, tokenizer: "PreTrainedTokenizerBase", *, max_prompt_tokens: int) -> None:
+    def __init__(
+        self,
+        tokenizer: "PreTrainedTokenizerBase",
+        *,
+        max_prompt_tokens: int,
+        use: UseOfTemplate = PLAIN,
+        thinks_next: bool = False,
+    ) -> None:
         self._template = ChatTemplate(tokenizer)
+        self._use = use
+        self._thinks_next = thinks_next
+        self.end = EndOfThought.find(self._template, use.think_end) if use.thinks else None
         self._max_prompt_tokens = max_prompt_tokens
         self._frames: dict[str, Frame] = {}
         self._max_prompt_characters = max_prompt_tokens * self._template.longest_token
+
+    def for_thoughts(self) -> "PromptRenderer":
+        """The renderer of the same judge whose prompts end where its thought begins."""
+        return PromptRenderer(
+            self._template.tokenizer,
+            max_prompt_tokens=self._max_prompt_tokens,
+            use=self._use,
+            thinks_next=True,
+        )
+
+    def tokens_after_thought(self, prompt: Prompt) -> tuple[int, ...]:
+        """The tokens between the end that a judge writes to its thought and its label.
+
+        Raises:
+            StartupError: They cannot follow what a model wrote.
+        """
+        assert self.end is not None, "the judge does not think"
+        return self.end.tokens_after(self._template, prompt.prefill)
 
     def token_ids(self, prompts: Sequence[Prompt]) -> list[list[int] | RequestError]:
         """Renders prompts in one batch.
@@ -178,6 +210,14 @@ class PromptRenderer:
         head, tail = halves
         trims_start, trims_end = not head.endswith(_BLANK), not tail.startswith(_BLANK)
         head, tail = head.removesuffix(_BLANK), tail.removeprefix(_BLANK)
+        if self.end is not None:
+            if self.end.marker in tail:
+                raise StartupError(
+                    "this judge's chat template ends the thought before it begins: change "
+                    "SCOPE_CHAT_TEMPLATE_KWARGS, or set SCOPE_SCORING=labels"
+                )
+            if not self._thinks_next:
+                tail += self.end.text
         head_ids, rest = self._split_head(head, tail)
         ids = self._template.encode([rest + "x" + tail])[0]
         return Frame(
@@ -205,7 +245,10 @@ class PromptRenderer:
                 # The template takes no system message, or only a single question.
                 continue
         gaps = [gap for text in texts for gap in text.split(_SENTINEL)]
-        return plain_markers(gaps, self._template.control_text)
+        markers = plain_markers(gaps, self._template.control_text)
+        # A judge that repeats such a text would end its thought.
+        is_plain = self.end is not None and self.end.token is None
+        return (*markers, self.end.marker) if self.end is not None and is_plain else markers
 
     def _split_head(self, head: str, tail: str) -> tuple[tuple[int, ...], str]:
         """Splits head after its last control token.
@@ -230,11 +273,10 @@ class PromptRenderer:
         return tuple(head_ids), rest
 
     def _apply_template(self, messages: list[dict[str, str]]) -> str:
-        # Without `enable_thinking`, a thinking model begins with a thought instead of a label.
         return self._template.apply(
             [message for message in messages if message["content"]],
             add_generation_prompt=True,
-            enable_thinking=False,
+            **self._use.variables,
         )
 
     def _text(self, prompt: Prompt) -> str:

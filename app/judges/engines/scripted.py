@@ -15,6 +15,7 @@ from app.ports import (
     OnStage,
     Prompt,
     PromptError,
+    Thought,
     no_stage,
 )
 
@@ -97,6 +98,7 @@ class ScriptedEngine:
             label_tokens=(0, 1),
             dtype="float64",
             max_prompt_tokens=2**31,
+            think_end="</think>",
         )
 
     async def stop(self) -> None:
@@ -132,6 +134,42 @@ class ScriptedEngine:
             for prompt, seed in asked
             for i in range(n)
         ]
+
+    async def think(
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        max_tokens: int,
+        temperature: float,
+        seeds: Sequence[int],
+        n: int = 1,
+        times: CallTimes | None = None,
+    ) -> list[Thought | PromptError]:
+        """Reads the script's labels behind a thought of a few words, which moves them a little.
+
+        The thought has 1 to 8 words, drawn by the prompt and the seed.
+        """
+        asked = list(zip(prompts, seeds, strict=True))
+        await asyncio.sleep(self._latency_s)
+        return [
+            self._thought(prompt, temperature, seed + i, max_tokens=max_tokens)
+            for prompt, seed in asked
+            for i in range(n)
+        ]
+
+    def _thought(
+        self, prompt: Prompt, temperature: float, seed: int, *, max_tokens: int
+    ) -> Thought | PromptError:
+        logits = self._script(prompt)
+        if not isinstance(logits, LabelLogits):
+            return logits
+        drawn = _share(f"thought {seed}", *prompt[:3])
+        words = 1 + int(8 * drawn)
+        text = " ".join(["hmm"] * min(words, max_tokens))
+        # Its end is a token, too.
+        if words >= max_tokens:
+            return Thought(text, None)
+        return Thought(text, logits_of_gap(logits.a - logits.b + temperature * (drawn - 0.5)))
 
     def _verdict(self, prompt: Prompt, temperature: float, seed: int) -> Generated | PromptError:
         logits = self._script(prompt)

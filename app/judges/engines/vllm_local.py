@@ -1,6 +1,7 @@
-"""The vLLM engine: AsyncLLM returns the two label log-probabilities, or an answer in words."""
+"""The vLLM engine: AsyncLLM returns label log-probabilities, thoughts, or answers in words."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from app.core.errors import JudgmentFailedError, PromptTooLongError, RequestError, StartupError
 from app.judges.engines.model_files import LocalModel, nests_language_model
 from app.judges.engines.rendering import LabelTokens, PromptRenderer
+from app.judges.engines.thinking import EndOfThought
 from app.judges.engines.vllm_process import TOKENISED_TOGETHER, VllmProcess
 from app.judges.engines.vllm_start import (
     VllmOptions,
@@ -26,6 +28,7 @@ from app.ports import (
     OnStage,
     Prompt,
     PromptError,
+    Thought,
     ahead_of_queue,
     no_stage,
 )
@@ -52,11 +55,17 @@ class VllmEngine:
         self._context_tokens: int
         self._label_params: SamplingParams
         self._uncached_params: SamplingParams
+        # Of a judge that thinks: the renderer of its thoughts, their end, and the tokens after it.
+        self._thinking: PromptRenderer
+        self._end: EndOfThought | None = None
+        self._after_thought: tuple[int, ...] = ()
 
     async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
         """Loads the model and scores one prompt, so that the first request is not slow."""
         options = check_options(self._options, on_stage)
-        local = await LocalModel.open(options.model, prompt, revision=options.revision)
+        local = await LocalModel.open(
+            options.model, prompt, revision=options.revision, use=options.use
+        )
         arguments = engine_arguments(options, local.folder)
         import_vllm()
         inspect_model(local.folder)
@@ -64,6 +73,9 @@ class VllmEngine:
         config = self._process.load(arguments, log_format=options.log_format).model_config
         self._context_tokens = config.max_model_len
         self._renderer, self._labels = local.renderer(config.max_model_len), local.labels
+        if self._renderer.end is not None:
+            self._end, self._thinking = self._renderer.end, self._renderer.for_thoughts()
+            self._after_thought = self._renderer.tokens_after_thought(prompt)
         self._label_params = _label_params(local.labels)
         self._uncached_params = _label_params(local.labels, reads_cache=False)
         on_stage("judging a first prompt")
@@ -89,6 +101,7 @@ class VllmEngine:
             identity,
             head_dtype=head_dtype,
             runtime=runtime,
+            think_end=None if self._end is None else self._end.text,
             unusual=unusual_inputs(
                 options.judge_arguments,
                 dtype=dtype,
@@ -144,6 +157,80 @@ class VllmEngine:
                 answers += map(_text_of, output.outputs)
         return answers
 
+    async def think(
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        max_tokens: int,
+        temperature: float,
+        seeds: Sequence[int],
+        n: int = 1,
+        times: CallTimes | None = None,
+    ) -> list[Thought | PromptError]:
+        """Reads the labels behind a thought as soon as it ends, while the cache has its tokens."""
+        self._process.running()
+        assert self._end is not None, "the judge does not think"
+        end, times = self._end, times or CallTimes()
+        open_ended = [prompt._replace(prefill="") for prompt in prompts]
+        params = [_thought_params(end, max_tokens, temperature, seed, n=n) for seed in seeds]
+
+        def tokenised(places: Sequence[int]) -> Sequence[list[int] | RequestError]:
+            return self._thinking.token_ids([open_ended[i] for i in places])
+
+        def submitted(
+            i: int, ids: list[int], request: dict[str, Any]
+        ) -> AsyncGenerator[list[Thought | PromptError], None] | RequestError:
+            outputs = self._submitted(ids, params[i], request, more=len(self._after_thought) + 1)
+            if isinstance(outputs, RequestError):
+                return outputs
+            return self._thoughts(ids, outputs, request, times)
+
+        answers: list[Thought | PromptError] = []
+        for output in await self._process.run_all(
+            await _order(prompts),
+            [prompt.question for prompt in prompts],
+            tokenised,
+            submitted,
+            times,
+        ):
+            answers += output if isinstance(output, list) else [output] * n
+        return answers
+
+    async def _thoughts(
+        self,
+        ids: list[int],
+        outputs: "AsyncGenerator[RequestOutput, None]",
+        request: dict[str, Any],
+        times: CallTimes,
+    ) -> "AsyncGenerator[list[Thought | PromptError], None]":
+        """Yields the thoughts of one prompt once, with the labels behind them."""
+        thoughts = await _last(outputs)
+
+        async def read(place: int, thought: "CompletionOutput") -> Thought | PromptError:
+            times.written_tokens += len(thought.token_ids)
+            if not _ended(thought, self._end):
+                return Thought(thought.text, None)
+            whole = [*ids, *thought.token_ids, *self._after_thought]
+            times.prompt_tokens += len(whole)
+            own = {**request, "request_id": f"{request['request_id']}-{place}"}
+            found = await _last(
+                self._process.running().generate(tokens_input(whole), self._label_params, **own)
+            )
+            labels = self._labels_of(found)
+            return labels if isinstance(labels, PromptError) else Thought(thought.text, labels)
+
+        from vllm.inputs import tokens_input
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                reads = [
+                    group.create_task(read(place, thought))
+                    for place, thought in enumerate(thoughts.outputs)
+                ]
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from failures
+        yield [each.result() for each in reads]
+
     async def _run_all(
         self,
         prompts: Sequence[Prompt],
@@ -171,14 +258,15 @@ class VllmEngine:
         )
 
     def _submitted(
-        self, ids: list[int], params: "SamplingParams", request: dict[str, Any]
+        self, ids: list[int], params: "SamplingParams", request: dict[str, Any], *, more: int = 0
     ) -> "AsyncGenerator[RequestOutput, None] | RequestError":
-        """Submits a prompt, unless vLLM would cut its answer silently."""
+        """Submits a prompt, unless vLLM would cut its answer, or `more` tokens after it."""
         from vllm.inputs import tokens_input
 
-        if len(ids) + params.max_tokens > self._context_tokens:
+        answer = params.max_tokens + more
+        if len(ids) + answer > self._context_tokens:
             return PromptTooLongError(
-                f"the prompt has {len(ids)} tokens, its answer may take {params.max_tokens}, and "
+                f"the prompt has {len(ids)} tokens, its answer may take {answer}, and "
                 f"this judge's context is {self._context_tokens}; shorten the question or the "
                 "responses, or run a judge with a longer context"
             )
@@ -233,6 +321,21 @@ async def _order(prompts: Sequence[Prompt]) -> list[int]:
     return places() if len(prompts) <= TOKENISED_TOGETHER else await asyncio.to_thread(places)
 
 
+async def _last(outputs: "AsyncGenerator[RequestOutput, None]") -> "RequestOutput":
+    last = None
+    async with contextlib.aclosing(outputs):
+        async for output in outputs:
+            last = output
+    assert last is not None, "vLLM ends every request with an output"
+    return last
+
+
+def _ended(thought: "CompletionOutput", end: EndOfThought | None) -> bool:
+    """Whether a model wrote the end of its thought, and not the end of its turn."""
+    assert end is not None
+    return thought.finish_reason == "stop" and thought.stop_reason in (end.marker, end.token)
+
+
 def _text_of(answer: "CompletionOutput") -> Generated | JudgmentFailedError:
     if answer.finish_reason not in ("stop", "length"):
         return JudgmentFailedError(f"vLLM ended an answer early ({answer.finish_reason})")
@@ -256,7 +359,18 @@ def _label_params(labels: LabelTokens, *, reads_cache: bool = True) -> "Sampling
     )
 
 
-def _text_params(max_tokens: int, temperature: float, seed: int, *, n: int) -> "SamplingParams":
+def _thought_params(
+    end: EndOfThought, max_tokens: int, temperature: float, seed: int, *, n: int
+) -> "SamplingParams":
+    stops: dict[str, Any] = (
+        {"stop": [end.marker]} if end.token is None else {"stop_token_ids": [end.token]}
+    )
+    return _text_params(max_tokens, temperature, seed, n=n, **stops)
+
+
+def _text_params(
+    max_tokens: int, temperature: float, seed: int, *, n: int, **stops: Any
+) -> "SamplingParams":
     """Sampling parameters without log-probabilities.
 
     One vLLM engine must not mix two kinds of log-probability requests (docs/design/engine.md).
@@ -271,4 +385,5 @@ def _text_params(max_tokens: int, temperature: float, seed: int, *, n: int) -> "
         # vLLM refuses several greedy answers, which would all be the same.
         n=n,
         output_kind=RequestOutputKind.FINAL_ONLY,
+        **stops,
     )

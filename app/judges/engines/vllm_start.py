@@ -16,6 +16,7 @@ from app.core.errors import StartupError
 from app.judges.engines.descendants import bound_children
 from app.judges.engines.imports import importing
 from app.judges.engines.model_files import checkpoint_dtype, config_of, is_quantized, weight_bytes
+from app.judges.engines.thinking import PLAIN, UseOfTemplate
 from app.judges.engines.vllm_build import check_gpus, is_cpu_build
 from app.judges.engines.vllm_worker import WorkerReport
 from app.ports import OnStage
@@ -122,6 +123,7 @@ class VllmOptions:
         cpu_kv_cache_bytes: Size of the KV cache on a CPU.
         arguments: Further arguments of vLLM's `AsyncEngineArgs`, which replace ours.
         log_format: Format of vLLM's own log lines.
+        use: Variables of the chat template, and whether the judge thinks.
         reports_start: Whether vLLM logs its start on a GPU: attention backend, size of the cache,
             fallbacks. On a CPU it logs errors only.
     """
@@ -136,6 +138,7 @@ class VllmOptions:
     cpu_kv_cache_bytes: int = 2**29
     arguments: Mapping[str, Any] = field(default_factory=dict)
     log_format: Literal["text", "json"] = "text"
+    use: UseOfTemplate = PLAIN
     reports_start: bool = False
 
     @property

@@ -1342,23 +1342,28 @@ class Scoring:
     """How a chat model that writes its verdicts is asked.
 
     Args:
-        kind: `votes`: the score is the share of sampled verdicts.
-        samples: Answers in each order of the responses.
-        temperature: Temperature of the answers.
+        kind: `votes`: the score is the share of sampled verdicts. `thoughts`: the labels are read
+            behind a thought, or the verdict behind it is a vote if `think_end` is None.
+        samples: Answers or thoughts in each order of the responses.
+        temperature: Temperature of the answers and thoughts.
+        think_tokens: Longest thought in tokens; None for votes.
+        think_end: Text behind a thought.
         left_out: Parameters that the server refuses, or that have no effect there: `n`, `seed` or
             `temperature`. Without `seed`, the same pair can get another answer.
-        pairs: Pairs that this process has judged by votes.
+        pairs: Pairs that this process has judged by votes; None for thoughts.
         unanimous: Share of these pairs whose votes are all for one response; None without pairs.
         advice: A better temperature, in words; None if it is right, or for too few pairs.
     """
 
-    kind: Literal["votes"]
+    kind: Literal["votes", "thoughts"]
     samples: int
     temperature: float
+    think_tokens: int | None = None
+    think_end: str | None = None
     left_out: tuple[str, ...]
-    pairs: int
-    unanimous: float | None
-    advice: str | None
+    pairs: int | None = None
+    unanimous: float | None = None
+    advice: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

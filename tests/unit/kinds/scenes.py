@@ -49,7 +49,7 @@ class Kind:
     """
 
     kind: str
-    settings: Mapping[str, str]
+    settings: Mapping[str, str | int]
     make: Callable[[], FakeServer]
     orders: int
     label_mass: float | None
@@ -104,6 +104,23 @@ KINDS = {
         methods=_WITHOUT_WORDS,
         # Unanimous votes tie.
         distinct=95,
+    ),
+    "thoughts": Kind(
+        kind="chat model that thinks",
+        settings={
+            "engine": "openai",
+            "tokenizer": FOLDER,
+            "scoring": "thoughts",
+            "think_tokens": 50,
+            "think_end": "</think>",
+        },
+        make=FakeServer,
+        orders=2,
+        label_mass=_OTHERS_MASS,
+        # Each order has a request for its thought, and both have one for their labels.
+        requests=3,
+        texts_of_group=12,
+        methods=_WITHOUT_WORDS,
     ),
     "reward model": Kind(
         kind="reward model",

@@ -50,7 +50,8 @@ async def test_judge(scene: Scene) -> None:
         assert (info["decision_server"] is None) == (scene.kind.kind != "decision server")
         judged = (await service.post("/judge", json={**pair(0), **FREE})).json()
         check_judgment(scene, judged, temperature=unscaled(scene))
-        assert judged["usage"]["engine_prompts"] == scene.texts == 2
+        assert judged["usage"]["engine_prompts"] == 2
+        assert scene.texts in (2, scene.kind.texts_of_group // 3)
         assert scene.requests == scene.kind.requests
         swapped = {**pair(0), "response_a": "second answer 0", "response_b": "first answer 0"}
         other = (await service.post("/judge", json={**swapped, **FREE})).json()

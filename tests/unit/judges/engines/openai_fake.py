@@ -183,6 +183,10 @@ class FakeServer:
 
     def _by_id(self, ids: list[int], body: dict[str, Any]) -> dict[str, Any]:
         text = f"{sum(ids)} {body.get('seed')}"
+        if body.get("return_token_ids"):
+            # A thought, whose tokens depend on prompt and seed.
+            drawn = list(hashlib.sha256(text.encode()).digest()[:3])
+            return {"text": text, "token_ids": drawn, "stop_reason": body["stop"][0]}
         if "logprob_token_ids" not in body:
             return {"text": text}
         by_id = body["return_tokens_as_token_ids"]

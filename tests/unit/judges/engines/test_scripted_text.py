@@ -101,7 +101,11 @@ async def test_an_answer_is_complete_only_if_its_end_fits_the_limit_too() -> Non
     found = [
         (await answers(ScriptedEngine(), [prompt], max_tokens=limit))[0] for limit in (9, 8, 6)
     ]
-    assert found == [("[[A]] 0.87", True), ("[[A]] 0.87", False), ("[[A]] 0", False)]
+    assert found == [
+        Generated("[[A]] 0.87", True),
+        Generated("[[A]] 0.87", False),
+        Generated("[[A]] 0", False),
+    ]
 
 
 async def test_an_error_of_one_prompt_is_returned_for_it_alone() -> None:
@@ -126,7 +130,7 @@ async def test_a_writer_replaces_the_verdicts() -> None:
 
     prompts = [Prompt("", "x", ""), Prompt("", "y", "")]
     found = await answers(ScriptedEngine(writer=write), prompts, temperature=0.5, seed=3)
-    assert found == [("x 0.5 3", True), ("y 0.5 4", True)]
+    assert found == [Generated("x 0.5 3", True), Generated("y 0.5 4", True)]
 
 
 async def test_more_or_fewer_seeds_than_prompts_are_refused() -> None:

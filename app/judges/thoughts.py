@@ -1,0 +1,369 @@
+"""Scores of a chat model that thinks before its verdict, in both orders of the responses."""
+
+import logging
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from app.core.comparison import Comparison
+from app.core.errors import JudgmentFailedError, StartupError
+from app.core.fingerprint import JudgeIdentity
+from app.core.score import NoScore, Score
+from app.judges.calls import lost, observed_call
+from app.judges.label_logits import (
+    chat_identity,
+    label_gap,
+    label_weakness,
+    score_of_orders,
+)
+from app.judges.prompts import PromptTemplate, rendered_pairs
+from app.judges.scorer import ScoreError, ScoreOutcome
+from app.judges.votes import Draw, Votes, most_tokens, score_of_votes, verdict_of
+from app.observability.telemetry import Telemetry
+from app.off_loop import off_loop
+from app.ports import (
+    CallTimes,
+    Engine,
+    EngineIdentity,
+    Generated,
+    LabelLogits,
+    OnStage,
+    Prompt,
+    PromptError,
+    TextGenerator,
+    ThinkingEngine,
+    Thought,
+    is_ahead,
+    no_stage,
+)
+
+logger = logging.getLogger("app.judge")
+
+# Changes when the same thoughts would give other scores.
+_READING = 1
+# Thoughts in each order, and answers in each order where verdicts are votes.
+_SAMPLES, _VOTES = 1, 16
+# Tokens of the thought that measures the speed of a start.
+_MEASURED_TOKENS = 64
+
+UNFINISHED = NoScore(reason="thought_unfinished")
+
+
+class EngineOfThoughts(Engine, TextGenerator, ThinkingEngine, Protocol):
+    """An engine that thinks; without `think_end` after its start, it only answers in words."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ThoughtOptions:
+    """How a judge thinks.
+
+    Args:
+        samples: Thoughts in each order; None for 1, or 16 where verdicts are votes.
+        max_tokens: Largest number of tokens of a thought.
+        temperature: Temperature of the thoughts.
+        timeout_s: Seconds after which a request is stopped, to compare with the measured speed.
+        tie_key: Key of the hash that breaks ties of votes.
+    """
+
+    samples: int | None
+    max_tokens: int
+    temperature: float
+    timeout_s: float
+    tie_key: bytes
+
+
+class ThoughtScorer:
+    """A chat model that thinks, with the labels read behind each thought.
+
+    In each order the probability is the mean over the thoughts. One thought without an end makes
+    the comparison one without a score: a judgment of the finished ones alone would depend on which
+    of them end, and asking again until all do would break the promise (docs/design/guarantees.md).
+
+    A server that cannot continue a thought answers with a message, whose verdict is a vote. Then
+    messages without an end are no votes, and a comparison has no score if most have none.
+
+    Args:
+        engine: The started engine.
+        template: Template of the prompts.
+        identity: Identity of the judge.
+        options: How it thinks.
+        samples: Thoughts in each order.
+        votes: Whether its verdicts are votes.
+        telemetry: Observes the engine's calls.
+    """
+
+    def __init__(
+        self,
+        engine: EngineOfThoughts,
+        template: PromptTemplate,
+        *,
+        identity: JudgeIdentity,
+        options: ThoughtOptions,
+        samples: int,
+        votes: bool,
+        telemetry: Telemetry,
+    ) -> None:
+        self._engine = engine
+        self._template = template
+        self._options = options
+        self._samples = samples
+        self._votes = votes
+        self._telemetry = telemetry
+        self.identity = identity
+
+    @classmethod
+    async def start(
+        cls,
+        engine: EngineOfThoughts,
+        template: PromptTemplate,
+        *,
+        options: ThoughtOptions,
+        telemetry: Telemetry,
+        on_stage: OnStage = no_stage,
+    ) -> "ThoughtScorer":
+        """Loads the model. The arguments are those of the class.
+
+        Raises:
+            StartupError: The model cannot be loaded, or cannot work as a judge that thinks.
+        """
+        prompt = template.render(Comparison.of("x", "x", "x"))
+        started = await engine.start(prompt, on_stage)
+        votes = started.think_end is None
+        samples = options.samples or (_VOTES if votes else _SAMPLES)
+        if votes and samples == 1:
+            raise StartupError(
+                "these servers cannot continue a thought, so their verdicts are votes, and one "
+                "vote in each order says too little: set SCOPE_SAMPLES to 8 or more, or unset it"
+            )
+        identity = thought_identity(started, template, options=options, samples=samples)
+        if identity.max_prompt_tokens < 1:
+            raise StartupError(
+                f"SCOPE_THINK_TOKENS={options.max_tokens} leaves no room for a prompt in the "
+                f"context of {started.max_prompt_tokens + 1} tokens: set it to less"
+            )
+        scorer = cls(
+            engine,
+            template,
+            identity=identity,
+            options=options,
+            samples=samples,
+            votes=votes,
+            telemetry=telemetry,
+        )
+        on_stage("measuring the speed of its thoughts")
+        advice = advice_on_timeout(await scorer._tokens_per_s(prompt), options)
+        if advice is not None:
+            logger.warning("%s", advice)
+        return scorer
+
+    async def _tokens_per_s(self, prompt: Prompt) -> float | None:
+        """Measures how fast one thought is written alone; None if the engine does not count."""
+        times, begun = CallTimes(), time.perf_counter()
+        await self._written([prompt], [0], most=_MEASURED_TOKENS, samples=1, times=times)
+        return times.written_tokens / (time.perf_counter() - begun) or None
+
+    async def stop(self) -> None:
+        """Frees all resources of the engine."""
+        await self._engine.stop()
+
+    async def lost(self) -> str:
+        """Waits until the engine has failed for good; forever if it always recovers."""
+        return await lost(self._engine)
+
+    async def score(self, comparisons: Sequence[Comparison]) -> list[ScoreOutcome]:
+        """Scores comparisons; all thoughts in both orders are one call of the engine.
+
+        A probe is answered without a thought, because it asks only whether the engine works.
+        """
+        if not comparisons:
+            return []
+        times = CallTimes()
+        with times.rendering():
+            prompts = await rendered_pairs(self._template, comparisons)
+            draws = await off_loop(
+                lambda: [Draw.of(each, self.identity.fingerprint) for each in comparisons]
+            )
+        with observed_call(
+            self._telemetry, times, comparisons=len(comparisons), prompts=len(prompts)
+        ):
+            if is_ahead():
+                return await self._probed(prompts, times)
+            written = await self._written(
+                prompts,
+                [seed for draw in draws for seed in draw.seeds],
+                most=self._options.max_tokens,
+                samples=self._samples,
+                times=times,
+            )
+        if len(written) != len(prompts) * self._samples:
+            raise JudgmentFailedError(
+                f"the engine returned {len(written)} thoughts on {len(prompts)} prompts"
+            )
+        ended = sum(_has_ended(each) for each in written)
+        self._telemetry.count_thoughts(ended, len(written) - ended, tokens=times.written_tokens)
+        orders = [written[i : i + self._samples] for i in range(0, len(written), self._samples)]
+        return [
+            self._score(forward, reverse, draw)
+            for forward, reverse, draw in zip(orders[::2], orders[1::2], draws, strict=True)
+        ]
+
+    async def _written(
+        self,
+        prompts: Sequence[Prompt],
+        seeds: Sequence[int],
+        *,
+        most: int,
+        samples: int,
+        times: CallTimes,
+    ) -> Sequence[Thought | Generated | PromptError]:
+        """Has the judge think, with at most so many tokens in each thought."""
+        if self._votes:
+            return await self._engine.generate(
+                prompts,
+                max_tokens=most + most_tokens(self._template),
+                temperature=self._options.temperature,
+                seeds=seeds,
+                n=samples,
+                times=times,
+            )
+        return await self._engine.think(
+            prompts,
+            max_tokens=most,
+            temperature=self._options.temperature,
+            seeds=seeds,
+            n=samples,
+            times=times,
+        )
+
+    async def _probed(self, prompts: Sequence[Prompt], times: CallTimes) -> list[ScoreOutcome]:
+        """Scores with the labels behind an empty thought; any message is a sign of life."""
+        if not self._votes:
+            logits = await self._engine.label_logits(prompts, times)
+            pairs = zip(logits[::2], logits[1::2], strict=True)
+            return [score_of_orders(forward, reverse) for forward, reverse in pairs]
+        messages = await self._written(prompts, [0] * len(prompts), most=1, samples=1, times=times)
+        return [
+            next((each for each in both if isinstance(each, PromptError)), UNFINISHED)
+            for both in zip(messages[::2], messages[1::2], strict=True)
+        ]
+
+    def _score(
+        self,
+        forward: Sequence[Thought | Generated | PromptError],
+        reverse: Sequence[Thought | Generated | PromptError],
+        draw: Draw,
+    ) -> ScoreOutcome:
+        if not self._votes:
+            return score_of_orders_after(forward, reverse)
+        votes = [self._count(order) for order in (forward, reverse)]
+        if UNFINISHED in votes:
+            return UNFINISHED
+        first, second = votes
+        assert not isinstance(first, NoScore)
+        assert not isinstance(second, NoScore)
+        return score_of_votes(first, second, tie=draw.tie(self._options.tie_key))
+
+    def _count(
+        self, messages: Sequence[Thought | Generated | PromptError]
+    ) -> Votes | NoScore | PromptError:
+        """Counts the votes of one order; the error of any message is that of the order."""
+        for message in messages:
+            if isinstance(message, PromptError):
+                return message
+        ended = [each for each in messages if isinstance(each, Generated) and each.complete]
+        if 2 * len(ended) < len(messages):
+            return UNFINISHED
+        verdicts = [verdict_of(message.text, self._template) for message in ended]
+        return Votes(verdicts.count("A"), verdicts.count("B"), len(ended))
+
+    def weakness(self, score: Score) -> str | None:
+        """Returns advice if the model would most likely answer without a label."""
+        return None if self._votes else label_weakness(score, self._template.prefill)
+
+
+def _has_ended(written: Thought | Generated | PromptError) -> bool:
+    if isinstance(written, Thought):
+        return written.labels is not None
+    return isinstance(written, Generated) and written.complete
+
+
+def score_of_orders_after(
+    forward: Sequence[Thought | Generated | PromptError],
+    reverse: Sequence[Thought | Generated | PromptError],
+) -> ScoreOutcome:
+    """The score of a comparison from its thoughts in both orders.
+
+    A thought without an end decides, also where another one has an error: asking again would not
+    change it.
+    """
+    for thought in (*forward, *reverse):
+        if isinstance(thought, Thought) and thought.labels is None:
+            return UNFINISHED
+    return score_of_orders(_mean(forward), _mean(reverse))
+
+
+def _mean(thoughts: Sequence[Thought | Generated | PromptError]) -> LabelLogits | ScoreError:
+    """The label probabilities of one order: the mean over its thoughts."""
+    labels = []
+    for thought in thoughts:
+        if isinstance(thought, PromptError):
+            return thought
+        assert isinstance(thought, Thought)
+        assert thought.labels is not None
+        gap = label_gap(thought.labels)
+        if not isinstance(gap, float):
+            return gap
+        labels.append(thought.labels)
+    if len(labels) == 1:
+        return labels[0]
+    mass = math.log(sum(each.label_mass for each in labels) / len(labels))
+    gaps = np.array([each.a - each.b for each in labels])
+    # Logarithms, because a probability of one label may be too small for a float.
+    log_a = float(np.logaddexp.reduce(-np.logaddexp(0.0, -gaps))) - math.log(len(gaps))
+    log_b = float(np.logaddexp.reduce(-np.logaddexp(0.0, gaps))) - math.log(len(gaps))
+    return LabelLogits(log_a + mass, log_b + mass)
+
+
+def advice_on_timeout(tokens_per_s: float | None, options: ThoughtOptions) -> str | None:
+    """Advice if a thought of full length takes longer than a request may; None if it does not."""
+    if tokens_per_s is None or options.max_tokens <= tokens_per_s * options.timeout_s:
+        return None
+    needed = math.ceil(options.max_tokens / tokens_per_s / 10.0) * 10
+    fitting = int(tokens_per_s * options.timeout_s)
+    return (
+        f"a thought of SCOPE_THINK_TOKENS={options.max_tokens} tokens takes about {needed} s "
+        f"alone, at the measured {tokens_per_s:.0f} tokens/s, and SCOPE_TIMEOUT_S stops a request "
+        "after "
+        f"{options.timeout_s:g} s: set SCOPE_TIMEOUT_S to {2 * needed} or more, or "
+        f"SCOPE_THINK_TOKENS to {fitting} or less"
+    )
+
+
+def thought_identity(
+    engine: EngineIdentity,
+    template: PromptTemplate,
+    *,
+    options: ThoughtOptions,
+    samples: int,
+) -> JudgeIdentity:
+    """Returns the identity of a chat model that thinks; see `chat_identity`."""
+    chat = chat_identity(engine, template)
+    scoring = {
+        "kind": "thoughts",
+        "samples": samples,
+        "temperature": options.temperature,
+        "think_tokens": options.max_tokens,
+        "think_end": engine.think_end,
+        "left_out": list(engine.left_out),
+    }
+    return JudgeIdentity(
+        name=chat.name,
+        inputs={**chat.inputs, "scoring": {**scoring, "reading": _READING}},
+        described={**chat.described, "kind": "chat model that thinks", "scoring": scoring},
+        runtime=chat.runtime,
+        max_prompt_tokens=chat.max_prompt_tokens - options.max_tokens,
+    )
