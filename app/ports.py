@@ -604,11 +604,11 @@ class StoredRow(NamedTuple):
 
 def placed(rows: Sequence[StoredRow], *, after: int) -> list[StoredRow]:
     """Gives each row the first position at or after its own that is after all earlier ones."""
-    found = list[StoredRow]()
+    moved = list[StoredRow]()
     for row in rows:
         after = max(after + 1, row.position)
-        found.append(row._replace(position=after))
-    return found
+        moved.append(row._replace(position=after))
+    return moved
 
 
 class AuditState(NamedTuple):

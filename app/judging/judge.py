@@ -1,7 +1,7 @@
 """The judge: has comparisons scored in one call, then decides with calibrated thresholds."""
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,7 +22,6 @@ from app.fair_queue import CURRENT_FLOW
 from app.judges.judged import JudgedComparison
 from app.judges.scorer import Scorer
 from app.judging.decisions import AcceptanceRule, decide, unscored
-from app.judging.thresholds import find_thresholds
 from app.observability.telemetry import Telemetry
 from app.off_loop import off_loop
 from app.sets.cache import Calibrations, ConfirmedCalibration
@@ -32,6 +31,8 @@ from app.sets.cache import Calibrations, ConfirmedCalibration
 _MOST_DECIDED_ON_LOOP = 64
 
 Outcome = Judgment | ScopeJudgeError
+# A threshold in nats, or the reason why a set has none yet.
+Threshold = float | LabelsMissingError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -310,3 +311,35 @@ def _judged(item: _Item, *, by: str) -> JudgedComparison:
         calibration=None if item.confirmed is None else item.confirmed.calibration,
         by=by,
     )
+
+
+async def find_thresholds(asked: Mapping[Criterion, Calibration]) -> dict[Criterion, Threshold]:
+    """Finds the thresholds of criteria with an alpha.
+
+    Each threshold of "pac" is its own turn in the threads, so that others get theirs in
+    between. Callers can ask for any number of different alphas. A calibration keeps its thresholds:
+    whoever gets the turn after another caller with the same criterion finds the threshold there.
+
+    Args:
+        asked: Criterion -> the calibration of its set.
+
+    Returns:
+        The threshold of each criterion, in nats; -inf if infeasible. An error in its place if the
+        set lacks labels for it.
+    """
+    return {criterion: await _threshold(criterion, version) for criterion, version in asked.items()}
+
+
+async def _threshold(criterion: Criterion, calibration: Calibration) -> Threshold:
+    assert criterion.alpha is not None, "without an alpha there is no threshold"
+    key = criterion.alpha, criterion.guarantee, criterion.delta
+    kept = calibration.kept_threshold(*key)
+    if kept is not None:
+        return kept
+    try:
+        if criterion.guarantee == "marginal":
+            # A look-up in the calibration's curve.
+            return calibration.threshold(*key)
+        return await off_loop(calibration.threshold, *key)
+    except LabelsMissingError as exc:
+        return exc

@@ -290,16 +290,16 @@ class Calibrations:
             # Somebody has made the set again since, and then deleted it.
             del self._lost[name]
 
-    def _note_presence(self, found: Calibration, before: Calibration | None) -> None:
-        if self._lost.pop(found.name, None) is not None:
-            logger.warning("the calibration %r is in the store again", found.name)
-        if before is not None and found.version < before.version:
+    def _note_presence(self, present: Calibration, before: Calibration | None) -> None:
+        if self._lost.pop(present.name, None) is not None:
+            logger.warning("the calibration %r is in the store again", present.name)
+        if before is not None and present.version < before.version:
             logger.warning(
                 "the calibration %r went back from version %d to version %d: the store was "
                 "replaced by an earlier copy, and later labels are lost",
-                found.name,
+                present.name,
                 before.version,
-                found.version,
+                present.version,
             )
 
     def lost(self) -> list[str]:
@@ -324,7 +324,7 @@ class Calibrations:
         judge, noted = self._judge, (known.name, known.runtimes)
         if judge is None or judge.runtime is None or judge.fingerprint != known.fingerprint:
             return
-        others = [each for each in known.runtimes if each != judge.runtime]
+        others = [runtime for runtime in known.runtimes if runtime != judge.runtime]
         if others and noted not in self._noted:
             self._noted.add(noted)
             logger.warning(
@@ -465,8 +465,8 @@ class Calibrations:
             return
         in_use = [DEFAULT_CALIBRATION, *self.traffic.names()]
         idle = self._known.keys() - {*in_use, name}
-        dropped = [each for each in self._known if each in idle]
-        dropped += [each for each in reversed(in_use) if each in self._known and each != name]
+        dropped = [other for other in self._known if other in idle]
+        dropped += [other for other in reversed(in_use) if other in self._known and other != name]
         for other in dropped:
             if self._cached_bytes <= _MOST_BYTES:
                 return

@@ -46,7 +46,7 @@ async def effects_of(
     criteria: Iterable[Criterion], *, before: Calibration, after: Calibration
 ) -> tuple[Effect, ...]:
     """Returns the effect on each criterion with an alpha, in order of the criteria."""
-    old, new = [await rows_of(criteria, each) for each in (before, after)]
+    old, new = [await rows_of(criteria, version) for version in (before, after)]
     return tuple(
         [
             Effect(before=was, after=row, more_labels=await off_loop(_more_labels, after, row))
@@ -60,13 +60,13 @@ async def rows_of(
 ) -> tuple[ThresholdRow, ...]:
     """Returns the row of each criterion with an alpha, in order of the criteria."""
     name = calibration.name
-    asked = {replace(each, calibration=name) for each in criteria if each.alpha is not None}
+    asked = {replace(one, calibration=name) for one in criteria if one.alpha is not None}
     # Each is its own turn in the threads, so that others get theirs in between.
     return tuple(
         [
             await off_loop(_row, calibration, criterion)
             for criterion in sorted(
-                asked, key=lambda each: (each.guarantee, each.alpha or 0.0, each.delta or 0.0)
+                asked, key=lambda one: (one.guarantee, one.alpha or 0.0, one.delta or 0.0)
             )
         ]
     )

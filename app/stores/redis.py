@@ -280,14 +280,14 @@ class RedisStore:
             answer = bulk.zrangebyscore(
                 keys.order, f"({after}", "+inf", start=0, num=limit, withscores=True
             )
-            found = cast("list[tuple[str, float]]", answer)
-            if not found:
+            places = cast("list[tuple[str, float]]", answer)
+            if not places:
                 return []
-            texts = cast("list[str | None]", bulk.hmget(keys.rows, [key for key, _ in found]))
+            texts = cast("list[str | None]", bulk.hmget(keys.rows, [key for key, _ in places]))
             # A row that was removed in between has no text any more.
             return [
                 StoredRow(key, int(position), text or "")
-                for (key, position), text in zip(found, texts, strict=True)
+                for (key, position), text in zip(places, texts, strict=True)
             ]
 
         return await self._in_thread(read)
@@ -306,8 +306,8 @@ class RedisStore:
         arguments = [
             *AuditKeys.of(name),
             *map(str, (len(rows), len(removed), len(texts))),
-            *(str(each) for row in rows for each in (*row, expected.get(row.key, 0))),
-            *(str(each) for key in removed for each in (key, expected.get(key, 0))),
+            *(str(field) for row in rows for field in (*row, expected.get(row.key, 0))),
+            *(str(field) for key in removed for field in (key, expected.get(key, 0))),
             *_flat(texts),
             *forgotten,
         ]

@@ -15,15 +15,15 @@ _INSERT = "INSERT INTO audit (name, key, position, text) VALUES (:name, :key, :p
 def states(connection: sqlite3.Connection) -> dict[str, AuditState]:
     """Returns the state of each set that has or had audits."""
     query = "SELECT name, position, rows FROM audit_set"
-    found = {
+    by_name = {
         name: AuditState(position, count) for name, position, count in connection.execute(query)
     }
-    if not all(type(number) is int for state in found.values() for number in state):
+    if not all(type(number) is int for state in by_name.values() for number in state):
         raise StoreCorruptError(
             "the audits have a position that this service does not write. Another program wrote to "
             "the file; restore it from a backup."
         )
-    return found
+    return by_name
 
 
 def rows(connection: sqlite3.Connection, name: str, *, after: int, limit: int) -> list[StoredRow]:
@@ -51,8 +51,8 @@ def write(
     with nullcontext() if synced else unsynced(connection), transaction(connection, "IMMEDIATE"):
         position_of = "SELECT position FROM audit WHERE name = ? AND key = ?"
         for key in (*(row.key for row in rows), *removed):
-            (found,) = connection.execute(position_of, (name, key)).fetchone() or (0,)
-            if found != expected.get(key, 0):
+            (present,) = connection.execute(position_of, (name, key)).fetchone() or (0,)
+            if present != expected.get(key, 0):
                 return None
         query = "SELECT position, rows FROM audit_set WHERE name = ?"
         before, count = connection.execute(query, (name,)).fetchone() or (0, 0)

@@ -157,13 +157,43 @@ def assembled(
 ) -> Services:
     """Makes the services around a started scorer and an open store."""
     _show(scorer.identity, telemetry)
+    fingerprint = scorer.identity.fingerprint
+    defaults = CriterionDefaults(
+        alpha=settings.default_alpha,
+        guarantee=settings.default_guarantee,
+        delta=settings.default_delta,
+    )
     admission = Admission(
         max_pending=settings.max_pending, telemetry=telemetry, rate_limits=RateLimits(store)
     )
-    calibrations = _calibrations_of(settings, scorer.identity, store, telemetry)
-    auditor = _auditor_of(settings, scorer.identity, store, telemetry)
+    limits = Limits(
+        max_batch=admission.largest_request,
+        max_body_bytes=settings.max_body_bytes,
+        max_prompt_tokens=scorer.identity.max_prompt_tokens,
+        max_response_characters=_CHARACTERS_PER_TOKEN * scorer.identity.max_prompt_tokens,
+    )
+    calibrations = Calibrations(
+        store,
+        telemetry,
+        max_staleness_s=settings.max_staleness_s,
+        min_label_mass=settings.min_label_mass,
+        judge=scorer.identity,
+    )
+    auditor = Auditor(
+        store,
+        telemetry,
+        fingerprint=fingerprint,
+        rate=settings.audit_rate,
+        expires_s=settings.audit_expires_s,
+        default=defaults,
+        keeps_texts=settings.audit_texts,
+    )
     monitor = Monitor(auditor, calibrations, telemetry, on_alarm=settings.on_alarm)
-    scoring = _with_cache(scorer, settings, store, telemetry)
+    # The scorer of requests; checks of the judge use the one without kept scores.
+    scoring = scorer
+    if settings.score_cache != "off":
+        seconds = settings.score_cache
+        scoring = CachingScorer(scorer, store, telemetry, seconds=seconds, slots=_MOST_SCORES)
     judge = Judge(
         scoring,
         calibrations,
@@ -171,97 +201,33 @@ def assembled(
         suspensions=monitor,
         observers=(calibrations.traffic, auditor),
     )
-    calibrator = Calibrator(scoring, store, calibrations)
-    drift = Drift(calibrations, telemetry, replicas=settings.replicas)
-    changes = Changes(auditor, calibrator, calibrations, monitor)
-    absorber = Absorber(
-        auditor, changes, calibrations, monitor, fingerprint=scorer.identity.fingerprint
-    )
-    limits = _limits_of(settings, scorer.identity, admission)
-    return Services(
-        scorer=scorer,
-        judge=judge,
-        rewarder=_rewarder_of(judge, admission, limits),
-        calibrator=calibrator,
-        calibrations=calibrations,
-        drift=drift,
-        auditor=auditor,
-        text_keeper=TextKeeper(store, auditor),
-        monitor=monitor,
-        changes=changes,
-        absorber=absorber,
-        store=store,
-        admission=admission,
-        readiness=Readiness(scorer, store, calibrations, telemetry),
-        telemetry=telemetry,
-        limits=limits,
-        defaults=_defaults_of(settings),
-    )
-
-
-def _with_cache(scorer: Scorer, settings: Settings, store: Store, telemetry: Telemetry) -> Scorer:
-    """The scorer of requests; checks of the judge use the one without kept scores."""
-    if settings.score_cache == "off":
-        return scorer
-    return CachingScorer(
-        scorer,
-        store,
-        telemetry,
-        seconds=settings.score_cache,
-        slots=_MOST_SCORES,
-    )
-
-
-def _defaults_of(settings: Settings) -> CriterionDefaults:
-    return CriterionDefaults(
-        alpha=settings.default_alpha,
-        guarantee=settings.default_guarantee,
-        delta=settings.default_delta,
-    )
-
-
-def _calibrations_of(
-    settings: Settings, identity: JudgeIdentity, store: Store, telemetry: Telemetry
-) -> Calibrations:
-    return Calibrations(
-        store,
-        telemetry,
-        max_staleness_s=settings.max_staleness_s,
-        min_label_mass=settings.min_label_mass,
-        judge=identity,
-    )
-
-
-def _auditor_of(
-    settings: Settings, identity: JudgeIdentity, store: Store, telemetry: Telemetry
-) -> Auditor:
-    return Auditor(
-        store,
-        telemetry,
-        fingerprint=identity.fingerprint,
-        rate=settings.audit_rate,
-        expires_s=settings.audit_expires_s,
-        default=_defaults_of(settings),
-        keeps_texts=settings.audit_texts,
-    )
-
-
-def _limits_of(settings: Settings, identity: JudgeIdentity, admission: Admission) -> Limits:
-    return Limits(
-        max_batch=admission.largest_request,
-        max_body_bytes=settings.max_body_bytes,
-        max_prompt_tokens=identity.max_prompt_tokens,
-        max_response_characters=_CHARACTERS_PER_TOKEN * identity.max_prompt_tokens,
-    )
-
-
-def _rewarder_of(judge: Judge, admission: Admission, limits: Limits) -> Rewarder:
-    return Rewarder(
+    rewarder = Rewarder(
         judge,
         admission,
         most=limits.max_batch,
         most_characters=_REWARD_GROWTH * limits.max_body_bytes,
         longest_response=limits.max_response_characters,
+    )
+    calibrator = Calibrator(scoring, store, calibrations)
+    changes = Changes(auditor, calibrator, calibrations, monitor)
+    return Services(
+        scorer=scorer,
+        judge=judge,
+        rewarder=rewarder,
+        calibrator=calibrator,
+        calibrations=calibrations,
+        drift=Drift(calibrations, telemetry, replicas=settings.replicas),
+        auditor=auditor,
+        text_keeper=TextKeeper(store, auditor),
+        monitor=monitor,
+        changes=changes,
+        absorber=Absorber(auditor, changes, calibrations, monitor, fingerprint=fingerprint),
+        store=store,
+        admission=admission,
+        readiness=Readiness(scorer, store, calibrations, telemetry),
+        telemetry=telemetry,
+        limits=limits,
+        defaults=defaults,
     )
 
 

@@ -87,7 +87,7 @@ async def prepare_default(
 def bundled_comparisons() -> list[Comparison]:
     """The comparisons on which a judge is checked; the demo judge has not learnt them."""
     examples = labeled_comparisons(DEMO_FOLDER / "try.jsonl")
-    return [each.comparison for each in examples[:CHECKED]]
+    return [example.comparison for example in examples[:CHECKED]]
 
 
 async def check_in_background(services: Services, scorer: LabelLogitScorer) -> None:

@@ -9,7 +9,7 @@ import pytest
 from app.core.calibration import Calibration
 from app.core.comparison import Criterion, Guarantee
 from app.fair_queue import Flow, flowing
-from app.judging.thresholds import Threshold, find_thresholds
+from app.judging.judge import Threshold, find_thresholds
 from tests.labeled_examples import labeled_example
 from tests.patience import PATIENCE_S
 
