@@ -13,20 +13,6 @@ from app.judges.engines.scripted import by_quality
 from app.judges.prompts import PromptTemplate
 from tests.drills.load.material import example
 
-# Kind of request -> how often it is sent.
-WEIGHTS = {
-    "single": 60,
-    "batch": 12,
-    "no_alpha": 5,
-    "infeasible": 2,
-    "same": 2,
-    "invalid": 1,
-    "unknown_set": 1,
-    "blank_in_batch": 1,
-    "too_many": 0.5,
-    "calibrate": 0.5,
-    "label": 20,
-}
 _BATCH = 24
 
 Fields = dict[str, Any]
@@ -74,10 +60,6 @@ def _preferred(fields: Fields) -> str:
     return "A" if found.p_bar[0] > 0.5 else "B"
 
 
-def _labeled(fields: Fields) -> Fields:
-    return _unlabeled(fields) | {"label": fields["label"]}
-
-
 def _unlabeled(fields: Fields) -> Fields:
     return {name: fields[name] for name in ("question", "response_a", "response_b")}
 
@@ -98,58 +80,36 @@ class MixedTraffic:
 
     def calibrate(self, examples: Sequence[Fields]) -> None:
         """Posts labeled pairs."""
-        body = {"calibration": "default", "examples": list(examples)}
-        self._client.post("/calibrate", json=body)
+        self._post("/calibrate", {"calibration": "default", "examples": list(examples)})
 
-    def send_any(self, *, calibrating: bool = True) -> int:
-        """Sends a request of a kind drawn by its weight; returns the status.
-
-        Args:
-            calibrating: Whether it may be labeled pairs. They make a new version, about whose
-                traffic the service says nothing before 200 judgments.
-        """
-        kinds = [kind for kind in WEIGHTS if calibrating or kind != "calibrate"]
-        weights = [WEIGHTS[kind] for kind in kinds]
-        return self.send(self._random.choices(kinds, weights)[0])
-
-    def send(self, kind: str) -> int:
-        """Sends one request; returns the status."""
+    def send_every_kind(self) -> None:
+        """Sends a request of each kind, good and bad."""
         pair = self._random.choice(self._material.pairs)
         some = self._random.choices(self._material.pairs, k=_BATCH)
-        path, body = "/judge", pair
-        match kind:
-            case "batch":
-                path, body = "/judge/batch", {"comparisons": some}
-            case "no_alpha":
-                body = pair | {"alpha": None}
-            case "infeasible":
-                # No set here is large enough for one error in a hundred thousand.
-                body = pair | {"alpha": 0.00001}
-            case "same":
-                body = pair | {"response_b": pair["response_a"]}
-            case "invalid":
-                body = pair | {"alpha": 2}
-            case "unknown_set":
-                body = pair | {"calibration": "not-there"}
-            case "blank_in_batch":
-                comparisons = [*some[:3], pair | {"response_a": " "}]
-                path, body = "/judge/batch", {"comparisons": comparisons}
-            case "too_many":
-                path, body = "/judge/batch", {"comparisons": some * 50}
-            case "label":
-                return self._label(pair)
-            case "calibrate":
-                self.calibrate(self._random.sample(self._material.examples, 8))
-                return 200
-            case _:
-                assert kind == "single", kind
-        return self._client.post(path, json=body).status_code
+        for changes in (
+            {},
+            {"alpha": None},
+            # No set here is large enough for one error in a hundred thousand.
+            {"alpha": 0.00001},
+            {"response_b": pair["response_a"]},
+            {"alpha": 2},
+            {"calibration": "not-there"},
+        ):
+            self._post("/judge", pair | changes)
+        for comparisons in ([*some[:3], pair | {"response_a": " "}], some * 50):
+            self._post("/judge/batch", {"comparisons": comparisons})
+        self.calibrate(self._random.sample(self._material.examples, 8))
+        self.judge_and_label()
 
-    def _label(self, pair: Fields) -> int:
-        """Judges a pair and, if it is drawn for an audit, labels it as the judge does."""
-        answer = self._client.post("/judge", json=pair)
-        judgment = answer.json()
-        if answer.status_code == 200 and judgment["audit"] and judgment["preferred"]:
-            given = {"id": judgment["audit"]["id"], "label": judgment["preferred"]}
-            answer = self._client.post("/audits/labels", json={"labels": [given]})
-        return answer.status_code
+    def judge_and_label(self) -> None:
+        """Judges a batch, and labels a drawn pair as the judge does."""
+        some = self._random.choices(self._material.pairs, k=_BATCH)
+        results = self._post("/judge/batch", {"comparisons": some}).json()["results"]
+        for judgment in results:
+            if judgment.get("audit") and judgment["preferred"]:
+                given = {"id": judgment["audit"]["id"], "label": judgment["preferred"]}
+                self._post("/audits/labels", {"labels": [given]})
+                return
+
+    def _post(self, path: str, body: Fields) -> httpx.Response:
+        return self._client.post(path, json=body)

@@ -4,12 +4,10 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from app.audits.alarms import Alarms
 from app.audits.auditor import Auditor
 from app.audits.entries import AlarmEnd, AlarmEntry, AuditLabel, LabelEntry, written
 from app.audits.monitor import Monitor
@@ -22,7 +20,7 @@ from app.stores.memory import MemoryStore
 from scope_judge.records import MonitoredCriterion
 from tests.serving import services_of
 from tests.unit.audits.judged import calibrate
-from tests.unit.audits.logs import EXPIRES_S, MARGINAL, PAC, append, draw_id, drawn
+from tests.unit.audits.logs import EXPIRES_S, MARGINAL, append, draw_id, drawn
 
 WRONG: AuditLabel = "B"
 
@@ -251,48 +249,6 @@ async def test_an_alarm_that_two_replicas_see_at_once_is_recorded_once() -> None
         assert not any(await asyncio.gather(one.look(), other.look()))
         assert (await one.trail()) == (await other.trail())
         assert len(await one.trail()) == 2
-
-
-async def test_entries_that_come_second_change_nothing() -> None:
-    alarms, decider = Alarms(), drawn(1).uses[0].decider
-    rings = AlarmEntry(
-        decider=decider,
-        errors=3,
-        audited=4,
-        needed=200,
-        suspends=True,
-        after=0,
-        by="ana",
-        at=1.0,
-        first_judged_at=0.25,
-        last_judged_at=0.5,
-    )
-    ends = AlarmEnd(
-        criterion=MARGINAL, alarm=7, because="resumed", version=1, reason="x", by="bob", at=2.0
-    )
-    assert not alarms.apply(6, ends)
-    assert alarms.apply(7, rings)
-    assert not alarms.apply(8, replace(rings, by="bob"))
-    assert not alarms.apply(9, replace(ends, criterion=PAC))
-    assert alarms.apply(10, ends)
-    # A replica that has not read the end yet writes the same alarm, or ends it once more.
-    assert not alarms.apply(11, rings)
-    assert not alarms.apply(12, ends)
-    assert alarms.apply(13, replace(rings, after=10))
-    assert not alarms.apply(14, ends)
-    (standing,) = alarms.standing()
-    assert standing.position == 13
-
-
-async def test_an_alarm_survives_a_restart_with_its_time() -> None:
-    async with rung() as replica:
-        again = Replica(replica.services, now=5000.0)
-        await again.auditor.catch_up()
-        # Nothing has to be computed for that.
-        assert await again.monitor.suspended([(MARGINAL, await again.set)])
-        found = await again.shown()
-        assert times(found) == raised(1000.0, 1, 900.0, 900.0)
-        assert await again.trail() == [("alarm", "ana", 1000.0, 30, 30)]
 
 
 async def test_an_alarm_that_an_expired_draw_lets_ring_names_no_key() -> None:

@@ -132,14 +132,6 @@ async def test_draws_that_wait_for_a_write_are_written_together_and_outlive_thei
         assert len(audits(services.auditor)) == 20
 
 
-async def test_rate_zero_writes_nothing() -> None:
-    store = FlakyStore()
-    async with services_of(store=store) as services:
-        await services.calibrator.add("default", EXAMPLES)
-        assert await judged(services, traffic(range(50))) == [None] * 50
-        assert store.appends == 0
-
-
 async def test_an_expired_draw_is_not_offered_for_a_label_again() -> None:
     # The clock of the service does not move, so the draw is made long ago.
     store = MemoryStore()

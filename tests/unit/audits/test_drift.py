@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.audits.drift import STREAMS, Drift, stream_figures
+from app.audits.drift import STREAMS, Drift
 from app.audits.entries import alarm_times, written
 from app.judging.services import Services
 from app.observability.telemetry import Telemetry
@@ -116,10 +116,3 @@ async def test_sixteen_replicas_share_the_false_alarms_of_one() -> None:
         shared = await services.drift.of(calibration)
     for stream in STREAMS:
         assert shared[stream].evidence == pytest.approx(alone[stream].evidence / 16)
-
-
-async def test_a_set_that_nobody_judged_by_has_no_evidence() -> None:
-    async with replicas(1, MemoryStore()) as (services,):
-        calibration = await calibrate(services)
-        found = await services.drift.of(calibration)
-        assert found == dict.fromkeys(STREAMS, stream_figures(0.0))

@@ -190,22 +190,3 @@ async def test_a_secret_that_was_lost_in_an_outage_draws_nothing_until_it_is_bac
         await services.auditor.open()
         assert caplog.text.count("takes draws for audits again") == 1
         assert (await ids(services, traffic(range(4))))[:3] == drawn
-
-
-async def test_a_page_is_that_of_the_log_now() -> None:
-    store = MemoryStore()
-    async with services_of(store=store, audit_rate=1.0, audit_expires_s=1000.0) as services:
-        await services.calibrator.add("default", EXAMPLES)
-        drawn = await ids(services, traffic(range(3)))
-        await label(services.auditor, (drawn[0], "A"))
-        later = replica(store, seconds_later=5000.0)
-        for auditor, status in ((services.auditor, "open"), (later, "expired")):
-            page = await auditor.page(
-                calibration=None,
-                status=None,
-                after=0,
-                limit=9,
-                may_use=lambda _: True,
-            )
-            listed = [(audit.id, audit.status) for audit in page.audits]
-            assert listed == [(drawn[0], "labelled"), (drawn[1], status), (drawn[2], status)]

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import get_args
@@ -28,7 +28,6 @@ from app.core.monitoring import (
 )
 from app.judging.services import Services
 from app.observability.telemetry import Telemetry
-from app.stores.memory import MemoryStore
 from scope_judge.records import MonitoredCriterion, OnAlarm
 from tests.serving import services_of
 from tests.unit.audits.judged import calibrate
@@ -328,15 +327,6 @@ async def test_labels_errors_and_evidence_are_shown_by_key_beside_the_whole() ->
         assert sum(each.open for each in found.keys) == found.open == 10
 
 
-async def test_the_twenty_keys_with_the_most_errors_are_shown() -> None:
-    async with scene() as (stage, write_id):
-        await stage.append(*(drawn(i, write_id=write_id, by=f"key {i % 25}") for i in range(50)))
-        await stage.append(*(labelled(i, WRONG if i % 25 >= 5 else "A") for i in range(50)))
-        found = await stage.report()
-        assert [each.key for each in found.keys] == [f"key {i}" for i in range(5, 25)]
-        assert found.further_keys == 5
-
-
 @pytest.mark.parametrize("on_alarm", get_args(OnAlarm))
 async def test_an_alarm_suspends_all_alphas_of_its_set_up_to_its_own(
     on_alarm: OnAlarm,
@@ -353,17 +343,6 @@ async def test_an_alarm_suspends_all_alphas_of_its_set_up_to_its_own(
         found = await stage.fresh_monitor(on_alarm=on_alarm).suspended(asked)
         assert found == ({MARGINAL, strict, PAC} if on_alarm == "abstain" else set())
         assert await stage.monitor.suspended(asked) == found
-
-
-async def test_a_replaced_log_is_computed_anew() -> None:
-    async with scene() as (stage, write_id):
-        await stage.append(*(drawn(i, write_id=write_id) for i in range(30)))
-        await stage.append(*(labelled(i, WRONG) for i in range(30)))
-        assert (await stage.report()).alarm
-        empty: Callable[[], MemoryStore] = MemoryStore
-        stage.auditor._store = empty()
-        await stage.auditor.catch_up()
-        assert await stage.reports() == {}
 
 
 async def test_the_twenty_criteria_with_the_most_labels_have_gauges() -> None:

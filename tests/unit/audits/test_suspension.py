@@ -1,14 +1,12 @@
 """Tests of SCOPE_ON_ALARM: what judgments and draws become after an alarm of the audits."""
 
 import asyncio
-from typing import get_args
 
 import pytest
 
 from app.core.calibration import Calibration
 from app.core.comparison import Judgment, Label
 from app.judging.services import Services
-from scope_judge.records import OnAlarm
 from tests.patience import PATIENCE_S
 from tests.serving import services_of
 from tests.unit.audits.drawing import FlakyStore, sent
@@ -31,32 +29,6 @@ async def rung(services: Services) -> Calibration:
 
 def reasons(judged: list[Judgment]) -> set[str | None]:
     return {each.reason for each in judged}
-
-
-@pytest.mark.parametrize("on_alarm", get_args(OnAlarm))
-async def test_after_an_alarm_judgments_abstain_until_half_of_the_set_is_new(
-    on_alarm: OnAlarm,
-) -> None:
-    async with services_of(audit_rate=1.0, on_alarm=on_alarm) as services:
-        calibration = await rung(services)
-        judged = await judge(services, 40, seed=5)
-        if on_alarm == "report":
-            assert "suspended" not in reasons(judged)
-            return
-        assert reasons(judged) == {"suspended"}
-        # Their draws are abstentions, and change no figure of the accepted ones.
-        (before,) = (await services.monitor.of(calibration)).criteria
-        assert before.shown.abstentions >= 40
-        assert (before.shown.open, before.shown.alarm) == (0, True)
-        # The first version has as many examples as `calibrate` makes by default.
-        await calibrate(services, n=calibration.n - 1, seed=7)
-        now = await services.calibrations.get("default")
-        assert (await services.monitor.of(now)).alarmed
-        assert reasons(await judge(services, 40, seed=5)) == {"suspended"}
-        await calibrate(services, n=1, seed=8)
-        now = await services.calibrations.get("default")
-        assert not (await services.monitor.of(now)).alarmed
-        assert "suspended" not in reasons(await judge(services, 40, seed=5))
 
 
 async def test_an_alarm_is_followed_by_a_service_that_judges_on() -> None:
