@@ -1,4 +1,4 @@
-"""Tests that no route blocks the event loop for 50 ms with any request within its limits.
+"""Tests that requests at the limits of their routes do not block the event loop for 50 ms.
 
 All other requests wait while the event loop is blocked: judgments, /healthz, new connections.
 """
@@ -16,13 +16,11 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from app.api.auth.needs import NEEDS
 from app.api.bodies import LARGE_BYTES
 from app.api.requests.audits import MOST_LABELS
 from tests.integration.processes.server import free_port
 from tests.integration.processes.ticking_service import audit_id
 from tests.serving import scripted_fingerprint
-from tests.unit.api.rewards.reward_routes import ROUTES
 
 LONGEST_S = 0.05
 # Seconds of the yardstick on a quiet core of the machine for which the limit was chosen.
@@ -44,7 +42,7 @@ class Case(NamedTuple):
     """A request at the limits of its route.
 
     Args:
-        route: Method and path, as in `NEEDS`.
+        route: Method and path.
         status: Expected status of the answer.
         body: Makes a new body for each request; None if the route has no body.
         url: URL of the request if it differs from the path of the route.
@@ -143,24 +141,16 @@ def reward(**fields: Any) -> Callable[[], bytes]:
     return body
 
 
-def largest_body(name: str) -> Callable[[], bytes]:
-    """A trainer's request for one comparison of two long texts."""
-    texts = ("quality=1 " + "a word, " * 100_000, "quality=2 " + "Ж" * 150_000)
-    return lambda: json.dumps(ROUTES[name].body(*texts)).encode()
-
-
 REWARDS = "/rewards/"
 ONE, BATCH = ("POST", "/judge"), ("POST", "/judge/batch")
 ADD, ROLLBACK = ("POST", "/calibrate"), ("POST", "/calibrations/{name}/rollback")
-SCORE = ("POST", "/calibrate/scores")
 EXPORT, IMPORT = (
     ("GET", "/calibrations/{name}/examples"),
     ("POST", "/calibrations/{name}/examples"),
 )
 POOL, NEXT = ("POST", "/calibrations/{name}/pool"), ("GET", "/calibrations/{name}/next")
 SET, TRAIL = ("GET", "/calibrations/{name}"), ("GET", "/calibrations/{name}/versions")
-REMOVE = ("DELETE", "/calibrations/{name}")
-# Cases that do not change the store come first; the last case deletes the large set.
+# One case for each thing that took long once. Those that do not change the store come first.
 _labels = itertools.cycle("AB")
 
 
@@ -173,33 +163,14 @@ def audit_labels() -> bytes:
 
 CASES: dict[str, Case] = {
     "text": Case(ONE, 200, lambda: question("a word, ")),
-    "escapes": Case(ONE, 200, lambda: question("\\u0416")),
-    "lines": Case(ONE, 200, lambda: question("a\\n")),
-    "outside ASCII": Case(ONE, 200, lambda: question("Ж")),
     "tags": Case(ONE, 200, lambda: question("<")),
-    "entities": Case(ONE, 200, lambda: question("&amp;")),
-    "quoted lines": Case(ONE, 200, lambda: question("\\n", start="[User Question]")),
-    "blanks": Case(ONE, 422, lambda: question(" ")),
     "turns": Case(
         ONE,
         200,
         lambda: json.dumps({**ITEM, "question": turns(PARTS // 4), "alpha": None}).encode(),
     ),
-    "long turns": Case(
-        ONE,
-        200,
-        lambda: json.dumps({**ITEM, "question": turns(8000, size=200), "alpha": None}).encode(),
-    ),
-    "fraction": Case(ONE, 422, lambda: b'{"alpha": 0.' + b"1" * LARGEST + b"}"),
-    "whole numbers": Case(
-        ONE, 422, lambda: b'{"alpha": [' + b"1" * 4000 + (b"," + b"1" * 4000) * 500 + b"]}"
-    ),
     "names": Case(ONE, 422, lambda: json.dumps({f"{i}": 1 for i in range(PARTS - 1)}).encode()),
-    "long name": Case(ONE, 422, lambda: b'{"' + b"a\\n" * (LARGEST // 3) + b'": 1}'),
     "empty lists": Case(BATCH, 413, lambda: b'{"comparisons":[' + b"[]," * 690_000 + b"[]]}"),
-    "few empty lists": Case(
-        BATCH, 413, lambda: b'{"comparisons":[' + b"[]," * (PARTS - 9) + b"[]]}"
-    ),
     "deep lists": Case(
         BATCH,
         200,
@@ -207,23 +178,9 @@ CASES: dict[str, Case] = {
             b'{"comparisons":[' + (b"[" * 190 + b"]" * 190 + b",") * (PARTS // 190 - 1) + b"1]}"
         ),
     ),
-    "too deep lists": Case(BATCH, 422, lambda: b"[" * PARTS),
     "numbers": Case(BATCH, 413, lambda: b'{"comparisons":[' + b"1," * 10**6 + b"1]}"),
-    "fractions": Case(BATCH, 413, lambda: b'{"comparisons":[' + b"0.1," * 500_000 + b"1]}"),
-    "short texts": Case(BATCH, 413, lambda: b'{"comparisons":[' + b'"",' * 690_000 + b"1]}"),
-    "half a pair": Case(
-        BATCH, 413, lambda: rb'{"comparisons":["\ud800",' + b"0.1," * 500_000 + b"1]}"
-    ),
-    "short responses": Case(
-        ONE,
-        422,
-        lambda: json.dumps(
-            {**ITEM, "response_a": ["x"] * 400_000, "alpha": None}, separators=(",", ":")
-        ).encode(),
-    ),
     "long texts": Case(BATCH, 200, lambda: many(long_text)),
     "conversations": Case(BATCH, 200, lambda: many(conversation)),
-    "alphas": Case(BATCH, 200, lambda: many(an_alpha("marginal"))),
     "pac alphas": Case(BATCH, 200, pac),
     # Bodies that are just not large are handled on the event loop.
     "small faults": Case(
@@ -257,7 +214,6 @@ CASES: dict[str, Case] = {
             comparisons=lambda: True,
         ),
     ),
-    "small lists": Case(BATCH, 413, lambda: b'{"comparisons":[' + b"[]," * 2_700 + b"0]}"),
     "faults": Case(BATCH, 200, lambda: many(wrong)),
     "largest group": Case(
         ("POST", f"{REWARDS}group"),
@@ -284,31 +240,6 @@ CASES: dict[str, Case] = {
             state="a word, " * 600,
         ),
     ),
-    "listed decisions": Case(
-        ("POST", "/v1/decisions"),
-        200,
-        lambda: decisions(
-            [
-                {
-                    "type": "choice",
-                    "instructions": "Which?",
-                    "choices": [{"value": answer} for answer in answers(i)],
-                }
-                for i in range(400)
-            ],
-            input=turns(50, size=90) + turns(1),
-        ),
-    ),
-    "too many responses": Case(
-        ("POST", f"{REWARDS}group"),
-        413,
-        reward(question=lambda: "Which?", responses=lambda: responses(60_000, words=0)),
-    ),
-    "blank responses": Case(
-        ("POST", f"{REWARDS}group"),
-        413,
-        lambda: b'{"question":"Which?","alpha":null,"responses":["a"' + b',""' * 690_000 + b"]}",
-    ),
     "references": Case(
         ("POST", f"{REWARDS}reference"),
         200,
@@ -318,38 +249,14 @@ CASES: dict[str, Case] = {
             responses=lambda: responses(1000, words=200),
         ),
     ),
-    **{
-        name: Case(
-            ("POST", ROUTES[name].path),
-            200,
-            largest_body(name),
-            f"{ROUTES[name].path}?calibration=large",
-        )
-        for name in ("OpenRLHF",)
-    },
-    "list": Case(("GET", "/calibrations")),
     "one set": Case(SET, url="/calibrations/large"),
-    "monitor": Case(("GET", "/calibrations/{name}/monitor"), url="/calibrations/large/monitor"),
-    "audit trail": Case(
-        ("GET", "/calibrations/{name}/audit-trail"),
-        url="/calibrations/large/audit-trail?limit=100",
-    ),
-    "resume": Case(
-        ("POST", "/calibrations/{name}/resume"),
-        200,
-        lambda: b'{"reason": "labels were mixed up"}',
-        "/calibrations/large/resume",
-    ),
     "alphas of a set": Case(
         SET,
         url="/calibrations/large?" + "&".join(f"alpha={0.05 + 0.01 * i:.2f}" for i in range(32)),
     ),
     "versions": Case(TRAIL, url="/calibrations/changed/versions?limit=1000"),
     "examples": Case(EXPORT, url="/calibrations/large/examples?limit=10000"),
-    "scores": Case(SCORE, 200, lambda: examples(long_text)),
     "audits": Case(("GET", "/audits"), url="/audits?status=labelled&limit=1000"),
-    "last audits": Case(("GET", "/audits"), url="/audits?status=expired"),
-    "texts of audits": Case(("GET", "/audits"), url="/audits?texts=true&calibration=audited"),
     "labels": Case(("POST", "/audits/labels"), 200, audit_labels),
     "absorption": Case(
         ("POST", "/calibrations/{name}/absorb"),
@@ -357,48 +264,11 @@ CASES: dict[str, Case] = {
         lambda: b'{"even_if_infeasible": true}',
         "/calibrations/audited/absorb",
     ),
-    "alive": Case(("GET", "/healthz")),
-    "ready": Case(("GET", "/readyz")),
-    "metrics": Case(("GET", "/metrics")),
-    "info": Case(("GET", "/info")),
-    "usage": Case(("GET", "/usage")),
-    "document": Case(("GET", "/openapi.json")),
-    "docs": Case(("GET", "/docs")),
-    "desk": Case(("GET", "/desk")),
-    "desk script": Case(("GET", "/desk/{file:path}"), url="/desk/vendor/uplot.js"),
-    "docs script": Case(("GET", "/docs/{name}"), url="/docs/swagger-ui-bundle.js"),
-    "redoc": Case(("GET", "/redoc"), 307),
     "long examples": Case(ADD, 200, lambda: examples(long_text)),
-    "labelled conversations": Case(ADD, 200, lambda: examples(conversation)),
-    "longest example": Case(
-        ADD,
-        200,
-        lambda: examples(lambda i: {**ITEM, "question": f"{i} " + "Ж" * 320_000}, count=1),
-    ),
-    "faulty examples": Case(ADD, 200, lambda: examples(wrong)),
     "import": Case(IMPORT, 200, imported, "/calibrations/imported/examples"),
-    "faulty import": Case(
-        IMPORT,
-        422,
-        lambda: imported().replace(b'"B"}]', b'"C"}]').replace(b'"A"}]', b'"C"}]'),
-        "/calibrations/imported/examples",
-    ),
     "pool": Case(POOL, 200, lambda: pairs(long_text), "/calibrations/large/pool"),
-    "faulty pool": Case(POOL, 200, lambda: pairs(wrong), "/calibrations/large/pool"),
     "next": Case(NEXT, url="/calibrations/large/next?alpha=0.2&limit=10000"),
-    "back": Case(ROLLBACK, 200, lambda: b'{"version": 1}', "/calibrations/large/rollback"),
     "far back": Case(ROLLBACK, 200, lambda: b'{"version": 985}', "/calibrations/changed/rollback"),
-    "look at an import": Case(
-        IMPORT,
-        200,
-        lambda: imported(10_000, replace=True, dry_run=True),
-        "/calibrations/large/examples",
-    ),
-    "look back": Case(
-        ROLLBACK, 200, lambda: b'{"version": 1, "dry_run": true}', "/calibrations/large/rollback"
-    ),
-    "look at a removal": Case(REMOVE, 200, url="/calibrations/large?dry_run=true"),
-    "remove": Case(REMOVE, 204, url="/calibrations/large"),
 }
 
 
@@ -444,19 +314,11 @@ def stalls(client: httpx.Client, case: Case) -> Iterator[float]:
         yield client.get("/stall").json() / max(1.0, slowness / YARDSTICK_S)
 
 
-def removals(client: httpx.Client, case: Case) -> Iterator[float]:
-    """The stalls of deletions; a rollback brings the set back in between."""
-    for _ in range(REPEATS):
-        yield next(stalls(client, case))
-        back = client.post(f"{case.url}/rollback", json={"version": 1})
-        assert back.status_code == 200, back.text
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_no_route_stops_the_event_loop_for_50_ms(client: httpx.Client, name: str) -> None:
     case = CASES[name]
     found: list[float] = []
-    for stall in removals(client, case) if case.route == REMOVE else stalls(client, case):
+    for stall in stalls(client, case):
         found.append(stall)
         if stall < LONGEST_S:
             break
@@ -466,7 +328,3 @@ def test_no_route_stops_the_event_loop_for_50_ms(client: httpx.Client, name: str
 def test_small_bodies_are_just_not_large() -> None:
     bodies = [case.body() for name, case in CASES.items() if name.startswith("small") and case.body]
     assert all(0.9 * LARGE_BYTES < len(body) <= LARGE_BYTES for body in bodies)
-
-
-def test_every_route_is_measured() -> None:
-    assert {case.route for case in CASES.values()} == set(NEEDS)
