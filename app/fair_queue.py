@@ -19,11 +19,17 @@ class RequestUsage:
         engine_prompts: Prompts that the judge read.
         prompt_tokens: Their tokens; 0 for a judge that counts none.
         written_tokens: Tokens of answers in words, for which only `evaluate` asks.
+        escalated: Comparisons that the large judge of a cascade was asked about.
+        large_prompts: Prompts that it read.
+        large_prompt_tokens: Their tokens.
     """
 
     engine_prompts: int = 0
     prompt_tokens: int = 0
     written_tokens: int = 0
+    escalated: int = 0
+    large_prompts: int = 0
+    large_prompt_tokens: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

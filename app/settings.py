@@ -120,6 +120,28 @@ class Settings(BaseSettings):
         description="TOML file whose `user` and `system` replace the paper's prompt template.",
     )
     prefill: str = Field("", description="Start of the judge's answer in the prompt, such as `[[`.")
+    escalate_url: str = Field(
+        "",
+        description="Base URL of another scope-judge service, whose judge decides what this one is "
+        "unsure of: the two are a cascade. Empty for none.",
+    )
+    escalate_api_key: SecretStr | None = Field(
+        None, description="Key of that service with the role `judge`."
+    )
+    escalate_max_share: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="Largest share of a minute's comparisons that the large judge of a cascade is "
+        "asked about. Above it the service abstains (`escalation_unavailable`).",
+    )
+    cascade_slack: float = Field(
+        0.05,
+        ge=0,
+        le=1,
+        description="A cascade serves if its coverage is within this of the large judge's; else "
+        "the large judge decides everything. New sets keep the value.",
+    )
     store_url: str = Field(
         "",
         description="`sqlite:///path`, `redis://host:port/db`, `rediss://host:port/db` (TLS), "

@@ -19,6 +19,7 @@ from app.api.middleware.prefix import Prefix
 from app.api.routes import audits as auditing
 from app.api.routes import calibrations as calibrating
 from app.api.routes import (
+    cascades,
     decisions,
     docs,
     operations,
@@ -110,6 +111,7 @@ def create_application(
         decisions,
         calibrating,
         pools,
+        cascades,
         auditing,
         operations,
         docs,

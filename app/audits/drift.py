@@ -30,8 +30,10 @@ from app.sets.cache import Calibrations
 from app.sets.traffic import VALUES
 from scope_judge.records import DriftStream
 
-# The three values of a judgment, in the order of `traffic`.
+# The three values of a judgment, in the order of `traffic`; those of a cascade are of its small
+# judge, and of its large one on pairs that always reach it.
 STREAMS = ("uncertainty", "position_gap", "label_mass")
+_OF_CASCADES = ("uncertainty", "position_gap", "large_uncertainty")
 # False alarms of one version of a set, of all streams and replicas together, over all time.
 DRIFT_DELTA = 0.05
 # Interval at which new judgments are tested.
@@ -49,8 +51,16 @@ Figures = Mapping[str, DriftStream]
 
 def streams_of(calibration: Calibration) -> tuple[str, ...]:
     """Returns the values that the judge of a set has."""
-    has = {"position_gap": calibration.orders == 2, "label_mass": calibration.has_label_mass}
-    return tuple(name for name in STREAMS if has.get(name, True))
+    table = calibration.first_table
+    has = {
+        "position_gap": bool(table.sees_order.any()) or not calibration.n,
+        "label_mass": calibration.has_label_mass,
+    }
+    return tuple(name for name in _names(calibration) if has.get(name, True))
+
+
+def _names(calibration: Calibration) -> tuple[str, ...]:
+    return STREAMS if calibration.cascade is None else _OF_CASCADES
 
 
 def tested_values(calibration: Calibration) -> dict[str, FloatArray]:
@@ -58,12 +68,18 @@ def tested_values(calibration: Calibration) -> dict[str, FloatArray]:
 
     They are those of one pair of each question: correlated scores are not exchangeable.
     """
-    preferences, used = calibration.preferences, calibration.counted & calibration.table.scored
-    gap = np.abs(preferences.p_fwd - preferences.p_rev)
-    columns = (calibration.uncertainty, gap, calibration.table.label_mass)
+    table, plan = calibration.first_table, calibration.cascade
+    preferences, used = table.preferences_at(calibration.temperature), calibration.counted
+    gap, last = np.abs(preferences.p_fwd - preferences.p_rev), table.label_mass
+    if plan is not None:
+        always = preferences.entropy > plan.largest_first
+        last = np.where(always, calibration.uncertainty, np.nan)
+    columns = (preferences.entropy, gap, last)
     tested = streams_of(calibration)
     return {
-        name: column[used] for name, column in zip(STREAMS, columns, strict=True) if name in tested
+        name: column[used & ~np.isnan(column)]
+        for name, column in zip(_names(calibration), columns, strict=True)
+        if name in tested
     }
 
 
@@ -71,6 +87,7 @@ class Martingales:
     """The tests of one version of a set by this replica."""
 
     def __init__(self, calibration: Calibration) -> None:
+        self._names = _names(calibration)
         self._streams = {
             name: ConformalMartingale.of(values)
             for name, values in tested_values(calibration).items()
@@ -80,7 +97,7 @@ class Martingales:
         """Adds judgments; `values` has those of one judgment after the other."""
         # In a random order: a batch that callers have sorted is not unlike the labeled pairs.
         table = rng.permutation(np.asarray(values, dtype=np.float64).reshape(-1, VALUES))
-        for name, column in zip(STREAMS, table.T, strict=True):
+        for name, column in zip(self._names, table.T, strict=True):
             if name in self._streams:
                 known = column[~np.isnan(column)]
                 self._streams[name].update(known, rng.random((len(known), 2)))

@@ -17,6 +17,7 @@ COMMANDS: Mapping[str, str] = {
     "judge": "Judge one pair, or files of pairs.",
     "filter": "Keep the preference pairs that the judge confirms, for DPO.",
     "battles": "Judge battles of models, for a leaderboard.",
+    "cascade": "Plan a cascade: a small judge first, a large one for the rest.",
     "calibrate": "Add labeled pairs to a calibration set.",
     "curve": "Is my judge good enough? Shows which alphas your labeled pairs make feasible.",
     "evaluate": "Measure a judge on labeled pairs with the paper's protocol.",
@@ -29,7 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "keys": "Create, list and revoke API keys.",
 }
 # Commands with subcommands: their modules have an `app`.
-_GROUPS = ("sets", "audits", "keys")
+_GROUPS = ("cascade", "sets", "audits", "keys")
 
 
 class _LazyCommands(TyperGroup):

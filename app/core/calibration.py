@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.assessment import AlphaInterval
+from app.core.cascade import PAC_ONLY, CascadePairs, CascadePlan, Chosen, answers, choose
 from app.core.comparison import STANDARD_ALPHAS as STANDARD_ALPHAS
 from app.core.comparison import STANDARD_DELTA as STANDARD_DELTA
 from app.core.comparison import Guarantee
@@ -19,7 +20,7 @@ from app.core.diagnostics import (
     feasibility,
     feasible_alphas,
 )
-from app.core.errors import LabelsMissingError
+from app.core.errors import CascadeError, LabelsMissingError
 from app.core.examples import Examples
 from app.core.examples import LabeledExample as LabeledExample
 from app.core.pac import rounded_down
@@ -57,6 +58,8 @@ class Calibration:
         runtimes: Runtimes (`JudgeIdentity.runtime`) that computed scores of the set, as far as they
             are known, sorted. Their scores differ by rounding.
         given_temperature: Temperature of the whole set, if these are the examples of one group.
+        cascade: The plan of a cascade's set; None for a judge alone. The scores of its examples are
+            the large judge's, with the small judge's in them, and so is every figure of the judge.
 
     Pairs of a pool have no label until /calibrate gives them one. Until all have one, the set has a
     "pac" threshold only where the labels so far decide it, and no figure that needs all labels:
@@ -84,11 +87,17 @@ class Calibration:
     release: str | None = None
     runtimes: tuple[str, ...] = ()
     given_temperature: float | None = None
+    cascade: CascadePlan | None = None
 
     @property
     def n(self) -> int:
         """Number of examples, with and without labels."""
         return len(self.examples)
+
+    @property
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """The guarantees that the set can give."""
+        return GUARANTEES if self.cascade is None else ("pac",)
 
     @cached_property
     def table(self) -> Examples:
@@ -104,10 +113,15 @@ class Calibration:
         """
         if self.given_temperature is not None:
             return self.given_temperature
-        if self.orders == 2 or self.unlabelled:
+        if self.cascade is not None or self.orders == 2 or self.unlabelled:
             return 1.0
         gap = self.table.numbers[self.sided, 0]
         return fitted_temperature(gap, self.table.label_a[self.sided])
+
+    @property
+    def first_table(self) -> Examples:
+        """The examples with the scores of the judge that is asked first."""
+        return self.table if self.cascade is None else self.table.small
 
     @cached_property
     def preferences(self) -> Preferences:
@@ -333,7 +347,12 @@ class Calibration:
         if kept is not None:
             return kept
         if guarantee == "marginal":
+            if self.cascade is not None:
+                raise CascadeError(f"calibration {self.name!r}: {PAC_ONLY}")
             threshold = self.curve.threshold(alpha)
+        elif self.cascade is not None:
+            assert delta is not None, "pac needs a delta"
+            threshold = self.chosen(alpha, delta).threshold
         else:
             assert delta is not None, "pac needs a delta"
             computed = self.pac_pairs.tests(alpha, delta).threshold
@@ -350,6 +369,44 @@ class Calibration:
     ) -> float | None:
         """Returns the threshold if it was computed already; None before that."""
         return self._thresholds.get(_cache_key(alpha, guarantee, delta))
+
+    @cached_property
+    def cascade_pairs(self) -> CascadePairs:
+        """The labeled pairs that "pac" counts, with the scores of both judges of a cascade."""
+        assert not self.table.unlabelled.any(), "a cascade's set has no pool"
+        used = self.counted & ~self.table.tied
+        (small, small_wrong), (large, large_wrong) = (
+            self._answers_of(table) for table in (self.table.small, self.table)
+        )
+        return CascadePairs(
+            small=small[used],
+            large=large[used],
+            small_wrong=small_wrong[used],
+            large_wrong=large_wrong[used],
+            drawn=int(self.counted.sum()),
+        )
+
+    def _answers_of(self, table: Examples) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Uncertainty and error of one judge of a cascade; infinite where it cannot answer."""
+        found = table.preferences_at(1.0)
+        wrong: NDArray[np.bool_] = table.label_a != (found.p_bar > 0.5)
+        return answers(found, table.label_mass, self.min_label_mass), wrong
+
+    def chosen(self, alpha: float, delta: float) -> Chosen:
+        """Returns the thresholds of both judges of a cascade at one alpha and delta."""
+        key = rounded_down(alpha), rounded_down(delta)
+        kept = self._chosen.get(key)
+        if kept is None:
+            assert self.cascade is not None, "the set of a judge alone has one threshold"
+            if len(self._chosen) >= _KEPT_THRESHOLDS:
+                self._chosen.clear()
+            kept = choose(self.cascade, self.cascade_pairs, alpha=alpha, delta=delta)
+            self._chosen[key] = kept
+        return kept
+
+    @cached_property
+    def _chosen(self) -> dict[tuple[float, float], Chosen]:
+        return {}
 
     @cached_property
     def _thresholds(self) -> dict[tuple[float, Guarantee, float | None], float]:
@@ -369,6 +426,9 @@ class Calibration:
                 empirical_risk=None,
                 labels_missing=True,
             )
+        if self.cascade is not None:
+            assert delta is not None, "a cascade has pac"
+            return self._cascade_row(self.chosen(alpha, delta), alpha, delta)
         used = self.counted if guarantee == "pac" else np.ones(self.n, dtype=bool)
         used = used & ~self.table.tied
         row = ThresholdRow.of(
@@ -387,6 +447,23 @@ class Calibration:
             accepted_sided=int((accepted & self.sided).sum()),
         )
 
+    def _cascade_row(self, chosen: Chosen, alpha: float, delta: float) -> ThresholdRow:
+        small, _ = self._answers_of(self.table.small)
+        large, _ = self._answers_of(self.table)
+        accepted = (small <= chosen.first) | (large <= chosen.threshold)
+        pairs = len(self.cascade_pairs.small)
+        return ThresholdRow(
+            alpha=alpha,
+            guarantee="pac",
+            delta=delta,
+            threshold=chosen.threshold,
+            coverage=chosen.coverage,
+            empirical_risk=chosen.errors / (chosen.coverage * pairs) if chosen.coverage else None,
+            accepted_ties=int((accepted & self.table.tied).sum()),
+            accepted_sided=int((accepted & ~self.table.tied).sum()),
+            chosen=chosen,
+        )
+
     def _curve_of(self, guarantee: Guarantee) -> ThresholdCurve:
         return self.pac_pairs.curve if guarantee == "pac" else self.curve
 
@@ -395,7 +472,7 @@ class Calibration:
 
         There are none while pairs have no label.
         """
-        if self.unlabelled:
+        if self.unlabelled or self.cascade is not None:
             return Feasibility(smallest_alpha=None, more_examples=None)
         curve = self._curve_of(row.guarantee)
         return feasibility(
@@ -414,7 +491,7 @@ class Calibration:
 
         Empty unless all pairs have labels.
         """
-        if self.unlabelled:
+        if self.unlabelled or self.cascade is not None:
             return {}
         return {
             guarantee: feasible_alphas(self._curve_of(guarantee), guarantee, STANDARD_DELTA)
@@ -446,7 +523,7 @@ class Calibration:
         """Both guarantees at the standard alphas, "pac" at the standard delta."""
         return tuple(
             self.row(alpha, guarantee, STANDARD_DELTA if guarantee == "pac" else None)
-            for guarantee in GUARANTEES
+            for guarantee in self.guarantees
             for alpha in STANDARD_ALPHAS
         )
 

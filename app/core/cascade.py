@@ -6,6 +6,7 @@ among the q of which the large one is surest.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -15,11 +16,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from app.core.binomial import binomial_cdf
 from app.core.pac import pac_tests, ranks_to_test, rounded_down
-from app.core.preference import LN2, FloatArray
+from app.core.preference import (
+    LN2,
+    FloatArray,
+    Preferences,
+    gaps_in_reverse,
+    preference_from_gaps,
+)
+from app.core.score import NoScore, Score
 from app.core.thresholds import accepted_and_errors
 
 Bools = NDArray[np.bool_]
 
+PAC_ONLY = (
+    'a cascade has the guarantee "pac" or none: "marginal" would need one order of all pairs, '
+    "and each judge of a cascade has its own"
+)
 # The small judge gets no pairs unless its surest ones are this many, and never more than this share
 # of all: beyond it the two judges are hardly different.
 _FEWEST_SURE = 40
@@ -52,6 +64,11 @@ class CascadePlan:
     @cached_property
     def _functions(self) -> tuple[FloatArray, FloatArray]:
         return np.array(self.small).reshape(-1, 2).T, np.array(self.large).reshape(-1, 2).T
+
+    @cached_property
+    def largest_first(self) -> float:
+        """The uncertainty up to which the small judge answers at most."""
+        return self.thresholds(1.0)[0]
 
     def positions(self, small: FloatArray, large: FloatArray) -> FloatArray:
         """Returns the smallest q at which each pair is accepted; infinite if none is.
@@ -95,6 +112,56 @@ def _function(uncertainty: FloatArray) -> tuple[tuple[float, float], ...]:
     points.setdefault(0.0, 0.0)
     points[LN2] = 1.0
     return tuple(sorted(points.items()))
+
+
+def answers(preferences: Preferences, label_mass: FloatArray, min_label_mass: float) -> FloatArray:
+    """Returns the uncertainties of one judge; infinite where it cannot answer.
+
+    It cannot without a score or a preference, and off task.
+    """
+    unable = (label_mass < min_label_mass) | (preferences.p_bar == 0.5)
+    unable |= np.isnan(preferences.p_bar)
+    return np.where(unable, np.inf, preferences.entropy)
+
+
+def _read(
+    scores: Sequence[Score | NoScore], min_label_mass: float
+) -> tuple[FloatArray, FloatArray]:
+    """Uncertainty and p_bar of each score; infinite and 0.5 where there is none."""
+    numbers = np.array([score.numbers for score in scores]).reshape(-1, 3)
+    gap_rev = gaps_in_reverse(numbers[:, 0], numbers[:, 1])
+    found = preference_from_gaps(np.nan_to_num(numbers[:, 0]), np.nan_to_num(gap_rev))
+    return answers(found, numbers[:, 2], min_label_mass), found.p_bar
+
+
+class PlannedPairs(NamedTuple):
+    """Pairs without labels, with what a plan needs of them.
+
+    Args:
+        small: Shape (n,). Uncertainties of the small judge; infinite where it cannot answer.
+        large: Shape (n,). The same of the large judge.
+        contradicts: Shape (n,). True where the two prefer different responses.
+    """
+
+    small: FloatArray
+    large: FloatArray
+    contradicts: Bools
+
+    @classmethod
+    def of(
+        cls,
+        small: Sequence[Score | NoScore],
+        large: Sequence[Score | NoScore],
+        min_label_mass: float,
+    ) -> "PlannedPairs":
+        """Reads the scores of both judges on the same pairs."""
+        (u1, p1), (u2, p2) = (_read(scores, min_label_mass) for scores in (small, large))
+        return cls(small=u1, large=u2, contradicts=(p1 - 0.5) * (p2 - 0.5) < 0.0)
+
+    def contradictions_within(self, plan: CascadePlan) -> float | None:
+        """Share of contradictions among the pairs within r; None if there are none."""
+        within = self.small <= plan.largest_first
+        return float(self.contradicts[within].mean()) if within.any() else None
 
 
 def plan_cascade(
@@ -141,6 +208,7 @@ class Chosen(NamedTuple):
         errors: Number of errors among the accepted pairs.
         cascade_coverage: Coverage of the cascade; 0 if it is infeasible.
         large_coverage: Coverage of the large judge alone; 0 if it is infeasible.
+        planned_share: r of the plan.
     """
 
     first: float
@@ -150,11 +218,27 @@ class Chosen(NamedTuple):
     errors: int
     cascade_coverage: float
     large_coverage: float
+    planned_share: float
 
     @property
     def is_cascade(self) -> bool:
         """Whether the small judge answers any pair."""
         return self.first > -math.inf
+
+    @property
+    def why(self) -> str:
+        """Why the cascade serves, or the large judge alone, in a sentence."""
+        of_both = (
+            f"the cascade accepts {self.cascade_coverage:.1%} of the labeled pairs, and the large "
+            f"judge alone {self.large_coverage:.1%}"
+        )
+        if self.is_cascade:
+            return f"The small judge answers first: {of_both}."
+        if not self.cascade_coverage and not self.large_coverage:
+            return "Neither the cascade nor the large judge alone accepts anything."
+        if not self.planned_share:
+            return "Every pair goes to the large judge: the plan gives the small one none."
+        return f"Every pair goes to the large judge: {of_both}."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,10 +285,19 @@ def choose(plan: CascadePlan, pairs: CascadePairs, *, alpha: float, delta: float
     alone = -math.inf, _large_alone(pairs, alpha=alpha, delta=each)
     both = cascade_thresholds(plan, pairs, alpha=alpha, delta=each) if plan.share else alone
     n = max(1, len(pairs.small))
-    coverages = [pairs.counts(*thresholds)[0] / n for thresholds in (both, alone)]
-    serves = both if coverages[0] > 0 and coverages[0] >= coverages[1] - plan.slack else alone
-    accepted, errors, escalated = pairs.counts(*serves)
-    return Chosen(*serves, accepted / n, escalated / n, errors, *coverages)
+    of_both, of_alone = (pairs.counts(*thresholds)[0] / n for thresholds in (both, alone))
+    first, threshold = both if of_both and of_both >= of_alone - plan.slack else alone
+    accepted, errors, escalated = pairs.counts(first, threshold)
+    return Chosen(
+        first=first,
+        threshold=threshold,
+        coverage=accepted / n,
+        escalated=escalated / n,
+        errors=errors,
+        cascade_coverage=of_both,
+        large_coverage=of_alone,
+        planned_share=plan.share,
+    )
 
 
 def _large_alone(pairs: CascadePairs, *, alpha: float, delta: float) -> float:
@@ -233,5 +326,6 @@ def cascade_thresholds(
         accepted, errors, _ = pairs.counts(*tested)
         if binomial_cdf(errors, accepted, alpha) > delta:
             break
-        thresholds = tested
+        if tested[1] > -math.inf:
+            thresholds = tested
     return thresholds

@@ -1,5 +1,6 @@
 """Comparisons and judgments: immutable values, validated on creation."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -155,6 +156,27 @@ class AuditReference:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Rung:
+    """One judge of a cascade that was asked.
+
+    Args:
+        judge: Its name.
+        preference: Its preference; None if it gave no score.
+        threshold: Largest uncertainty in nats at which it decides; None if it decides nothing.
+    """
+
+    judge: str
+    preference: Preference | None
+    threshold: float | None
+
+    @classmethod
+    def of(cls, judge: str, preference: Preference | None, threshold: float | None) -> "Rung":
+        """The rung with a threshold that is -inf if it decides nothing."""
+        decides = threshold is not None and threshold > -math.inf
+        return cls(judge=judge, preference=preference, threshold=threshold if decides else None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Judgment:
     """A verdict or an abstention, with the numbers that led to it.
 
@@ -186,3 +208,10 @@ class Judgment:
     bounded: bool = False
     orders: Orders = 2
     temperature: float = 1.0
+    rungs: tuple[Rung, ...] = ()
+
+    @property
+    def decided_by(self) -> str | None:
+        """Name of the judge whose score decided; None for a judge alone, and if none did."""
+        decided = self.rungs and self.reason != "escalation_unavailable"
+        return self.rungs[-1].judge if decided else None

@@ -18,6 +18,7 @@
     │   ├── VersionNotFoundError      the set has no such version, or cannot restore it
     │   ├── JudgeMismatchError        the calibration set belongs to another judge
     │   ├── LabelsMissingError        the set has pairs without labels that the answer needs
+    │   ├── CascadeError              a cascade does not do this, or not before its plan
     │   ├── AuditsIncompleteError     audits have no label, so the others are not a random sample
     │   ├── BecomesInfeasibleError    a change of a set would end all verdicts at an alpha in use
     │   ├── SetFullError              the calibration set has no room for more pairs
@@ -203,6 +204,13 @@ class LabelsMissingError(RequestError):
 
     code = "labels_missing"
     title = "The calibration set needs more labels"
+
+
+class CascadeError(RequestError):
+    """A cascade does not do this, or not before its plan; a judge alone needs no plan."""
+
+    code = "cascade_conflict"
+    title = "The cascade does not allow this"
 
 
 class AuditsIncompleteError(RequestError):

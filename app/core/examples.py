@@ -8,13 +8,14 @@ from array import array
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import compress, islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.core.comparison import Label
 from app.core.preference import Preferences, gaps_in_reverse, preference_from_gaps
-from app.core.score import NoScore, Score, score_of_numbers
+from app.core.score import NoScore, Score, all_numbers, score_of_numbers
 
 # Number of rows that become Python objects in one step; other threads can run between two steps.
 _SLICE = 1024
@@ -23,6 +24,7 @@ _LABELS: tuple[Label | None, ...] = ("B", "A", None, "tie")
 _CODES = {label: code for code, label in enumerate(_LABELS)}
 _UNLABELED, _TIE = _CODES[None], _CODES["tie"]
 _QUESTION_BYTES = 32
+_COLUMNS = 6
 _NO_QUESTION = bytes(_QUESTION_BYTES)
 
 
@@ -45,13 +47,22 @@ class LabeledExample:
     question: str | None = None
 
     @property
-    def fields(self) -> tuple[float | str | None, ...]:
-        """The fields as stores keep them; the last is left out where it is unknown."""
+    def fields(self) -> tuple[Any, ...]:
+        """The fields as stores keep them; the last is left out where it is unknown.
+
+        A cascade's example ends with the numbers of the small judge's score.
+        """
+        small, numbers = self.score.small, _triple(self.score)
+        if small is not None:
+            return (*numbers, self.label, self.question, _triple(small))
         last = () if self.question is None else (self.question,)
-        score = self.score
-        if isinstance(score, NoScore):
-            return (None, None, None, self.label, *last)
-        return (score.gap_fwd, score.gap_rev, score.label_mass, self.label, *last)
+        return (*numbers, self.label, *last)
+
+
+def _triple(score: Score | NoScore) -> tuple[float | None, ...]:
+    if isinstance(score, NoScore):
+        return None, None, None
+    return score.gap_fwd, score.gap_rev, score.label_mass
 
 
 class Examples(Mapping[str, LabeledExample]):
@@ -59,7 +70,8 @@ class Examples(Mapping[str, LabeledExample]):
 
     Args:
         rows: Digest -> index of its row, in the order of the rows.
-        numbers: Shape (n, 3). Columns `gap_fwd`, `gap_rev` and `label_mass`; see `Score.numbers`.
+        numbers: Shape (n, 6). Columns `gap_fwd`, `gap_rev` and `label_mass`, and the same of a
+            cascade's small judge; see `score.all_numbers`.
         labels: Shape (n,), uint8. 0 for B, 1 for A, 2 for no label, 3 for a tie.
         questions: Shape (n, 32), uint8. Digest of the question; zeros where it is unknown.
     """
@@ -127,6 +139,12 @@ class Examples(Mapping[str, LabeledExample]):
         return Preferences(*columns)
 
     @property
+    def small(self) -> "Examples":
+        """The same examples with the scores of a cascade's small judge."""
+        numbers = np.roll(self.numbers, 3, axis=1)
+        return Examples(self._rows, numbers, self.labels, self.questions)
+
+    @property
     def gap_rev(self) -> NDArray[np.float64]:
         """Shape (n,). Gap with response_a shown second; equal to the other without an order."""
         return gaps_in_reverse(self.numbers[:, 0], self.numbers[:, 1])
@@ -177,13 +195,13 @@ class Examples(Mapping[str, LabeledExample]):
             columns = self.numbers[start : start + _SLICE].T.tolist()
             codes = self.labels[start : start + _SLICE].tolist()
             questions = _question_texts(self.questions[start : start + _SLICE])
-            for digest, gap_fwd, gap_rev, label_mass, code, question in zip(
+            for digest, *numbers, code, question in zip(
                 islice(digests, _SLICE), *columns, codes, questions, strict=True
             ):
                 yield (
                     digest,
                     LabeledExample(
-                        score=score_of_numbers(gap_fwd, gap_rev, label_mass),
+                        score=score_of_numbers(*numbers),
                         label=_LABELS[code],
                         question=question,
                     ),
@@ -252,7 +270,7 @@ class Draft:
     def set(self, digest: str, example: LabeledExample) -> None:
         """Puts one example in; a known digest is replaced."""
         row = self._rows.get(digest)
-        code, numbers = _CODES[example.label], example.score.numbers
+        code, numbers = _CODES[example.label], all_numbers(example.score)
         question = _NO_QUESTION if example.question is None else bytes.fromhex(example.question)
         if row is None:
             self._rows[digest] = len(self._labels)
@@ -260,7 +278,7 @@ class Draft:
             self._labels.append(code)
             self._questions += question
         else:
-            self._numbers[3 * row : 3 * row + 3] = array("d", numbers)
+            self._numbers[_COLUMNS * row : _COLUMNS * (row + 1)] = array("d", numbers)
             self._labels[row] = code
             self._questions[_bytes_of(row)] = question
 
@@ -270,7 +288,7 @@ class Draft:
 
     def done(self) -> Examples:
         """Returns the examples; the draft must not be used afterwards."""
-        numbers = np.frombuffer(self._numbers, dtype=np.float64).reshape(-1, 3)
+        numbers = np.frombuffer(self._numbers, dtype=np.float64).reshape(-1, _COLUMNS)
         labels = np.frombuffer(self._labels, dtype=np.uint8)
         questions = np.frombuffer(self._questions, dtype=np.uint8).reshape(-1, _QUESTION_BYTES)
         rows = self._rows
@@ -305,7 +323,7 @@ def _question_texts(questions: NDArray[np.uint8]) -> list[str | None]:
 
 EMPTY = Examples(
     {},
-    np.empty((0, 3)),
+    np.empty((0, _COLUMNS)),
     np.empty(0, dtype=np.uint8),
     np.empty((0, _QUESTION_BYTES), dtype=np.uint8),
 )

@@ -48,6 +48,11 @@ class JudgeIdentity:
         return digest_of_json(dict(self.inputs))
 
 
+def cascade_inputs(small: str, large: str) -> dict[str, object]:
+    """The inputs of a cascade's fingerprint, from the fingerprints of its judges."""
+    return {"kind": "cascade", "small": small, "large": large}
+
+
 def digest_of_json(value: object) -> str:
     """Returns the SHA-256 of a JSON value with sorted keys and no spaces, 64 hexadecimal digits."""
     return _digest(value)

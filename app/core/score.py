@@ -11,7 +11,7 @@ Orders = Literal[1, 2]
 # other response exactly 0.
 CERTAIN_GAP = 800.0
 # Reasons for which a judge gives a comparison no score: the service abstains, whatever alpha is.
-Unscored = Literal["thought_unfinished"]
+Unscored = Literal["thought_unfinished", "escalation_unavailable"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,12 +28,15 @@ class Score:
         label_mass: Share of the whole vocabulary's probability on the two labels, in [0, 1]; the
             smaller one of the two orders. None where the judge has no labels, or does not say it.
         cached: Whether an earlier call made it; nothing keeps this.
+        small: What the small judge of a cascade made of it, where this is the large judge's score;
+            None for a judge alone, and where the small judge decides.
     """
 
     gap_fwd: float
     gap_rev: float | None
     label_mass: float | None
     cached: bool = field(default=False, compare=False)
+    small: "Score | NoScore | None" = None
 
     @property
     def orders(self) -> Orders:
@@ -48,14 +51,15 @@ class Score:
     @property
     def swapped(self) -> "Score":
         """The score of the comparison with the responses in the other order."""
+        small = None if self.small is None else self.small.swapped
         # `0.0 - x`, because `-x` makes -0.0 of a tie.
         if self.gap_rev is None:
-            return replace(self, gap_fwd=0.0 - self.gap_fwd)
-        return replace(self, gap_fwd=0.0 - self.gap_rev, gap_rev=0.0 - self.gap_fwd)
+            return replace(self, gap_fwd=0.0 - self.gap_fwd, small=small)
+        return replace(self, gap_fwd=0.0 - self.gap_rev, gap_rev=0.0 - self.gap_fwd, small=small)
 
     @property
     def numbers(self) -> tuple[float, float, float]:
-        """The three fields as numbers; NaN in place of None."""
+        """The first three fields as numbers; NaN in place of None."""
         return self.gap_fwd, _number(self.gap_rev), _number(self.label_mass)
 
 
@@ -68,11 +72,12 @@ class NoScore:
     """
 
     reason: Unscored
+    small: "Score | NoScore | None" = None
 
     @property
     def swapped(self) -> "NoScore":
         """The same outcome with the responses in the other order."""
-        return self
+        return self if self.small is None else replace(self, small=self.small.swapped)
 
     @property
     def numbers(self) -> tuple[float, float, float]:
@@ -80,11 +85,43 @@ class NoScore:
         return math.nan, math.nan, math.nan
 
 
-def score_of_numbers(gap_fwd: float, gap_rev: float, label_mass: float) -> Score | NoScore:
-    """The score with these `numbers`."""
+def score_of_numbers(
+    gap_fwd: float, gap_rev: float, label_mass: float, *small: float
+) -> Score | NoScore:
+    """The score with these `numbers`, and those of a small judge's score if it has one."""
+    first = score_of_numbers(*small) if small and not math.isnan(small[0]) else None
     if math.isnan(gap_fwd):
-        return NoScore(reason="thought_unfinished")
-    return Score(gap_fwd=gap_fwd, gap_rev=_known(gap_rev), label_mass=_known(label_mass))
+        return NoScore(reason="thought_unfinished", small=first)
+    mass = _known(label_mass)
+    return Score(gap_fwd=gap_fwd, gap_rev=_known(gap_rev), label_mass=mass, small=first)
+
+
+def all_numbers(score: Score | NoScore) -> tuple[float, ...]:
+    """The `numbers` of a score, and those of the small judge's score, which are NaN without one."""
+    return (*score.numbers, *((math.nan,) * 3 if score.small is None else score.small.numbers))
+
+
+def score_of_json(gap_fwd: object, gap_rev: object, label_mass: object) -> Score:
+    """The score with these numbers from elsewhere.
+
+    Raises:
+        ValueError, TypeError, OverflowError: They are not the numbers of a score.
+    """
+    mass = _finite(label_mass)
+    if mass is not None and not 0.0 <= mass <= 1.0:
+        raise ValueError("not a label mass")
+    gap = _finite(gap_fwd)
+    if gap is None:
+        raise ValueError("not a score")
+    return Score(gap_fwd=gap, gap_rev=_finite(gap_rev), label_mass=mass)
+
+
+def _finite(value: object) -> float | None:
+    if value is None:
+        return None
+    if type(value) not in (int, float) or not math.isfinite(value):  # type: ignore[arg-type]
+        raise ValueError("not a finite number")
+    return float(value)  # type: ignore[arg-type]
 
 
 def _number(value: float | None) -> float:

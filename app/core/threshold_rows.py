@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.core.assessment import share_interval
+from app.core.cascade import Chosen
 from app.core.comparison import Guarantee
 from app.core.pac import pac_threshold_of_counts, rounded_down
 from app.core.thresholds import ThresholdCurve
@@ -27,6 +28,7 @@ class ThresholdRow:
         accepted_ties: Number of the pairs of the set that the threshold accepts and people found
             equal.
         accepted_sided: Number of those of which people prefer one side.
+        chosen: The thresholds of both judges of a cascade, of which `threshold` is the large one's.
 
     The row of "pac" is about the pairs that "pac" counts, which may be one pair a question.
     """
@@ -40,6 +42,7 @@ class ThresholdRow:
     labels_missing: bool = False
     accepted_ties: int = 0
     accepted_sided: int = 0
+    chosen: Chosen | None = None
 
     @classmethod
     def of(

@@ -19,6 +19,7 @@ JudgeKind = Literal[
     "chat model that thinks",
     "reward model",
     "decision server",
+    "cascade",
 ]
 
 

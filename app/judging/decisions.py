@@ -1,7 +1,7 @@
 """Decides one comparison: a verdict, or an abstention with its reason."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.core.calibration import Calibration
 from app.core.comparison import CalibrationReference, Criterion, Judgment, Reason, Verdict
@@ -22,6 +22,8 @@ class AcceptanceRule:
         min_label_mass: A judgment with less label mass is off task.
         suspended: Whether nothing is accepted, because audits have raised an alarm.
         temperature: Number by which the gaps of the judge are divided.
+        first: Largest uncertainty at which the small judge of a cascade decides; `threshold` is
+            then the large one's. None for a judge alone.
     """
 
     criterion: Criterion
@@ -31,6 +33,7 @@ class AcceptanceRule:
     min_label_mass: float = 0.0
     suspended: bool = False
     temperature: float = 1.0
+    first: float | None = None
 
     @classmethod
     def of(
@@ -51,6 +54,12 @@ class AcceptanceRule:
             age_s: Seconds since the store last confirmed the calibration.
             suspended: Whether audits have raised an alarm.
         """
+        first = None
+        if calibration.cascade is not None:
+            assert criterion.alpha is not None
+            assert criterion.delta is not None
+            # Found a moment ago, with the threshold.
+            first = calibration.chosen(criterion.alpha, criterion.delta).first
         return cls(
             criterion=criterion,
             threshold=threshold,
@@ -64,7 +73,26 @@ class AcceptanceRule:
             min_label_mass=calibration.min_label_mass,
             suspended=suspended,
             temperature=calibration.temperature,
+            first=first,
         )
+
+    @property
+    def by_small(self) -> "AcceptanceRule":
+        """The rule for a preference of the small judge; nothing is infeasible without an alpha."""
+        return self if self.first is None else replace(self, threshold=self.first)
+
+    def decides_first(self, preference: Preference, label_mass: float | None) -> bool:
+        """Whether the small judge's preference is the answer, so that the large one is not asked.
+
+        It is also if nothing is accepted whatever the large judge says. Without an alpha the large
+        judge decides everything.
+        """
+        if self.threshold == -math.inf:
+            return True
+        if self.first is None or preference.side is None:
+            return False
+        on_task = label_mass is None or label_mass >= self.min_label_mass
+        return on_task and preference.uncertainty <= self.first
 
     def risk_level(self, uncertainty: float) -> float | None:
         """The smallest alpha that accepts this uncertainty; None if it is not defined."""

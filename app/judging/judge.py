@@ -2,14 +2,16 @@
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 
 from app.core.calibration import Calibration
-from app.core.comparison import Comparison, Criterion, Judgment
+from app.core.comparison import Comparison, Criterion, Judgment, Rung
 from app.core.errors import (
+    CascadeError,
     LabelsMissingError,
     RequestError,
     ScopeJudgeError,
@@ -17,10 +19,11 @@ from app.core.errors import (
     StoreUnavailableError,
 )
 from app.core.preference import preference_from_gaps
-from app.core.score import NoScore, Score
+from app.core.score import NoScore, Preference, Score
 from app.fair_queue import CURRENT_FLOW
+from app.judges.cascade import CascadeScorer
 from app.judges.judged import JudgedComparison
-from app.judges.scorer import Scorer
+from app.judges.scorer import ScoreOutcome, Scorer
 from app.judging.decisions import AcceptanceRule, decide, unscored
 from app.observability.telemetry import Telemetry
 from app.off_loop import off_loop
@@ -32,7 +35,7 @@ _MOST_DECIDED_ON_LOOP = 64
 
 Outcome = Judgment | ScopeJudgeError
 # A threshold in nats, or the reason why a set has none yet.
-Threshold = float | LabelsMissingError
+Threshold = float | LabelsMissingError | CascadeError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -196,14 +199,14 @@ class Judge:
         }
         thresholds = await find_thresholds(used)
         suspended = await self._suspensions.suspended(used.items())
-        rules: dict[Criterion, AcceptanceRule | LabelsMissingError] = {}
+        rules: dict[Criterion, AcceptanceRule | RequestError] = {}
         for criterion, confirmed in criteria.items():
             threshold = thresholds.get(criterion)
             if confirmed is None or threshold is None:
                 rules[criterion] = AcceptanceRule(
                     criterion=criterion, min_label_mass=self._calibrations.min_label_mass
                 )
-            elif isinstance(threshold, LabelsMissingError):
+            elif isinstance(threshold, RequestError):
                 rules[criterion] = threshold
             else:
                 rules[criterion] = AcceptanceRule.of(
@@ -215,7 +218,7 @@ class Judge:
                 )
         for item in _open(items):
             rule = rules[item.request.criterion]
-            if isinstance(rule, LabelsMissingError):
+            if isinstance(rule, RequestError):
                 item.outcome = rule
             else:
                 item.rule = rule
@@ -223,7 +226,12 @@ class Judge:
     async def _score(self, items: Sequence[_Item]) -> None:
         """Scores all comparisons in one call."""
         waiting = _open(items)
-        scores = await self._scorer.score([item.request.comparison for item in waiting])
+        comparisons = [item.request.comparison for item in waiting]
+        scores: Sequence[ScoreOutcome]
+        if isinstance(self._scorer, CascadeScorer):
+            scores = await self._scorer.score_in_turn(comparisons, partial(_decides, waiting))
+        else:
+            scores = await self._scorer.score(comparisons)
         for item, score in zip(waiting, scores, strict=True):
             if isinstance(score, Score | NoScore):
                 item.score = score
@@ -252,7 +260,7 @@ class Judge:
         for (item, score), preference in zip(scored, preferences, strict=True):
             item.outcome = decide(
                 preference,
-                _rule(item),
+                _rule(item).by_small if self._is_small(score) else _rule(item),
                 label_mass=score.label_mass,
                 judge=identity.name,
                 orders=score.orders,
@@ -262,12 +270,17 @@ class Judge:
         for item in items:
             if isinstance(item.score, NoScore):
                 item.outcome = unscored(item.score.reason, _rule(item), judge=identity.name)
+        if isinstance(self._scorer, CascadeScorer):
+            _add_rungs(items, self._scorer)
         for item in items:
             outcome = _outcome(item)
             if isinstance(outcome, ScopeJudgeError):
                 self._telemetry.count_judgment_error(outcome.code)
             else:
                 self._telemetry.count_judgment(outcome)
+
+    def _is_small(self, score: Score) -> bool:
+        return score.small is None and isinstance(self._scorer, CascadeScorer)
 
     def _count_usage(self, outcomes: Sequence[Outcome]) -> None:
         """Counts the outcomes for the key that asked."""
@@ -299,6 +312,40 @@ def _rule(item: _Item) -> AcceptanceRule:
 def _outcome(item: _Item) -> Outcome:
     assert item.outcome is not None, "each item has an outcome after the decision"
     return item.outcome
+
+
+def _decides(
+    items: Sequence[_Item], places: Sequence[int], scores: Sequence[Score]
+) -> Sequence[bool]:
+    """Whether the small judge of a cascade decides items, which are named by their places."""
+    rows = zip(places, scores, _preferences(scores), strict=True)
+    return [_rule(items[place]).decides_first(found, one.label_mass) for place, one, found in rows]
+
+
+def _preferences(scores: Sequence[Score]) -> list[Preference]:
+    """The preferences of a cascade's judge, whose gaps are not divided."""
+    gaps = np.array([score.gaps for score in scores]).reshape(-1, 2)
+    return preference_from_gaps(gaps[:, 0], gaps[:, 1]).rows()
+
+
+def _add_rungs(items: Iterable[_Item], cascade: CascadeScorer) -> None:
+    """Adds the judges that were asked to the judgments of a cascade."""
+    judged = [
+        (item, item.outcome, item.score)
+        for item in items
+        if isinstance(item.outcome, Judgment) and item.score is not None
+    ]
+    small = [score.small for _, _, score in judged if isinstance(score.small, Score)]
+    preferences = iter(_preferences(small))
+    for item, outcome, score in judged:
+        rule, first = _rule(item), outcome.preference
+        if score.small is not None:
+            first = next(preferences) if isinstance(score.small, Score) else None
+        rungs = [Rung.of(cascade.small.identity.name, first, rule.first)]
+        if score.small is not None and outcome.reason != "escalation_unavailable":
+            large = cascade.large.identity.name
+            rungs.append(Rung.of(large, outcome.preference, rule.threshold))
+        item.outcome = replace(outcome, rungs=tuple(rungs))
 
 
 def _judged(item: _Item, *, by: str) -> JudgedComparison:
@@ -341,5 +388,5 @@ async def _threshold(criterion: Criterion, calibration: Calibration) -> Threshol
             # A look-up in the calibration's curve.
             return calibration.threshold(*key)
         return await off_loop(calibration.threshold, *key)
-    except LabelsMissingError as exc:
+    except (LabelsMissingError, CascadeError) as exc:
         return exc

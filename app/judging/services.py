@@ -60,6 +60,7 @@ class Services:
     telemetry: Telemetry
     limits: Limits
     defaults: CriterionDefaults
+    cascade_slack: float = 0.05
 
     @property
     def votes(self) -> bool:

@@ -93,6 +93,13 @@ class Telemetry:
             "scope_thoughts", "Thoughts of the judge: ended, or unfinished.", ["outcome"]
         )
         self._thought_tokens = counter("scope_thought_tokens", "Tokens of the judge's thoughts.")
+
+        self._escalations = counter(
+            "scope_escalations",
+            "Comparisons for the large judge of a cascade: answered, unavailable (it did not "
+            "answer) or over_share (SCOPE_ESCALATE_MAX_SHARE).",
+            ["outcome"],
+        )
         self._stale_judgments = counter(
             "scope_stale_judgments",
             "Judgments whose thresholds the store could not confirm.",
@@ -134,6 +141,14 @@ class Telemetry:
             "scope_engine_prompts",
             "Prompts that the judge read: two per comparison, or one per response for reward "
             "models.",
+        )
+        self._large_prompts = counter(
+            "scope_large_prompts",
+            "Prompts that the large judge of a cascade read.",
+        )
+        self._escalation_open = gauge(
+            "scope_escalation_circuit_open",
+            "1 while the large judge of a cascade is not asked because it failed; else 0.",
         )
         self._engine_errors = counter(
             "scope_engine_errors",
@@ -312,6 +327,22 @@ class Telemetry:
         self._thoughts.labels("ended").inc(ended)
         self._thoughts.labels("unfinished").inc(unfinished)
         self._thought_tokens.inc(tokens)
+
+    def count_escalations(
+        self, *, answered: int = 0, unavailable: int = 0, over_share: int = 0
+    ) -> None:
+        """Counts comparisons for the large judge of a cascade, by what became of them."""
+        self._escalations.labels("answered").inc(answered)
+        self._escalations.labels("unavailable").inc(unavailable)
+        self._escalations.labels("over_share").inc(over_share)
+
+    def count_large_prompts(self, prompts: int) -> None:
+        """Counts prompts that the large judge of a cascade read."""
+        self._large_prompts.inc(prompts)
+
+    def show_escalation(self, *, is_open: bool) -> None:
+        """Shows whether the circuit to the large judge of a cascade is open."""
+        self._escalation_open.set(is_open)
 
     def count_engine_prompts(self, prompts: int) -> None:
         """Counts prompts that are sent to the engine."""

@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from app.core.calibration import Calibration
+from app.core.cascade import CascadePlan
 from app.core.comparison import Comparison, LabeledComparison
 from app.core.errors import (
     CalibrationNotFoundError,
+    CascadeError,
     JudgeMismatchError,
     JudgmentFailedError,
     ScopeJudgeError,
@@ -20,6 +22,7 @@ from app.core.errors import (
     VersionNotFoundError,
 )
 from app.core.fingerprint import INPUTS_DIFFER
+from app.judges.cascade import CascadeScorer
 from app.judges.scorer import ScoreOutcome, Scorer
 from app.off_loop import off_loop
 from app.ports import KEPT_VERSIONS, Entry, Head, SetStore
@@ -244,7 +247,39 @@ class Calibrator:
         present = await self._calibrations.current(name)
         if present is not None:
             refuse_other_judge(present, self._identity.fingerprint)
+        self._refuse_without_plan(name, present)
         return present
+
+    def _refuse_without_plan(self, name: str, present: Calibration | None) -> None:
+        if isinstance(self._scorer, CascadeScorer) and present is None:
+            raise CascadeError(
+                f"calibration {name!r} has no plan yet, which a cascade needs before its first "
+                "label: run `scope-judge cascade plan` on pairs without labels"
+            )
+
+    async def plan(self, name: str, plan: CascadePlan, *, by: str) -> Calibration:
+        """Makes the first version of a cascade's set, which has no example yet.
+
+        Raises:
+            CascadeError: There is a set of this name: its plan is fixed.
+            StoreUnavailableError: The store does not answer; trying again is safe.
+        """
+
+        async def attempt(head: Head | None) -> Calibration | None:
+            if await self._calibrations.current(name) is not None:
+                raise CascadeError(
+                    f"there is a calibration {name!r}, and its plan was fixed before its first "
+                    "label: use another name, or delete the calibration first"
+                )
+            edit = Edit(action="plan", by=by, at=self._now())
+            planned = replace(self._empty(name), cascade=plan)
+            return await self._writer.write(head, None, planned, edit)
+
+        return await self._writer.until_written(name, attempt)
+
+    async def scores(self, comparisons: Sequence[Comparison]) -> list[ScoreOutcome]:
+        """Scores comparisons for no set; raises UnavailableError if the judge does not answer."""
+        return list(await self._scorer.score(comparisons))
 
     async def _scores(
         self,
@@ -369,8 +404,11 @@ class Calibrator:
         self, name: str, batch: JudgedBatch, current: Calibration | None, *, by: str
     ) -> Preview:
         """Applies a batch to the present version of a set."""
+        self._refuse_without_plan(name, current)
         before = current or self._empty(name)
         refuse_other_judge(before, self._identity.fingerprint)
+        if before.cascade is not None:
+            _refuse_half_scored(batch)
         after, added, removed = await off_loop(batch.applied_to, before)
         _refuse_full(name, after.n)
         edit = batch.edit(by=by, at=self._now(), added=added, removed=removed)
@@ -531,6 +569,18 @@ class Calibrator:
             fingerprint=self._identity.fingerprint,
             examples={},
             min_label_mass=self._calibrations.min_label_mass,
+        )
+
+
+def _refuse_half_scored(batch: JudgedBatch) -> None:
+    """Raises CascadeError if examples have no label, or lack the score of one judge."""
+    examples = batch.by_digest.values()
+    if any(example.label is None for example in examples):
+        raise CascadeError("a cascade's set has no pool: post labeled pairs to /calibrate")
+    if any(example.score.small is None for example in examples):
+        raise CascadeError(
+            "a cascade's set needs the scores of both judges for each pair, and some of these have "
+            "one: post the labeled pairs to /calibrate, which asks both"
         )
 
 

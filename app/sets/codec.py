@@ -12,7 +12,7 @@ and the others hold the examples, some in each, so that other threads can run in
 
 `release` wrote the version, at `changed_at` in seconds since 1970. `runtimes` computed the scores.
 A threshold is null if it is infeasible; it is left out if it depends on missing labels. Readers
-compute thresholds with their own `min_label_mass`.
+compute thresholds with their own `min_label_mass`. A cascade's set has its plan as `cascade`.
 
 Of an example, `gap_rev` is null for a judge that sees no order, and `label_mass` where the judge
 does not say it. All three numbers are null if the judge gave no score (`thought_unfinished`). The
@@ -23,6 +23,7 @@ the question is left out if it is unknown.
 import json
 import math
 import zlib
+from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
@@ -36,6 +37,7 @@ from app.sets.parsing import (
     parse_digest,
     parse_example,
     parse_finite,
+    parse_plan,
     parse_text,
 )
 
@@ -90,6 +92,7 @@ def encode(calibration: Calibration) -> bytes:
         "runtimes": calibration.runtimes,
         "min_label_mass": calibration.min_label_mass,
         "thresholds": thresholds_of(calibration),
+        **({} if calibration.cascade is None else {"cascade": asdict(calibration.cascade)}),
     }
     examples = ((digest, example.fields) for digest, example in calibration.table.pairs())
     lines = [fields, *iter(lambda: dict(islice(examples, _IN_LINE)), {})]
@@ -133,6 +136,7 @@ def decode(name: str, blob: bytes, *, min_label_mass: float = 0.0) -> Calibratio
             changed_at=None if changed_at is None else parse_finite(changed_at),
             release=None if release is None else parse_text(release),
             runtimes=tuple(map(parse_text, fields["runtimes"])),
+            cascade=parse_plan(fields["cascade"]) if "cascade" in fields else None,
         )
     except (zlib.error, *PARSE_ERRORS) as exc:
         raise StoreCorruptError(

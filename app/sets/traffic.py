@@ -30,7 +30,7 @@ _MOST_FRESH = 2**16
 # Questions that are remembered, so that each is tested once: twice this number at most.
 _MOST_SEEN = 50_000
 # Values of one judgment that are tested for drift: uncertainty, position gap, and label mass, which
-# is NaN if it is unknown.
+# is NaN if it is unknown. A cascade has the uncertainty of its large judge in its place.
 VALUES = 3
 
 
@@ -74,7 +74,8 @@ class SetTraffic:
     def __init__(self, calibration: Calibration) -> None:
         self.name, self.write_id = calibration.name, calibration.write_id
         self._examples = calibration.n
-        scored = calibration.uncertainty[calibration.table.scored]
+        table = calibration.first_table
+        scored = table.preferences_at(calibration.temperature).entropy[table.scored]
         self._mean = float(scored.mean()) if len(scored) else 0.0
         self._expected: dict[float, float] = {}
         # The first criteria that judgments by this version were asked for under.
@@ -92,13 +93,16 @@ class SetTraffic:
         block = self._block
         block.judgments += 1
         preference, mass = judgment.preference, judgment.label_mass
+        if judgment.rungs:
+            # Of a cascade, the judge that is asked first; it does not depend on the criterion.
+            preference, mass = judgment.rungs[0].preference, _of_large(judgment, calibration)
         if preference is not None:
             block.scored += 1
             block.uncertainty += preference.uncertainty
         if judgment.threshold is not None:
             block.decided += 1
             block.abstained += judgment.verdict == "abstain"
-            block.expected += self._expected_at(calibration, judgment.threshold)
+            block.expected += self._expected_of(calibration, judgment)
         if block.judgments >= _BLOCK:
             self._close_block()
         if tested and preference is not None and len(self._fresh) < _MOST_FRESH * VALUES:
@@ -114,6 +118,13 @@ class SetTraffic:
         """Returns the values to test for drift that came since the last call."""
         fresh, self._fresh = self._fresh, array("d")
         return fresh
+
+    def _expected_of(self, calibration: Calibration, judgment: Judgment) -> float:
+        """The share of the labeled pairs on which the judgment's criterion abstains."""
+        criterion = judgment.criterion
+        if calibration.cascade is not None and criterion.alpha and criterion.delta:
+            return 1.0 - calibration.chosen(criterion.alpha, criterion.delta).coverage
+        return self._expected_at(calibration, judgment.threshold or 0.0)
 
     def _expected_at(self, calibration: Calibration, threshold: float) -> float:
         """The share of the labeled pairs that a threshold does not accept."""
@@ -147,6 +158,16 @@ class SetTraffic:
             uncertainty=sums.uncertainty / max(1, sums.scored),
             expected_uncertainty=self._mean,
         )
+
+
+def _of_large(judgment: Judgment, calibration: Calibration) -> float | None:
+    """The uncertainty of a cascade's large judge on a pair that it is asked about at any alpha."""
+    if len(judgment.rungs) < 2 or calibration.cascade is None:
+        return None
+    small, large = (rung.preference for rung in judgment.rungs)
+    if small is None or large is None or small.uncertainty <= calibration.cascade.largest_first:
+        return None
+    return large.uncertainty
 
 
 class _Seen:

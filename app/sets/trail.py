@@ -21,7 +21,7 @@ _NOT_WRITTEN: Mapping[str, Any] = {
     "unlabelled": 0,
 }
 
-Action = Literal["absorb", "calibrate", "delete", "import", "pool", "rollback"]
+Action = Literal["absorb", "calibrate", "delete", "import", "plan", "pool", "rollback"]
 Thresholds = Mapping[str, float | None]
 _Count = Annotated[int, Field(ge=0, lt=2**63)]
 

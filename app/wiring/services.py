@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 
 from app import __version__
@@ -21,6 +22,7 @@ from app.core.errors import (
 )
 from app.core.fingerprint import JudgeIdentity
 from app.judges.cached import CachingScorer
+from app.judges.cascade import CascadeScorer
 from app.judges.label_logits import LabelLogitScorer
 from app.judges.scorer import Scorer
 from app.judging.admission import Admission
@@ -160,7 +162,7 @@ def assembled(
     fingerprint = scorer.identity.fingerprint
     defaults = CriterionDefaults(
         alpha=settings.default_alpha,
-        guarantee=settings.default_guarantee,
+        guarantee="pac" if settings.escalate_url else settings.default_guarantee,
         delta=settings.default_delta,
     )
     admission = Admission(
@@ -190,10 +192,12 @@ def assembled(
     )
     monitor = Monitor(auditor, calibrations, telemetry, on_alarm=settings.on_alarm)
     # The scorer of requests; checks of the judge use the one without kept scores.
-    scoring = scorer
-    if settings.score_cache != "off":
-        seconds = settings.score_cache
-        scoring = CachingScorer(scorer, store, telemetry, seconds=seconds, slots=_MOST_SCORES)
+    asked_first, scoring = scorer, _cached(scorer, settings, store, telemetry)
+    if isinstance(scorer, CascadeScorer):
+        asked_first = scorer.small
+        small = _cached(scorer.small, settings, store, telemetry)
+        large = _cached(scorer.large, settings, store, telemetry)
+        scoring = replace(scorer, small=small, large=large)
     judge = Judge(
         scoring,
         calibrations,
@@ -224,11 +228,18 @@ def assembled(
         absorber=Absorber(auditor, changes, calibrations, monitor, fingerprint=fingerprint),
         store=store,
         admission=admission,
-        readiness=Readiness(scorer, store, calibrations, telemetry),
+        readiness=Readiness(asked_first, store, calibrations, telemetry),
         telemetry=telemetry,
         limits=limits,
         defaults=defaults,
+        cascade_slack=settings.cascade_slack,
     )
+
+
+def _cached(scorer: Scorer, settings: Settings, store: Store, telemetry: Telemetry) -> Scorer:
+    if settings.score_cache == "off":
+        return scorer
+    return CachingScorer(scorer, store, telemetry, seconds=settings.score_cache, slots=_MOST_SCORES)
 
 
 def _show(identity: JudgeIdentity, telemetry: Telemetry) -> None:

@@ -57,6 +57,10 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "port": ("0", 0),
     "metrics_port": ("9464", 9464),
     "log_level": ("debug", "debug"),
+    "escalate_url": ("http://large:8000", "http://large:8000"),
+    "escalate_api_key": (SECRET, SecretStr(SECRET)),
+    "escalate_max_share": ("0.5", 0.5),
+    "cascade_slack": ("0.1", 0.1),
     "log_format": ("json", "json"),
 }
 WRONG: dict[str, list[str]] = {
@@ -89,6 +93,8 @@ WRONG: dict[str, list[str]] = {
     "metrics": ["yes", SECRET],
     "port": ["-1", "65536", SECRET],
     "metrics_port": ["0", "65536", "8000", SECRET],
+    "escalate_max_share": ["-0.1", "1.1", SECRET],
+    "cascade_slack": ["-0.1", "1.1", SECRET],
     "log_level": [SECRET],
     "log_format": [SECRET],
 }

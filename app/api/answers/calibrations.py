@@ -5,6 +5,7 @@ from typing import Any
 
 from app.core.assessment import AFTER_LOOKING, share_interval
 from app.core.calibration import STANDARD_DELTA, Calibration, ThresholdRow
+from app.core.cascade import Chosen
 from app.observability.gauges import TrafficFigures
 from app.sets.trail import Change
 from scope_judge import records
@@ -23,6 +24,18 @@ def threshold(row: ThresholdRow) -> records.Threshold:
         labels_missing=row.labels_missing,
         tie_share=row.tie_share,
         tie_interval=row.tie_interval,
+        cascade=None if row.chosen is None else _choice(row.chosen),
+    )
+
+
+def _choice(chosen: Chosen) -> records.CascadeChoice:
+    return records.CascadeChoice(
+        serves="cascade" if chosen.is_cascade else "large",
+        why=chosen.why,
+        small_threshold=chosen.first if chosen.is_cascade else None,
+        escalated=chosen.escalated,
+        cascade_coverage=chosen.cascade_coverage,
+        large_coverage=chosen.large_coverage,
     )
 
 
@@ -42,6 +55,7 @@ def calibration_fields(calibration: Calibration) -> dict[str, Any]:
         "questions": calibration.questions,
         "counted": calibration.pac_pairs.curve.n,
         "thresholds": tuple(map(threshold, calibration.standard_rows)),
+        "cascade_share": None if calibration.cascade is None else calibration.cascade.share,
     }
 
 

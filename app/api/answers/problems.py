@@ -26,6 +26,7 @@ STATUS: dict[type[ScopeJudgeError], int] = {
     errors.VersionNotFoundError: 404,
     errors.JudgeMismatchError: 409,
     errors.LabelsMissingError: 409,
+    errors.CascadeError: 409,
     errors.AuditsIncompleteError: 409,
     errors.BecomesInfeasibleError: 409,
     errors.SetFullError: 409,

@@ -12,7 +12,7 @@ from app.api.answers.problems import problem_of
 from app.api.answers.words import in_words
 from app.api.requests.models import BatchItem
 from app.core.assessment import advice_on_unanimous
-from app.core.comparison import Judgment
+from app.core.comparison import Judgment, Rung
 from app.core.errors import InternalError, RequestError, ScopeJudgeError
 from app.fair_queue import CURRENT_FLOW
 from app.judging.judge import Outcome
@@ -101,7 +101,19 @@ def judgment(
         audit=None if audit is None else records.AuditReference(id=audit.id, rate=audit.rate),
         cached=judged.cached,
         bounded=judged.bounded,
+        decided_by=judged.decided_by,
+        rungs=tuple(map(_rung, judged.rungs)) or None,
         **more,
+    )
+
+
+def _rung(rung: Rung) -> records.Rung:
+    preference = rung.preference
+    return records.Rung(
+        judge=rung.judge,
+        p_bar=None if preference is None else preference.p_bar,
+        uncertainty=None if preference is None else preference.uncertainty,
+        threshold=rung.threshold,
     )
 
 
@@ -129,8 +141,15 @@ def _result(identifier: str | int | None, outcome: Outcome) -> records.Judgment 
 def usage_of_request() -> records.RequestUsage:
     """The usage of the request that is being answered."""
     usage = CURRENT_FLOW.get().usage
+    large = records.LargeUsage(
+        comparisons=usage.escalated,
+        engine_prompts=usage.large_prompts,
+        prompt_tokens=usage.large_prompt_tokens,
+    )
     return records.RequestUsage(
-        engine_prompts=usage.engine_prompts, prompt_tokens=usage.prompt_tokens
+        engine_prompts=usage.engine_prompts,
+        prompt_tokens=usage.prompt_tokens,
+        large=large if usage.escalated else None,
     )
 
 
@@ -242,6 +261,7 @@ def info(services: Services) -> records.Info:
         scoring=_scoring(services),
         decision_server=server
         and records.DecisionServer(**{**server, "hosts": tuple(server["hosts"])}),
+        rungs=tuple(records.JudgeOfCascade(**rung) for rung in described("rungs") or ()) or None,
         runtime=identity.runtime,
         alpha_bounds=PROMISE,
         default_alpha=defaults.alpha,

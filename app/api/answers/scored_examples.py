@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from heapq import nsmallest
 
 from app.core.calibration import Calibration
-from app.core.score import NoScore
+from app.core.score import NoScore, Score
 from app.sets.batch import JudgedBatch, JudgedExample
 from scope_judge import records
 
@@ -18,6 +18,18 @@ def _scored(example: JudgedExample) -> records.ScoredExample:
         label_mass=None if isinstance(score, NoScore) else score.label_mass,
         label=judged.label,
         question=judged.question,
+        small=small_score(score.small),
+    )
+
+
+def small_score(score: Score | NoScore | None) -> records.SmallScore | None:
+    """Converts the score of a cascade's small judge."""
+    if score is None:
+        return None
+    if isinstance(score, NoScore):
+        return records.SmallScore(gap_fwd=None, gap_rev=None, label_mass=None)
+    return records.SmallScore(
+        gap_fwd=score.gap_fwd, gap_rev=score.gap_rev, label_mass=score.label_mass
     )
 
 

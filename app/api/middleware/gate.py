@@ -29,6 +29,7 @@ from app.observability.logs import log_defect
 _JUDGING: dict[str, Kind] = {
     "/judge": "single",
     "/judge/batch": "batch",
+    "/scores": "batch",
     "/v1/systemone": "batch",
     "/v1/decisions": "batch",
 }

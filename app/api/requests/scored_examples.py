@@ -1,6 +1,7 @@
 """JSON of judged examples that a set imports: scores and labels, without texts."""
 
 import math
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import (
@@ -16,19 +17,16 @@ from app.api.answers.problems import invalid_request
 from app.api.requests.models import Digest, DryRun, EvenIfInfeasible, Replace, Strict, Text
 from app.core.calibration import LabeledExample
 from app.core.comparison import Label
-from app.core.score import score_of_numbers
+from app.core.score import NoScore, Score, score_of_numbers
 from app.sets.batch import JudgedBatch, JudgedExample
 
 # An import with more faults is refused without reading the rest.
 _MOST_FAULTY = 10
 
 
-class ScoredExampleIn(Strict):
-    """One example as the judge has scored it; its label is null if a pool has it without one."""
+class NumbersIn(Strict):
+    """The score of one judge."""
 
-    digest: Digest = Field(
-        description="Digest of the comparison and the judge: 64 hexadecimal digits."
-    )
     gap_fwd: FiniteFloat | None = Field(
         description="Logit of response A minus that of response B, with response A shown first; "
         "null, with the next two fields, if the judge gave no score."
@@ -41,13 +39,6 @@ class ScoredExampleIn(Strict):
         description="Probability of the two label tokens together, in the order where it is "
         "smaller; null if the judge does not report it."
     )
-    label: Label | None = Field(
-        description="The better response; null for a pair without a label, `tie` for one that a "
-        "pool keeps."
-    )
-    question: Digest | None = Field(
-        None, description="Digest of the question alone; null if it is unknown."
-    )
 
     @field_validator("gap_rev", "label_mass")
     @classmethod
@@ -56,10 +47,33 @@ class ScoredExampleIn(Strict):
             raise ValueError("must be null, because gap_fwd is")
         return value
 
+    def score(self) -> Score | NoScore:
+        """The score, or that the judge gave none."""
+        numbers = (self.gap_fwd, self.gap_rev, self.label_mass)
+        return score_of_numbers(*(math.nan if number is None else number for number in numbers))
+
+
+class ScoredExampleIn(NumbersIn):
+    """One example as the judge has scored it; its label is null if a pool has it without one."""
+
+    digest: Digest = Field(
+        description="Digest of the comparison and the judge: 64 hexadecimal digits."
+    )
+    label: Label | None = Field(
+        description="The better response; null for a pair without a label, `tie` for one that a "
+        "pool keeps."
+    )
+    question: Digest | None = Field(
+        None, description="Digest of the question alone; null if it is unknown."
+    )
+    small: NumbersIn | None = Field(
+        None, description="The score of a cascade's small judge; null for a judge alone."
+    )
+
     def judged(self) -> JudgedExample:
         """The example as a set keeps it."""
-        numbers = (self.gap_fwd, self.gap_rev, self.label_mass)
-        score = score_of_numbers(*(math.nan if number is None else number for number in numbers))
+        small = None if self.small is None else self.small.score()
+        score = replace(self.score(), small=small)
         example = LabeledExample(score=score, label=self.label, question=self.question)
         return JudgedExample(digest=self.digest, example=example)
 

@@ -14,7 +14,13 @@ Side = Literal["A", "B"]
 Label = Literal["A", "B", "tie"]
 Guarantee = Literal["marginal", "pac"]
 Reason = Literal[
-    "thought_unfinished", "off_task", "no_preference", "suspended", "infeasible", "uncertain"
+    "thought_unfinished",
+    "escalation_unavailable",
+    "off_task",
+    "no_preference",
+    "suspended",
+    "infeasible",
+    "uncertain",
 ]
 NoReward = Literal[
     "suspended",
@@ -50,16 +56,34 @@ class CalibrationReference:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LargeUsage:
+    """The work of the large judge of a cascade for one request; kept scores cost nothing.
+
+    Args:
+        comparisons: Comparisons that it was asked about.
+        engine_prompts: Prompts that it read.
+        prompt_tokens: Tokens of these prompts.
+    """
+
+    comparisons: int
+    engine_prompts: int
+    prompt_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RequestUsage:
     """The work of the judge for one request; kept scores cost nothing.
 
     Args:
         engine_prompts: Prompts that the judge read for this request; 0 if all its scores were kept.
+            Those of a cascade's small judge.
         prompt_tokens: Tokens of these prompts; 0 for a judge that does not count them.
+        large: The work of a cascade's large judge; None for a judge alone, and if it was not asked.
     """
 
     engine_prompts: int
     prompt_tokens: int
+    large: LargeUsage | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,6 +97,23 @@ class AuditReference:
 
     id: str
     rate: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rung:
+    """One judge of a cascade that was asked.
+
+    Args:
+        judge: Its name.
+        p_bar: Its average probability that response A is better; None if it gave no score.
+        uncertainty: Its uncertainty in nats; None if it gave no score.
+        threshold: Largest uncertainty at which it decides; None if it decides nothing.
+    """
+
+    judge: str
+    p_bar: float | None
+    uncertainty: float | None
+    threshold: float | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,6 +157,9 @@ class Judgment:
         cached: Whether the score is that of an earlier call (`SCOPE_SCORE_CACHE`).
         bounded: Whether a probability of the judge was exactly 0 or 1. The service then uses half a
             step of its rounding, so the pair may be more certain than it shows.
+        decided_by: Name of the judge of a cascade whose numbers these are; None for a judge alone,
+            and if none decided (`escalation_unavailable`).
+        rungs: The judges of a cascade that were asked, in order; None for a judge alone.
     """
 
     id: Identifier | None
@@ -140,6 +184,8 @@ class Judgment:
     temperature: float | None
     cached: bool
     bounded: bool
+    decided_by: str | None = None
+    rungs: tuple[Rung, ...] | None = None
 
     @property
     def accepted(self) -> bool:
@@ -225,6 +271,29 @@ class JudgmentBatch:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CascadeChoice:
+    """Which of a cascade and its large judge alone serves at one alpha, with coverage and cost.
+
+    Args:
+        serves: `cascade`, or `large` if every pair goes to the large judge.
+        why: The reason in a sentence.
+        small_threshold: Largest uncertainty in nats at which the small judge decides; None if the
+            large judge decides everything.
+        escalated: Share of the set's pairs that the large judge is asked about: its cost against
+            the large judge alone.
+        cascade_coverage: Coverage of the cascade; 0 if it is infeasible.
+        large_coverage: Coverage of the large judge alone; 0 if it is infeasible.
+    """
+
+    serves: Literal["cascade", "large"]
+    why: str
+    small_threshold: float | None
+    escalated: float
+    cascade_coverage: float
+    large_coverage: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Threshold:
     """The threshold of one alpha and guarantee, with coverage and risk on the set's examples.
 
@@ -242,6 +311,8 @@ class Threshold:
         tie_share: Share of ties among the accepted pairs that have a label; None if nothing is
             accepted. The promise leaves them out.
         tie_interval: The 95% interval of `tie_share`.
+        cascade: Which judges serve, for the set of a cascade, whose `threshold` is the large
+            judge's; else None.
     """
 
     alpha: float
@@ -254,6 +325,7 @@ class Threshold:
     labels_missing: bool
     tie_share: float | None
     tie_interval: tuple[float, float] | None
+    cascade: CascadeChoice | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -277,6 +349,8 @@ class Calibration:
         questions: Different questions among its pairs.
         counted: Pairs that `pac` counts: one of each question, without ties and pairs off task.
         thresholds: Thresholds for the standard alphas and both guarantees.
+        cascade_share: r, the share of which a cascade's small judge is surest and that it may
+            decide; None for a judge alone.
     """
 
     name: str
@@ -292,6 +366,7 @@ class Calibration:
     questions: int
     counted: int
     thresholds: tuple[Threshold, ...]
+    cascade_share: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -691,6 +766,88 @@ class Versions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SmallScore:
+    """The score of a cascade's small judge.
+
+    Args:
+        gap_fwd: Logit of response A minus that of response B, with response A shown first; None,
+            like the other fields, if the judge gave no score.
+        gap_rev: The same difference with response B shown first; None for a judge that sees no
+            order.
+        label_mass: Probability of the two label tokens together; None if the judge does not report
+            it.
+    """
+
+    gap_fwd: float | None
+    gap_rev: float | None
+    label_mass: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PairScore:
+    """What the judge makes of one pair: a score, the reason why there is none, or an error.
+
+    Args:
+        gap_fwd: Logit of response A minus that of response B, with response A shown first.
+        gap_rev: The same difference with response B shown first; None for a judge that sees no
+            order.
+        label_mass: Probability of the two label tokens together, in the order where it is smaller;
+            None if the judge does not report it.
+        reason: Reason for which the judge gives no score; None with a score or an error.
+        small: The score of a cascade's small judge; None for a judge alone.
+        error: Why the pair was not judged; None if it was.
+    """
+
+    gap_fwd: float | None = None
+    gap_rev: float | None = None
+    label_mass: float | None = None
+    reason: Reason | None = None
+    small: SmallScore | None = None
+    error: Problem | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PairScores:
+    """The scores of pairs without labels, in order. No set changes, and nothing is decided.
+
+    Args:
+        judge: Name of the judge.
+        fingerprint: Digest of model, prompt, prefill and label tokens.
+        scores: The score of each pair; of a cascade that of its large judge, with the small one's.
+        usage: The work of the judge for this request.
+    """
+
+    judge: str
+    fingerprint: str
+    scores: tuple[PairScore, ...]
+    usage: RequestUsage
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CascadePlan:
+    """What a cascade fixes before its first label, on pairs without labels.
+
+    Args:
+        name: Name of the calibration set.
+        version: Version of the set that has the plan; None if nothing was written.
+        pairs: Number of pairs.
+        share: r, the share of which the small judge is surest and that it may decide; 0 if every
+            pair is to go to the large judge.
+        contradictions: Share of the pairs on which the two judges contradict each other.
+        contradictions_within: The same within r; None for r = 0.
+        escalated: Share of the pairs that the large judge is asked about at least.
+    """
+
+    name: str
+    version: int | None
+    pairs: int
+    share: float
+    contradictions: float
+    contradictions_within: float | None
+    escalated: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ScoredExample:
     """The scores and the label of one example.
 
@@ -704,6 +861,7 @@ class ScoredExample:
             None if the judge does not report it.
         label: The better response, or `tie`; None for a pair without a label.
         question: Digest of the question alone; None if it is unknown.
+        small: The score of a cascade's small judge; None for a judge alone.
     """
 
     digest: str
@@ -712,6 +870,7 @@ class ScoredExample:
     label_mass: float | None
     label: Label | None
     question: str | None
+    small: SmallScore | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -1367,6 +1526,19 @@ class Scoring:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class JudgeOfCascade:
+    """A judge of a cascade.
+
+    Args:
+        judge: Its name.
+        fingerprint: Its fingerprint, which is part of the cascade's.
+    """
+
+    judge: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Info:
     """The judge, the promise, the defaults and the limits of the service.
 
@@ -1378,7 +1550,8 @@ class Info:
             fingerprint only.
         kind: Kind of the judge: `chat model` answers with one of two labels, `chat model by votes`
             writes its verdict several times, `reward model` gives each response a number,
-            `decision server` gives each of two options a probability; None if unknown.
+            `decision server` gives each of two options a probability, `cascade` is a small judge
+            before a large one; None if unknown.
         model: Hugging Face id or folder of the model.
         dtype: Number format in which the judge computes; None for kinds of judges without one.
         label_tokens: Token ids of the labels A and B; None for kinds of judges without one.
@@ -1390,6 +1563,7 @@ class Info:
         scoring: How the judge is asked for votes; None for other kinds of judges.
         decision_server: The decision servers as detected at the start; None for other kinds of
             judges.
+        rungs: The small and the large judge of a cascade; None for a judge alone.
         runtime: The part of the installation that decides how scores are rounded: vLLM's version,
             the GPU's compute capability (or the CPU), and how many GPUs share the judge; None if
             unknown. It is not part of the fingerprint.
@@ -1416,6 +1590,7 @@ class Info:
     head_dtype: str | None
     scoring: Scoring | None = None
     decision_server: DecisionServer | None
+    rungs: tuple[JudgeOfCascade, ...] | None = None
     runtime: str | None
     alpha_bounds: str
     default_alpha: float

@@ -36,7 +36,7 @@ async def test_a_judgment_has_every_field(client: httpx.AsyncClient) -> None:
     assert response.headers["content-type"] == "application/json"
     found = response.json()
     check(found, records.SingleJudgment)
-    assert found["usage"] == {"engine_prompts": 2, "prompt_tokens": 0}
+    assert found["usage"] == {"engine_prompts": 2, "prompt_tokens": 0, "large": None}
     assert (found["id"], found["verdict"], found["preferred"]) == ("x-1", "A", "A")
     assert (found["alpha"], found["guarantee"], found["delta"]) == (0.1, "marginal", None)
     assert found["calibration"] == {"name": "default", "version": 1, "n": 60}
@@ -168,7 +168,10 @@ async def test_an_item_takes_missing_fields_from_the_batch(client: httpx.AsyncCl
 
 async def test_an_empty_batch_gets_an_empty_answer(client: httpx.AsyncClient) -> None:
     answer = (await client.post("/judge/batch", json={"comparisons": []})).json()
-    assert answer == {"results": [], "usage": {"engine_prompts": 0, "prompt_tokens": 0}}
+    assert answer == {
+        "results": [],
+        "usage": {"engine_prompts": 0, "prompt_tokens": 0, "large": None},
+    }
 
 
 async def test_calibrate_answers_with_the_set_and_the_counts(

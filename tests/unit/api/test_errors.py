@@ -79,6 +79,7 @@ def raises(error: Exception) -> Script:
 
 PLAIN = comparison(alpha=None, question=MARKER)
 WITH_KEYS = {"metrics": "open"}
+NO_NUMBERS = {"gap_fwd": None, "gap_rev": None, "label_mass": None}
 REACHED: dict[str, Reach] = {
     "unauthenticated": Reach(body=PLAIN, settings=WITH_KEYS),
     "forbidden": Reach(body=PLAIN, settings=WITH_KEYS, headers=header_of("reader")),
@@ -107,6 +108,15 @@ REACHED: dict[str, Reach] = {
         path="/calibrate",
         body={"examples": examples(2), "replace": True},
         settings={"audit_rate": 1.0},
+    ),
+    "cascade_conflict": Reach(
+        path="/calibrations/new/cascade",
+        body={
+            "small": "0" * 64,
+            "large": "0" * 64,
+            "alpha": 0.1,
+            "pairs": [{"small": NO_NUMBERS, "large": NO_NUMBERS}] * 1000,
+        },
     ),
     "set_full": Reach(path="/calibrate", body={"examples": examples(4)}),
     "too_many_label_changes": Reach(

@@ -8,7 +8,7 @@ from app.stores.memory import MemoryStore
 from tests.serving import client_of
 from tests.unit.api.problems import comparison
 
-NOTHING = {"engine_prompts": 0, "prompt_tokens": 0}
+NOTHING = {"engine_prompts": 0, "prompt_tokens": 0, "large": None}
 
 
 async def judged(client: httpx.AsyncClient, **fields: Any) -> dict[str, Any]:

@@ -192,6 +192,7 @@ OUTPUTS: dict[str, Callable[[World], list[str]]] = {
             world.url,
         ),
     ],
+    "cascade plan": lambda world: [of("cascade", "plan", world.strange, "--url", world.url)],
     "calibrate": lambda world: [
         of("calibrate", world.strange, "--url", world.url),
         of("calibrate", world.pairs, "--name", "new", "--url", world.url),

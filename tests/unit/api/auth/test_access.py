@@ -30,6 +30,8 @@ MATRIX: dict[Any, str] = {
     "/v1/systemone": "judge",
     "/v1/decisions": "judge",
     **dict.fromkeys(PATHS, "judge"),
+    "/scores": "judge",
+    "/calibrations/{name}/cascade": "calibrate",
     "/calibrate": "calibrate",
     "/calibrate/scores": "calibrate",
     ("POST", "/calibrations/{name}/examples"): "calibrate",

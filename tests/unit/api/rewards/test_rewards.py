@@ -79,7 +79,7 @@ async def test_a_group_is_rewarded_by_its_accepted_comparisons(client: httpx.Asy
         "ties": [0] * 3,
         "errors": [],
         "comparisons": None,
-        "usage": {"engine_prompts": 6, "prompt_tokens": 0},
+        "usage": {"engine_prompts": 6, "prompt_tokens": 0, "large": None},
     }
     soft = await rewarded(client, group(qualities(2, 0, 1), alpha=0.2, reward="soft"))
     one, two = (2 / (1 + math.exp(-gap)) - 1 for gap in (1.0, 2.0))
@@ -129,7 +129,7 @@ async def test_several_groups_are_one_engine_call(
     assert {str(row.pop("basis")) for row in alone} == {str(both["basis"])}
     assert both["groups"] == alone
     nothing = await rewarded(client, {"groups": []}, "/rewards/groups")
-    usage = {"engine_prompts": 0, "prompt_tokens": 0}
+    usage = {"engine_prompts": 0, "prompt_tokens": 0, "large": None}
     assert nothing == {"groups": [], "basis": None, "usage": usage}
 
 

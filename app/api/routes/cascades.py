@@ -1,0 +1,118 @@
+"""The routes of cascades: scores of pairs without labels, and the plan of a set."""
+
+from functools import partial
+
+from fastapi import APIRouter, Response
+
+from app.api.answers.problems import problem_of
+from app.api.answers.records import usage_of_request
+from app.api.answers.scored_examples import small_score
+from app.api.bodies import JsonRequest, JsonRoute, PostedItems
+from app.api.dependencies import CurrentCaller, CurrentServices, check_batch_size
+from app.api.requests.cascades import CascadePlanIn
+from app.api.requests.models import PoolIn, PoolPairIn
+from app.api.responses import (
+    ACCESS_ERRORS,
+    ENGINE_ERRORS,
+    STORE_ERRORS,
+    as_json,
+    error_responses,
+)
+from app.api.routes.calibrations import Name
+from app.core.cascade import CascadePlan as Planned
+from app.core.cascade import PlannedPairs, plan_cascade
+from app.core.errors import (
+    BatchTooLargeError,
+    CascadeError,
+    JudgeMismatchError,
+    ScopeJudgeError,
+)
+from app.core.fingerprint import cascade_inputs, digest_of_json
+from app.core.score import NoScore, Score
+from app.off_loop import off_loop
+from scope_judge.records import CascadePlan, PairScore, PairScores
+
+router = APIRouter(tags=["cascades"], route_class=JsonRoute)
+
+
+@router.post(
+    "/scores",
+    response_model=PairScores,
+    responses=error_responses(*ACCESS_ERRORS, *ENGINE_ERRORS, BatchTooLargeError),
+)
+async def score_pairs(
+    body: PoolIn, request: JsonRequest, services: CurrentServices, caller: CurrentCaller
+) -> Response:
+    """Scores pairs without labels. A cascade asks its large judge here, and is asked for plans."""
+    check_batch_size(len(body.comparisons), services)
+    pairs = await request.run(lambda: PostedItems(body.items(), PoolPairIn.pair))
+    async with services.admission.admit(len(pairs.read)):
+        outcomes = await services.calibrator.scores(list(pairs.read.values()))
+    rows = dict(zip(pairs.read, map(_pair_score, outcomes), strict=True))
+    rows |= {place: _failed(error) for place, error in pairs.unread}
+    answer = PairScores(
+        judge=services.identity.name,
+        fingerprint=services.identity.fingerprint,
+        scores=tuple(rows[place] for place in range(len(pairs))),
+        usage=usage_of_request(),
+    )
+    return await request.run(as_json, lambda: answer)
+
+
+def _pair_score(outcome: Score | NoScore | ScopeJudgeError) -> PairScore:
+    if isinstance(outcome, ScopeJudgeError):
+        return _failed(outcome)
+    small = small_score(outcome.small)
+    if isinstance(outcome, NoScore):
+        return PairScore(reason=outcome.reason, small=small)
+    return PairScore(
+        gap_fwd=outcome.gap_fwd, gap_rev=outcome.gap_rev, label_mass=outcome.label_mass, small=small
+    )
+
+
+def _failed(error: ScopeJudgeError) -> PairScore:
+    return PairScore(error=problem_of(error))
+
+
+@router.post(
+    "/calibrations/{name}/cascade",
+    response_model=CascadePlan,
+    responses=error_responses(*ACCESS_ERRORS, *STORE_ERRORS, CascadeError, JudgeMismatchError),
+)
+async def plan(
+    name: Name,
+    body: CascadePlanIn,
+    services: CurrentServices,
+    caller: CurrentCaller,
+) -> Response:
+    """Fixes F1, F2 and r of a cascade, as the first version of its set."""
+    caller.check_calibration(name)
+    if not body.dry_run and services.identity.described.get("kind") != "cascade":
+        raise CascadeError(
+            "this service has one judge, and a cascade has two: name the large one's service in "
+            "SCOPE_ESCALATE_URL, or send dry_run"
+        )
+    fingerprint = digest_of_json(cascade_inputs(body.small, body.large))
+    if not body.dry_run and fingerprint != services.identity.fingerprint:
+        raise JudgeMismatchError(
+            "the scores are of other judges than this service's two: SCOPE_ESCALATE_URL names the "
+            "large one"
+        )
+    pairs = await off_loop(body.planned, services.calibrations.min_label_mass)
+    made = plan_cascade(*pairs, alpha=body.alpha, slack=services.cascade_slack, share=body.share)
+    version = None
+    if not body.dry_run:
+        version = (await services.calibrator.plan(name, made, by=caller.name)).version
+    return as_json(partial(_plan, name, version, pairs, made))
+
+
+def _plan(name: str, version: int | None, pairs: PlannedPairs, made: Planned) -> CascadePlan:
+    return CascadePlan(
+        name=name,
+        version=version,
+        pairs=len(pairs.small),
+        share=made.share,
+        contradictions=float(pairs.contradicts.mean()),
+        contradictions_within=pairs.contradictions_within(made),
+        escalated=float((pairs.small > made.largest_first).mean()),
+    )

@@ -1,0 +1,329 @@
+"""A cascade over HTTP: a small service that asks a large one, and all that can go wrong."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from app.stores.memory import MemoryStore
+from tests.cascades import (
+    Switch,
+    calibrated,
+    cascade_client,
+    large_service,
+    pairs,
+    planned,
+    unlabeled,
+)
+
+FRESH = pairs(400, seed=3)
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.judges.cascade._PROBE_EVERY_S", 0.02)
+
+
+@asynccontextmanager
+async def _scene(**given: Any) -> AsyncIterator[tuple[httpx.AsyncClient, Switch]]:
+    """A calibrated cascade and the network to its large judge."""
+    async with large_service() as large:
+        network = Switch(large)
+        async with cascade_client(network, **given) as client:
+            await calibrated(client)
+            network.asked = 0
+            yield client, network
+
+
+async def _judged(client: httpx.AsyncClient, rows: Any = FRESH, **given: Any) -> dict[str, Any]:
+    body = {"comparisons": unlabeled(rows), "calibration": "mine", **given}
+    response = await client.post("/judge/batch", json=body)
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+async def test_each_pair_is_decided_by_the_first_judge_that_is_sure() -> None:
+    async with _scene() as (client, network):
+        answer = await _judged(client)
+        detail = (await client.get("/calibrations/mine")).json()
+        (row,) = (each for each in detail["thresholds"] if each["alpha"] == 0.1)
+        choice = row["cascade"]
+        assert choice["serves"] == "cascade"
+        asked = 0
+        for each, pair in zip(answer["results"], FRESH, strict=True):
+            rungs = each["rungs"]
+            asked += len(rungs) == 2
+            small = rungs[0]
+            assert (small["uncertainty"] <= choice["small_threshold"]) == (len(rungs) == 1)
+            last = rungs[-1]
+            assert each["decided_by"] == last["judge"] == ("small", "large")[len(rungs) - 1]
+            assert (each["p_bar"], each["uncertainty"], each["threshold"]) == (
+                last["p_bar"],
+                last["uncertainty"],
+                last["threshold"],
+            )
+            accepted = last["uncertainty"] <= last["threshold"]
+            preferred = "A" if last["p_bar"] > 0.5 else "B"
+            assert each["verdict"] == (preferred if accepted else "abstain")
+            mark = float(pair["response_a"].split(f"{last['judge']}=")[1].split()[0])
+            assert preferred == ("A" if mark > 0 else "B")
+        assert network.asked == asked
+        assert answer["usage"] == {
+            "engine_prompts": 2 * len(FRESH),
+            "prompt_tokens": 0,
+            "large": {"comparisons": asked, "engine_prompts": 2 * asked, "prompt_tokens": 0},
+        }
+        assert asked / len(FRESH) == pytest.approx(choice["escalated"], abs=0.08)
+        accepted = [
+            each["verdict"] == pair["label"]
+            for each, pair in zip(answer["results"], FRESH, strict=True)
+            if each["verdict"] != "abstain"
+        ]
+        assert 1 - sum(accepted) / len(accepted) <= 0.1
+
+
+async def test_the_other_order_of_the_responses_gives_the_mirrored_answer() -> None:
+    swapped = [
+        {**row, "response_a": row["response_b"], "response_b": row["response_a"]} for row in FRESH
+    ]
+    mirrored = {"A": "B", "B": "A", "abstain": "abstain"}
+    async with _scene(score_cache=60) as (client, network):
+        there = (await _judged(client))["results"]
+        asked = network.asked
+        back = (await _judged(client, swapped))["results"]
+        assert [each["verdict"] for each in back] == [mirrored[each["verdict"]] for each in there]
+        assert [each["decided_by"] for each in back] == [each["decided_by"] for each in there]
+        # Both judges' scores were kept.
+        assert network.asked == asked
+        assert all(each["cached"] for each in back)
+
+
+async def test_without_an_alpha_the_large_judge_decides_everything() -> None:
+    async with _scene() as (client, network):
+        results = (await _judged(client, FRESH[:50], alpha=None))["results"]
+        assert {each["decided_by"] for each in results} == {"large"}
+        assert network.asked == 50
+
+
+async def test_an_infeasible_alpha_costs_no_call_of_the_large_judge() -> None:
+    async with _scene() as (client, network):
+        results = (await _judged(client, FRESH[:50], alpha=0.001))["results"]
+        assert {each["reason"] for each in results} == {"infeasible"}
+        assert network.asked == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "words"),
+    [
+        pytest.param(
+            "/judge",
+            {**unlabeled(FRESH)[0], "calibration": "mine", "guarantee": "marginal"},
+            '"pac" or none',
+            id="marginal",
+        ),
+        pytest.param(
+            "/calibrate",
+            {"calibration": "other", "examples": FRESH[:5]},
+            "no plan yet",
+            id="labels before a plan",
+        ),
+        pytest.param(
+            "/calibrations/mine/pool",
+            {"comparisons": unlabeled(FRESH)[:5]},
+            "no pool",
+            id="a pool",
+        ),
+        pytest.param(
+            "/calibrations/mine/examples",
+            {
+                "fingerprint": None,
+                "examples": [
+                    {
+                        "digest": "0" * 64,
+                        "gap_fwd": 1.0,
+                        "gap_rev": 1.0,
+                        "label_mass": 0.9,
+                        "label": "A",
+                    }
+                ],
+            },
+            "scores of both",
+            id="the score of one judge",
+        ),
+    ],
+)
+async def test_what_a_cascade_refuses(path: str, body: dict[str, Any], words: str) -> None:
+    async with _scene() as (client, _):
+        if "fingerprint" in body:
+            body = {**body, "fingerprint": (await client.get("/info")).json()["fingerprint"]}
+        response = await client.post(path, json=body)
+        assert (response.status_code, response.json()["code"]) == (409, "cascade_conflict")
+        assert words in response.json()["detail"]
+
+
+async def test_a_plan_is_made_once_and_before_the_labels() -> None:
+    async with _scene() as (client, _):
+        again = await planned(client)
+        assert (again.status_code, again.json()["code"]) == (409, "cascade_conflict")
+        other = await planned(client, "other", large="0" * 64)
+        assert (other.status_code, other.json()["code"]) == (409, "judge_mismatch")
+        seen = await planned(client, "other", large="0" * 64, dry_run=True)
+        assert seen.json()["version"] is None
+        few = await planned(client, "other", pairs=[])
+        assert few.status_code == 422
+        none = await planned(client, "other", share=0.0)
+        assert (none.json()["share"], none.json()["escalated"]) == (0.0, 1.0)
+        assert (await client.get("/calibrations/mine")).json()["cascade_share"] > 0
+        (made, *_) = (await client.get("/calibrations/other/versions")).json()["versions"]
+        assert (made["action"], made["n"]) == ("plan", 0)
+
+
+async def test_examples_move_to_another_set_with_the_scores_of_both_judges() -> None:
+    async with _scene() as (client, _):
+        assert (await planned(client, "other")).status_code == 200
+        page = (await client.get("/calibrations/mine/examples")).json()
+        body = {"fingerprint": page["fingerprint"], "examples": page["examples"]}
+        report = await client.post("/calibrations/other/examples", json=body)
+        assert report.status_code == 200, report.text
+        mine = (await client.get("/calibrations/mine")).json()
+        assert report.json()["thresholds"] == mine["thresholds"]
+
+
+async def test_a_restart_reads_the_same_cascade_from_the_store() -> None:
+    store = MemoryStore()
+    async with _scene(store=store) as (client, network):
+        before = await _judged(client)
+        async with cascade_client(network, store) as restarted:
+            assert await _judged(restarted) == before
+
+
+@asynccontextmanager
+async def _another_model() -> AsyncIterator[httpx.ASGITransport]:
+    async with large_service("small") as other:
+        yield other
+
+
+def _reasons(answer: dict[str, Any]) -> Counter[str]:
+    return Counter(
+        "error" if each.get("error") else each["reason"] or each["decided_by"]
+        for each in answer["results"]
+    )
+
+
+async def _until_closed(client: httpx.AsyncClient) -> None:
+    for _ in range(200):
+        if "scope_escalation_circuit_open 0.0" in (await client.get("/metrics")).text:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("the circuit stays open")
+
+
+@pytest.mark.parametrize("fault", ["gone", "another model", "broken", "refused key"])
+async def test_without_the_large_judge_what_it_alone_could_decide_is_an_abstention(
+    fault: str,
+) -> None:
+    async with _scene() as (client, network), _another_model() as other:
+        right, healthy = await _judged(client), network.to
+        if fault == "gone":
+            network.to = None
+        elif fault == "another model":
+            network.to = other
+        else:
+            network.statuses = [500 if fault == "broken" else 403] * 10_000
+        for _ in range(4):
+            answer = await _judged(client)
+            for now, then in zip(answer["results"], right["results"], strict=True):
+                if then["decided_by"] == "small":
+                    assert now == then
+                    continue
+                assert (now["verdict"], now["reason"]) == ("abstain", "escalation_unavailable")
+                assert now["p_bar"] is now["preferred"] is now["decided_by"] is None
+                assert now["rungs"] == then["rungs"][:1]
+        assert "scope_escalation_circuit_open 1.0" in (await client.get("/metrics")).text
+        # Sets are not changed by half: the service says that the judge is away.
+        report = await client.post(
+            "/calibrate", json={"calibration": "mine", "examples": pairs(5, seed=9)}
+        )
+        assert report.status_code == 503
+        assert (await client.get("/readyz")).status_code == 200
+        network.to, network.statuses = healthy, []
+        await _until_closed(client)
+        assert await _judged(client) == right
+
+
+async def test_an_open_circuit_sends_probes_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.judges.cascade._PROBE_EVERY_S", 60.0)
+    async with _scene() as (client, network):
+        network.statuses = [500] * 100
+        for row in FRESH[:40]:
+            await _judged(client, [row])
+        assert len(network.statuses) == 97
+
+
+async def test_an_overloaded_large_judge_does_not_open_the_circuit() -> None:
+    async with _scene() as (client, network):
+        network.statuses = [429] * 20
+        for row in FRESH[:30]:
+            await _judged(client, [row])
+        assert "scope_escalation_circuit_open 0.0" in (await client.get("/metrics")).text
+        assert not network.statuses
+
+
+async def test_the_large_judge_is_lost_under_load_and_no_verdict_is_wrong() -> None:
+    async with _scene() as (client, network):
+        right = {
+            row["question"]: each
+            for row, each in zip(FRESH, (await _judged(client))["results"], strict=True)
+        }
+        healthy, seen = network.to, Counter[str]()
+
+        async def load(part: int) -> None:
+            for row in FRESH[part::8]:
+                (now,) = (await _judged(client, [row]))["results"]
+                then = right[row["question"]]
+                if now["reason"] == "escalation_unavailable":
+                    assert then["decided_by"] == "large"
+                    seen["away"] += 1
+                else:
+                    assert now == then
+                    seen["same"] += 1
+
+        async def trouble() -> None:
+            for _ in range(4):
+                await asyncio.sleep(0.05)
+                network.to = None
+                await asyncio.sleep(0.05)
+                network.to = healthy
+
+        await asyncio.gather(trouble(), *(load(part) for part in range(8)))
+        assert sum(seen.values()) == len(FRESH)
+        assert min(seen["away"], seen["same"]) > 0
+
+
+async def test_the_share_of_a_minute_is_bounded() -> None:
+    async with _scene(most=0.25) as (client, network):
+        reasons = _reasons(await _judged(client))
+        assert network.asked == 100
+        assert reasons["escalation_unavailable"] > 100
+        assert reasons["small"] > 50
+        metrics = (await client.get("/metrics")).text
+        over = reasons["escalation_unavailable"]
+        assert f'scope_escalations_total{{outcome="over_share"}} {over}.0' in metrics
+
+
+async def test_rewards_work_as_with_one_judge() -> None:
+    async with _scene() as (client, _):
+        rows = {
+            "question": "Which?",
+            "responses": [f"small={x / 2:.1f} large={x / 2:.1f}" for x in range(8)],
+            "calibration": "mine",
+        }
+        rewards = (await client.post("/rewards/group", json=rows)).json()["rewards"]
+        known = [each for each in rewards if each is not None]
+        assert len(known) >= 6
+        assert known == sorted(known)
