@@ -53,15 +53,7 @@ class Chosen:
 
 
 class Absorber:
-    """Adds labeled audits to calibration sets.
-
-    Args:
-        auditor: Keeps the audits.
-        changes: Changes the sets.
-        calibrations: The cache of the sets.
-        monitor: Has the alarms of the audits.
-        fingerprint: Fingerprint of the judge.
-    """
+    """Adds labeled audits to calibration sets."""
 
     def __init__(
         self,
@@ -86,7 +78,6 @@ class Absorber:
         Ties keep their scores, as by POST /calibrate. Absorbing again changes nothing.
 
         Args:
-            name: Name of the calibration set.
             by: Name of the key that asked for it, for the trail.
             dry_run: Change nothing; see `Changes.put`.
             even_if_infeasible: Absorb even if a criterion in use gets no more verdicts.
@@ -185,7 +176,7 @@ class Absorber:
 
 def _first_since(alarm: Alarm, own: list[Audit], *, now: float) -> list[Audit]:
     """Returns the draws that an alarm needs; raises AuditsIncompleteError if they are not done."""
-    name, needed = alarm.entry.calibration, alarm.entry.needed
+    name, needed = alarm.entry.criterion.calibration, alarm.entry.needed
     if needed is None:
         raise AuditsIncompleteError(
             f"no number of audits up to 100,000 brings verdicts back under "

@@ -19,12 +19,7 @@ from app.core.comparison import Criterion
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Alarm:
-    """An alarm.
-
-    Args:
-        position: Position of its entry.
-        entry: The entry.
-    """
+    """An alarm, and the position of its entry."""
 
     position: int
     entry: AlarmEntry
@@ -35,8 +30,6 @@ class AlarmState:
     """The alarms of a criterion.
 
     Args:
-        last: The last alarm; None if there was none.
-        end: Its end; None while it is active.
         ended: Position of the end of the last alarm that has ended; 0 if none has. Draws up to this
             position say nothing about the time after it.
     """

@@ -92,16 +92,12 @@ class Auditor:
     """Keeps the audits of one service.
 
     Args:
-        store: The store of the audits.
-        telemetry: Counts draws, and calls that the store does not answer.
-        fingerprint: Fingerprint of the judge.
         rate: Probability with which a comparison is drawn, in [0, 1].
         expires_s: Seconds after its judgment until which a draw of this service waits for its
             label.
         default: The service's own criterion of a set, which always has a place among those whose
             draws count; None for none.
         keeps_texts: Whether the store keeps the texts of drawn pairs until they have labels.
-        now: Returns the current time in seconds since 1970.
     """
 
     def __init__(
@@ -532,8 +528,6 @@ class Auditor:
         """Returns audits, oldest first.
 
         Args:
-            calibration: Only audits of this set; None for all sets.
-            status: Only audits with this status; None for all of them.
             after: Only audits that were drawn after this position.
             limit: Most audits to return, at least 1; a few more if several sets have draws at the
                 same position.
@@ -586,7 +580,7 @@ class Auditor:
         """
         by_set = dict[str, list[AboutAlarm]]()
         for entry in entries:
-            by_set.setdefault(entry.calibration, []).append(entry)
+            by_set.setdefault(entry.criterion.calibration, []).append(entry)
         await self._read_changes()
         for name, of_set in by_set.items():
 
@@ -600,11 +594,6 @@ class Auditor:
         """Returns the trail of a set's audits, newest first.
 
         It has each changed label and closed draw, and each entry about an alarm.
-
-        Args:
-            calibration: Name of the set.
-            before: Only entries before this position; None for all of them.
-            limit: Most entries to return, at least 1.
 
         Raises:
             StoreUnavailableError: The store does not answer.
@@ -636,7 +625,6 @@ class Auditor:
         An audit stays while it is open, and while it may be among the draws since an active alarm.
 
         Args:
-            name: Name of the set.
             in_force: Write id of the version in force; None if the set was deleted.
             older_than: Audits that have changed since stay, in seconds since 1970.
 

@@ -28,13 +28,10 @@ class Book:
     """The audits of a set; changed only on the event loop.
 
     Args:
-        name: Name of the set.
         position: Position up to which all of its rows were read.
         latest: Position of the last change that is known; others may lie in between.
         audits: The audits by the key of their pair.
         places: Position of each row by its key, also of those that cannot be read.
-        trail: The trail, oldest first.
-        alarms: The state of its alarms.
         last_sender: Name of the key that sent its last label, or "service".
     """
 

@@ -59,14 +59,7 @@ class Deletion:
 
 
 class Changes:
-    """Previews of changes, and changes that are checked by the same look.
-
-    Args:
-        auditor: Has the audits, whose criteria are in use.
-        calibrator: Changes the sets.
-        calibrations: The cache of the sets, with this process's traffic.
-        monitor: Has the alarms.
-    """
+    """Changes of sets, and what they would do."""
 
     def __init__(
         self,
@@ -89,9 +82,7 @@ class Changes:
 
         Args:
             name: Name of the calibration set; a missing set is made.
-            batch: The examples.
             by: Name of the key that posted them, for the trail.
-            dry_run: Change nothing.
             even_if_infeasible: Make it even if a criterion in use gets no more verdicts.
 
         Raises:
@@ -129,11 +120,6 @@ class Changes:
         of the report show that.
 
         Args:
-            name: Name of the calibration set.
-            batch: The examples.
-            by: Name of the key that posted them, for the trail.
-            dry_run: Change nothing.
-            even_if_infeasible: Change it even if a criterion in use gets no more verdicts.
             used: Criteria that are in use besides those of the set's draws and traffic.
         """
         await self._catch_up()

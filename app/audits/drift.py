@@ -118,11 +118,7 @@ class _SetDrift:
     """The state of one version of a set.
 
     Args:
-        write_id: The version.
-        martingales: The tests; None before the first judgment.
-        figures: The evidence.
         begun: Time of the first judgment that was tested; None before that.
-        lock: Held while the state changes.
     """
 
     write_id: str
@@ -136,11 +132,8 @@ class Drift:
     """The drift of each set in use; mutated only on the event loop.
 
     Args:
-        calibrations: The sets, and the judgments that used them.
-        telemetry: Shows the evidence about the sets that have gauges.
         replicas: Number of processes that judge by the same sets, and share the false alarms.
         seed: Seed of the random numbers that break ties; None for a random one.
-        now: Clock in seconds since 1970.
     """
 
     def __init__(

@@ -68,15 +68,7 @@ _Decider = Annotated[Decider, AfterValidator(_shared)]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabelEntry:
-    """A label for a draw.
-
-    Args:
-        id: Id of the draw, in either order.
-        label: The side that a person prefers, in the order of the id; "none" closes the draw.
-        by: Name of the key that sent the label, or "service".
-        at: Time of the label, in seconds since 1970.
-        reason: Why the draw is closed; None with any other label.
-    """
+    """A label by a key for a draw, in the order of the id; "none" closes the draw with a reason."""
 
     __pydantic_config__ = _STRICT
 
@@ -92,17 +84,11 @@ class AlarmEntry:
     """The labels of a version have proved more errors than alpha.
 
     Args:
-        decider: The criterion, and the version that raised it.
-        errors: Number of errors that the labels showed.
-        audited: Number of labels.
         needed: Number of draws from now on that replace all examples of the set; None if it would
             be above 100,000. It follows from the criterion alone, so no label has a part in it.
-        suspends: Whether judgments under the criterion abstain from now on.
         after: Position of the end of the alarm before; 0 if there was none.
         by: Name of the key that sent the last label, or "service" if a draw has expired.
-        at: Time of the alarm, in seconds since 1970.
-        first_judged_at: Time of the first judgment whose label led to it.
-        last_judged_at: Time of the last one, likewise.
+        first_judged_at: Time of the first judgment whose label led to it, in seconds since 1970.
     """
 
     __pydantic_config__ = _STRICT
@@ -133,25 +119,17 @@ class AlarmEntry:
         """The criterion."""
         return self.decider.criterion
 
-    @property
-    def calibration(self) -> str:
-        """Name of the set."""
-        return self.criterion.calibration
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AlarmEnd:
     """The end of an alarm.
 
     Args:
-        criterion: The criterion of the alarm.
         alarm: Position of the alarm.
         because: "version" if enough examples of a new version are newer, "resumed" if somebody has
             ended it.
-        version: Number of the current version.
         reason: Why somebody has ended it; None for a version.
         by: Name of the key that made the version or ended the alarm, or "service".
-        at: Time of the end, in seconds since 1970.
     """
 
     __pydantic_config__ = _STRICT
@@ -163,11 +141,6 @@ class AlarmEnd:
     reason: str | None
     by: str
     at: float
-
-    @property
-    def calibration(self) -> str:
-        """Name of the set."""
-        return self.criterion.calibration
 
 
 # Entries about the alarms of a set.
@@ -181,8 +154,6 @@ class Use:
 
     Args:
         position: Its place in the order of draws.
-        decider: Criterion and version that decided.
-        accepted: Whether the judgment has a verdict.
         by: Name of the key that asked for it, or "service".
         at: Its time, in seconds since 1970.
     """
@@ -202,18 +173,14 @@ class Audit:
 
     Args:
         id: Id of the comparison in its set and of its order.
-        fingerprint: Fingerprint of the judge.
         digest: Digest of the comparison, from `core.fingerprint.example_digest`.
         question: Digest of the question, from `core.fingerprint.question_digest`.
-        score: Score of the comparison.
         rate: Probability with which it was drawn, in (0, 1].
         wait_s: Seconds after its last use until which it waits for its label.
         uses: Its drawn judgments, one for each criterion and version, in the order of the draws.
         label: Its present label; "none" if it was closed without one.
         labelled_at: Time of its first label, or at which it was closed first.
         labelled_by: Name of the key that sent its present label, or closed it.
-        label_changes: Number of labels that replaced another one.
-        has_texts: Whether the store keeps its texts.
     """
 
     __pydantic_config__ = _STRICT

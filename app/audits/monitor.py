@@ -49,12 +49,8 @@ class SetReport:
     """The audits of one version of a set.
 
     Args:
-        write_id: The version.
-        book: The audits that were read.
-        position: Position up to which they were read.
-        at: Time of the report, in seconds since 1970.
-        until: Time at which the next draw expires, likewise.
-        criteria: The audits of each criterion, in order of the criteria.
+        position: Position up to which the book was read.
+        until: Time until which only new rows change it, in seconds since 1970.
         alarmed: The criteria with an alarm.
         ended: Position of the end of the last alarm of one that had an alarm before.
         by: Name of the key that sent the last label, or "service" if only the time has changed.
@@ -91,9 +87,6 @@ class Monitor:
     """The monitor of all sets; mutated only on the event loop.
 
     Args:
-        auditor: The audits.
-        calibrations: The sets.
-        telemetry: Shows the audits of the sets that have gauges.
         on_alarm: "report", or "abstain" if judgments under a criterion with an alarm abstain.
         now: Clock in seconds since 1970.
     """
@@ -269,12 +262,7 @@ class Monitor:
         ]
 
     async def ended_by(self, now: Calibration | None, after: Calibration) -> list[Alarm]:
-        """Returns the alarms that `settle` would end after a change that is not made yet.
-
-        Args:
-            now: The set as it is; None if there is none.
-            after: The set after the change.
-        """
+        """Returns the alarms that `settle` would end after a change that is not made yet."""
         ended = list[Alarm]()
         if after is now:
             return ended
@@ -290,11 +278,6 @@ class Monitor:
         """Ends the alarms of a set, so that judgments are accepted again.
 
         The audits of their criteria start over: earlier draws do not count any more.
-
-        Args:
-            calibration: The current version.
-            reason: Why the verdicts can be used again.
-            by: Name of the key that resumes.
 
         Returns:
             The alarms that have ended; none if there was none.
@@ -325,9 +308,6 @@ class Monitor:
         keep 5% either. Nothing is read or written here, so a judgment does not wait for the store.
         A version that was seen before is not computed again: `follow` does that, and ends alarms
         that were not settled when the version was made.
-
-        Args:
-            asked: Criteria with an alpha, and their calibration sets.
         """
         if not self.suspends:
             return frozenset()

@@ -126,7 +126,11 @@ async def append(store: AuditStore, *entries: Entry) -> None:
     """Writes entries as another replica would; labels are those of the set "default"."""
     by_set = dict[str, list[Entry]]()
     for entry in entries:
-        name = "default" if isinstance(entry, LabelEntry) else entry.calibration
+        name = "default"
+        if isinstance(entry, Audit):
+            name = entry.calibration
+        elif not isinstance(entry, LabelEntry):
+            name = entry.criterion.calibration
         by_set.setdefault(name, []).append(entry)
     for name, of_set in by_set.items():
         await _append(store, name, of_set)
