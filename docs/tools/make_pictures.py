@@ -62,7 +62,7 @@ def _take_leaderboard(folder: Path) -> None:
     names = ("first.jsonl", "battles.jsonl", "rows.jsonl", "board")
     first, battles, rows, board = (str(folder / name) for name in names)
     arena = [sys.executable, "-m", "app.demo.arena"]
-    subprocess.run([*arena, first, "--count", "400", "--labelled", "1", "--seed", "1"], check=True)
+    subprocess.run([*arena, first, "--count", "600", "--labelled", "1", "--seed", "1"], check=True)
     subprocess.run([*arena, battles], check=True)
     with running_service(folder) as url:
         for command in (

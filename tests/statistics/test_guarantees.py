@@ -177,7 +177,7 @@ def test_corrected_noisy_labels_cost_little_coverage() -> None:
 
 
 def test_pac_holds_where_the_error_below_a_threshold_crosses_alpha_several_times() -> None:
-    # The proof in docs/design/guarantees.md covers one crossing; this error crosses three times.
+    # docs/design/guarantees.md, section 3, has the proof. This error crosses alpha three times.
     def error_at(share: FloatArray) -> FloatArray:
         edges = [share < 0.3, share < 0.42, share < 0.6, share < 0.72]
         return np.select(edges, [0.06, 0.25, 0.04, 0.26], 0.05)

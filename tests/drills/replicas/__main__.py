@@ -100,10 +100,9 @@ def _tell(
         console.print(text, style="red", markup=False)
     if given.write:
         file = write_json("replicas", content(rolling, delays, throughput))
-        for name in ("rolling", "delays", "rates"):
-            headings, *rows = tables[name]
-            text = f"{rolling_text(rolling)}.\n\n" if name == "rolling" else ""
-            put_between_markers(name, text + table(headings, rows), DOCUMENT)
+        put_between_markers("rolling", f"{rolling_text(rolling)}.", DOCUMENT)
+        headings, *rows = tables["rates"]
+        put_between_markers("rates", table(headings, rows), DOCUMENT)
         console.print(f"written to {file} and {DOCUMENT}")
 
 

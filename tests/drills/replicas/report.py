@@ -1,4 +1,4 @@
-"""The tables of `make replicas`; docs/guides/deploy/replicas.md has all but `cpu`."""
+"""The tables of `make replicas`, two of which docs/guides/deploy/replicas.md has."""
 
 import statistics
 from collections.abc import Mapping, Sequence
