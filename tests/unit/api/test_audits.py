@@ -219,30 +219,6 @@ async def test_keys_label_only_their_sets_and_only_with_the_role(tmp_path: Path)
         assert [each["labelled_by"] for each in labeled] == ["one"]
 
 
-async def test_labeled_audits_become_examples_and_can_be_taken_back() -> None:
-    async with client_of(audit_rate=1.0) as client:
-        before = await calibrated(client)
-        ids = await drawn(client, range(10))
-        labels = ["A"] * 6 + ["B"] * 3 + ["tie"]
-        await send(client, dict(zip(ids, labels, strict=True)))
-        answer = (await absorbed(client)).json()
-        assert {name: answer[name] for name in ("version", "n", "added", "updated", "ties")} == {
-            **{"version": 2, "n": 70, "added": 9, "updated": 0, "ties": 1}
-        }
-        assert [
-            answer[name] for name in ("removed", "unlabelled_audits", "other_judge", "rates")
-        ] == [0, 0, 0, [1.0]]
-        again = (await absorbed(client)).json()
-        assert [again[name] for name in ("version", "added", "updated", "ties")] == [2, 0, 9, 1]
-        trail = (await client.get("/calibrations/default/versions")).json()["versions"]
-        assert [(each["action"], each["added"], each["by"]) for each in trail] == [
-            ("absorb", 9, "anonymous"),
-            ("calibrate", 60, "anonymous"),
-        ]
-        rolled = await client.post("/calibrations/default/rollback", json={"version": 1})
-        assert (rolled.json()["n"], rolled.json()["thresholds"]) == (60, before["thresholds"])
-
-
 async def test_an_absorbed_example_is_what_calibrate_would_have_made_of_the_pair() -> None:
     pair = comparison(question="Traffic 1?", response_a="quality=1.25")
     async with client_of(audit_rate=1.0) as client:

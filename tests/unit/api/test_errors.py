@@ -33,7 +33,7 @@ from app.judges.engines.scripted import Script, ScriptedEngine, by_quality
 from app.ports import Head, LabelLogits, Prompt
 from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
-from tests.serving import ShortEngine, client_of, with_limits
+from tests.serving import client_of, with_limits
 from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import comparison, examples, problem
 from tests.unit.audits.logs import append, draw_id, drawn
@@ -241,16 +241,6 @@ async def test_the_log_has_the_traceback_of_an_unexpected_error(
         await client.post("/judge", json=REACHED[code].body)
     assert "unexpected" in caplog.text
     assert ".py" in caplog.text
-
-
-async def test_an_engine_that_loses_answers_is_a_failed_judgment() -> None:
-    async with client_of(ShortEngine()) as client:
-        problem(await client.post("/judge", json=PLAIN), "judgment_failed")
-        problem(await client.post("/calibrate", json={"examples": examples(2)}), "judgment_failed")
-        assert (await client.get("/calibrations")).json() == {
-            "calibrations": [],
-            "next_after": None,
-        }
 
 
 async def test_an_engine_that_is_down_fails_a_batch_as_a_whole_and_writes_nothing() -> None:

@@ -6,8 +6,6 @@ from typing import Any
 import httpx
 import pytest
 
-from app.judges.engines.scripted import ScriptedEngine
-from app.stores.memory import MemoryStore
 from tests.serving import client_of
 from tests.unit.api.problems import calibrated, examples, problem
 
@@ -146,17 +144,6 @@ async def test_scores_of_another_judge_are_refused() -> None:
         refused = problem(await client.post(PATH, json=body), "judge_mismatch")
         assert "scored by the judge ffffffffffff" in refused["detail"]
         problem(await client.get("/calibrations/default"), "calibration_not_found")
-
-
-async def test_a_set_of_another_judge_takes_no_import() -> None:
-    store = MemoryStore()
-    async with (
-        client_of(ScriptedEngine(judge="one"), store) as one,
-        client_of(ScriptedEngine(judge="two"), store) as two,
-    ):
-        await imported(one, [scored(1)])
-        problem(await imported(two, [scored(2)]), "judge_mismatch")
-        assert (await one.get("/calibrations/default")).json()["n"] == 1
 
 
 async def test_more_examples_than_a_batch_may_have_are_imported_at_once() -> None:

@@ -9,8 +9,6 @@ import pytest
 from app.core.errors import PromptTooLongError
 from app.judges.engines.scripted import ScriptedEngine, by_quality
 from app.ports import LabelLogits, Prompt
-from app.sets.codec import thresholds_in
-from app.stores.memory import MemoryStore
 from tests.serving import client_of
 from tests.unit.api.problems import comparison, examples, problem
 
@@ -170,40 +168,6 @@ async def test_what_the_labels_cannot_say_is_refused() -> None:
     assert set(versions[0]["thresholds_after"]) == {
         f"{guarantee}:{alpha:.2f}" for guarantee, alpha in said
     }
-
-
-async def test_the_store_shows_other_programs_only_what_can_be_said() -> None:
-    store = MemoryStore()
-    async with client_of(store=store) as client:
-        await pooled(client, pairs(200))
-        stored = await store.read("default")
-        assert stored is not None
-        assert thresholds_in(stored) == {}
-        await client.post("/calibrate", json={"examples": pairs(200)})
-        stored = await store.read("default")
-        assert stored is not None
-        assert len(thresholds_in(stored)) == 10
-
-
-async def test_a_tie_stays_in_the_pool_and_counts_for_nothing() -> None:
-    rows = pairs(150)
-    async with client_of() as client:
-        await pooled(client, rows)
-        tied = [{**row, "label": "tie"} for row in rows[:10]]
-        found = (await client.post("/calibrate", json={"examples": tied})).json()
-        assert [found[name] for name in ("ties", "removed", "added", "updated")] == [10, 0, 0, 0]
-        assert [found[name] for name in ("n", "unlabelled", "pool_ties")] == [150, 140, 10]
-        assert (await client.get(NEXT)).json()["n"] == 140
-        whole = (await client.post("/calibrate", json={"examples": rows[10:]})).json()
-        again = (await client.post("/calibrate", json={"examples": tied})).json()
-        assert again["version"] == whole["version"]
-        assert (whole["accuracy"], whole["labelled"], whole["counted"]) == (1.0, 140, 140)
-        every = [row for row in whole["thresholds"] if row["feasible"]]
-        assert every
-        assert {row["coverage"] for row in every} == {1.0}
-        # A later label brings the pair back.
-        back = (await client.post("/calibrate", json={"examples": rows[:1]})).json()
-        assert [back[name] for name in ("n", "labelled", "pool_ties")] == [150, 141, 9]
 
 
 async def test_a_pool_is_rolled_back_exported_and_imported() -> None:

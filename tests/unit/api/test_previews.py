@@ -178,20 +178,6 @@ async def test_a_replacement_that_would_leave_no_example_is_refused(
         assert (await client.get(SET)).json()["n"] == 60
 
 
-async def test_a_rollback_of_a_deleted_set_is_shown() -> None:
-    async with client_of() as client:
-        await calibrated(client)
-        await used(client)
-        (await client.delete(SET)).raise_for_status()
-        would = (await roll_back(client, {"dry_run": True})).json()
-        assert (would["version"], would["n"], would["added"]) == (2, 60, 60)
-        (effect,) = would["effects"]
-        assert [effect[each]["feasible"] for each in ("before", "after")] == [False, True]
-        assert (await client.get(SET)).status_code == 404
-        done = (await roll_back(client, {})).json()
-        assert (done["version"], done["effects"]) == (3, would["effects"])
-
-
 async def test_a_set_that_is_absent_has_no_effects_to_show() -> None:
     async with client_of() as client:
         problem(await roll_back(client, {"dry_run": True}), "calibration_not_found")

@@ -100,23 +100,6 @@ async def test_a_client_computes_the_digest_of_its_batch() -> None:
     assert only["ties"] == 1
 
 
-async def test_a_deleted_set_keeps_its_versions_and_can_be_restored() -> None:
-    async with client_of() as client:
-        problem(await client.get("/calibrations/default/versions"), "calibration_not_found")
-        problem(await roll_back(client, 1), "calibration_not_found")
-        await calibrated(client)
-        assert (await client.delete("/calibrations/default")).status_code == 204
-        deletion, first = await versions(client)
-        assert (deletion["action"], deletion["version"], deletion["removed"]) == ("delete", 2, 60)
-        assert first["n"] == 60
-        problem(await roll_back(client, 2), "version_not_found")
-        problem(await roll_back(client, 3), "version_not_found")
-        problem(await client.get("/calibrations/default"), "calibration_not_found")
-        assert (await roll_back(client, 1)).json()["version"] == 3
-        judged = await client.post("/judge", json=comparison())
-        assert judged.json()["calibration"] == {"name": "default", "version": 3, "n": 60}
-
-
 @pytest.mark.parametrize("wrote", ["0.1.9", RELEASE])
 async def test_a_set_of_another_judge_is_refused_with_the_release_that_made_it(
     wrote: str, monkeypatch: pytest.MonkeyPatch

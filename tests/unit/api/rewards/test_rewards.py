@@ -282,12 +282,6 @@ async def test_an_error_of_the_rule_is_that_of_the_request(client: httpx.AsyncCl
     problem(await client.post("/rewards/groups", json=body), "invalid_request")
 
 
-async def test_more_groups_than_responses_are_allowed_are_refused() -> None:
-    async with client_of(max_pending=20) as client:
-        found = await client.post("/rewards/groups", json={"groups": [{}] * 21})
-        problem(found, "batch_too_large")
-
-
 async def test_a_blank_reference_is_refused_instead_of_losing(client: httpx.AsyncClient) -> None:
     body = {"question": "Which?", "reference": " ", "responses": ["x"]}
     found = problem(await client.post("/rewards/reference", json=body), "invalid_request")
