@@ -28,8 +28,9 @@ def ending() -> Iterator[None]:
     """
     try:
         yield
-    except (CommandError, ScopeJudgeError) as exc:
-        print_error(exc.detail)
+    except _reasons() as exc:
+        # The client's own message begins with the code of the error.
+        print_error(exc.detail if isinstance(exc, CommandError | ScopeJudgeError) else str(exc))
         for note in _notes(exc):
             say(note)
         raise typer.Exit(1) from None
@@ -43,19 +44,27 @@ def ending() -> Iterator[None]:
 
 
 @contextmanager
-def resumable(kept: str, *, only_if: Callable[[], bool] = lambda: True) -> Iterator[None]:
+def resumable(
+    kept: str, *, only_if: Callable[[BaseException], bool] = lambda exc: True
+) -> Iterator[None]:
     """Says what is kept, and what to do, if an error or Ctrl-C ends the command in the block.
 
     Args:
         kept: The sentence.
-        only_if: Whether anything is kept when the block ends.
+        only_if: Whether it is said after an exception.
     """
     try:
         yield
-    except (CommandError, ScopeJudgeError, KeyboardInterrupt) as exc:
-        if only_if():
+    except (*_reasons(), KeyboardInterrupt) as exc:  # type: ignore[misc] # mypy 2.4
+        if only_if(exc):
             exc.add_note(kept)
         raise
+
+
+def _reasons() -> tuple[type[Exception], ...]:
+    """The exceptions that end a command with a message; the client's, if it was imported."""
+    client = sys.modules.get("scope_judge.errors")
+    return (CommandError, ScopeJudgeError, *(() if client is None else (client.ScopeError,)))
 
 
 def _notes(exc: BaseException) -> list[str]:

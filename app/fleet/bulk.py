@@ -37,8 +37,6 @@ _AT_ONCE = 2
 _MOST_LOSSES = 3
 _ON_A_GPU = ("vllm",)
 
-Results = dict[str, dict[str, Any]]
-
 
 class RayJudges:
     """The judges of one run.
@@ -78,8 +76,8 @@ class RayJudges:
         while not self._judges:
             self._take_loaded()
 
-    def ask(self, comparisons: Mapping[str, Any]) -> Iterator[Results]:
-        """Yields the results of batches as they are judged.
+    def ask(self, comparisons: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yields the key and the result of each comparison as batches are judged.
 
         Raises:
             StartupError: A batch failed three times, or no batch was finished for half an hour.
@@ -117,7 +115,7 @@ class RayJudges:
                 continue
             if outcome.failure:
                 raise StartupError(outcome.failure)
-            yield dict(zip(batch_keys, outcome.results, strict=True))
+            yield from zip(batch_keys, outcome.results, strict=True)
 
     def _load(self) -> None:
         actor = ray.remote(BulkJudge).options(max_concurrency=_AT_ONCE + 1, **self._resources)

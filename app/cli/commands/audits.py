@@ -1,12 +1,16 @@
 """`scope-judge audits`: shows, labels, absorbs and closes audits, and ends their alarms."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.console import CommandError, evidence, print_cells, say
+from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url, changing, connected
+from app.cli.console import CommandError, evidence, print_cells, print_json, say
 from app.cli.effects import (
     EvenIfInfeasible,
     Yes,
@@ -21,8 +25,6 @@ from app.cli.running.options import (
     check_encoding,
     given_contradictions,
 )
-from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected, read
-from app.cli.set_transfer import set_path
 from app.cli.stopping import resumable
 
 # The help of a command needs its options only: functions import the client.
@@ -37,9 +39,8 @@ app = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(help="Name of the calibration set.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the service's answer as JSON.")]
 _HEADINGS = ("when", "by", "event", "what", "reason")
-# The service takes so many labels in one request.
-_MOST_LABELS = 1000
 _AUDITS = (
     "labels",
     "ties",
@@ -54,16 +55,17 @@ _AUDITS = (
 
 
 @app.command()
-def status(name: Name, url: Url = DEFAULT_URL) -> None:
+def status(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL) -> None:
     """Show the error rate of a set's verdicts, with its audits and alarms.
 
     Evidence of 1 means nothing; an alarm starts at "alarm at". "certified without expired" holds
     only if the expired audits resemble the others.
     """
-    from scope_judge.records import Monitor
-
-    with connected(url) as service:
-        found = read(Monitor, service.get(set_path(name, "/monitor")))
+    with connected(url) as client:
+        found = client.monitor(name)
+    if as_json:
+        print_json(asdict(found))
+        return
     say((f"{name}, version {found.version}: {found.summary}.", "bold"))
     headings = ("alpha", "guarantee", "delta", *_AUDITS, "state")
     print_cells(headings, map(_audited, found.criteria), right={"alpha", "delta", *_AUDITS})
@@ -150,7 +152,6 @@ def label(
     from app.cli.labeled_rows import print_label_report
     from app.files.audit_labels import read_audit_labels
     from app.files.checking import checked
-    from scope_judge import AuditLabels
 
     check_encoding(encoding)
     decision = given_contradictions(contradictions)
@@ -161,12 +162,15 @@ def label(
         raise CommandError("there is no label to send")
     ask(f"Send {len(sent)} labels?", yes=yes, otherwise="nothing was sent")
     with (
-        connected(url, patience_s=patience) as service,
+        connected(url, patience_s=patience) as client,
         resumable("rerun the command: a label that was sent counts once"),
     ):
-        for start in range(0, len(sent), _MOST_LABELS):
-            part = {"labels": sent[start : start + _MOST_LABELS]}
-            _print_labels(read(AuditLabels, service.post("/audits/labels", part)))
+        labels = {row["id"]: row["label"] for row in sent if row["label"] != "none"}
+        reasons = {row["id"]: row["reason"] for row in sent if row["label"] == "none"}
+        if labels:
+            _print_labels(client.label_audits(labels))
+        if reasons:
+            _print_labels(client.close_audits(reasons))
 
 
 def _print_labels(report: "AuditLabels") -> None:
@@ -191,15 +195,8 @@ def close(
 
     A closed audit counts as right for the alarm, and as wrong for the certificate.
     """
-    from scope_judge.records import AuditLabels
-
-    rows = [{"id": each, "label": "none", "reason": reason} for each in audits]
-    with connected(url) as service:
-        report = read(AuditLabels, service.post("/audits/labels", {"labels": rows}))
-    say(
-        f"closed {report.closed}, labels replaced {report.updated}, closed before "
-        f"{report.unchanged}, unknown {report.unknown}, expired {report.expired}"
-    )
+    with connected(url) as client:
+        _print_labels(client.close_audits(dict.fromkeys(audits, reason)))
 
 
 @app.command()
@@ -214,19 +211,16 @@ def absorb(
     Shows the effect and asks. After an alarm, the first audits since then replace all examples;
     `audits status` has their number. Without an alarm, those up to the first open one are added.
     """
-    from scope_judge import AbsorbReport
-
-    body = {"even_if_infeasible": even_if_infeasible}
-    path = set_path(name, "/absorb")
-    with connected(url) as service:
-        would = read(AbsorbReport, service.post(path, {**body, "dry_run": True}))
+    with connected(url) as client:
+        absorbed = partial(client.absorb, name, even_if_infeasible=even_if_infeasible)
+        would = absorbed(dry_run=True)
         show_change(name, would)
         if would.unlabelled_audits:
             say(f"{would.unlabelled_audits} audits without a label are left out.")
         if would.waiting:
             say(f"{would.waiting} labels wait for an earlier audit that is open.")
         ask(f"Absorb into {name}?", yes=yes, otherwise="nothing was absorbed")
-        done = read(AbsorbReport, service.post(path, body))
+        done = absorbed()
     note_other_change(name, shown=would.version, made=done.version)
     say(f"{name} is version {done.version} with {done.n} examples.")
 
@@ -238,11 +232,8 @@ def resume(
     url: Url = DEFAULT_URL,
 ) -> None:
     """End the alarms of a set: its verdicts are accepted again, and its audits start over."""
-    from scope_judge.records import Resumed
-
-    with connected(url) as service:
-        answer = service.change_once(set_path(name, "/resume"), {"reason": reason})
-        ended = read(Resumed, answer).resumed
+    with connected(url) as client, changing():
+        ended = client.resume(name, reason)
     for alarm in ended:
         say(f"the alarm of {alarm.rang_at} under {criterion_in_words(alarm)} has ended.")
     if not ended:
@@ -256,14 +247,9 @@ def trail(
     url: Url = DEFAULT_URL,
 ) -> None:
     """List alarms, their ends, changed labels and closed audits of a set, newest first."""
-    from scope_judge.records import AuditTrail
-
-    with connected(url) as service:
-        answer = service.get(set_path(name, "/audit-trail"), limit=limit)
-    rows = (
-        [entry.at, entry.by, entry.event, _what(entry), entry.reason or ""]
-        for entry in read(AuditTrail, answer).entries
-    )
+    with connected(url) as client:
+        entries = list(islice(client.audit_trail(name), limit))
+    rows = ([each.at, each.by, each.event, _what(each), each.reason or ""] for each in entries)
     print_cells(_HEADINGS, rows)
 
 

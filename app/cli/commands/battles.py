@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
 from app.cli.console import CommandError, say
 from app.cli.running.coverage import (
     JudgedPair,
@@ -20,7 +21,6 @@ from app.cli.running.drawn import keep_drawn
 from app.cli.running.judging import NOTHING_LOST, judging, run_into
 from app.cli.running.options import (
     Alpha,
-    BatchSize,
     CalibrationSet,
     Delta,
     Encoding,
@@ -38,8 +38,7 @@ from app.cli.running.rows import (
     delimiter_of,
     write_all,
 )
-from app.cli.running.run import ROWS_PER_REQUEST, Results, finished, is_judged
-from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
+from app.cli.running.run import Results, finished, is_judged
 from app.cli.summary import print_summary
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError, InvalidRequestError, RequestError
@@ -72,7 +71,6 @@ def battles(
     keep_texts: Annotated[
         bool, typer.Option("--keep-texts", help="Write the question and the responses, too.")
     ] = False,
-    batch_size: BatchSize = None,
     overwrite: Overwrite = False,
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
@@ -93,7 +91,6 @@ def battles(
         out=out.resolve(),
         overwrite=overwrite,
         keep_texts=keep_texts,
-        batch_size=batch_size or ROWS_PER_REQUEST,
     )
     _judge(files, options, url=url, patience_s=patience)
 
@@ -123,7 +120,6 @@ class _Options:
         out: File of the rows.
         overwrite: Replace `out`, and drop an unfinished run with other settings.
         keep_texts: Write the question and the responses, too.
-        batch_size: Largest number of comparisons in one request.
     """
 
     criterion: Mapping[str, Any]
@@ -133,7 +129,6 @@ class _Options:
     out: Path
     overwrite: bool
     keep_texts: bool
-    batch_size: int
 
 
 def _judge(files: Sequence[Path], options: _Options, *, url: str, patience_s: float) -> None:
@@ -147,27 +142,27 @@ def _judge(files: Sequence[Path], options: _Options, *, url: str, patience_s: fl
     begun = time.monotonic()
     entries = _read(files, options)
     items = [entry.item for entry in entries]
-    with connected(url, patience_s=patience_s) as service:
+    with connected(url, patience_s=patience_s) as client:
+        info = client.info()
         provenance = Provenance(
-            judge=service.judge_name,
-            fingerprint=service.fingerprint,
-            template=service.template,
-            version=service.version,
+            judge=info.judge,
+            fingerprint=info.fingerprint,
+            template=info.template,
+            version=info.version,
             seed=options.seed,
         )
         run = run_into(
             options.out,
-            service.fingerprint,
+            info.fingerprint,
             options.criterion,
             overwrite=options.overwrite,
-            batch_size=min(options.batch_size, service.max_batch),
             seed=options.seed,
         )
-        with finished(items, judging(service, options.criterion, dated=True), run) as done:
+        with finished(items, judging(client, options.criterion, dated=True), run) as done:
             keep_drawn(options.out, items, done.results, kept=NOTHING_LOST)
             _write(entries, done.results, provenance=provenance, options=options)
         judged = _judged(entries, done.results, options.seed)
-        unlike = unlike_sets(service, _judged_pairs(judged))
+        unlike = unlike_sets(client, _judged_pairs(judged))
     seconds = time.monotonic() - begun
     _print(judged, provenance, asked=done.asked, seconds=seconds)
     print_unlike(unlike)

@@ -5,14 +5,15 @@ become one version of the set. So an interrupted run leaves the set unchanged, a
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from app.cli.assessment import assessment_of_answer, print_assessment
+from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
 from app.cli.console import CommandError, print_thresholds, say
 from app.cli.effects import EvenIfInfeasible, Yes, ask, note_other_change, show_change
 from app.cli.labeled_rows import checked_pairs
@@ -25,23 +26,15 @@ from app.cli.running.options import (
     given_format,
 )
 from app.cli.running.rows import Item
-from app.cli.running.run import Ask, Results, Run, finished, is_judged, journal_path
-from app.cli.service_client import (
-    DEFAULT_URL,
-    PATIENCE_S,
-    Patience,
-    Posted,
-    ServiceClient,
-    Url,
-    connected,
-    errors_of,
-    read,
-    unfitting,
-)
-from app.cli.set_transfer import Upload, preview_scores, requests_of, set_path, upload_scores
+from app.cli.running.run import Ask, Run, error_of, finished, is_judged, journal_path
 from app.cli.stopping import resumable
 from app.cli.summary_of_ties import ties_in_lines
 from app.files.labeled import FilePair
+
+# The help of a command needs its options only: functions import the client.
+if TYPE_CHECKING:
+    from scope_judge import ScopeClient
+    from scope_judge.records import CalibrationDetail, CalibrationReport, ScoredExample
 
 _SHOWN_FAILURES = 3
 _SET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -67,7 +60,6 @@ def calibrate(
     columns: ColumnMap = None,
     encoding: Encoding = None,
     contradictions: OnContradictions = "drop",
-    batch_size: Annotated[int, typer.Option(min=1, help="Examples per request.")] = 100,
     overwrite: Annotated[
         bool, typer.Option(help="Discard an unfinished run with another judge.")
     ] = False,
@@ -92,19 +84,19 @@ def calibrate(
     rows = checked_pairs(files, form, given_contradictions(contradictions))
     sets = {name: rows.labelled} if by is None else _sets_by(by, name, rows.labelled)
     failed = len(rows.report.unusable)
-    with connected(url, patience_s=patience) as service:
+    with connected(url, patience_s=patience) as client:
+        fingerprint = client.info().fingerprint
         for of_set, pairs in sets.items():
             run = Run(
                 journal=journal_path(files, f"calibrate-{of_set}.partial"),
-                settings={"judge": service.fingerprint, "calibration": of_set},
+                settings={"judge": fingerprint, "calibration": of_set},
                 overwrite=overwrite,
-                batch_size=min(batch_size, service.max_batch),
                 kept=f"{of_set} is unchanged; rerun the command to resume",
                 title="calibrating",
                 keep_errors=False,
             )
             failed += _calibrated(
-                service,
+                client,
                 of_set,
                 [Item.of(row.row, row.shape, {**row.fields, "label": row.label}) for row in pairs],
                 run,
@@ -125,7 +117,7 @@ class _Replacement:
 
 
 def _calibrated(
-    service: ServiceClient,
+    client: "ScopeClient",
     name: str,
     items: Sequence[Item],
     run: Run,
@@ -138,27 +130,18 @@ def _calibrated(
     Returns:
         The number of pairs that were not judged.
     """
-    with finished(items, _scoring(service, name), run) as done:
+    # Imported late: the help needs no client.
+    from scope_judge.records import ScoredExample
+
+    with finished(items, _scoring(client, name), run) as done:
         results = [done.results[item.key] for item in items]
         failures = _failures(items, results)
-        scores = [result for result in results if is_judged(result)]
+        scores = [ScoredExample(**result) for result in results if is_judged(result)]
         if not scores:
             _print_failures(failures)
             raise CommandError(f"no pair was judged, and {name} is unchanged")
-        with resumable(run.kept):
-            bodies = requests_of(
-                service,
-                scores,
-                judge=service.judge_name,
-                fingerprint=service.fingerprint,
-                replace=replacement.replace,
-                even_if_infeasible=replacement.even_if_infeasible,
-            )
-        upload = _upload(
-            service, name, bodies, failed=len(failures), kept=run.kept, yes=replacement.yes
-        )
-    shown = service.get(set_path(name))
-    _print_outcome(name, upload, shown, failed=len(failures) + unusable)
+        report = _added(client, name, scores, replacement, failed=len(failures), kept=run.kept)
+    _print_outcome(client.calibration(name), report, failed=len(failures) + unusable)
     _print_failures(failures)
     return len(failures)
 
@@ -195,101 +178,81 @@ def _failures(items: Sequence[Item], results: Sequence[Mapping[str, Any]]) -> li
     ]
 
 
-def _upload(
-    service: ServiceClient,
+def _added(
+    client: "ScopeClient",
     name: str,
-    bodies: Sequence[dict[str, Any]],
+    scores: "Sequence[ScoredExample]",
+    replacement: _Replacement,
     *,
     failed: int,
     kept: str,
-    yes: bool,
-) -> Upload:
+) -> "CalibrationReport":
     """Adds the judged pairs; asks first if they replace the examples of the set.
 
     Args:
-        service: The service.
+        client: The client of the service.
         name: Name of the set.
-        bodies: The requests.
+        scores: The judged pairs.
+        replacement: Whether they replace the examples of the set.
         failed: Number of pairs that were not judged.
         kept: Sentence for a run that is stopped while nothing has changed.
-        yes: Do not ask.
     """
-    if not bodies[0].get("replace"):
+    info = client.info()
+    add = partial(client.add_scores, name, scores, fingerprint=info.fingerprint, judge=info.judge)
+    if not replacement.replace:
         with resumable(f"{name} may have changed already; rerun the command to resume"):
-            return upload_scores(service, name, bodies)
+            return add()
+    add = partial(add, replace=True, even_if_infeasible=replacement.even_if_infeasible)
     with resumable(kept):
-        would = preview_scores(service, name, bodies)
-        assert would is not None, "a replacement is one request"
+        would = add(dry_run=True)
         if failed:
             say(f"{failed} pairs were not judged, and will not be in the set.")
         show_change(name, would)
-        ask(f"Replace the examples of {name}?", yes=yes, otherwise="nothing was replaced")
+        ask(
+            f"Replace the examples of {name}?",
+            yes=replacement.yes,
+            otherwise="nothing was replaced",
+        )
     with resumable(f"{name} has been replaced as a whole, or is unchanged; rerun the command"):
-        upload = upload_scores(service, name, bodies)
-    note_other_change(name, shown=would.version, made=upload.answer.version)
-    return upload
+        report = add()
+    note_other_change(name, shown=would.version, made=report.version)
+    return report
 
 
-def _scoring(service: ServiceClient, name: str) -> Ask:
-    """Asks a service for the scores of labeled pairs."""
+def _scoring(client: "ScopeClient", name: str) -> Ask:
+    """Asks a service for the scores of labeled pairs; a pair that failed has its error."""
+    # Imported late: the help needs no client.
+    from scope_judge import ItemError
 
-    def ask(examples: Mapping[str, Any]) -> Iterator[Results]:
-        def body(keys: list[str]) -> dict[str, Any]:
-            return {"calibration": name, "examples": [examples[key] for key in keys]}
+    def scores(examples: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+        results = client.score_many(examples.values(), calibration=name)
+        for key, result in zip(examples, results, strict=True):
+            yield key, error_of(result.error) if isinstance(result, ItemError) else asdict(result)
 
-        for part in service.post_judged("/calibrate/scores", list(examples), body):
-            yield _scores(part, service)
-
-    return ask
-
-
-def _scores(part: Posted, service: ServiceClient) -> Results:
-    """The scores of one request by key; a pair that failed has its error."""
-    from scope_judge.records import Scores
-
-    if part.reason:
-        return {key: {"error": {"detail": part.reason}} for key in part.items}
-    answer = read(Scores, part.answer)
-    if answer.fingerprint != service.fingerprint:
-        raise CommandError("the judge of the service has changed since the beginning of this run")
-    failed: Results = errors_of(part, answer.errors)
-    judged = [key for key in part.items if key not in failed]
-    if len(judged) != len(answer.scores):
-        raise unfitting("does not have one score for each judged pair")
-    # As they came: they are posted again without a loss.
-    return failed | dict(zip(judged, part.answer["scores"], strict=True))
+    return scores
 
 
-def _print_outcome(name: str, upload: Upload, shown: dict[str, Any], *, failed: int) -> None:
-    """Prints the set after the run.
-
-    Args:
-        name: Name of the set.
-        upload: The outcome of the run.
-        shown: Answer of GET /calibrations/{name}.
-        failed: Number of pairs that were not judged.
-    """
-    from scope_judge.records import CalibrationDetail
-
-    counts = Counter({**upload.counts, "failed": failed})
-    say(f"calibration {name}, version {upload.answer.version}")
-    detail = read(CalibrationDetail, shown)
+def _print_outcome(
+    detail: "CalibrationDetail", report: "CalibrationReport", *, failed: int
+) -> None:
+    """Prints the set after the run, and the numbers of pairs that were added and so on."""
+    say(f"calibration {detail.name}, version {report.version}")
     if detail.unlabelled:
-        print_thresholds(name, detail.version, detail.n, detail.thresholds)
+        print_thresholds(detail.name, detail.version, detail.n, detail.thresholds)
         say(
-            f"{detail.unlabelled} pairs have no label yet: GET {set_path(name, '/next')} lists "
-            "those to label next"
+            f"{detail.unlabelled} pairs have no label yet: GET /calibrations/{detail.name}/next "
+            "lists those to label next"
         )
     else:
-        if detail.accuracy is not None and not (detail.labelled > 0 and 0 <= detail.accuracy <= 1):
-            raise unfitting("has an accuracy that no labels can have")
         print_assessment(assessment_of_answer(detail), stderr=True)
     for line in ties_in_lines(detail):
         say(line)
     if detail.counted < detail.labelled:
         say(f"pac counts one pair of each question: {detail.counted} of {detail.labelled}.")
-    names = ("added", "updated", "ties", "removed", "failed")
-    say(", ".join(f"{count} {counts[count]}" for count in names))
+    say(
+        f"added {report.added}, updated {report.updated}, ties {report.ties}, "
+        f"removed {report.removed}, failed {failed}"
+    )
 
 
 def _print_failures(failures: Sequence[_Failure]) -> None:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from app.cli.connection import DEFAULT_URL, Url, connected
 from app.cli.console import CommandError, say
 from app.cli.running.options import (
     Alpha,
@@ -10,13 +11,11 @@ from app.cli.running.options import (
     Guarantee,
     given_criterion,
 )
-from app.cli.service_client import DEFAULT_URL, Url, checked_service, connected, read
-from app.cli.set_transfer import set_path
 from app.cli.summary_of_ties import labeled_and_ties, ties_of_row
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
-    from scope_judge import Judgment
+    from scope_judge import Judgment, ScopeClient
 
 
 def check(
@@ -32,13 +31,15 @@ def check(
     or accepts no comparison.
     """
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta}
-    found = checked_service(url, given_criterion({**given, "calibration": calibration}))
-    judgment = found.judgment
-    say(f"service: {url}, version {found.info.version}")
-    say(f"judge: {found.info.judge}")
-    if judgment.calibration is not None:
-        used = judgment.calibration
-        say(f"calibration set: {used.name}, version {used.version}, {_pairs(url, judgment)}")
+    criterion = given_criterion({**given, "calibration": calibration})
+    with connected(url, patience_s=0) as client:
+        found = client.check(**criterion)
+        judgment = found.judgment
+        say(f"service: {url}, version {found.info.version}")
+        say(f"judge: {found.info.judge}")
+        if judgment.calibration is not None:
+            used = judgment.calibration
+            say(f"calibration set: {used.name}, version {used.version}, {_pairs(client, judgment)}")
     pac = "" if judgment.delta is None else f", delta {judgment.delta:g}"
     say(f"criterion: alpha {judgment.alpha:g}, {judgment.guarantee}{pac}")
     say(f"one group of two responses: {judgment.verdict}, in {found.latency_s:.2f} s")
@@ -46,19 +47,18 @@ def check(
         raise CommandError(found.warning)
 
 
-def _pairs(url: str, judgment: "Judgment") -> str:
+def _pairs(client: "ScopeClient", judgment: "Judgment") -> str:
     """Says how many pairs the set has, and the share of ties among those that it accepts.
 
     A key that may only judge sees the number of pairs.
     """
-    from scope_judge import CalibrationDetail
+    from scope_judge import ScopeError
 
     used = judgment.calibration
     assert used is not None, "the judgment has a set"
     try:
-        with connected(url) as service:
-            detail = read(CalibrationDetail, service.get(set_path(used.name)))
-    except CommandError:
+        detail = client.calibration(used.name)
+    except ScopeError:
         return f"{used.n} pairs"
     same = (row for row in detail.thresholds if row.guarantee == judgment.guarantee)
     row = next((row for row in same if row.alpha == judgment.alpha), None)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.assessment import print_assessment
+from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url
 from app.cli.console import CommandError, console
 from app.cli.labeled_rows import print_label_report
 from app.cli.running.judged_first import Judging, checked_before, judged_by_service, judged_here
@@ -19,7 +20,6 @@ from app.cli.running.options import (
     given_contradictions,
     given_format,
 )
-from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url
 from app.core.assessment import Assessment
 from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.table import Table
 
+from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
 from app.cli.console import CommandError, console, print_table, say
 from app.cli.running.coverage import (
     judged_pairs,
@@ -41,8 +42,7 @@ from app.cli.running.rows import (
     read_items,
     write_all,
 )
-from app.cli.running.run import ROWS_PER_REQUEST, finished, is_judged
-from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
+from app.cli.running.run import finished, is_judged
 from app.cli.summary import REASONS, promises
 from app.core.assessment import share_interval
 from app.core.errors import InvalidComparisonError
@@ -94,9 +94,6 @@ def filter(
     calibration: CalibrationSet = None,
     columns: ColumnMap = None,
     encoding: Encoding = None,
-    batch_size: Annotated[
-        int, typer.Option(min=1, help="Comparisons per request.")
-    ] = ROWS_PER_REQUEST,
     excel: Excel = False,
     by: Annotated[
         str | None,
@@ -122,15 +119,9 @@ def filter(
     column = category_column([item.row.fields for item in items], by)
     # A link stays, and its target is replaced.
     out = out.resolve()
-    with connected(url, patience_s=patience) as service:
-        run = run_into(
-            out,
-            service.fingerprint,
-            criterion,
-            overwrite=overwrite,
-            batch_size=min(batch_size, service.max_batch),
-        )
-        with finished(items, judging(service, criterion), run) as done:
+    with connected(url, patience_s=patience) as client:
+        run = run_into(out, client.info().fingerprint, criterion, overwrite=overwrite)
+        with finished(items, judging(client, criterion), run) as done:
             results = [done.results[item.key] for item in items]
             decisions = [decided(i, r, flip=flip) for i, r in zip(items, results, strict=True)]
             keep_drawn(out, items, done.results, kept=NOTHING_LOST)
@@ -145,7 +136,7 @@ def filter(
                 write(review.resolve(), dropped_rows(items, decisions))
         of_rows = judged_pairs(items, done.results)
         pairs = [replace(pair, label=pair.label or "A") for pair in of_rows]
-        unlike = unlike_sets(service, pairs)
+        unlike = unlike_sets(client, pairs)
     print_contradictions(pairs)
     print_ties(of_rows)
     _print_summary(decisions, results)

@@ -1,17 +1,18 @@
 """`scope-judge judge`: judges one pair or files with a running service, or files on Ray."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url, connected, is_given
 from app.cli.console import CommandError
 from app.cli.running.judging import FileOptions, judge_files, judge_files_on_ray
 from app.cli.running.options import (
     INPUTS_HELP,
     Alpha,
-    BatchSize,
     CalibrationSet,
     ColumnMap,
     Delta,
@@ -28,13 +29,9 @@ from app.cli.running.options import (
     given_format,
 )
 from app.cli.running.rows import check_excel
-from app.cli.running.run import ROWS_PER_REQUEST
-from app.cli.service_client import DEFAULT_URL, PATIENCE_S, Patience, Url, connected, is_given
 from app.files.writing import json_line
 
 _STDOUT = ("-", "/dev/stdout")
-# A judge of Ray gets a batch at a time.
-ROWS_PER_BATCH = 1000
 
 
 def judge(
@@ -56,7 +53,6 @@ def judge(
             help="Output file; its extension sets the format.  [default: JSONL on stdout]"
         ),
     ] = None,
-    batch_size: BatchSize = None,
     columns: ColumnMap = None,
     encoding: Encoding = None,
     flat: Flat = None,
@@ -70,6 +66,9 @@ def judge(
     ray: OnRay = False,
     address: RayAddress = None,
     replicas: RayReplicas = None,
+    batch_size: Annotated[
+        int, typer.Option(min=1, help="With --ray: comparisons that a judge gets at a time.")
+    ] = 1000,
 ) -> None:
     """Judge one pair, or files of pairs.
 
@@ -94,10 +93,11 @@ def judge(
             flat=flat,
             excel=excel,
             keep_texts=keep_texts,
-            batch_size=batch_size or (ROWS_PER_BATCH if ray else ROWS_PER_REQUEST),
         )
         if ray:
-            judge_files_on_ray(files, criterion, options, address=address, replicas=replicas)
+            judge_files_on_ray(
+                files, criterion, options, address=address, replicas=replicas, batch_size=batch_size
+            )
             return
         judge_files(files, criterion, options, url=url, patience_s=patience)
         return
@@ -111,10 +111,7 @@ def judge(
 
 
 def _judge_pair(
-    pair: Mapping[str, str], criterion: Mapping[str, Any], url: str, patience: float
+    pair: Mapping[str, Any], criterion: Mapping[str, Any], url: str, patience: float
 ) -> None:
-    with connected(url, patience_s=patience) as service:
-        (result,) = service.judge([pair], criterion, ())
-    print(json_line(result))
-    if "error" in result:
-        raise CommandError(result["error"]["detail"])
+    with connected(url, patience_s=patience) as client:
+        print(json_line(asdict(client.judge(**pair, **criterion))))

@@ -1,33 +1,27 @@
 """`scope-judge sets`: lists, shows, restores, deletes and moves calibration sets of a service."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.console import CommandError, evidence, print_cells, print_thresholds, say, stdout
+from app.cli.connection import DEFAULT_URL, Url, changing, connected
+from app.cli.console import CommandError, print_cells, print_json, print_thresholds, say, stdout
 from app.cli.effects import Yes, ask, note_other_change, show_change, show_deletion
-from app.cli.service_client import DEFAULT_URL, Url, changing, connected, opened
-from app.cli.set_transfer import (
-    preview_scores,
-    read_set,
-    requests_of,
-    set_rows,
-    upload_scores,
-    write_set,
-)
+from app.cli.running.rows import check_output, write_all
 from app.cli.summary_of_ties import ties_in_lines
+from app.files.reading import read_rows
+from app.files.writing import format_of
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
     from scope_judge.records import (
         Calibration,
         CalibrationDetail,
-        MonitoredCriterion,
-        MonitoredKey,
+        ExamplePage,
         Traffic,
         Version,
     )
@@ -43,7 +37,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the service's answer
 
 _SHOWN_ALPHA = 0.10
 _RIGHT = {"version", "accuracy", "added", "updated", "removed", "n"}
-_MONITORED = ("audited", "errors", "evidence", "alarm at", "open")
+# The first field of an exported set, with the version of the format, and the other ones.
+_MARK, _FORMAT = "scope_judge_set", 3
+_DESCRIBED = ("name", "version", "judge", "fingerprint", "n", "release", "runtimes")
 
 
 @app.command(name="list")
@@ -52,10 +48,10 @@ def list_sets(as_json: AsJson = False, url: Url = DEFAULT_URL) -> None:
 
     The last column has the guarantees for which alpha 0.10 is feasible.
     """
-    with opened(url) as client:
+    with connected(url) as client:
         calibrations = list(client.calibrations())
     if as_json:
-        _print_json([asdict(each) for each in calibrations])
+        print_json([asdict(each) for each in calibrations])
         return
     headings = ("name", "version", "n", "judge", "accuracy", f"alpha {_SHOWN_ALPHA:.2f}")
     print_cells(headings, map(_cells, calibrations), right=_RIGHT)
@@ -74,10 +70,10 @@ def _cells(one: "Calibration") -> list[str]:
 @app.command()
 def show(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL) -> None:
     """Show the thresholds and the quality of a set."""
-    with opened(url) as client:
+    with connected(url) as client:
         detail = client.calibration(name)
     if as_json:
-        _print_json(asdict(detail))
+        print_json(asdict(detail))
         return
     print_thresholds(name, detail.version, detail.n, detail.thresholds, output=stdout)
     for line in _quality(detail):
@@ -123,10 +119,10 @@ def versions(
     url: Url = DEFAULT_URL,
 ) -> None:
     """List the changes of a set, newest first."""
-    with opened(url) as client:
+    with connected(url) as client:
         changes = client.versions(name, limit=limit)
     if as_json:
-        _print_json([asdict(change) for change in changes])
+        print_json([asdict(change) for change in changes])
         return
     headings = ("version", "when", "by", "action", "added", "updated", "removed", "n")
     print_cells(headings, map(_change_cells, changes), right=_RIGHT)
@@ -147,36 +143,6 @@ def _change_cells(change: "Version") -> list[str]:
 
 
 @app.command()
-def monitor(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL) -> None:
-    """Show what audit labels prove about a set, by criterion and key."""
-    with opened(url) as client:
-        report = client.monitor(name)
-    if as_json:
-        _print_json(asdict(report))
-        return
-    headings = ("alpha", "guarantee", "delta", "key", *_MONITORED, "alarm")
-    print_cells(headings, _monitored(report.criteria), right={"alpha", "delta", *_MONITORED})
-    if report.note is not None:
-        say(report.note)
-
-
-def _monitored(criteria: "Iterable[MonitoredCriterion]") -> Iterable[list[str]]:
-    """The cells of each criterion, and of its keys below it."""
-    for each in criteria:
-        delta = "" if each.delta is None else f"{each.delta:g}"
-        criterion = [f"{each.alpha:g}", each.guarantee, delta]
-        alarm = "alarm" if each.alarm else "certified" if each.certified else ""
-        yield [*criterion, "all", *_counts(each, line=f"{each.alarm_evidence:g}"), alarm]
-        for key in each.keys:
-            yield [*criterion, key.key or "-", *_counts(key, line=""), ""]
-
-
-def _counts(found: "MonitoredCriterion | MonitoredKey", *, line: str) -> list[str]:
-    counts = (str(found.audited), str(found.errors))
-    return [*counts, evidence(found.evidence), line, str(found.open)]
-
-
-@app.command()
 def rollback(
     name: Name,
     version: Annotated[int, typer.Argument(min=1, help="The version to restore.")],
@@ -187,12 +153,12 @@ def rollback(
 
     Shows the effect and asks.
     """
-    with opened(url) as client:
+    with connected(url) as client:
         would = client.rollback(name, version, dry_run=True)
         show_change(name, would)
         ask(f"Roll {name} back to version {version}?", yes=yes, otherwise="nothing was changed")
-        with changing(url) as once:
-            now = once.rollback(name, version)
+        with changing():
+            now = client.rollback(name, version)
     note_other_change(name, shown=would.version, made=now.version)
     say(f"{name} is version {now.version}, with the {now.n} examples of version {version}.")
 
@@ -203,13 +169,13 @@ def delete(name: Name, yes: Yes = False, url: Url = DEFAULT_URL) -> None:
 
     Shows the effect and asks.
     """
-    with opened(url) as client:
+    with connected(url) as client:
         would = client.preview_deletion(name)
         show_deletion(name, would)
         shown = "" if would.version is None else f", version {would.version}"
         ask(f"Delete {name}{shown}?", yes=yes, otherwise="nothing was deleted")
-        with changing(url) as once:
-            once.delete_calibration(name)
+        with changing():
+            client.delete_calibration(name)
         changes = client.versions(name, limit=1)
     say(f"{name} is deleted.")
     if would.version is None or not changes:
@@ -230,12 +196,19 @@ def export_set(
     overwrite: Annotated[bool, typer.Option(help="Replace --out.")] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Write the scores and labels of a set as JSONL, without texts."""
-    with connected(url) as service:
-        rows = set_rows(service, name)
-    write_set(rows, out, overwrite=overwrite)
+    """Write the scores and labels of a set as JSONL, without texts.
+
+    The first line describes the set; every other line is an example.
+    """
+    if out is not None and format_of(out) != "jsonl":
+        raise CommandError(f"--out {out}: the name must end in .jsonl, also .gz or .zst")
+    check_output(out, (), overwrite=overwrite)
+    with connected(url) as client:
+        page = client.examples(name)
+    described = {field: getattr(page, field) for field in _DESCRIBED}
+    write_all(out, [{_MARK: _FORMAT, **described}, *map(asdict, page.examples)])
     if out is not None:
-        say(f"{out} has {name}, version {rows[0]['version']}, with {rows[0]['n']} examples.")
+        say(f"{out} has {name}, version {page.version}, with {page.n} examples.")
 
 
 @app.command(name="import")
@@ -252,44 +225,78 @@ def import_set(
 
     Shows the effect and asks. Updates examples that the set has already.
     """
-    exported = read_set(file)
+    from scope_judge import TooLargeError
+
+    exported = _read_set(file)
     into = name or exported.name
-    with connected(url) as service:
-        if service.fingerprint != exported.fingerprint:
-            made = f" of scope-judge {exported.release}"
-            here = f" of scope-judge {service.version}" if service.version else ""
+    with connected(url) as client:
+        info = client.info()
+        if info.fingerprint != exported.fingerprint:
             raise CommandError(
-                f"the judge {exported.judge!r} ({exported.fingerprint[:12]}){made} scored {file}, "
-                f"and the service has the judge {service.judge_name!r} "
-                f"({service.fingerprint[:12]}){here}. Import into a service with that judge, or "
-                "run `scope-judge calibrate` on the labeled pairs, which judges them again"
+                f"the judge {exported.judge!r} ({exported.fingerprint[:12]}) of scope-judge "
+                f"{exported.release} scored {file}, and the service has the judge {info.judge!r} "
+                f"({info.fingerprint[:12]}) of scope-judge {info.version}. Import into a service "
+                "with that judge, or run `scope-judge calibrate` on the labeled pairs, which "
+                "judges them again"
             )
-        bodies = requests_of(
-            service,
+        add = partial(
+            client.add_scores,
+            into,
             exported.examples,
-            judge=exported.judge,
             fingerprint=exported.fingerprint,
+            judge=exported.judge,
             runtimes=exported.runtimes,
         )
-        would = preview_scores(service, into, bodies)
-        if would is None:
-            say("Their effect cannot be shown before, because they need several requests.")
-        else:
+        would = None
+        try:
+            would = add(dry_run=True)
             show_change(into, would)
+        except TooLargeError:
+            say("Their effect cannot be shown before, because they need several requests.")
         ask(f"Import into {into}?", yes=yes, otherwise="nothing was imported")
-        upload = upload_scores(service, into, bodies)
+        report = add()
     if would is not None:
-        note_other_change(into, shown=would.version, made=upload.answer.version)
+        note_other_change(into, shown=would.version, made=report.version)
     say(
-        f"{into} is version {upload.answer.version} with {upload.answer.n} examples: added "
-        f"{upload.counts['added']}, updated {upload.counts['updated']}, removed "
-        f"{upload.counts['removed']}."
+        f"{into} is version {report.version} with {report.n} examples: added {report.added}, "
+        f"updated {report.updated}, removed {report.removed}."
     )
+
+
+def _read_set(file: Path) -> "ExamplePage":
+    """Reads the file of an exported set.
+
+    Raises:
+        InvalidRequestError: The file cannot be read.
+        CommandError: It is not an exported set, or is incomplete.
+    """
+    from scope_judge.errors import AnswerError
+    from scope_judge.parsing import parse
+    from scope_judge.records import ExamplePage
+
+    first, *rows = read_rows(file)
+    described = first.fields
+    if _MARK not in described:
+        raise CommandError(
+            f"{first.place}: this is not an exported set. `scope-judge sets export` writes one; "
+            "`scope-judge calibrate` reads labeled pairs"
+        )
+    if described[_MARK] != _FORMAT or any(field not in described for field in _DESCRIBED):
+        raise CommandError(
+            f"{first.place}: this release reads sets of format {_FORMAT}, and this set has another "
+            "one: use the release that wrote it, or export the set again with this release"
+        )
+    if len(rows) != described["n"]:
+        raise CommandError(
+            f"{file} has {len(rows)} examples and was written with {described['n']}: it was cut "
+            "off or changed; export the set again"
+        )
+    examples = [row.fields for row in rows]
+    try:
+        return parse(ExamplePage, {**described, "min_label_mass": 0.0, "examples": examples})
+    except AnswerError:
+        raise CommandError(f"{file} is damaged: export the set again") from None
 
 
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2))

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from app.cli.console import CommandError, say
+from app.cli.console import say
 from app.cli.running.rows import Item, comparison_key
 from app.cli.running.run import Results, is_judged
-from app.cli.service_client import ServiceClient, read
-from app.cli.set_transfer import set_path
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError
 
 # numpy takes a while to import: functions import what needs it.
 if TYPE_CHECKING:
     from app.core.calibration import Calibration
+    from scope_judge import ScopeClient
+    from scope_judge.records import ExamplePage
 
 # One page of a set. It is sorted by digest, so the first page of a larger set is a random sample.
 _MOST_EXAMPLES = 10_000
@@ -134,11 +134,14 @@ class Unlike:
     how: str
 
 
-def unlike_sets(service: ServiceClient, pairs: Iterable[JudgedPair]) -> list[Unlike]:
+def unlike_sets(client: "ScopeClient", pairs: Iterable[JudgedPair]) -> list[Unlike]:
     """The sets whose pairs the judged ones do not look like.
 
     A set that cannot be read is reported, and does not fail a run that is done.
     """
+    # Imported late: the help needs no client.
+    from scope_judge import ScopeError
+
     by_set = defaultdict[str, list[JudgedPair]](list)
     for pair in pairs:
         if pair.result["calibration"] is not None:
@@ -146,65 +149,51 @@ def unlike_sets(service: ServiceClient, pairs: Iterable[JudgedPair]) -> list[Unl
     found = list[Unlike]()
     for name, judged in by_set.items():
         try:
-            unlike = _unlike(service, name, judged, tests=len(by_set))
-        except CommandError as exc:
-            say(f"These pairs were not compared with those of {name!r}: {exc.detail}")
+            unlike = _unlike(client, name, judged, tests=len(by_set))
+        except ScopeError as exc:
+            say(f"These pairs were not compared with those of {name!r}: {exc}")
         else:
             found += [] if unlike is None else [unlike]
     return found
 
 
 def _unlike(
-    service: ServiceClient, name: str, judged: Sequence[JudgedPair], *, tests: int
+    client: "ScopeClient", name: str, judged: Sequence[JudgedPair], *, tests: int
 ) -> Unlike | None:
-    # Imported late: numpy takes a while.
-    from scope_judge.records import ExamplePage
-
-    page = service.get(set_path(name, "/examples"), limit=_MOST_EXAMPLES)
-    n = read(ExamplePage, page).n
+    page = client.examples(name, most=_MOST_EXAMPLES)
     temperature = judged[0].result.get("temperature")
-    calibration = _calibration_of(page, page["examples"], temperature=temperature)
-    return unlike_set(calibration, judged, n=n, tests=tests)
+    return unlike_set(_calibration_of(page, temperature), judged, n=page.n, tests=tests)
 
 
-def _calibration_of(
-    described: Mapping[str, Any],
-    examples: Iterable[Mapping[str, Any]],
-    *,
-    temperature: float | None = None,
-) -> "Calibration":
+def _calibration_of(page: "ExamplePage", temperature: float | None) -> "Calibration":
     """The calibration of examples that a service has listed.
 
     Args:
-        described: The fields of the set, as in GET /calibrations/{name}/examples.
-        examples: Its examples.
+        page: The set and its examples.
         temperature: Temperature of the set, if these are not all of its examples.
-
-    Raises:
-        KeyError, TypeError: A field is missing or has another type.
     """
     # Imported late: numpy takes a while.
     from app.core.calibration import Calibration, LabeledExample
     from app.core.score import score_of_numbers
 
     return Calibration(
-        name=described["name"],
+        name=page.name,
         write_id="",
-        version=described["version"],
-        judge=described["judge"],
-        fingerprint=described["fingerprint"],
+        version=page.version,
+        judge=page.judge,
+        fingerprint=page.fingerprint,
         examples={
-            example["digest"]: LabeledExample(
+            example.digest: LabeledExample(
                 score=score_of_numbers(
                     *(
-                        math.nan if example[name] is None else example[name]
-                        for name in ("gap_fwd", "gap_rev", "label_mass")
+                        math.nan if number is None else number
+                        for number in (example.gap_fwd, example.gap_rev, example.label_mass)
                     )
                 ),
-                label=example["label"],
-                question=example["question"],
+                label=example.label,
+                question=example.question,
             )
-            for example in examples
+            for example in page.examples
         },
         given_temperature=temperature,
     )

@@ -3,14 +3,15 @@
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.cli.connection import connected
 from app.cli.console import CommandError
 from app.cli.running.coverage import (
     judged_pairs,
@@ -22,33 +23,35 @@ from app.cli.running.coverage import (
 from app.cli.running.drawn import keep_drawn
 from app.cli.running.rows import Item, check_output, delimiter_of, is_table, read_items, write_all
 from app.cli.running.run import (
-    ROWS_PER_REQUEST,
     Ask,
     Finished,
-    Results,
     Run,
     answered,
     asked_of,
     beside,
+    error_of,
     finished,
     is_judged,
     unaskable,
 )
-from app.cli.service_client import ServiceClient, connected
 from app.cli.summary import print_summary
-from app.core.errors import StartupError, UnavailableError
+from app.core.errors import StartupError
 from app.files.reading import InputFormat, files_of
 from app.files.results import with_result
 from app.files.shapes import CALIBRATION
 from app.files.writing import json_line
 
+# The help of a command needs its options only: functions import the client and Ray.
 if TYPE_CHECKING:
     from app.fleet.bulk import RayJudges
+    from scope_judge import ItemError, Judgment, ScopeClient
 
 # Errors of the run and not of a row: the service or its calibration must be repaired first.
 _OF_RUN = frozenset(
     {"calibration_not_found", "judge_mismatch", "forbidden", "store_corrupt", "labels_missing"}
 )
+# Statuses of errors after which the same comparison may get a judgment later.
+_PASSING = (429, 503, 504)
 _UNCALIBRATED = ". Here: scope-judge calibrate FILE --name NAME, or --no-alpha"
 # The end of the message if the output cannot be written.
 NOTHING_LOST = "; no result is lost: rerun the command to resume"
@@ -65,7 +68,6 @@ class FileOptions:
         flat: Write the fields of a judgment beside the columns of the row; None for tables only.
         excel: Write a table that Excel opens.
         keep_texts: Keep the columns that the comparison was made of.
-        batch_size: Largest number of comparisons in one request.
         otherwise: Alternative to name in the message if there is no service.
         may_fail: Whether the run succeeds although rows have no judgment.
     """
@@ -76,7 +78,6 @@ class FileOptions:
     flat: bool | None = None
     excel: bool = False
     keep_texts: bool = True
-    batch_size: int = ROWS_PER_REQUEST
     otherwise: str = ""
     may_fail: bool = False
 
@@ -114,6 +115,7 @@ def judge_files_on_ray(
     *,
     address: str | None,
     replicas: int | None,
+    batch_size: int,
 ) -> None:
     """Judges all rows of files with the judge of the settings, loaded on a Ray cluster.
 
@@ -123,6 +125,7 @@ def judge_files_on_ray(
         options: How the run reads and writes.
         address: Address of the cluster; None joins this machine's, or starts one.
         replicas: Number of judges; None for as many as fit.
+        batch_size: Number of comparisons that a judge gets at a time.
 
     Raises:
         StartupError: Ray is missing, no cluster can be joined, or the judge fails.
@@ -140,7 +143,7 @@ def judge_files_on_ray(
         settings = read_settings()
     except ValueError as exc:
         raise CommandError(str(exc)) from None
-    judges = joined(address, settings, criterion, replicas=replicas, batch_size=options.batch_size)
+    judges = joined(address, settings, criterion, replicas=replicas, batch_size=batch_size)
     _judge_files(inputs, criterion, options, judges)
 
 
@@ -148,8 +151,11 @@ def _judge_files(
     inputs: Sequence[Path],
     criterion: Mapping[str, Any],
     options: FileOptions,
-    judges: "AbstractContextManager[ServiceClient | RayJudges]",
+    judges: "AbstractContextManager[ScopeClient | RayJudges]",
 ) -> None:
+    # Imported late: the help needs no client.
+    from scope_judge import ScopeClient
+
     begun = time.monotonic()
     items = read_items(inputs, options.form)
     check_output(options.out, files_of(inputs), overwrite=options.overwrite)
@@ -158,20 +164,16 @@ def _judge_files(
     row = partial(_row, taken=taken, flat=flat, texts=options.keep_texts)
     # Connected last, so that a wrong file is reported first.
     with judges as service:
-        if isinstance(service, ServiceClient):
-            size, ask = options.batch_size, judging(service, criterion)
-            size = min(size, service.max_batch)
+        if isinstance(service, ScopeClient):
+            fingerprint, ask = service.info().fingerprint, judging(service, criterion)
         else:
-            # Ray's judges cut the rows into batches themselves.
-            size, ask = len(items), service.ask
+            fingerprint, ask = service.fingerprint, service.ask
         if options.out is None:
-            done = _printed(items, ask, size, row)
+            done = _printed(items, ask, row)
         else:
             # A link stays, and its target is replaced.
             out = options.out.resolve()
-            run = run_into(
-                out, service.fingerprint, criterion, overwrite=options.overwrite, batch_size=size
-            )
+            run = run_into(out, fingerprint, criterion, overwrite=options.overwrite)
             with finished(items, ask, run) as done:
                 rows = [row(item, done.results[item.key]) for item in items]
                 keep_drawn(out, items, done.results, kept=NOTHING_LOST)
@@ -179,7 +181,7 @@ def _judge_files(
                 write_all(out, rows, kept=NOTHING_LOST, excel=options.excel, delimiter=delimiter)
         pairs = judged_pairs(items, done.results)
         # Nothing tells the score distribution of a set without a service.
-        unlike = unlike_sets(service, pairs) if isinstance(service, ServiceClient) else []
+        unlike = unlike_sets(service, pairs) if isinstance(service, ScopeClient) else []
     results = [done.results[item.key] for item in items]
     places = [item.row.place for item in items]
     print_contradictions(pairs)
@@ -197,7 +199,6 @@ def run_into(
     criterion: Mapping[str, Any],
     *,
     overwrite: bool,
-    batch_size: int,
     **settings: Any,
 ) -> Run:
     """A run that judges, and writes a file at its end.
@@ -207,54 +208,54 @@ def run_into(
         fingerprint: Fingerprint of the judge.
         criterion: Fields of the criterion that the command line sets.
         overwrite: Drop an unfinished run with other settings.
-        batch_size: Largest number of comparisons in one request.
         settings: More that the results depend on.
     """
     return Run(
         journal=beside(out),
         settings={"judge": fingerprint, "criterion": dict(criterion), **settings},
         overwrite=overwrite,
-        batch_size=batch_size,
         kept=f"rerun the command to resume {out}",
     )
 
 
-def judging(service: ServiceClient, criterion: Mapping[str, Any], *, dated: bool = False) -> Ask:
+def judging(client: "ScopeClient", criterion: Mapping[str, Any], *, dated: bool = False) -> Ask:
     """Asks a service for judgments.
 
     Args:
-        service: The service.
+        client: The client of the service.
         criterion: Fields of the criterion that the command line sets.
         dated: Keep the time of each judgment as its `timestamp`.
     """
 
-    def ask(comparisons: Mapping[str, Any]) -> Iterator[Results]:
-        fields = list(comparisons.values())
-        results = service.judge(fields, criterion, _passing())
-        _check_run(fields, results)
-        if dated:
-            now = datetime.now(UTC).isoformat(timespec="seconds")
-            results = [{**result, "timestamp": now} for result in results]
-        yield dict(zip(comparisons, results, strict=True))
+    def ask(comparisons: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+        results = client.judge_many(comparisons.values(), **criterion)
+        for (key, fields), outcome in zip(comparisons.items(), results, strict=True):
+            result = _checked(fields, outcome)
+            if dated:
+                result["timestamp"] = datetime.now(UTC).isoformat(timespec="seconds")
+            yield key, result
 
     return ask
 
 
-@cache
-def _passing() -> frozenset[str]:
-    """Codes of the errors after which the same comparison may get a judgment later."""
-    from app.api.answers.problems import STATUS
+def _checked(fields: Mapping[str, Any], outcome: "Judgment | ItemError") -> dict[str, Any]:
+    """The JSON of a result; ends the run if an error is not of the row, and would be kept for good.
 
-    return frozenset(error.code for error in STATUS if issubclass(error, UnavailableError))
+    Raises:
+        CommandError: The error may pass, or the service or its calibration must be repaired.
+    """
+    # Imported late: the help needs no client.
+    from scope_judge import ItemError
 
-
-def _check_run(fields: Sequence[Any], results: Iterable[Mapping[str, Any]]) -> None:
-    """Ends the run if an error is not of a row: as a result it would be kept for good."""
-    for asked, result in zip(fields, results, strict=True):
-        error = result.get("error", {})
-        if error.get("code") in _OF_RUN and CALIBRATION not in asked:
-            hint = "" if error["code"] != "calibration_not_found" else _UNCALIBRATED
-            raise CommandError(f"{error['detail']}{hint}")
+    if not isinstance(outcome, ItemError):
+        return asdict(outcome)
+    error = outcome.error
+    if error.status in _PASSING:
+        raise CommandError(f"{error.code}: {error.detail}")
+    if error.code in _OF_RUN and CALIBRATION not in fields:
+        hint = "" if error.code != "calibration_not_found" else _UNCALIBRATED
+        raise CommandError(f"{error.detail}{hint}")
+    return error_of(error)
 
 
 def _row(
@@ -269,15 +270,17 @@ def _row(
     return with_result(kept, shown, taken=taken, flat=flat)
 
 
-def _printed(items: Sequence[Item], ask: Ask, size: int, row: Callable[..., Any]) -> Finished:
+def _printed(items: Sequence[Item], ask: Ask, row: Callable[..., Any]) -> Finished:
     """Prints each row in order, as soon as its result is there."""
     results = unaskable(items)
     refused = len(results)
     waiting = deque(items)
-    for answers in answered(asked_of(items), ask, results, size=size):
-        results |= answers
+    for key, result in answered(asked_of(items), ask, results):
+        results[key] = result
         while waiting and waiting[0].key in results:
             item = waiting.popleft()
             print(json_line(row(item, results[item.key])))
         sys.stdout.flush()
+    for item in waiting:
+        print(json_line(row(item, results[item.key])))
     return Finished(results=results, asked=len(results) - refused)

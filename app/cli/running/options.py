@@ -40,13 +40,6 @@ OnContradictions = Annotated[
         "files (drop, last, refuse).",
     ),
 ]
-BatchSize = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="Comparisons per request.  [default: 100; with --ray 1000 per judge]",
-    ),
-]
 HumanProbability = Annotated[
     float | None,
     typer.Option(help="Probability that a row was drawn for labeling, if the rows do not say it."),

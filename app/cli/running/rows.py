@@ -38,9 +38,11 @@ class Item:
         cls, row: FileRow, shape: ComparisonShape, fields: dict[str, Any] | ScopeJudgeError
     ) -> "Item":
         """The item of a row, with its key."""
-        is_error = isinstance(fields, ScopeJudgeError)
-        key = row.place if is_error else comparison_key(fields)
-        return cls(row=row, shape=shape, fields=fields, key=key)
+        if isinstance(fields, ScopeJudgeError):
+            return cls(row=row, shape=shape, fields=fields, key=row.place)
+        # A Parquet file may have dates and decimals where JSON has texts.
+        text = _as_json(fields)
+        return cls(row=row, shape=shape, fields=json.loads(text), key=_digest(text))
 
 
 def read_items(inputs: Sequence[Path], form: InputFormat) -> list[Item]:
@@ -96,8 +98,15 @@ def _item(row: FileRow, shape: ComparisonShape) -> Item:
 
 def comparison_key(fields: Any) -> str:
     """Digest of the fields of a comparison, so that equal comparisons are judged once."""
+    return _digest(_as_json(fields))
+
+
+def _as_json(fields: Any) -> str:
     # With NaN: the service reports it.
-    text = json.dumps(fields, sort_keys=True, default=str)
+    return json.dumps(fields, sort_keys=True, default=str)
+
+
+def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -1,7 +1,7 @@
 """One run over rows: asks about those that no earlier run has an answer for, and keeps the answers.
 
-An answer is durable before the next request is sent. So an interrupted run resumes where it
-stopped, also after kill -9, and asks nothing twice.
+A result is kept as soon as it is there. So an interrupted run resumes where it stopped, also after
+kill -9.
 """
 
 import hashlib
@@ -9,9 +9,9 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.cli.progress import progress_bar
 from app.cli.running.rows import Item
@@ -20,11 +20,12 @@ from app.core.errors import InvalidRequestError, ScopeJudgeError
 from app.files.journal import Journal
 from app.files.reading import files_of
 
-ROWS_PER_REQUEST = 100
+if TYPE_CHECKING:
+    from scope_judge import Problem
 
 Results = dict[str, dict[str, Any]]
-# Asks about the comparisons of some keys; yields their results as they come.
-Ask = Callable[[Mapping[str, Any]], Iterable[Results]]
+# Asks about the comparisons of some keys; yields the key and the result of each as it comes.
+Ask = Callable[[Mapping[str, Any]], Iterable[tuple[str, dict[str, Any]]]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,7 +36,6 @@ class Run:
         journal: File of the results so far.
         settings: Everything that the results depend on beside their comparisons.
         overwrite: Drop an unfinished run with other settings.
-        batch_size: Largest number of comparisons in one request.
         kept: Sentence for a run that is stopped.
         title: Name of the work, for the progress bar.
         keep_errors: Whether a row that failed is not asked about again by the next run.
@@ -44,7 +44,6 @@ class Run:
     journal: Path
     settings: Mapping[str, Any]
     overwrite: bool
-    batch_size: int
     kept: str
     title: str = "judging"
     keep_errors: bool = True
@@ -78,52 +77,48 @@ def finished(items: Sequence[Item], ask: Ask, run: Run) -> Iterator[Finished]:
         results |= journal.results
         known = len(results)
         with resumable(run.kept):
-            for answers in answered(
-                asked_of(items), ask, results, size=run.batch_size, title=run.title
-            ):
-                kept = (pair for pair in answers.items() if run.keep_errors or is_judged(pair[1]))
-                journal.append(kept)
-                results |= answers
+            for key, result in answered(asked_of(items), ask, results, title=run.title):
+                if run.keep_errors or is_judged(result):
+                    journal.append(key, result)
+                results[key] = result
         yield Finished(results=results, asked=len(results) - known)
         journal.remove()
 
 
 def answered(
-    comparisons: Mapping[str, Any],
-    ask: Ask,
-    known: Collection[str],
-    *,
-    size: int,
-    title: str = "judging",
-) -> Iterator[Results]:
-    """Yields the results of the comparisons that are not known, a part at a time, with progress.
+    comparisons: Mapping[str, Any], ask: Ask, known: Collection[str], *, title: str = "judging"
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields the results of the comparisons that are not known, with progress.
 
     Args:
         comparisons: Fields of all comparisons by key.
         ask: Asks about some of them.
         known: Keys that nothing is asked about.
-        size: Largest number of comparisons to ask about at once.
         title: Name of the work, for the progress bar.
     """
-    keys = [key for key in comparisons if key not in known]
+    missing = {key: fields for key, fields in comparisons.items() if key not in known}
     total = len(comparisons)
     with progress_bar() as progress:
-        task = progress.add_task(title, total=total, completed=total - len(keys))
-        for start in range(0, len(keys), size):
-            for results in ask({key: comparisons[key] for key in keys[start : start + size]}):
-                progress.advance(task, len(results))
-                yield results
+        task = progress.add_task(title, total=total, completed=total - len(missing))
+        for key, result in ask(missing) if missing else ():
+            progress.advance(task)
+            yield key, result
 
 
 def unaskable(items: Iterable[Item]) -> Results:
     """The results of the rows without a comparison: their errors."""
-    from app.api.answers.problems import problem_of, without_none
+    from app.api.answers.problems import problem_of
 
     return {
-        item.key: {"error": without_none(problem_of(item.fields))}
+        item.key: error_of(problem_of(item.fields))
         for item in items
         if isinstance(item.fields, ScopeJudgeError)
     }
+
+
+def error_of(problem: "Problem") -> dict[str, Any]:
+    """The result of a row that has an error."""
+    return {"error": {name: value for name, value in asdict(problem).items() if value is not None}}
 
 
 def asked_of(items: Iterable[Item]) -> dict[str, Any]:

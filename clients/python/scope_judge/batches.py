@@ -2,7 +2,8 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from scope_judge.comparisons import Item
 from scope_judge.errors import ScopeError, TooLargeError
@@ -126,6 +127,11 @@ class InOrder(Generic[R]):
 
         return put
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether all batches that began were taken."""
+        return not self._places
+
     def take(self) -> Sequence[R]:
         """The results of the first batch; empty if it has none yet.
 
@@ -228,3 +234,18 @@ class Work(Generic[R]):
                 put(exc)
 
         return steps()
+
+
+@dataclass(frozen=True, slots=True)
+class Stream(Generic[R]):
+    """Many inputs, and how they become results.
+
+    Args:
+        preparation: Makes the work, with what the service says about its limits.
+        inputs: An iterable, which may be asynchronous.
+        item: Makes an item of an input and its number.
+    """
+
+    preparation: Steps[Work[R]]
+    inputs: Any
+    item: Callable[[Any, int], Item]

@@ -100,7 +100,7 @@ def _list_of(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is neither a text nor a list of texts or messages")
 
 
-def checked(options: Mapping[str, Any], known: type[Criterion]) -> dict[str, Any]:
+def checked(options: Mapping[str, Any], known: type[Any]) -> dict[str, Any]:
     """The options; raises TypeError for a name that is none, as Python does for an argument."""
     names = _names(cast(Hashable, known))
     for name in options:

@@ -1,16 +1,17 @@
 """Requests, answers and repetitions without I/O.
 
-An exchange is a generator. It yields a `Call`, which a client answers with httpx's response or
-error, or a `Pause`, which a client waits for; it returns the result or raises a ScopeError. So the
-synchronous and the asynchronous client share everything but the waiting.
+The steps of a call are a generator. It yields a `Call`, which a client answers with httpx's
+response or error, or a `Pause`, which a client waits for; it returns the result or raises a
+ScopeError. So the synchronous and the asynchronous client share everything but the waiting.
 """
 
 import json
+import logging
 import math
 import random
 import re
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, TypeVar
@@ -42,10 +43,6 @@ class Call(NamedTuple):
     patient: bool = False
 
 
-class BodyError(httpx.RequestError):
-    """The body of an answer is one that no scope-judge service sends, and was not read."""
-
-
 class Pause(NamedTuple):
     """A pause before the next try, with the reason."""
 
@@ -53,10 +50,32 @@ class Pause(NamedTuple):
     reason: str
 
 
-Step = Call | Pause
-# None after a pause.
-Answer = httpx.Response | httpx.RequestError | None
+class Page(NamedTuple):
+    """Rows of a listing, for its caller."""
+
+    rows: Sequence[Any]
+
+
+class OneGroup(NamedTuple):
+    """Responses whose rewards an asynchronous client may ask for together with others."""
+
+    group: Any
+    rule: Mapping[str, Any]
+
+
+Step = Call | Pause | Page | OneGroup
+# A response or an error; the rewards of a group; None after the others.
+Answer = Any
 Steps = Generator[Step, Answer, T]
+
+
+OnWait = Callable[[Pause], None]
+logger = logging.getLogger("scope_judge")
+
+
+def log_wait(pause: Pause) -> None:
+    """Logs a pause; without a configuration of logging, the line appears on stderr."""
+    logger.warning("waiting %.1f s for the service: %s", pause.seconds, pause.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +93,20 @@ class Timing:
     random: Callable[[], float] = random.random
 
 
+# Longer than the service's own timeout, which ends in a clearer error.
+TIMEOUT_S = 600.0
+_CONNECT_TIMEOUT_S = 10.0
 # A service that has answered once is waited for as long; see `Session.patience_s`.
 DEFAULT_PATIENCE_S = 600.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
-_REPEATED = (429, 503)
-_LATE_STATUS = 504
+_BUSY, _AWAY, _LATE = 429, 503, 504
 # Nothing was sent.
 _UNCONNECTED = (httpx.ConnectError, httpx.ConnectTimeout)
 # The form of each code of the service; any other text was not written by it.
 _CODE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _LONGEST_DETAIL = 2000
 # The client's own timeout passed.
-_LATE = (httpx.ReadTimeout, httpx.WriteTimeout)
+_TIMEOUTS = (httpx.ReadTimeout, httpx.WriteTimeout)
 # Sent by the service while its store does not answer.
 _AGE_HEADER = "scope-calibration-age"
 
@@ -113,7 +134,7 @@ class Session:
     def exchange(self, call: Call, waits: "Waits | None" = None) -> Steps[Any]:
         """Sends a request until it is answered, and returns the JSON of the answer.
 
-        Only a 429, a 503, a timeout or a broken connection is tried again; a timeout, or a
+        Only a 429, a 503, a timeout or a broken connection is tried again; a 503, a timeout, or a
         connection that broke after a request was sent, only if the request is idempotent.
 
         Raises:
@@ -125,10 +146,10 @@ class Session:
             outcome = self._read(answer)
             if not isinstance(outcome, ScopeError):
                 return outcome
-            is_lost = isinstance(answer, httpx.RequestError) and not isinstance(answer, BodyError)
-            is_lost = is_lost or (outcome.status == _LATE_STATUS and call.patient)
-            again = outcome.status in _REPEATED or isinstance(answer, _UNCONNECTED)
-            again = again or (is_lost and call.idempotent)
+            may_be_done = isinstance(answer, httpx.RequestError) or outcome.status == _AWAY
+            may_be_done = may_be_done or (outcome.status == _LATE and call.patient)
+            again = outcome.status == _BUSY or isinstance(answer, _UNCONNECTED)
+            again = again or (may_be_done and call.idempotent)
             pause = waits.pause_after(outcome) if again else None
             if pause is None:
                 raise outcome
@@ -141,10 +162,8 @@ class Session:
             # A proxy's own 503 does not show that there is a service behind it.
             self.reached = self.reached or content is not _NOTHING
             return self._content_or_error(answer, content)
-        if isinstance(answer, BodyError):
-            return self._unfitting(str(answer), None)
         text = f"{type(answer).__name__}: {answer}".rstrip(": ")
-        if isinstance(answer, _LATE):
+        if isinstance(answer, _TIMEOUTS):
             return TooSlowError(
                 f"{self.address.url} did not answer in time ({text}): send smaller batches, "
                 "or give the client a longer timeout_s",
@@ -265,3 +284,28 @@ def _retry_after_s(headers: Mapping[str, str], now: Callable[[], float]) -> floa
         return max(0.0, parsedate_to_datetime(text).timestamp() - now())
     except (ValueError, OverflowError):
         return None
+
+
+def client_options(address: Address, timeout_s: float) -> dict[str, Any]:
+    """The options of a client of httpx."""
+    from scope_judge import __version__
+
+    headers = {
+        "User-Agent": f"scope-judge-client/{__version__}",
+        # The service does not compress.
+        "Accept-Encoding": "identity",
+    }
+    if address.key is not None:
+        headers |= address.key.headers()
+    return {
+        "base_url": address.url,
+        "headers": headers,
+        # Waiting for a free connection of the pool is the client's own matter.
+        "timeout": httpx.Timeout(timeout_s, connect=_CONNECT_TIMEOUT_S, pool=None),
+    }
+
+
+def request_of(call: Call) -> dict[str, Any]:
+    """The arguments of a request of httpx."""
+    headers = {} if call.content is None else {"Content-Type": "application/json"}
+    return {"method": call.method, "url": call.path, "content": call.content, "headers": headers}

@@ -132,7 +132,7 @@ class RewardSource:
             self._client = ScopeClient(**self._settings.connection)
         outcomes: list[_Outcome] = []
         try:
-            for outcome in self._client.rewards_many(groups, progress=False, **self._settings.rule):
+            for outcome in self._client.rewards_many(groups, **self._settings.rule):
                 outcomes.append(outcome)
         except ScopeError as exc:
             outcomes += [exc] * (len(groups) - len(outcomes))

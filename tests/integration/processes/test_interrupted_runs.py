@@ -21,7 +21,7 @@ from tests.patience import PATIENCE_S
 from tests.small_disk import no_small_disk, small_disk
 
 _COMMAND = (str(Path(sys.executable).with_name("scope-judge")), "judge")
-_ROWS, _LABELED, _PER_REQUEST = 6000, 400, 100
+_ROWS, _LABELED = 6000, 400
 
 
 class Run:
@@ -37,7 +37,7 @@ class Run:
         self.service = service
         self.out = out
         url = f"http://127.0.0.1:{service.process.port}"
-        options = ["--out", str(out), "--url", url, "--batch-size", str(_PER_REQUEST)]
+        options = ["--out", str(out), "--url", url]
         self._command = [*_COMMAND, str(rows), *options]
         self._folder = rows.parent
 
@@ -163,5 +163,7 @@ def test_every_row_is_judged_once_whatever_interrupts_the_run(
         assert run.out.read_bytes() == undisturbed.results
         assert os.listdir(tmp_path) == ["out.jsonl"]
         if run.service.process is process:
-            # Requests that were in flight, or not yet synced, when the run was interrupted.
-            assert run.judged() - before - _ROWS <= 2 * len(steps) * _PER_REQUEST
+            # All that was in flight when the run was interrupted fits into one request.
+            port = run.service.process.port
+            limits = httpx.get(f"http://127.0.0.1:{port}/info").json()["limits"]
+            assert run.judged() - before - _ROWS <= len(steps) * limits["max_batch"]

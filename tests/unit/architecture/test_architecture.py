@@ -79,11 +79,10 @@ VENDORS = {
 # itself, which is installed into the environments of trainers.
 CLIENT_MAY_IMPORT: dict[str, set[str]] = {
     "exchange.py": {"httpx"},
-    "transport.py": {"httpx"},
-    "progress.py": {"tqdm"},
+    "client.py": {"httpx"},
+    "async_client.py": {"httpx"},
     # Only type checkers import it.
-    "client.py": {"typing_extensions"},
-    "async_client.py": {"typing_extensions"},
+    "calls.py": {"typing_extensions"},
     # Each adapter imports its framework only.
     "trl.py": {"typing_extensions"},
     "processes.py": {"accelerate"},
@@ -220,7 +219,7 @@ def test_the_client_imports_nothing_of_the_service() -> None:
     [
         ("service.py", "import app.core\nfrom app import api", ["app.core", "app.api"]),
         ("service.py", "import httpx", ["httpx"]),
-        ("transport.py", "import httpx, json\nfrom scope_judge.exchange import Call", []),
+        ("exchange.py", "import httpx, json\nfrom scope_judge.exchange import Call", []),
     ],
 )
 def test_the_checker_knows_what_the_client_may_import(

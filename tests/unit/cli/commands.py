@@ -35,6 +35,14 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
     return path
 
 
+def send_one_request_at_a_time(patch: pytest.MonkeyPatch, size: int) -> None:
+    """Makes clients in this process send one request at a time, with so many items."""
+    patch.setattr("scope_judge.calls.FIRST_SIZE", size)
+    patch.setattr("scope_judge.batches._GROWTH", 1)
+    patch.setattr("scope_judge.calls.IN_FLIGHT", 1)
+    patch.setattr("scope_judge.exchange._FIRST_PAUSE_S", 0.01)
+
+
 def scripted_application() -> FastAPI:
     """The application of a service with a scripted judge, as the environment describes it."""
     with pytest.MonkeyPatch.context() as patch:

@@ -27,7 +27,7 @@ class Answering(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        limits = {"max_batch": 100, "max_body_bytes": 2**23, "max_prompt_tokens": 100}
+        limits = {"max_batch": 1, "max_body_bytes": 2**23, "max_prompt_tokens": 100}
         judge = {"judge": "demo", "fingerprint": self.server.fingerprint}
         self._send(200, {**INFO, "limits": limits, **judge})
 
@@ -64,8 +64,7 @@ class Answering(BaseHTTPRequestHandler):
     def be_without_store(self) -> None:
         """Answers once with thresholds that the store has not confirmed."""
         self.server.good_batches += 1000
-        results = [self.server.result({"question": "old"})] * 2
-        self._send(200, {"results": results}, {AGE_HEADER: "12"})
+        self._send(200, {"results": [self.server.result({"question": "old"})]}, {AGE_HEADER: "12"})
 
     def interrupt(self) -> None:
         # The main thread gets the signal while the command waits for this answer.
@@ -126,9 +125,9 @@ def pairs_in(folder: Path, count: int = 6, **fields: Any) -> Path:
 def judged(
     service: Service, file: Path | str, *options: str, out: Path | str | None = None
 ) -> Result:
-    """Judges a file in batches of two with this service."""
+    """Judges a file with this service, which takes one pair at a time."""
     written = [] if out is None else ["--out", str(out)]
-    arguments = ["judge", str(file), *written, "--batch-size", "2", "--url", service.url, *options]
+    arguments = ["judge", str(file), *written, "--url", service.url, *options]
     with serving(service):
         return runner.invoke(app, arguments)
 

@@ -1,5 +1,6 @@
 """Tests of `scope-judge audits` against a service that listens on a port."""
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -115,6 +116,8 @@ def test_after_an_alarm_the_audits_that_its_trail_names_replace_the_examples(url
 
 def test_status_says_in_a_sentence_what_the_audits_show(url: str) -> None:
     shown = run(url, "status", "default")
+    as_json = json.loads(run(url, "status", "default", "--json").stdout)
+    assert as_json == httpx.get(f"{url}/calibrations/default/monitor").json()
     assert shown.exit_code == 0
     sentence, alarm, *drift, note, recover = shown.stderr.splitlines()
     assert re.fullmatch(

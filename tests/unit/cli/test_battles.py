@@ -224,25 +224,25 @@ def test_a_run_that_is_killed_goes_on_and_judges_nothing_again(tmp_path: Path) -
     application = Disturbed(
         scripted_application(),
         "/judge/batch",
-        at=4,
+        at=5,
         then=lambda: killed[0].send_signal(signal.SIGKILL),
     )
     with listening(application) as url:
         calibrated(url)
-        whole = judged(url, tmp_path, rows, "--batch-size", "90", out="whole.jsonl")
+        whole = judged(url, tmp_path, rows, out="whole.jsonl")
         assert whole.exit_code == 0, whole.stderr
         paths = [str(tmp_path / "in.jsonl"), "--out", str(tmp_path / "rows.jsonl")]
-        options = ["--url", url, "--alpha", "0.1", "--batch-size", "10"]
+        options = ["--url", url, "--alpha", "0.1"]
         killed.append(subprocess.Popen([*PROGRAM, "battles", *paths, *options]))
         assert killed[0].wait() == -signal.SIGKILL
         kept = (tmp_path / PARTIAL).read_text().splitlines()[1:]
-        # The first of the two batches is on the disk before the third is asked for.
-        assert len(kept) >= 10
+        # The results of the first request are in the file before the second is sent.
+        assert len(kept) == 8
         before = application.requests
-        result = judged(url, tmp_path, rows, "--batch-size", "10")
+        result = judged(url, tmp_path, rows)
         assert result.exit_code == 0, result.stderr
-    unique = len({(r["question"], r["response_a"], r["response_b"]) for r in rows})
-    assert application.requests - before == -(-(unique - len(kept)) // 10)
+    # Requests with 8 battles, with four times as many, and with the others.
+    assert application.requests - before == 3
     expected = untimed(rows_in(tmp_path / "whole.jsonl"))
     assert untimed(rows_in(tmp_path / "rows.jsonl")) == expected
     assert not (tmp_path / PARTIAL).exists()

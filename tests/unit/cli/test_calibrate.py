@@ -18,7 +18,7 @@ from app.ports import LabelLogits, Prompt, PromptError
 from app.stores.memory import MemoryStore
 from tests.serving import application_of
 from tests.unit.api.problems import comparison, examples
-from tests.unit.cli.commands import PROGRAM, one_line, write_rows
+from tests.unit.cli.commands import PROGRAM, one_line, send_one_request_at_a_time, write_rows
 from tests.unit.cli.limited_judge import BROKEN, LimitedJudge
 from tests.unit.cli.listening import Disturbed, listening
 
@@ -54,7 +54,7 @@ def judging() -> Judging:
 @pytest.fixture(autouse=True)
 def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("scope_judge.exchange._FIRST_PAUSE_S", 0.01)
+    send_one_request_at_a_time(monkeypatch, 4)
 
 
 def written(folder: Path, rows: list[dict[str, Any]], name: str = "labels.jsonl") -> Path:
@@ -62,8 +62,8 @@ def written(folder: Path, rows: list[dict[str, Any]], name: str = "labels.jsonl"
 
 
 def calibrated(url: str, file: Path | str, *options: str, **kwargs: Any) -> Result:
-    """Calibrates with batches of four pairs."""
-    arguments = ["calibrate", str(file), "--url", url, "--batch-size", "4", *options]
+    """Calibrates, with a request for each four pairs."""
+    arguments = ["calibrate", str(file), "--url", url, *options]
     return runner.invoke(app, arguments, **kwargs)
 
 
@@ -83,12 +83,15 @@ def examples_in(url: str, name: str) -> Any:
     return httpx.get(f"{url}/calibrations/{name}/examples").json()["examples"]
 
 
-@pytest.mark.parametrize("size", [1, 2, 20])
-def test_neither_a_slow_judge_nor_a_pair_that_fails_stops_a_run(tmp_path: Path, size: int) -> None:
+@pytest.mark.parametrize("size", [1, 20])
+def test_neither_a_slow_judge_nor_a_pair_that_fails_stops_a_run(
+    tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send_one_request_at_a_time(monkeypatch, size)
     rows = examples(ROWS)
     rows[3]["response_a"] = BROKEN
     with listening(application_of(LimitedJudge(most=3))) as url:
-        result = calibrated(url, written(tmp_path, rows), "--batch-size", str(size))
+        result = calibrated(url, written(tmp_path, rows))
         assert result.exit_code == 1
         assert "added 19, updated 0, ties 0, removed 0, failed 1" in result.output
         assert "labels.jsonl, line 4: the judge's label logits are not finite" in result.output or (
@@ -99,13 +102,14 @@ def test_neither_a_slow_judge_nor_a_pair_that_fails_stops_a_run(tmp_path: Path, 
 
 @pytest.mark.parametrize("size", [1, 7, 100])
 def test_a_run_makes_one_version_whatever_the_batches(
-    judging: Judging, tmp_path: Path, size: int
+    judging: Judging, tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    send_one_request_at_a_time(monkeypatch, size)
     rows = examples(ROWS)
     rows[3]["label"] = "tie"
     file = written(tmp_path, [*rows, rows[0]])
     with listening(judging.application()) as url:
-        result = calibrated(url, file, "--batch-size", str(size))
+        result = calibrated(url, file)
         assert result.exit_code == 0, result.stderr
         assert result.stdout == ""
         assert "calibration default, version 1 n = 19, accuracy" in one_line(result.stderr)
@@ -123,9 +127,9 @@ def test_a_run_makes_one_version_whatever_the_batches(
     ("path", "at", "handled", "judged", "how"),
     [
         ("/calibrate/scores", 1, False, 0, signal.SIGINT),
-        ("/calibrate/scores", 1, True, 4, signal.SIGKILL),
-        ("/calibrate/scores", 4, False, 12, signal.SIGKILL),
-        ("/calibrate/scores", 4, True, 16, signal.SIGINT),
+        ("/calibrate/scores", 1, True, 8, signal.SIGKILL),
+        ("/calibrate/scores", 2, False, 8, signal.SIGKILL),
+        ("/calibrate/scores", 2, True, ROWS, signal.SIGINT),
         ("/examples", 1, False, ROWS, signal.SIGKILL),
         ("/examples", 1, False, ROWS, signal.SIGINT),
         ("/examples", 1, True, ROWS, signal.SIGKILL),
@@ -153,7 +157,7 @@ def test_a_run_that_is_stopped_leaves_the_old_version_and_goes_on(
         earlier = [{**examples(1)[0], "question": "Earlier?"}]
         httpx.post(f"{url}/calibrate", json={"examples": earlier}).raise_for_status()
         before = judging.pairs
-        command = ["calibrate", str(file), "--url", url, "--batch-size", "4"]
+        command = ["calibrate", str(file), "--url", url]
         started.append(subprocess.Popen([*PROGRAM, *command], stderr=subprocess.PIPE))
         _, told = started[0].communicate()
         assert started[0].returncode == (-signal.SIGKILL if how == signal.SIGKILL else 130)
@@ -169,7 +173,7 @@ def test_a_run_that_is_stopped_leaves_the_old_version_and_goes_on(
         result = calibrated(url, file)
         assert result.exit_code == 0, result.stderr
         # A batch whose answer was lost is judged again.
-        lost = 4 if handled and path == "/calibrate/scores" else 0
+        lost = {1: 8, 2: ROWS - 8}[at] if handled and path == "/calibrate/scores" else 0
         assert judging.pairs - known == ROWS - judged + lost
         assert [(each["version"], each["n"]) for each in versions(url)] == [(1, 1), (2, ROWS + 1)]
         alone = {"calibration": "alone", "examples": [*earlier, *examples(ROWS)]}
@@ -277,7 +281,6 @@ def test_a_run_with_more_scores_than_a_request_holds_makes_few_versions(
         whole = examples_in(url, "default")
     # A score takes at most 280 bytes, and 1,000 bytes are left for the other fields.
     assert 2 <= len(made) <= 4
-    assert f"they become {len(made)} versions" in one_line(result.stderr)
     assert "added 100, updated 0, ties 0, removed 0, failed 0" in result.stderr
     assert len(whole) == made[-1]["n"] == 100
 
@@ -398,9 +401,7 @@ def test_a_replacement_that_needs_several_requests_is_refused(
         httpx.post(f"{url}/calibrate", json={"examples": examples(3)}).raise_for_status()
         refused = replaced(url, file, "--yes")
         assert refused.exit_code == 1
-        assert "a set is replaced in one request: raise SCOPE_MAX_BODY_BYTES" in one_line(
-            refused.stderr
-        )
+        assert "body_too_large" in refused.stderr
         assert [each["n"] for each in versions(url)] == [3]
 
 

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.cli import app
+from scope_judge import ForbiddenError, ScopeClient
 from tests.unit.cli.commands import write_rows
 
 runner = CliRunner()
@@ -121,13 +122,10 @@ def test_contradicted_verdicts_are_the_first_words_of_the_summary(
 def test_a_set_that_cannot_be_read_does_not_fail_the_run(
     service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from app.cli.console import CommandError
-    from app.cli.service_client import ServiceClient
+    def refused(client: ScopeClient, name: str, **options: Any) -> None:
+        raise ForbiddenError("not this set", code="forbidden")
 
-    def refused(self: ServiceClient, path: str, **query: Any) -> dict[str, Any]:
-        raise CommandError("forbidden: not this set")
-
-    monkeypatch.setattr(ServiceClient, "get", refused)
+    monkeypatch.setattr(ScopeClient, "examples", refused)
     result = ran(service, "judge", write_rows(tmp_path / "new.jsonl", pairs(10, sure=2)))
     assert result.exit_code == 0, result.stderr
     assert "were not compared with those of 'default': forbidden: not this set" in result.stderr

@@ -233,7 +233,6 @@ OUTPUTS: dict[str, Callable[[World], list[str]]] = {
         of("sets", "show", "absent", "--url", world.url),
     ],
     "sets versions": lambda world: [of("sets", "versions", "other", "--url", world.url)],
-    "sets monitor": lambda world: [of("sets", "monitor", "absent", "--url", world.url)],
     "sets rollback": lambda world: [of("sets", "rollback", EVIL_FILE, "1", "--url", world.url)],
     "sets delete": lambda world: [of("sets", "delete", EVIL_FILE, "--yes", "--url", world.url)],
     "sets export": lambda world: [

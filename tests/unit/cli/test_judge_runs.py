@@ -50,14 +50,17 @@ def test_a_stopped_run_goes_on_with_the_rest(
     assert not out.exists()
     service = Service()
     assert judged(service, file, out=out).exit_code == 0
-    assert numbers(service) == list(range(2 * good_batches, 6))
+    # Ctrl-C may come between an answer and its line.
+    missing = len(service.asked) - (6 - good_batches)
+    assert missing == 0 or (missing == 1 and then is Answering.interrupt)
+    assert numbers(service) == list(range(good_batches - missing, 6))
     assert rows_of(out.read_text()) == expected(file)
     assert not partial_of(out).exists()
 
 
 def test_it_goes_on_by_content_and_not_by_place(tmp_path: Path) -> None:
     file, out = pairs_in(tmp_path), tmp_path / "out.jsonl"
-    assert judged(Service(2), file, out=out).exit_code == 1
+    assert judged(Service(4), file, out=out).exit_code == 1
     lines = file.read_text().splitlines()
     new = json.dumps(comparison(id="new", question="q" * 50))
     file.write_text("\n".join([new, *reversed(lines)]) + "\n")
@@ -113,7 +116,7 @@ def test_an_answer_of_another_shape_is_no_result(tmp_path: Path) -> None:
     assert not out.exists()
     service = Service()
     assert judged(service, file, out=out).exit_code == 0
-    assert numbers(service) == [2, 3, 4, 5]
+    assert numbers(service) == [3, 4, 5]
     assert rows_of(out.read_text()) == expected(file)
 
 
@@ -131,8 +134,8 @@ def test_kill_9_costs_no_result(tmp_path: Path) -> None:
         started[0].kill()
         request.close_connection = True
 
-    service = Service(4, kill)
-    command = ["judge", str(file), "--out", str(out), "--batch-size", "2", "--url", service.url]
+    service = Service(8, kill)
+    command = ["judge", str(file), "--out", str(out), "--url", service.url]
     with serving(service):
         started.append(subprocess.Popen([*PROGRAM, *command]))
         assert started[0].wait() == -signal.SIGKILL
@@ -180,7 +183,7 @@ def test_a_result_that_is_there_is_only_replaced_on_request(tmp_path: Path) -> N
 def test_an_interrupted_overwrite_leaves_the_earlier_result_and_goes_on(tmp_path: Path) -> None:
     file, out = pairs_in(tmp_path), tmp_path / "out.jsonl"
     out.write_text(EARLIER)
-    assert judged(Service(2), file, "--overwrite", out=out).exit_code == 1
+    assert judged(Service(4), file, "--overwrite", out=out).exit_code == 1
     assert out.read_text() == EARLIER
     service = Service()
     assert judged(service, file, "--overwrite", out=out).exit_code == 0
@@ -189,7 +192,7 @@ def test_an_interrupted_overwrite_leaves_the_earlier_result_and_goes_on(tmp_path
 
 def test_results_of_other_settings_are_not_mixed_in(tmp_path: Path) -> None:
     file, out = pairs_in(tmp_path), tmp_path / "out.jsonl"
-    assert judged(Service(2), file, out=out).exit_code == 1
+    assert judged(Service(4), file, out=out).exit_code == 1
     result = judged(Service(), file, "--alpha", "0.2", out=out)
     assert result.exit_code == 1
     assert "4 results of a run with other settings (criterion)" in result.stderr
@@ -302,5 +305,5 @@ def test_an_error_of_the_run_is_no_result_of_a_row(tmp_path: Path) -> None:
     assert not out.exists()
     service = Service()
     assert judged(service, file, out=out).exit_code == 0
-    assert numbers(service) == [2, 3, 4, 5]
+    assert numbers(service) == [3, 4, 5]
     assert rows_of(out.read_text()) == expected(file)

@@ -16,14 +16,11 @@ import pyarrow
 import pytest
 from typer.testing import CliRunner, Result
 
-from app.api.auth.keys import Keys
 from app.cli import app, console
-from app.core.monitoring import monitor
 from app.judges.engines.scripted import ScriptedEngine
 from app.release import RELEASE
 from app.stores.memory import MemoryStore
 from tests.serving import application_of
-from tests.unit.api.keyring import entry, header_of, key_of, write_keys
 from tests.unit.api.problems import comparison, examples
 from tests.unit.cli.commands import PROGRAM, one_line, rows_of, write_rows
 from tests.unit.cli.listening import Disturbed, listening
@@ -127,43 +124,6 @@ def test_versions_say_when_by_whom_and_with_which_effect(own_url: str) -> None:
     assert len(run(own_url, "versions", "default", "--limit", "1").stdout.splitlines()) == 1
     found = json.loads(run(own_url, "versions", "default", "--json").stdout)
     assert found == httpx.get(f"{own_url}/calibrations/default/versions").json()["versions"]
-
-
-def evidence(errors: list[bool]) -> str:
-    """The evidence against alpha 0.2, as `sets monitor` writes it."""
-    return f"{monitor(errors, alpha=0.2).evidence:.4g}"
-
-
-def test_audits_are_shown_for_each_criterion_and_key(tmp_path: Path) -> None:
-    keys = Keys(
-        write_keys(
-            tmp_path / "keys.json",
-            entry("ana", ["judge", "calibrate"]),
-            entry("bob", ["judge"]),
-        )
-    )
-    served = application_of(store=MemoryStore(), keys=keys, audit_rate=1.0)
-    with listening(served) as url:
-
-        def post(path: str, key: str, **body: Any) -> Any:
-            answer = httpx.post(f"{url}{path}", json=body, headers=header_of(key))
-            return answer.raise_for_status().json()
-
-        post("/calibrate", "ana", examples=examples(60))
-        labels = []
-        for number, key in enumerate(("ana", "bob", "bob")):
-            pair = comparison(question=f"New {number}?")
-            answer = post("/judge", key, **pair, alpha=0.2, guarantee="pac", delta=0.5)
-            labels.append({"id": answer["audit"]["id"], "label": "A" if key == "ana" else "B"})
-        post("/audits/labels", "ana", labels=labels[:2])
-        shown = run(url, "monitor", "default", env={"SCOPE_API_KEY": key_of("bob")})
-        assert [line.split("\t") for line in shown.stdout.splitlines()] == [
-            ["0.2", "pac", "0.5", "all", "2", "1", evidence([False, True]), "40", "1", ""],
-            ["0.2", "pac", "0.5", "bob", "1", "1", evidence([True]), "", "1", ""],
-            ["0.2", "pac", "0.5", "ana", "1", "0", evidence([False]), "", "0", ""],
-        ]
-        found = run(url, "monitor", "default", "--json", env={"SCOPE_API_KEY": key_of("bob")})
-        assert len(json.loads(found.stdout)["criteria"]) == 1
 
 
 def test_a_deleted_set_comes_back_with_the_printed_command(own_url: str) -> None:
@@ -360,7 +320,7 @@ def test_a_pipe_moves_a_set(url: str, empty_url: str) -> None:
 def test_an_export_holds_one_version_even_if_the_set_changes_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.cli.set_transfer._PAGE", 7)
+    monkeypatch.setattr("scope_judge.calls._MOST_EXAMPLES", 7)
     plain = application_of(store=MemoryStore())
     changes = iter(range(2))
 
@@ -403,7 +363,6 @@ def test_a_large_import_says_how_many_versions_it_makes(url: str) -> None:
         made = set_at(small)
     assert 2 <= made["version"] <= 3
     assert made["n"] == 460
-    assert f"they become {made['version']} versions" in one_line(result.stderr)
     assert "added 460, updated 0" in one_line(result.stderr)
 
 
@@ -464,7 +423,7 @@ DIGEST = "0" * 64
         ([{**HEADER, "scope_judge_set": 2}], "export the set again with this release"),
         ([{**HEADER, "scope_judge_set": 4}], "use the release that wrote it"),
         ([HEADER], "has 0 examples and was written with 1: it was cut off"),
-        ([HEADER, {"digest": DIGEST, "label": "A"}], "invalid_request: examples.0.gap_fwd"),
+        ([HEADER, {"digest": DIGEST, "label": "A"}], "is damaged: export the set again"),
     ],
 )
 def test_a_wrong_file_is_refused(

@@ -47,6 +47,6 @@ def test_ctrl_c_ends_every_command_with_status_130(monkeypatch: pytest.MonkeyPat
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sets, "opened", interrupted)
+    monkeypatch.setattr(sets, "connected", interrupted)
     result = CliRunner().invoke(app, ["sets", "list"])
     assert (result.exit_code, result.stderr) == (130, "stopped\n")

@@ -1,29 +1,22 @@
 """Every call of the client returns a result or raises a ScopeError, also for damaged answers."""
 
 import copy
-import gzip
 import json
 import types
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
-from itertools import count
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import httpx
 import pytest
 
-from scope_judge import AnswerError, ScopeError, ServerError, TooSlowError, records
-from scope_judge.address import Address
-from scope_judge.comparisons import group_item, pair_item
-from scope_judge.exchange import Call, Session, Steps, Timing
-from scope_judge.service import Service
-from tests.unit.clients.client_kinds import KINDS, Kind, call
-from tests.unit.clients.planned import INFO, Clock, Handler, PlannedService, page, serving
+from scope_judge import AnswerError, ScopeError, ServerError, records
+from scope_judge.batches import Stream
+from scope_judge.calls import Calls
+from scope_judge.exchange import Call, OneGroup, Steps
+from tests.unit.clients.planned import INFO
 
 PAIR = ("question", "a", "b")
-PAIRS = [pair_item({"question": "q", "response_a": "a", "response_b": "b"}, n) for n in range(2)]
-GROUPS = [group_item(("q", ["a", "b"]), n, "all") for n in range(2)]
 EXAMPLES: list[Any] = [("q", "a", "b", "A")] * 2
 MISSING = object()
 HOSTILE = [
@@ -62,91 +55,103 @@ def example(hint: Any) -> Any:
 
 JUDGMENT = example(records.SingleJudgment)
 GROUP = example(records.Rewards)
+FAILED = example(records.Problem)
+
+
+class Bare(Calls):
+    """A client that runs nothing: its methods return their steps."""
+
+    def __init__(self) -> None:
+        super().__init__("http://127.0.0.1:1", None, 0, None, confirmed_only=False)
+
+    def _run(self, steps: Steps[Any]) -> Steps[Any]:
+        return steps
+
+    _listed = _run
+
+    def _streamed(self, stream: Stream[Any]) -> Steps[list[Any]]:
+        work = yield from stream.preparation
+        items = [stream.item(given, number) for number, given in enumerate(stream.inputs)]
+        yield from work.steps(items)
+        found: list[Any] = []
+        while results := work.results.take():
+            found += results
+        return found
+
+
 # Each call of a client, and the answer to it.
-CALLS: dict[str, tuple[Callable[[Service], Steps[Any]], Any]] = {
-    "info": (lambda service: service.info(), INFO),
-    "judge": (lambda service: service.judge(*PAIR, None, {}), JUDGMENT),
-    "judge_batch": (
-        lambda service: service.judge_batch([{"question": "q"}] * 2, {}),
-        {"results": [JUDGMENT, {"id": None, "error": example(records.Problem)}]},
-    ),
+CALLS: dict[str, tuple[Callable[[Any], Steps[Any]], Any]] = {
+    "info": (lambda client: client.info(), INFO),
+    "judge": (lambda client: client.judge(*PAIR), JUDGMENT),
     "judge_many": (
-        lambda service: worked(service.judging({}, 1), PAIRS),
-        {"results": [JUDGMENT, {"id": None, "error": example(records.Problem)}]},
+        lambda client: client.judge_many([PAIR] * 2),
+        {"results": [JUDGMENT, {"id": None, "error": FAILED}]},
     ),
-    "group_rewards": (lambda service: service.rewards_of(("q", ["a", "b"]), {}), GROUP),
-    "reference_rewards": (
-        lambda service: service.rewards_of(("q", ["a", "b"], "c"), {}),
-        GROUP,
-    ),
+    "group_rewards": (lambda client: client.group_rewards("q", ["a", "b"]), GROUP),
+    "reference_rewards": (lambda client: client.reference_rewards("q", ["a", "b"], "c"), GROUP),
     "rewards_many": (
-        lambda service: worked(service.rewarding({}, 1), GROUPS),
-        {
-            "groups": [
-                {**GROUP, "comparisons": None, "errors": []},
-                {"error": example(records.Problem)},
-            ]
-        },
+        lambda client: client.rewards_many([("q", ["a", "b"])] * 2),
+        {"groups": [{**GROUP, "comparisons": None, "errors": []}, {"error": FAILED}]},
     ),
     "calibrate": (
-        lambda service: service.calibrate(EXAMPLES, {"calibration": "default"}),
+        lambda client: client.calibrate("default", EXAMPLES),
         example(records.CalibrationReport),
     ),
-    "pool": (
-        lambda service: service.pool("default", [PAIR] * 2),
-        example(records.PoolReport),
+    "score_many": (
+        lambda client: client.score_many(EXAMPLES),
+        {**example(records.Scores), "fingerprint": "f", "errors": []},
     ),
-    "calibration": (
-        lambda service: service.calibration("default", (), None),
-        example(records.CalibrationDetail),
+    "examples": (
+        lambda client: client.examples("default", most=2),
+        example(records.ExamplePage),
     ),
-    "next_to_label": (
-        lambda service: service.next_to_label("default", None, None, 2),
-        example(records.NextLabels),
+    "pool": (lambda client: client.pool("default", [PAIR] * 2), example(records.PoolReport)),
+    "calibration": (lambda client: client.calibration(), example(records.CalibrationDetail)),
+    "calibrations": (
+        lambda client: client.calibrations(),
+        {**example(records.CalibrationPage), "next_after": None},
     ),
-    "audits": (lambda service: service.audit_page(None, None, 0), example(records.AuditPage)),
-    "audit_texts": (
-        lambda service: service.audit_texts_page(None, 0),
-        example(records.AuditPage),
+    "next_to_label": (lambda client: client.next_to_label(), example(records.NextLabels)),
+    "audits": (
+        lambda client: client.audits(),
+        {**example(records.AuditPage), "next_after": None},
     ),
-    "label_audits": (
-        lambda service: service.label_audits({"x": "A"}),
-        example(records.AuditLabels),
+    "audit_trail": (
+        lambda client: client.audit_trail("x"),
+        {**example(records.AuditTrail), "next_before": None},
     ),
+    "label_audits": (lambda client: client.label_audits({"x": "A"}), example(records.AuditLabels)),
     "absorb": (
-        lambda service: service.absorb("default", {"dry_run": True}),
+        lambda client: client.absorb("default", dry_run=True),
         example(records.AbsorbReport),
     ),
 }
 
 
-def worked(preparation: Steps[Any], items: list[Any]) -> Steps[list[Any]]:
-    work = yield from preparation
-    yield from work.steps(items)
-    found: list[Any] = []
-    while results := work.results.take():
-        found += results
-    return found
-
-
 def outcome(name: str, content: bytes, status: int = 200) -> Any:
     """The result of a call that is answered with this content, or its error."""
     asked, _ = CALLS[name]
-    steps = asked(Service(Session(Address("http://127.0.0.1:1", None), patience_s=0)))
-    try:
-        step = next(steps)
-        while True:
-            assert isinstance(step, Call)
+    client = Bare()
+    steps, answer = [asked(client)], None
+    while True:
+        try:
+            step = steps[-1].send(answer)
+        except StopIteration as end:
+            answer = end.value
+            steps.pop()
+            if not steps:
+                return answer
+            continue
+        except ScopeError as exc:
+            return exc
+        answer = None
+        if isinstance(step, OneGroup):
+            steps.append(client._rewards_of(step.group, step.rule))
+        elif isinstance(step, Call):
             info = step.path == "/info" and name != "info"
-            step = steps.send(
-                httpx.Response(
-                    200 if info else status, content=json.dumps(INFO).encode() if info else content
-                )
+            answer = httpx.Response(
+                200 if info else status, content=json.dumps(INFO).encode() if info else content
             )
-    except StopIteration as end:
-        return end.value
-    except ScopeError as exc:
-        return exc
 
 
 def changed(value: Any) -> Iterator[Any]:
@@ -189,7 +194,7 @@ def test_an_answer_with_a_wrong_part_is_a_result_or_a_scope_error(name: str) -> 
 )
 def test_a_batch_with_a_result_of_another_shape_has_no_results(result: dict[str, Any]) -> None:
     content = json.dumps({"results": [JUDGMENT, result]}).encode()
-    assert isinstance(outcome("judge_batch", content), AnswerError)
+    assert isinstance(outcome("judge_many", content), AnswerError)
 
 
 @pytest.mark.parametrize("status", [200, 404, 500, 503])
@@ -239,76 +244,12 @@ def test_digests_of_another_number_of_pairs_are_refused(digests: list[str]) -> N
     assert isinstance(outcome("pool", content), AnswerError)
 
 
-@pytest.mark.parametrize("name", ["audits", "audit_texts"])
-def test_pages_of_audits_that_repeat_are_refused(name: str) -> None:
-    again = {**CALLS[name][1], "next_after": 0}
-    assert isinstance(outcome(name, json.dumps(again).encode()), AnswerError)
-
-
-WHOLE = json.dumps(JUDGMENT).encode()
-
-
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    ("encoding", "content"),
-    [
-        ("gzip", gzip.compress(WHOLE)),
-        ("GZIP", gzip.compress(WHOLE)),
-        ("deflate", zlib.compress(WHOLE)),
-        ("gzip, gzip", gzip.compress(gzip.compress(WHOLE))),
-        ("gzip", gzip.compress(WHOLE)[:-20]),
-        ("gzip", b"not gzip"),
-        ("gzip", b"\x1f\x8b"),
-    ],
+    ("name", "place"), [("audits", "next_after"), ("audit_trail", "next_before")]
 )
-def test_a_compressed_answer_is_refused_at_once_and_is_not_asked_for(
-    kind: Kind, encoding: str, content: bytes
-) -> None:
-    clock = Clock()
-    act = page(200, content, Content_Encoding=encoding)
-    with (
-        serving(PlannedService([act] * 2)) as service,
-        pytest.raises(AnswerError, match="with a compressed body"),
-    ):
-        call(kind, service.url, "judge", *PAIR, clock=clock, client_patience_s=100)
-    assert not clock.pauses
-    assert [headers["Accept-Encoding"] for headers in service.headers] == ["identity"]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("status", [200, 503])
-def test_an_answer_may_have_as_many_bytes_as_the_limit_and_no_more(
-    kind: Kind, status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("scope_judge.transport.LARGEST_ANSWER_BYTES", 2000)
-    acts = [page(200, WHOLE.ljust(2000)), page(status, WHOLE.ljust(2001))]
-    with serving(PlannedService(acts)) as service:
-        assert call(kind, service.url, "judge", *PAIR).verdict == "A"
-        with pytest.raises(AnswerError, match="with more than 2000 bytes"):
-            call(kind, service.url, "judge", *PAIR)
-
-
-def in_pieces(handler: Handler) -> None:
-    """Sends an answer in ten pieces, none of which takes long."""
-    handler.send_response(200)
-    handler.send_header("Transfer-Encoding", "chunked")
-    handler.end_headers()
-    for piece in (*[b" "] * 9, WHOLE):
-        handler.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-    handler.wfile.write(b"0\r\n\r\n")
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_answer_that_never_seems_to_end_is_given_up_after_the_timeout(kind: Kind) -> None:
-    def asked(seconds_a_piece: int) -> Any:
-        timing = Timing(monotonic=count(0, seconds_a_piece).__next__)
-        with serving(PlannedService([in_pieces])) as service:
-            options = {"client_timing": timing, "client_timeout_s": 60}
-            return call(kind, service.url, "judge", *PAIR, **options)
-
-    assert asked(1).verdict == "A"
-    with pytest.raises(TooSlowError, match="not complete after 60 s"):
-        asked(20)
+def test_pages_that_repeat_are_refused(name: str, place: str) -> None:
+    again = {**CALLS[name][1], place: 7}
+    assert isinstance(outcome(name, json.dumps(again).encode()), AnswerError)
 
 
 def test_an_error_shows_no_character_that_steers_a_terminal() -> None:

@@ -24,7 +24,8 @@ async def asked(url: str, calls: Sequence[Any], **rule: Any) -> list[Any]:
             else client.reference_rewards(*group, **rule)
             for group in calls
         ]
-        return await asyncio.gather(*started, return_exceptions=True)
+        found: list[Any] = await asyncio.gather(*started, return_exceptions=True)
+        return found
 
 
 def test_calls_of_one_moment_are_one_batch_and_get_their_own_rewards(service_url: str) -> None:

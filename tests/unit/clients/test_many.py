@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import json
-import sys
 import threading
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -334,41 +333,6 @@ class _Terminal:
 
     def isatty(self) -> bool:
         return True
-
-
-@both
-@pytest.mark.parametrize(
-    ("wanted", "on_terminal", "shown"),
-    [(None, True, True), (None, False, False), (True, False, True), (False, True, False)],
-)
-def test_a_progress_bar_is_on_a_terminal_or_if_wanted(
-    kind: Kind,
-    wanted: bool | None,
-    on_terminal: bool,
-    shown: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    terminal = _Terminal()
-    monkeypatch.setattr(terminal, "isatty", lambda: on_terminal)
-    monkeypatch.setattr(sys, "stderr", terminal)
-    with serving(PlannedService()) as service:
-        call(kind, service.url, "judge_many", pairs(20), progress=wanted)
-    assert ("20/20" in terminal.text) is shown
-
-
-@pytest.mark.parametrize("wanted", [None, True])
-def test_without_tqdm_only_a_wanted_bar_is_an_error(
-    wanted: bool | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
-    monkeypatch.setattr(sys, "stderr", _Terminal())
-    with serving(PlannedService()) as service, ScopeClient(service.url) as client:
-        results = client.judge_many(pairs(3), progress=wanted)
-        if wanted:
-            with pytest.raises(ImportError):
-                next(results)
-        else:
-            assert numbers(list(results)) == [0, 1, 2]
 
 
 def test_a_pause_ends_when_the_caller_leaves() -> None:

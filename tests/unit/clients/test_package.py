@@ -133,7 +133,7 @@ def test_no_exception_shows_the_key_or_a_text(
 
 def test_no_repr_shows_the_key() -> None:
     with ScopeClient("http://x:other@host/base", KEY) as client:
-        session = client._service._session
+        session = client._session
         shown = repr(client) + repr(session) + str(client.url)
         assert client.url == "http://host/base"
     assert KEY not in shown

@@ -200,22 +200,22 @@ def test_a_service_that_was_there_is_waited_for(kind: Kind) -> None:
     assert clock.pauses == [0.5, 1.0, 2.0]
 
 
-@pytest.mark.parametrize(("idempotent", "requests"), [(True, 2), (False, 1)])
-def test_a_request_that_may_count_twice_is_not_sent_again_once_it_may_have_arrived(
-    kind: Kind, idempotent: bool, requests: int
+@pytest.mark.parametrize("act", [reset_in_body, problem(503, "store_unavailable")])
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("resume", ("x", "a reason")),
+        ("rollback", ("x", 1)),
+        ("delete_calibration", ("x",)),
+    ],
+)
+def test_a_change_that_may_have_been_made_is_not_sent_again(
+    kind: Kind, name: str, given: tuple[Any, ...], act: Act
 ) -> None:
-    with serving(PlannedService([reset_in_body])) as service:
-        given: dict[str, Any] = {
-            "clock": Clock(),
-            "client_patience_s": 100,
-            "idempotent": idempotent,
-        }
-        if idempotent:
-            call(kind, service.url, "post", "/any", {"x": 1}, **given)
-        else:
-            with pytest.raises(UnavailableError, match="no_connection"):
-                call(kind, service.url, "post", "/any", {"x": 1}, **given)
-    assert len(service.bodies) == requests
+    with serving(PlannedService([act])) as service:
+        with pytest.raises(UnavailableError):
+            call(kind, service.url, name, *given, clock=Clock(), client_patience_s=100)
+        assert len(service.bodies) == 1
 
 
 def test_the_clients_own_timeout_is_tried_again_while_the_patience_lasts(kind: Kind) -> None:
@@ -294,20 +294,13 @@ def test_thresholds_that_are_not_confirmed_are_asked_for_again_on_demand(kind: K
             call(
                 kind,
                 service.url,
-                "judge_batch",
+                "judge_many",
                 pairs,
                 clock=Clock(),
                 client_patience_s=100,
                 client_confirmed_only=only,
             )
         assert len(service.bodies) == requests
-
-
-def test_a_deletion_whose_answer_is_lost_is_not_repeated(kind: Kind) -> None:
-    with serving(PlannedService([hang_up])) as service:
-        with pytest.raises(UnavailableError):
-            call(kind, service.url, "delete", "/calibrations/x", client_patience_s=100)
-        assert len(service.bodies) == 1
 
 
 @pytest.mark.parametrize("url", ["http://host:port", "http://host:99999", "http://h:0"])

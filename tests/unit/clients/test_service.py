@@ -179,7 +179,7 @@ def test_a_pool_is_labeled_as_far_as_it_is_needed(kind: Kind, service_url: str) 
 
 def test_the_service_says_what_it_is(kind: Kind, service_url: str) -> None:
     found = call(kind, service_url, "info")
-    answer = call(kind, service_url, "get", "/info")
+    answer = httpx.get(f"{service_url}/info").json()
     assert (found.judge, found.limits.max_batch) == ("scripted", 300)
     assert found.fingerprint == answer["fingerprint"]
 
@@ -189,24 +189,27 @@ def test_a_set_that_does_not_exist_is_not_found(kind: Kind, service_url: str) ->
         call(kind, service_url, "calibration", "no-such")
 
 
-def test_any_route_can_be_called(kind: Kind, service_url: str) -> None:
-    body = {"comparisons": [pair(3.0, id=1)], "alpha": 0.2}
-    answer = call(kind, service_url, "post", "/judge/batch", body, idempotent=True)
-    assert [each["id"] for each in answer["results"]] == [1]
-    with pytest.raises(RequestError, match="there is no such field"):
-        call(kind, service_url, "post", "/judge/batch", {"x": 1}, idempotent=True)
-
-
-def test_a_batch_is_the_json_of_the_service(kind: Kind, service_url: str) -> None:
-    pairs = [pair(3, id=1), {**pair(3), "response_a": " "}]
-    found = call(kind, service_url, "judge_batch", pairs, alpha=0.2)
-    answer = httpx.post(f"{service_url}/judge/batch", json={"alpha": 0.2, "comparisons": pairs})
-    assert found == answer.json()["results"]
-    assert found[1]["error"]["code"] == "invalid_comparison"
-
-
 def test_a_set_is_deleted_once(kind: Kind, service_url: str) -> None:
     call(kind, service_url, "calibrate", "gone", [("Which?", "quality=3", "quality=0", "A")])
-    assert call(kind, service_url, "delete", "/calibrations/gone") is None
+    assert call(kind, service_url, "delete_calibration", "gone") is None
     with pytest.raises(NotFoundError, match="calibration_not_found"):
-        call(kind, service_url, "delete", "/calibrations/gone")
+        call(kind, service_url, "delete_calibration", "gone")
+
+
+def test_scores_become_one_version_and_move_to_another_set(kind: Kind, service_url: str) -> None:
+    given = [(f"{i}?", f"quality={i % 5}", "quality=0", "A") for i in range(30)]
+    given[3] = (" ", *given[3][1:])
+    scores = call(kind, service_url, "score_many", given)
+    assert [i for i, each in enumerate(scores) if isinstance(each, ItemError)] == [3]
+    made = [each for each in scores if not isinstance(each, ItemError)]
+    judge = {"fingerprint": call(kind, service_url, "info").fingerprint}
+    add = (kind, service_url, "add_scores", f"scored-{kind}", made)
+    assert call(*add, dry_run=True, **judge).dry_run
+    report = call(*add, **judge)
+    assert (report.version, report.n, report.added) == (1, 29, 29)
+    page = call(kind, service_url, "examples", f"scored-{kind}")
+    assert (page.n, len(page.examples)) == (29, 29)
+    assert set(page.examples) == set(made)
+    assert len(call(kind, service_url, "examples", f"scored-{kind}", most=7).examples) == 7
+    with pytest.raises(ConflictError, match="judge_mismatch"):
+        call(*add, fingerprint="0" * 64)

@@ -23,9 +23,10 @@ def kept(file: Path, settings: dict[str, Any] = SETTINGS) -> dict[str, Any]:
 def test_results_are_there_in_the_next_run(tmp_path: Path) -> None:
     file = tmp_path / "out.partial"
     with Journal(file, SETTINGS) as journal:
-        journal.append([("a", {"verdict": "A"}), ("b", {"error": {"code": "\u00e9"}})])
+        journal.append("a", {"verdict": "A"})
+        journal.append("b", {"error": {"code": "\u00e9"}})
     with Journal(file, SETTINGS) as journal:
-        journal.append([("c", {"verdict": "B"})])
+        journal.append("c", {"verdict": "B"})
     assert kept(file) == {
         "a": {"verdict": "A"},
         "b": {"error": {"code": "\u00e9"}},
@@ -33,31 +34,17 @@ def test_results_are_there_in_the_next_run(tmp_path: Path) -> None:
     }
 
 
-def test_a_journal_of_release_0_1_goes_on(tmp_path: Path) -> None:
-    file = tmp_path / "out.jsonl.partial"
-    file.write_bytes(
-        b'{"scope_judge_run": {"judge": "4bf5", "criterion": {"alpha": 0.1}}}\n'
-        b'{"key": "9c1e", "result": {"id": null, "verdict": "A", "p_bar": 0.94}}\n'
-        b'{"key": "77d0", "result": {"error": {"code": "prompt_too_long"}}}\n'
-        b'{"key": "ab'
-    )
-    assert kept(file, {"judge": "4bf5", "criterion": {"alpha": 0.1}}) == {
-        "9c1e": {"id": None, "verdict": "A", "p_bar": 0.94},
-        "77d0": {"error": {"code": "prompt_too_long"}},
-    }
-
-
 @pytest.mark.parametrize("cut", range(1, 60, 7))
 def test_a_line_that_was_cut_off_is_dropped_and_the_others_kept(tmp_path: Path, cut: int) -> None:
     file = tmp_path / "out.partial"
     with Journal(file, SETTINGS) as journal:
-        journal.append([("a", {"verdict": "A"})])
-        journal.append([("b", {"verdict": "B", "padding": "x" * 60})])
+        journal.append("a", {"verdict": "A"})
+        journal.append("b", {"verdict": "B", "padding": "x" * 60})
     with file.open("r+b") as opened:
         opened.truncate(file.stat().st_size - cut)
     assert kept(file) == {"a": {"verdict": "A"}}
     with Journal(file, SETTINGS) as journal:
-        journal.append([("b", {"verdict": "B"})])
+        journal.append("b", {"verdict": "B"})
     assert set(kept(file)) == {"a", "b"}
 
 
@@ -65,12 +52,12 @@ def test_a_line_that_was_cut_off_is_dropped_and_the_others_kept(tmp_path: Path, 
 def test_a_first_line_that_was_cut_off_begins_anew(tmp_path: Path, size: int) -> None:
     file = tmp_path / "out.partial"
     with Journal(file, SETTINGS) as journal:
-        journal.append([("a", {})])
+        journal.append("a", {})
     with file.open("r+b") as opened:
         opened.truncate(size)
     with Journal(file, SETTINGS) as journal:
         assert journal.results == {}
-        journal.append([("b", {})])
+        journal.append("b", {})
     assert kept(file) == {"b": {}}
 
 
@@ -83,7 +70,7 @@ def test_a_journal_without_results_leaves_no_file(tmp_path: Path) -> None:
 def test_other_settings_are_refused_and_named_unless_they_replace(tmp_path: Path) -> None:
     file = tmp_path / "out.partial"
     with Journal(file, SETTINGS) as journal:
-        journal.append([("a", {})])
+        journal.append("a", {})
     before = file.read_bytes()
     with pytest.raises(InvalidRequestError, match=r"1 results .* settings \(alpha, more\)"):
         Journal(file, {"alpha": 0.2, "judge": "x", "more": 1})
@@ -134,8 +121,8 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))\n"
         f"journal = Journal(pathlib.Path(sys.argv[1]), {SETTINGS!r})\n"
-        "journal.append([('a', {})])\n"
-        "journal.append([('b', {'text': 'x' * 1000})])\n"
+        "journal.append('a', {})\n"
+        "journal.append('b', {'text': 'x' * 1000})\n"
     )
     command = [sys.executable, "-c", program, str(file)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -151,7 +138,7 @@ def test_results_survive_kill_9(tmp_path: Path) -> None:
         "from app.files.journal import Journal\n"
         f"journal = Journal(pathlib.Path(sys.argv[1]), {SETTINGS!r})\n"
         "for i in itertools.count():\n"
-        "    journal.append([(str(i), {'verdict': 'A'})])\n"
+        "    journal.append(str(i), {'verdict': 'A'})\n"
         "    print(i, flush=True)\n"
     )
     command = [sys.executable, "-c", program, str(file)]

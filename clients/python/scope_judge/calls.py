@@ -1,0 +1,846 @@
+"""The methods of both clients: how each makes its requests and reads the answers."""
+
+import dataclasses
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from urllib.parse import quote, urlencode
+
+from scope_judge import records
+from scope_judge.address import Address
+from scope_judge.batches import FIRST_SIZE, Asked, BatchSize, Cutter, Stream, Work
+from scope_judge.comparisons import (
+    Absorption,
+    Completion,
+    Criterion,
+    Example,
+    Group,
+    GroupRule,
+    Item,
+    Pair,
+    Question,
+    ReferenceRule,
+    Response,
+    body_of,
+    checked,
+    comparison,
+    example_item,
+    given_fields,
+    group_fields,
+    group_item,
+    pair_item,
+    to_json,
+    two_responses,
+)
+from scope_judge.errors import AnswerError, ConflictError, ScopeError
+from scope_judge.exchange import Call, OneGroup, Page, Session, Steps, Timing, Waits
+from scope_judge.methods import call, listing, stream
+from scope_judge.parsing import parse
+from scope_judge.records import Identifier, ItemError, Judgment, Label, Rewards, Status
+
+if TYPE_CHECKING:
+    # Part of `typing` from Python 3.11 on.
+    from typing_extensions import Unpack
+
+R = TypeVar("R")
+
+# Requests at a time: the service works on one while others are on their way.
+IN_FLIGHT = 4
+# After an error with one of these, the same comparison may get a judgment.
+_PASSING = (429, 503)
+# Each request of examples makes a version of the set, so there are few.
+_FIRST_EXAMPLES = 100
+_PROBE: Group = ("Is the number 37 even or odd?", ["odd", "even"])
+# The service takes so many labels of audits in one request, and lists so many audits.
+_MOST_AUDITS = 1000
+_MOST_EXAMPLES = 10_000
+# A set that changes while it is read is read again.
+_ATTEMPTS = 10
+
+
+@dataclass(slots=True)
+class _Part:
+    """A number of examples or pairs, and their report or the error of a single one."""
+
+    size: int
+    outcome: Any
+
+
+class Calls:
+    """The calls of a service.
+
+    Every one raises `ScopeError` if the service refuses the request or does not answer, and
+    `TypeError` for inputs that are none.
+    """
+
+    def __init__(
+        self,
+        url: str | None,
+        api_key: str | None,
+        patience_s: float | None,
+        timing: Timing | None,
+        *,
+        confirmed_only: bool,
+    ) -> None:
+        address = Address.of(url, api_key)
+        self.url = address.url
+        self._session = Session(
+            address, timing or Timing(), patience_s, confirmed_only=confirmed_only
+        )
+        self._info: records.Info | None = None
+        # A call starts with the speed of the last one with the same path and limit.
+        self._sizes: dict[tuple[str, int], BatchSize] = {}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    @call
+    def info(self) -> Steps[records.Info]:
+        """The judge, the defaults and the limits of the service."""
+        return self._read_info()
+
+    @call
+    def check(self, **rule: "Unpack[GroupRule]") -> Steps[records.Check]:
+        """Checks the address, the key, and the rule of rewards with one judged group.
+
+        The service counts the group as traffic of the calibration set.
+
+        Args:
+            **rule: The rule of `group_rewards`.
+
+        Raises:
+            ScopeError: The service cannot be used so: nobody answers, it is another service, the
+                key is unknown or lacks the role, there is no such calibration set, it belongs to
+                another judge, or the rule has an impossible value.
+        """
+        clock = self._session.timing.monotonic
+        info = yield from self._read_info()
+        # The group is not in the format of a chat template.
+        asked = {k: v for k, v in checked(rule, GroupRule).items() if k != "rendered"}
+        begun = clock()
+        found = yield from self._rewards_of(_PROBE, {**asked, "comparisons": True})
+        if found.errors:
+            raise found.errors[0].error.exception()
+        if not found.comparisons:
+            raise _unfitting("has no comparison of two different responses")
+        judgment = found.comparisons[0].judgment
+        return records.Check(info=info, judgment=judgment, latency_s=clock() - begun)
+
+    @call
+    def judge(
+        self,
+        question: Question,
+        a: Response | None = None,
+        b: Response | None = None,
+        *,
+        response_a: Response | None = None,
+        response_b: Response | None = None,
+        id: Identifier | None = None,
+        **criterion: "Unpack[Criterion]",
+    ) -> Steps[records.SingleJudgment]:
+        """Judges which of two responses is better: "A", "B" or "abstain".
+
+        An error is never an abstention, and an abstention is never an error.
+
+        Args:
+            question: A text, or messages with `role` and `content`.
+            a: Response A: a text, or one text for each turn of a conversation.
+            b: Response B, in the form of response A.
+            response_a: Response A by its name in the service, instead of `a`.
+            response_b: Response B, likewise.
+            id: Comes back in the judgment.
+            **criterion: `alpha`, the largest share of wrong verdicts among the accepted ones (None
+                accepts every verdict and guarantees nothing); `guarantee`, "marginal" or "pac";
+                `delta`, the probability that a "pac" guarantee fails; `calibration`, the name of
+                the calibration set. By default each is the service's.
+        """
+        pair = two_responses(a, b, response_a, response_b)
+        body = {**checked(criterion, Criterion), **comparison(question, *pair, id)}
+        return self._read(
+            records.SingleJudgment, Call("POST", "/judge", to_json(body), patient=True)
+        )
+
+    @stream
+    def judge_many(
+        self,
+        pairs: Iterable[Pair] | AsyncIterable[Pair],
+        *,
+        in_flight: int | None = None,
+        **criterion: "Unpack[Criterion]",
+    ) -> Stream[Judgment | ItemError]:
+        """Judges any number of pairs, and yields one result for each, in order.
+
+        A result is a judgment, or the error of this pair, which is not a verdict. Pairs are read
+        when there is room for them, and nothing is sent before the first result is asked for.
+        Batches have a size that takes the service a few seconds, which the client learns by its
+        first calls. One that is too slow or too large is split.
+
+        Args:
+            pairs: Each is (question, a, b), or a mapping with the fields of POST /judge, whose
+                criterion overrides the arguments. Asynchronous clients take an asynchronous
+                iterable, too.
+            in_flight: Most requests at a time; by default 4.
+            **criterion: The criterion of every pair, as in `judge`.
+        """
+        given = checked(criterion, Criterion)
+        ask = partial(self._judged, criterion=given)
+        return Stream(self._work("/judge/batch", ask, in_flight), pairs, pair_item)
+
+    @call
+    def rewards(
+        self, question: Question, responses: Sequence[Completion], **rule: "Unpack[GroupRule]"
+    ) -> Steps[list[float | None]]:
+        """The rewards of the responses to one question, in order, as in `group_rewards`.
+
+        None is a missing reward: no comparison of the response was accepted. It is not 0, which
+        says that a response won as often as it lost. The guarantee is about comparisons, not about
+        rewards.
+        """
+        found: Rewards = yield OneGroup((question, responses), checked(rule, GroupRule))
+        return list(found.rewards)
+
+    @call
+    def group_rewards(
+        self, question: Question, responses: Sequence[Completion], **rule: "Unpack[GroupRule]"
+    ) -> Steps[Rewards]:
+        """Compares the responses to one question with each other and rewards each.
+
+        Args:
+            question: A text, or messages with `role` and `content`.
+            responses: Each is a text, or a message of the assistant, or a list with one. A single
+                response has nothing to be compared with, and no reward.
+            **rule: `opponents`, the number of other responses that each response meets, or "all";
+                `reward`, the points of an accepted comparison, "hard" for +1 or -1 or "soft" for
+                2 p_bar - 1; `empty`, "loses" if an empty response loses against every text, or
+                "null" if it gets no reward; `rendered`, whether the texts have the format of the
+                policy's chat template; `comparisons`, whether the result has every judgment; and
+                the criterion as in `judge`.
+        """
+        found: Rewards = yield OneGroup((question, responses), checked(rule, GroupRule))
+        return found
+
+    @call
+    def reference_rewards(
+        self,
+        question: Question,
+        responses: Sequence[Completion],
+        reference: Completion,
+        **rule: "Unpack[ReferenceRule]",
+    ) -> Steps[Rewards]:
+        """Compares each of the responses to one question with a reference and rewards it.
+
+        The arguments are those of `group_rewards`.
+        """
+        group = (question, responses, reference)
+        found: Rewards = yield OneGroup(group, checked(rule, ReferenceRule))
+        return found
+
+    @stream
+    def rewards_many(
+        self,
+        groups: Iterable[Group] | AsyncIterable[Group],
+        *,
+        in_flight: int | None = None,
+        **rule: "Unpack[GroupRule]",
+    ) -> Stream[Rewards | ItemError]:
+        """Rewards any number of groups, and yields one result for each, in order.
+
+        A result has the rewards, or is the error of this group. Batches are made as by
+        `judge_many`.
+
+        Args:
+            groups: Each is (question, responses), or (question, responses, reference) to compare
+                the responses with a reference, or a mapping with these names.
+            in_flight: Most requests at a time; by default 4.
+            **rule: The rule of every group, as in `group_rewards`.
+        """
+        item = partial(group_item, opponents=rule.get("opponents", "all"))
+        return Stream(self._rewarding(checked(rule, GroupRule), in_flight), groups, item)
+
+    @call
+    def calibrate(self, name: str, examples: Iterable[Example]) -> Steps[records.CalibrationReport]:
+        """Adds labeled pairs to a calibration set.
+
+        The service recognises a pair by its digest: posting it again updates its label and adds
+        nothing. So a repeated request counts no example twice; its examples are then `updated`.
+        After an error, examples of earlier requests stay in the set; the same call adds the rest.
+
+        Args:
+            name: Name of the set; it is made if there is none.
+            examples: Each is (question, a, b, label), or a mapping with question, response_a,
+                response_b and label. A label is "A", "B" or "tie".
+        """
+        items = [example_item(example, number) for number, example in enumerate(examples)]
+
+        def ask(some: Sequence[Item]) -> Steps[list[_Part]]:
+            body = body_of({"calibration": name}, "examples", some)
+            return self._reported(records.CalibrationReport, "/calibrate", body, some)
+
+        return self._in_parts("/calibrate", items, ask)
+
+    @stream
+    def score_many(
+        self,
+        examples: Iterable[Example],
+        *,
+        calibration: str = "default",
+        in_flight: int | None = None,
+    ) -> Stream[records.ScoredExample | ItemError]:
+        """Judges labeled pairs for a set, and yields the score or the error of each, in order.
+
+        `add_scores` adds the scores to the set. So a set changes once, and not while pairs are
+        judged, as by `calibrate`.
+
+        Args:
+            examples: As in `calibrate`.
+            calibration: Name of the set that the scores are for.
+            in_flight: Most requests at a time; by default 4.
+        """
+        ask = partial(self._scored, calibration=calibration)
+        return Stream(self._work("/calibrate/scores", ask, in_flight), examples, example_item)
+
+    @call
+    def add_scores(
+        self,
+        name: str,
+        examples: Sequence[records.ScoredExample],
+        *,
+        fingerprint: str,
+        judge: str | None = None,
+        runtimes: Sequence[str] = (),
+        replace: bool = False,
+        even_if_infeasible: bool = False,
+        dry_run: bool = False,
+    ) -> Steps[records.CalibrationReport]:
+        """Adds judged examples to a set, in one version, or in a few if they are too large for one.
+
+        Args:
+            name: Name of the set; it is made if there is none.
+            examples: Scores of `score_many` or `examples`.
+            fingerprint: Fingerprint of the judge that scored them, which must be the service's.
+            judge: Name of that judge.
+            runtimes: Known runtimes that computed the scores.
+            replace: Whether all other examples of the set are removed. The request is then sent
+                once: sent again, it would remove what others have added meanwhile.
+            even_if_infeasible: Replace them even if an alpha in use gets no more verdicts.
+            dry_run: Only say what it would do.
+        """
+        options = {"replace": replace, "even_if_infeasible": even_if_infeasible, "dry_run": dry_run}
+        common = {
+            **{"judge": judge, "fingerprint": fingerprint, "runtimes": list(runtimes)},
+            **{option: True for option, wanted in options.items() if wanted},
+        }
+        info = self._info or (yield from self._read_info())
+        items = [Item(to_json(asdict(example))) for example in examples]
+        batches: list[Sequence[Item]] = [items]
+        if not replace and not dry_run:
+            cutter = Cutter(BatchSize(len(items), len(items)), info.limits.max_body_bytes)
+            batches = [*(full for item in items if (full := cutter.add(item))), cutter.rest()]
+        parts: list[_Part] = []
+        for batch in batches:
+            body = body_of(common, "examples", batch)
+            path = _set_path(name, "/examples")
+            report = yield from self._post(
+                records.CalibrationReport, path, body, idempotent=not replace
+            )
+            parts.append(_Part(len(batch), report))
+        merged: records.CalibrationReport = _merged(items, parts)
+        return merged
+
+    @call
+    def examples(self, name: str, *, most: int | None = None) -> Steps[records.ExamplePage]:
+        """All examples of one version of a set, sorted by digest, with their scores and labels.
+
+        Args:
+            name: Name of the set.
+            most: Most examples. The first ones of a larger set are a random sample of it.
+
+        Raises:
+            ScopeError: The set changes faster than it can be read, or cannot be read.
+        """
+        for _ in range(_ATTEMPTS):
+            first = page = yield from self._example_page(name, most, after=None)
+            rows = list(first.examples)
+            wanted = first.n if most is None else min(first.n, most)
+            while page.examples and len(rows) < wanted and page.version == first.version:
+                page = yield from self._example_page(name, most, after=rows[-1].digest)
+                rows += page.examples
+            if page.version == first.version:
+                return dataclasses.replace(first, examples=tuple(rows[:most]))
+        raise ConflictError(
+            f"{name} changes faster than it can be read: try again when nobody is calibrating",
+            code="version_changed",
+        )
+
+    def _example_page(
+        self, name: str, most: int | None, after: str | None
+    ) -> Steps[records.ExamplePage]:
+        limit = min(most or _MOST_EXAMPLES, _MOST_EXAMPLES)
+        path = _set_path(name, "/examples")
+        return self._get(records.ExamplePage, path, limit=limit, after=after)
+
+    @call
+    def pool(self, name: str, pairs: Iterable[Pair]) -> Steps[records.PoolReport]:
+        """Adds pairs without labels to a calibration set; `next_to_label` says which to label.
+
+        A pair that the set has keeps its label, so a repeated request changes nothing.
+
+        Args:
+            name: Name of the set; it is made if there is none.
+            pairs: Each is (question, a, b), or a mapping with question, response_a, response_b.
+        """
+        items = [pair_item(pair, number) for number, pair in enumerate(pairs)]
+        path = _set_path(name, "/pool")
+
+        def ask(some: Sequence[Item]) -> Steps[list[_Part]]:
+            return self._reported(records.PoolReport, path, body_of({}, "comparisons", some), some)
+
+        return self._in_parts(path, items, ask)
+
+    @call
+    def next_to_label(
+        self,
+        name: str = "default",
+        *,
+        alpha: float | None = None,
+        delta: float | None = None,
+        limit: int = 100,
+    ) -> Steps[records.NextLabels]:
+        """The pairs of a pool to label next, or the threshold once the labels decide it.
+
+        Add the labels with `calibrate`, and ask again until `complete`.
+
+        Args:
+            name: Name of the set.
+            alpha: Alpha to label for, chosen before the first label; by default that of the
+                service.
+            delta: Delta to label for, likewise.
+            limit: Most pairs, from 1 to 10,000.
+        """
+        path = _set_path(name, "/next")
+        return self._get(records.NextLabels, path, alpha=alpha, delta=delta, limit=limit)
+
+    @call
+    def calibration(
+        self, name: str = "default", *, alphas: Iterable[float] = (), delta: float | None = None
+    ) -> Steps[records.CalibrationDetail]:
+        """A calibration set with its thresholds and its risk-coverage curve.
+
+        Args:
+            name: Name of the set.
+            alphas: Alphas whose "pac" thresholds the result has as `requested`.
+            delta: Probability that each of them fails; by default the service's. Divide it by the
+                number of alphas if you choose one of them after seeing all.
+        """
+        path, query = _set_path(name), {"alpha": list(alphas), "delta": delta}
+        return self._get(records.CalibrationDetail, path, **query)
+
+    @listing
+    def calibrations(self) -> Steps[records.Calibration]:
+        """Yields the calibration sets that the key may use, by name."""
+        return self._pages(records.CalibrationPage, "/calibrations", {}, "calibrations")
+
+    @call
+    def versions(self, name: str, *, limit: int = 100) -> Steps[tuple[records.Version, ...]]:
+        """The last changes of a calibration set, newest first; `limit` is from 1 to 1,000."""
+        page = yield from self._get(records.Versions, _set_path(name, "/versions"), limit=limit)
+        return page.versions
+
+    @call
+    def monitor(self, name: str = "default") -> Steps[records.Monitor]:
+        """What audits and drift show about a calibration set."""
+        return self._get(records.Monitor, _set_path(name, "/monitor"))
+
+    @call
+    def rollback(
+        self, name: str, version: int, *, dry_run: bool = False
+    ) -> Steps[records.RollbackReport]:
+        """Restores an earlier version of a calibration set as a new one.
+
+        If the connection breaks before the answer, the change may have been made, and is not sent
+        again.
+
+        Args:
+            name: Name of the set, which may be deleted.
+            version: The version to restore.
+            dry_run: Only say what it would do.
+        """
+        body = {"version": version, "dry_run": dry_run}
+        path = _set_path(name, "/rollback")
+        return self._post(records.RollbackReport, path, body, idempotent=dry_run)
+
+    @call
+    def preview_deletion(self, name: str) -> Steps[records.Deletion]:
+        """What the deletion of a calibration set would do."""
+        return self._read(records.Deletion, Call("DELETE", f"{_set_path(name)}?dry_run=true"))
+
+    @call
+    def delete_calibration(self, name: str) -> Steps[None]:
+        """Deletes a calibration set, which `rollback` can restore; sent once, as that is."""
+        yield from self._session.exchange(Call("DELETE", _set_path(name), idempotent=False))
+
+    @listing
+    def audits(
+        self, calibration: str | None = None, *, status: Status | None = None
+    ) -> Steps[records.Audit]:
+        """Yields the judgments that were drawn for an audit, oldest first.
+
+        Args:
+            calibration: Only audits of this calibration set; by default of all sets that the key
+                may use.
+            status: Only audits that are "open", "labelled", "closed" or "expired".
+        """
+        query = {"calibration": calibration, "status": status, "limit": _MOST_AUDITS}
+        return self._pages(records.AuditPage, "/audits", query, "audits")
+
+    @listing
+    def audit_texts(self, calibration: str | None = None) -> Steps[records.Audit]:
+        """Yields the open audits with texts, for a person who labels.
+
+        The order depends on the key, and a random response is response A. The service keeps texts
+        with SCOPE_AUDIT_TEXTS; the key needs the role `label` or `calibrate`.
+
+        Args:
+            calibration: Only audits of this calibration set; by default of all sets that the key
+                may use.
+        """
+        query = {"calibration": calibration, "texts": "true"}
+        return self._pages(records.AuditPage, "/audits", query, "audits")
+
+    @call
+    def label_audits(self, labels: Mapping[str, Label]) -> Steps[records.AuditLabels]:
+        """Labels judgments that were drawn for an audit; returns counts, and ids that are refused.
+
+        The first label of an audit counts, and sending it again changes nothing. The key that gave
+        it can correct it, and so can a key with the role `admin`. One request has at most 1,000
+        labels; after an error, labels of earlier requests were taken.
+
+        Args:
+            labels: The id of each audit, from `Judgment.audit` or `audits`, and its label: "A", "B"
+                or "tie", in the order of the responses that was judged.
+        """
+        return self._labeled([{"id": audit, "label": label} for audit, label in labels.items()])
+
+    @call
+    def close_audits(self, reasons: Mapping[str, str]) -> Steps[records.AuditLabels]:
+        """Closes audits that nobody can label, so that other labels do not wait for them.
+
+        A closed audit counts as right for the alarm, and as an error for the certificate. It may
+        still be labeled later.
+
+        Args:
+            reasons: The id of each audit, and why it cannot be labeled, in at most 200 characters.
+        """
+        return self._labeled(
+            [{"id": audit, "label": "none", "reason": why} for audit, why in reasons.items()]
+        )
+
+    @listing
+    def audit_trail(self, name: str) -> Steps[records.AuditEvent]:
+        """Yields alarms, their ends, changed labels and closed audits of a set, newest first."""
+        path = _set_path(name, "/audit-trail")
+        return self._pages(records.AuditTrail, path, {}, "entries", cursor="before")
+
+    @call
+    def resume(self, name: str, reason: str) -> Steps[tuple[records.EndedAlarm, ...]]:
+        """Ends the alarms of a set, so that its verdicts are accepted again; returns them.
+
+        The audits of their criteria start over. It is sent once, as `rollback` is.
+
+        Args:
+            name: Name of the set.
+            reason: Why the verdicts can be used again, in at most 200 characters.
+        """
+        body, path = {"reason": reason}, _set_path(name, "/resume")
+        return (yield from self._post(records.Resumed, path, body, idempotent=False)).resumed
+
+    @call
+    def absorb(self, name: str, **asked: "Unpack[Absorption]") -> Steps[records.AbsorbReport]:
+        """Makes labeled audits examples of a calibration set, in one new version.
+
+        After an alarm, the first audits since then replace all examples; `recovery` of the monitor
+        has their number. Without an alarm, those up to the first open one are added.
+
+        Args:
+            name: Name of the set.
+            **asked: Fields of `Absorption`.
+        """
+        body = checked(asked, Absorption)
+        return self._post(records.AbsorbReport, _set_path(name, "/absorb"), body)
+
+    def _read(self, kind: type[R], asked: Call) -> Steps[R]:
+        """Sends a request and reads the answer into a dataclass."""
+        return parse(kind, (yield from self._session.exchange(asked)))
+
+    def _get(self, kind: type[R], path: str, **query: Any) -> Steps[R]:
+        """Reads a path; parameters of the query that are None are left out."""
+        text = urlencode(given_fields(**query), doseq=True)
+        return self._read(kind, Call("GET", f"{path}?{text}" if text else path))
+
+    def _post(self, kind: type[R], path: str, body: Any, *, idempotent: bool = True) -> Steps[R]:
+        content = body if isinstance(body, bytes) else to_json(body)
+        return self._read(kind, Call("POST", path, content, idempotent))
+
+    def _read_info(self) -> Steps[records.Info]:
+        self._info = yield from self._get(records.Info, "/info")
+        return self._info
+
+    def _pages(
+        self,
+        kind: type[Any],
+        path: str,
+        query: Mapping[str, Any],
+        rows: str,
+        *,
+        cursor: Literal["after", "before"] = "after",
+    ) -> Steps[Any]:
+        """Yields the rows of pages, which begin after or before the place of the last one."""
+        place: Any = None
+        while True:
+            page: Any = yield from self._get(kind, path, **{**query, cursor: place})
+            yield Page(getattr(page, rows))
+            last, place = place, getattr(page, f"next_{cursor}")
+            if place is None:
+                return
+            if last is not None and (place <= last if cursor == "after" else place >= last):
+                raise _unfitting("repeats a page")
+
+    def _work(
+        self,
+        path: str,
+        ask: Asked[R],
+        in_flight: int | None,
+        *,
+        failed: Callable[[Item, ScopeError], Any] | None = None,
+        first_size: int | None = None,
+    ) -> Steps[Work[R]]:
+        limits = (self._info or (yield from self._read_info())).limits
+        in_flight = max(1, min(in_flight or IN_FLIGHT, limits.max_batch))
+        # All batches together hold no more than one request may have: the service admits at least
+        # that much at a time, so this client alone never overloads it.
+        most = limits.max_batch // in_flight
+        return Work(
+            ask,
+            failed or _item_error,
+            size=self._sizes.setdefault((path, most), BatchSize(most, first_size or FIRST_SIZE)),
+            max_body_bytes=limits.max_body_bytes,
+            in_flight=in_flight,
+            clock=self._session.timing.monotonic,
+        )
+
+    def _judged(
+        self, items: Sequence[Item], *, criterion: Mapping[str, Any]
+    ) -> Steps[list[Judgment | ItemError]]:
+        """Judges items in one request, and again those with a passing error."""
+        waits = Waits(self._session)
+        places: Sequence[int] = range(len(items))
+        merged: list[Judgment | ItemError] = []
+        while True:
+            body = body_of(criterion, "comparisons", (items[i] for i in places))
+            answer = yield from self._session.exchange(Call("POST", "/judge/batch", body), waits)
+            results = _results(answer, "results", len(places), _judgment)
+            merged = merged or results
+            for i, result in zip(places, results, strict=True):
+                merged[i] = result
+            passing = {i: error for i in places if (error := _passing(merged[i]))}
+            pause = waits.pause_after(next(iter(passing.values()))) if passing else None
+            if pause is None:
+                return merged
+            places = list(passing)
+            yield pause
+
+    def _scored(
+        self, items: Sequence[Item], *, calibration: str
+    ) -> Steps[list[records.ScoredExample | ItemError]]:
+        body = body_of({"calibration": calibration}, "examples", items)
+        try:
+            answer = yield from self._post(records.Scores, "/calibrate/scores", body)
+        except ScopeError as exc:
+            # Every item of the request has failed, such as a last one that is alone.
+            if exc.code != "judgment_failed":
+                raise
+            return [_item_error(item, exc) for item in items]
+        if self._info is not None and answer.fingerprint != self._info.fingerprint:
+            raise ConflictError(
+                "the judge of the service has changed since the beginning of this run",
+                code="judge_mismatch",
+            )
+        _check_places(answer.errors, len(items))
+        errors = {each.index: each for each in answer.errors}
+        if len(errors) + len(answer.scores) != len(items):
+            raise _unfitting("does not have one score for each judged pair")
+        scores = iter(answer.scores)
+        return [
+            ItemError(id=item.id, error=errors[i].error) if i in errors else next(scores)
+            for i, item in enumerate(items)
+        ]
+
+    def _rewards_of(self, group: Group, rule: Mapping[str, Any]) -> Steps[Rewards]:
+        """Computes the rewards of one group."""
+        given = group_fields(group)
+        kind = GroupRule if given.get("reference") is None else ReferenceRule
+        body = {**checked(rule, kind), **given}
+        path = "/rewards/group" if kind is GroupRule else "/rewards/reference"
+        posted = Call("POST", path, to_json(body), patient=True)
+        rewards = yield from self._read(Rewards, posted)
+        return _fitting(rewards, len(body["responses"]))
+
+    def _rewarding(
+        self, rule: Mapping[str, Any], in_flight: int | None = None
+    ) -> Steps[Work[Rewards | ItemError]]:
+        def ask(groups: Sequence[Item]) -> Steps[list[Rewards | ItemError]]:
+            body = body_of(rule, "groups", groups)
+            posted = Call("POST", "/rewards/groups", body, patient=len(groups) == 1)
+            answer = yield from self._session.exchange(posted)
+            found = _results(answer, "groups", len(groups), _group)
+            return [
+                each if isinstance(each, ItemError) else _fitting(each, group.responses)
+                for each, group in zip(found, groups, strict=True)
+            ]
+
+        return self._work("/rewards/groups", ask, in_flight)
+
+    def _reported(
+        self, kind: type[Any], path: str, body: bytes, items: Sequence[Item]
+    ) -> Steps[list[_Part]]:
+        """Posts examples or pairs, and reads the report about them."""
+        report = yield from self._post(kind, path, body)
+        _check_places(report.errors, len(items))
+        if isinstance(report, records.PoolReport) and len(report.digests) != len(items):
+            raise _unfitting("does not have a digest for each pair")
+        return [_Part(len(items), report)]
+
+    def _in_parts(self, path: str, items: Sequence[Item], ask: Asked[_Part]) -> Steps[Any]:
+        """Sends items in as many requests as they need, one after the other."""
+        work = yield from self._work(
+            path, ask, 1, failed=lambda item, error: _Part(1, error), first_size=_FIRST_EXAMPLES
+        )
+        for item in items:
+            if batch := work.cutter.add(item):
+                yield from work.steps(batch)
+        yield from work.steps(work.cutter.rest())
+        parts: list[_Part] = []
+        while some := work.results.take():
+            parts += some
+        return _merged(items, parts)
+
+    def _labeled(self, rows: Sequence[Mapping[str, str]]) -> Steps[records.AuditLabels]:
+        """Sends labels, one request after the other, and adds up the reports."""
+        reports: list[records.AuditLabels] = []
+        for start in range(0, len(rows), _MOST_AUDITS):
+            body = {"labels": rows[start : start + _MOST_AUDITS]}
+            reports.append((yield from self._post(records.AuditLabels, "/audits/labels", body)))
+
+        def total(name: str) -> Any:
+            values = [getattr(report, name) for report in reports]
+            is_list = name in ("unknown_ids", "expired_ids", "earlier")
+            return sum(values, ()) if is_list else sum(values)
+
+        return records.AuditLabels(
+            **{each.name: total(each.name) for each in fields(records.AuditLabels)}
+        )
+
+
+def _set_path(name: str, below: str = "") -> str:
+    return f"/calibrations/{quote(name, safe='', errors='replace')}{below}"
+
+
+def _unfitting(what: str) -> AnswerError:
+    return AnswerError(
+        f"the answer {what}: check that the address is that of a scope-judge service",
+        code="unexpected_answer",
+    )
+
+
+def _results(answer: Any, name: str, count: int, read: Callable[[Any], R]) -> list[R]:
+    """The results of a batch; raises AnswerError if it does not have one for each item."""
+    results = answer.get(name) if isinstance(answer, dict) else None
+    if not isinstance(results, list) or len(results) != count:
+        raise _unfitting(f"does not have one of `{name}` for each item")
+    return [read(result) for result in results]
+
+
+def _judgment(value: Any) -> Judgment | ItemError:
+    is_error = isinstance(value, dict) and "error" in value
+    return parse(ItemError, value) if is_error else parse(Judgment, value)
+
+
+def _group(value: Any) -> Rewards | ItemError:
+    if isinstance(value, dict) and "error" in value:
+        return ItemError(id=None, error=parse(records.Problem, value["error"]))
+    return parse(Rewards, value)
+
+
+def _fitting(rewards: Rewards, responses: int) -> Rewards:
+    """The rewards; raises AnswerError if they are not about so many responses."""
+    lists = (rewards.rewards, rewards.reasons, rewards.accepted, rewards.compared)
+    if any(len(column) != responses for column in (*lists, rewards.ties)):
+        raise _unfitting("does not have a reward for each response")
+    places = [(one.a, one.b) for one in rewards.errors]
+    places += [(one.a, one.b) for one in rewards.comparisons or ()]
+    if any(not 0 <= place < responses for pair in places for place in pair if place is not None):
+        raise _unfitting("compares a response that the group does not have")
+    return rewards
+
+
+def _check_places(errors: Iterable[records.ExampleError], examples: int) -> None:
+    """Refuses an answer with an error of another example than the sent ones."""
+    if any(not 0 <= error.index < examples for error in errors):
+        raise _unfitting("has an error of an example that was not sent")
+
+
+def _passing(outcome: Judgment | ItemError) -> ScopeError | None:
+    """The error after which the item may get a judgment; None for all other results."""
+    if isinstance(outcome, ItemError) and outcome.error.status in _PASSING:
+        return outcome.error.exception()
+    return None
+
+
+def _item_error(item: Item, error: ScopeError) -> ItemError:
+    return ItemError(id=item.id, error=_problem(error))
+
+
+def _problem(error: ScopeError) -> records.Problem:
+    return records.Problem(code=error.code, detail=error.detail, status=error.status or 504)
+
+
+_COUNTS = ("added", "updated", "known", "ties", "removed")
+
+
+def _merged(items: Sequence[Item], parts: Sequence[_Part]) -> Any:
+    """The report of the last version, with the counts, errors and digests of all parts.
+
+    Raises:
+        ScopeError: Every part has failed.
+    """
+    errors, digests, place = list[records.ExampleError](), list[str | None](), 0
+    reports = [part.outcome for part in parts if not isinstance(part.outcome, ScopeError)]
+    if not reports:
+        raise parts[0].outcome
+    for part in parts:
+        if isinstance(part.outcome, ScopeError):
+            error = _problem(part.outcome)
+            errors.append(records.ExampleError(index=place, id=items[place].id, error=error))
+        else:
+            errors += [
+                dataclasses.replace(each, index=place + each.index) for each in part.outcome.errors
+            ]
+        digests += getattr(part.outcome, "digests", [None] * part.size)
+        place += part.size
+    last = reports[-1]
+    more: dict[str, Any] = (
+        {"digests": tuple(digests)} if isinstance(last, records.PoolReport) else {}
+    )
+    counts = (name for name in _COUNTS if hasattr(last, name))
+    return dataclasses.replace(
+        last,
+        **{name: sum(getattr(report, name) for report in reports) for name in counts},
+        failed=len(errors),
+        errors=tuple(errors),
+        usage=records.RequestUsage(
+            engine_prompts=sum(report.usage.engine_prompts for report in reports),
+            prompt_tokens=sum(report.usage.prompt_tokens for report in reports),
+        ),
+        **more,
+    )
