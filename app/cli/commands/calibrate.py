@@ -131,12 +131,13 @@ def _calibrated(
         The number of pairs that were not judged.
     """
     # Imported late: the help needs no client.
+    from scope_judge.parsing import parse
     from scope_judge.records import ScoredExample
 
     with finished(items, _scoring(client, name), run) as done:
         results = [done.results[item.key] for item in items]
         failures = _failures(items, results)
-        scores = [ScoredExample(**result) for result in results if is_judged(result)]
+        scores = [parse(ScoredExample, result) for result in results if is_judged(result)]
         if not scores:
             _print_failures(failures)
             raise CommandError(f"no pair was judged, and {name} is unchanged")

@@ -1,12 +1,14 @@
 """`scope-judge cascade`: fixes what a cascade needs before its first label."""
 
-import json
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.console import CommandError, say, stdout
+from app.cli.connection import DEFAULT_URL, Url, changing, connected
+from app.cli.console import CommandError, print_json, say, stdout
+from app.cli.progress import progress_bar
 from app.cli.running.options import (
     ColumnMap,
     Encoding,
@@ -14,16 +16,17 @@ from app.cli.running.options import (
     check_share,
     given_format,
 )
-from app.cli.service_client import DEFAULT_URL, ServiceClient, Url, connected, read
+
+# The help of a command needs its options only: functions import the client.
+if TYPE_CHECKING:
+    from scope_judge import ScopeClient
+    from scope_judge.records import PairScore
 
 app = typer.Typer(
     help="Plan a cascade: a small judge first, a large one for the rest.",
     no_args_is_help=True,
     add_completion=False,
 )
-
-_IN_REQUEST = 64
-_NUMBERS = ("gap_fwd", "gap_rev", "label_mass")
 
 
 @app.callback()
@@ -63,44 +66,40 @@ def plan(
 
     The pairs must not be those that you label afterwards. A label in the files is not read.
     """
-    from scope_judge.records import CascadePlan
+    from scope_judge.records import SmallScore
 
     check_share("--alpha", alpha)
     comparisons = _comparisons(files, given_format(columns, encoding))
-    with connected(url) as service:
-        rungs = service.get("/info").get("rungs")
-        if rungs is None and escalate_url is None:
+    with connected(url) as client:
+        info = client.info()
+        if info.rungs is None and escalate_url is None:
             raise CommandError(
                 f"the service at {url} has one judge: start it with SCOPE_ESCALATE_URL, or name "
                 "the large judge with --escalate-url, for a plan that is only printed"
             )
-        scores = _scores(service, comparisons)
-        if rungs is None:
+        scores = _scores(client, comparisons)
+        both: list[tuple[SmallScore | PairScore, PairScore]]
+        if info.rungs is None:
             with connected(escalate_url or "") as other:
-                large = _scores(other, comparisons)
-                fingerprints = service.fingerprint, other.fingerprint
-            both = list(zip(scores, large, strict=True))
+                both = list(zip(scores, _scores(other, comparisons), strict=True))
+                small, large = info.fingerprint, other.info().fingerprint
         else:
-            fingerprints = rungs[0]["fingerprint"], rungs[1]["fingerprint"]
-            both = [(each["small"] or {}, each) for each in scores]
-        body = {
-            "small": fingerprints[0],
-            "large": fingerprints[1],
-            "alpha": alpha,
-            "share": share,
-            "dry_run": dry_run or rungs is None,
-            "pairs": [
-                {"small": _numbers(a), "large": _numbers(b)}
-                for a, b in both
-                if not a.get("error") and not b.get("error")
-            ],
-        }
-        # Not repeated: a second plan of the same set is refused.
-        answer = service.change_once(f"/calibrations/{name}/cascade", body)
+            nothing = SmallScore(gap_fwd=None, gap_rev=None, label_mass=None)
+            both = [(score.small or nothing, score) for score in scores]
+            small, large = (rung.fingerprint for rung in info.rungs)
+        with changing():
+            made = client.plan_cascade(
+                name,
+                [pair for pair in both if not any(getattr(one, "error", None) for one in pair)],
+                small=small,
+                large=large,
+                alpha=alpha,
+                share=share,
+                dry_run=dry_run or info.rungs is None,
+            )
     if as_json:
-        print(json.dumps(answer))
+        print_json(asdict(made))
         return
-    made = read(CascadePlan, answer)
     alone, cascade = large_price, small_price + made.escalated * large_price
     within = made.contradictions_within
     lines = [
@@ -128,18 +127,11 @@ def _comparisons(files: list[Path], form: Any) -> list[dict[str, Any]]:
     return [fields for fields in items.values() if isinstance(fields, dict)]
 
 
-def _scores(service: ServiceClient, comparisons: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    scores: list[dict[str, Any]] = []
-    for start in range(0, len(comparisons), _IN_REQUEST):
-        part = comparisons[start : start + _IN_REQUEST]
-        for posted in service.post_judged("/scores", part, lambda rows: {"comparisons": rows}):
-            found = posted.answer.get("scores", [])
-            if len(found) != len(posted.items):
-                raise CommandError(f"the judge failed on {len(posted.items)} pairs")
-            scores += found
-        say(f"{len(scores)} of {len(comparisons)} pairs scored by {service.judge_name}")
+def _scores(client: "ScopeClient", comparisons: list[dict[str, Any]]) -> "list[PairScore]":
+    scores = []
+    with progress_bar() as progress:
+        task = progress.add_task(f"scoring by {client.info().judge}", total=len(comparisons))
+        for score in client.score_pairs(comparisons):
+            scores.append(score)
+            progress.advance(task)
     return scores
-
-
-def _numbers(score: dict[str, Any]) -> dict[str, Any]:
-    return {name: score.get(name) for name in _NUMBERS}

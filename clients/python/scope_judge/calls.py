@@ -380,6 +380,60 @@ class Calls:
         path = _set_path(name, "/examples")
         return self._get(records.ExamplePage, path, limit=limit, after=after)
 
+    @stream
+    def score_pairs(
+        self, pairs: Iterable[Pair] | AsyncIterable[Pair], *, in_flight: int | None = None
+    ) -> Stream[records.PairScore]:
+        """Scores pairs without labels, and yields a score for each, in order; no set changes.
+
+        Args:
+            pairs: As in `judge_many`.
+            in_flight: Most requests at a time; by default 4.
+        """
+
+        def ask(items: Sequence[Item]) -> Steps[list[records.PairScore]]:
+            body = body_of({}, "comparisons", items)
+            answer = yield from self._post(records.PairScores, "/scores", body)
+            if len(answer.scores) != len(items):
+                raise _unfitting("does not have a score for each pair")
+            return list(answer.scores)
+
+        work = self._work("/scores", ask, in_flight, failed=_unscored)
+        return Stream(work, pairs, pair_item)
+
+    @call
+    def plan_cascade(
+        self,
+        name: str,
+        pairs: Iterable[tuple[records.SmallScore | records.PairScore, records.PairScore]],
+        *,
+        small: str,
+        large: str,
+        alpha: float,
+        share: float | None = None,
+        dry_run: bool = False,
+    ) -> Steps[records.CascadePlan]:
+        """Fixes what a cascade needs before its first label, as the first version of a set.
+
+        Sent once: a second plan of the same set is refused.
+
+        Args:
+            name: Name of the set.
+            pairs: The scores of the small and of the large judge on each of at least 1,000 pairs,
+                which are not those that are labeled afterwards.
+            small: Fingerprint of the small judge.
+            large: Fingerprint of the large judge.
+            alpha: Alpha that the cascade is for.
+            share: Share of the pairs that the small judge may decide; by default by contradictions.
+            dry_run: Only say what it would do.
+        """
+        scores = [{"small": _numbers(one), "large": _numbers(other)} for one, other in pairs]
+        body = {"small": small, "large": large, "alpha": alpha, "share": share, "pairs": scores}
+        path = _set_path(name, "/cascade")
+        return self._post(
+            records.CascadePlan, path, {**body, "dry_run": dry_run}, idempotent=dry_run
+        )
+
     @call
     def pool(self, name: str, pairs: Iterable[Pair]) -> Steps[records.PoolReport]:
         """Adds pairs without labels to a calibration set; `next_to_label` says which to label.
@@ -799,6 +853,14 @@ def _passing(outcome: Judgment | ItemError) -> ScopeError | None:
 
 def _item_error(item: Item, error: ScopeError) -> ItemError:
     return ItemError(id=item.id, error=_problem(error))
+
+
+def _unscored(item: Item, error: ScopeError) -> records.PairScore:
+    return records.PairScore(error=_problem(error))
+
+
+def _numbers(score: records.SmallScore | records.PairScore) -> dict[str, float | None]:
+    return {name: getattr(score, name) for name in ("gap_fwd", "gap_rev", "label_mass")}
 
 
 def _problem(error: ScopeError) -> records.Problem:
