@@ -1,13 +1,18 @@
 """Dependencies of the routes, and the checks that several routes make."""
 
+from dataclasses import replace
 from typing import Annotated, cast
+from urllib.parse import unquote
 
 from fastapi import Depends, Request
 
 from app.api.auth.callers import ANYONE, CALLER_KEY, Caller
+from app.api.auth.needs import NEEDS
 from app.core.comparison import Criterion
 from app.core.errors import BatchTooLargeError
 from app.judging.services import Services
+
+LONGEST_NAME = 64
 
 
 # Both are async, because FastAPI runs ordinary functions in a thread.
@@ -16,8 +21,23 @@ async def _current_services(request: Request) -> Services:
 
 
 async def _current_caller(request: Request) -> Caller:
+    caller = request.scope.get(CALLER_KEY)
     # A service without a key file has no keys that could own the request.
-    return cast(Caller, request.scope.get(CALLER_KEY, ANYONE))
+    return _person(request) if caller is None else cast(Caller, caller)
+
+
+def _person(request: Request) -> Caller:
+    """The caller of a service without keys, by the name that a browser sends with labels.
+
+    Judgments are counted by key, so their callers have no names of their own.
+    """
+    name = unquote(request.headers.get("x-scope-person", "")).strip()
+    is_name = 0 < len(name) <= LONGEST_NAME and name.isprintable()
+    return replace(ANYONE, name=name) if is_name and not _judges(request) else ANYONE
+
+
+def _judges(request: Request) -> bool:
+    return NEEDS.get((request.method, request.scope["route"].path)) == "judge"
 
 
 CurrentServices = Annotated[Services, Depends(_current_services)]

@@ -240,8 +240,8 @@ def _scoring(services: Services) -> records.Scoring | None:
     )
 
 
-def info(services: Services) -> records.Info:
-    """Describes a running service."""
+def info(services: Services, *, caller: str) -> records.Info:
+    """Describes a running service to a caller of that name."""
     identity, defaults, limits = services.identity, services.defaults, services.limits
     # A kind of judge describes itself with its own fields.
     described: Callable[[str], Any] = identity.described.get
@@ -275,4 +275,5 @@ def info(services: Services) -> records.Info:
             max_body_bytes=limits.max_body_bytes,
             max_prompt_tokens=limits.max_prompt_tokens,
         ),
+        caller=caller,
     )

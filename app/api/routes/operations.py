@@ -59,9 +59,9 @@ async def metrics(services: CurrentServices, caller: CurrentCaller) -> Response:
 
 
 @router.get("/info", response_model=Info, responses=error_responses(*KEY_ERRORS))
-async def info(services: CurrentServices) -> Response:
+async def info(services: CurrentServices, caller: CurrentCaller) -> Response:
     """Shows the judge, its fingerprint, the limits and the version."""
-    return as_json(partial(records.info, services))
+    return as_json(partial(records.info, services, caller=caller.name))
 
 
 @router.get("/usage", response_model=Usage, responses=error_responses(*KEY_ERRORS))

@@ -1575,6 +1575,8 @@ class Info:
         on_alarm: Value of `SCOPE_ON_ALARM`.
         audit_rate: Value of `SCOPE_AUDIT_RATE`.
         limits: Limits of one request.
+        caller: Name of the key of this request; without keys, the name that the header
+            `X-Scope-Person` has, or `anonymous`. It stands beside labels and changes of sets.
     """
 
     version: str
@@ -1600,6 +1602,7 @@ class Info:
     on_alarm: OnAlarm
     audit_rate: float
     limits: Limits
+    caller: str = "anonymous"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

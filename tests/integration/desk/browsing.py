@@ -1,5 +1,6 @@
 """Pages of the desk in a real browser that reaches nothing but this machine."""
 
+import json
 import re
 import tempfile
 from collections.abc import Iterator
@@ -70,6 +71,7 @@ def open_page(
     scheme: Literal["light", "dark"] = "light",
     fine: frozenset[int] = frozenset(),
     refused: bool = False,
+    person: str | None = "Tess",
 ) -> Iterator[Page]:
     """A page of its own; fails at a message on its console, or a request to another host.
 
@@ -80,6 +82,7 @@ def open_page(
         scheme: Colours that the system asks for.
         fine: Statuses of refusals that the test causes; the browser writes each to the console.
         refused: Whether the test stops the service for a while.
+        person: Name that somebody has given to this browser; None if it has not asked yet.
     """
     context = browser.new_context(
         viewport={"width": width, "height": WIDTHS.get(width, 900)},
@@ -89,6 +92,10 @@ def open_page(
         base_url=url,
     )
     context.set_default_timeout(1000 * PATIENCE_S)
+    if person is not None:
+        kept = f"localStorage.setItem('scope-desk-person', {json.dumps(person)})"
+        # An empty page keeps nothing.
+        context.add_init_script(f"if (location.protocol === 'http:') {kept};")
     page = context.new_page()
     said: list[str] = []
     elsewhere: list[str] = []

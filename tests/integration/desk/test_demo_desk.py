@@ -14,14 +14,18 @@ def test_a_stranger_gets_a_verdict_and_learns_that_the_set_is_a_toy(
 ) -> None:
     with open_page(browser, f"http://127.0.0.1:{demo_server.port}") as page:
         page.goto("/desk")
+        toy = page.get_by_text("This set is a toy")
+        expect(toy).to_be_visible()
+        expect(page.get_by_role("link", name="Make your own set")).to_be_visible()
+        page.get_by_role("link", name="Try", exact=True).click()
+        expect(toy).to_be_visible()
         # The example on the page is one that the demo judge knows.
         page.get_by_role("button", name="Judge", exact=True).click()
-        expect(page.locator(".chip")).to_have_text("A")
+        expect(page.locator(".verdict")).to_have_text("A is better")
         page.get_by_label("Question").fill("What is 48 + 27?")
         page.get_by_role("textbox", name="Response A").fill("75")
         page.get_by_role("textbox", name="Response B").fill("76")
-        page.get_by_role("button", name="Judge", exact=True).click()
-        expect(page.locator(".chip")).to_have_text("Abstain")
-        page.get_by_role("link", name="Sets", exact=True).click()
-        page.get_by_role("link", name="default").click()
-        expect(page.get_by_text("This set is a toy")).to_be_visible()
+        # A verdict goes with the pair that it was for.
+        expect(page.locator(".verdict")).to_have_count(0)
+        page.keyboard.press("Control+Enter")
+        expect(page.locator(".verdict")).to_have_text("No verdict")

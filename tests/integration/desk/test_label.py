@@ -187,6 +187,7 @@ def test_a_key_that_may_only_label_labels_all_its_sets_and_sees_nothing_else(
             bob.get_by_role("button", name="Use this key").click()
             expect(bob.get_by_role("region", name="Question")).to_be_visible()
             expect(bob.get_by_role("navigation").get_by_role("link")).to_have_text(["Label"])
+            expect(bob.get_by_text("Your labels have the name of your key, bob")).to_be_visible()
             question, _ = shown(bob)
             # Somebody else is faster: that label stays, and the page says so.
             label = {"id": first[question]["id"], "label": "tie"}
@@ -200,6 +201,25 @@ def test_a_key_that_may_only_label_labels_all_its_sets_and_sees_nothing_else(
         audits = server.client.get("/audits").raise_for_status().json()["audits"]
         people = [audit["labelled_by"] for audit in audits]
         assert (people.count("ann"), people.count("bob")) == (1, 5)
+
+
+def test_a_browser_without_a_key_asks_once_for_the_name_that_stands_beside_labels(
+    service: Server, browser: Browser
+) -> None:
+    with open_page(browser, f"http://127.0.0.1:{service.port}", person=None) as page:
+        page.goto("/desk#label/default")
+        dialog = page.get_by_role("dialog", name="Who labels here?")
+        dialog.get_by_label("Your name").fill("José")
+        dialog.get_by_role("button", name="Use this name").click()
+        expect(page.get_by_text("Your labels have the name José")).to_be_visible()
+        press(page, "t")
+        with page.expect_response(lambda answer: answer.url.endswith("/audits/labels")):
+            press(page, "t")
+        page.reload()
+        expect(page.get_by_role("region", name="Question")).to_be_visible()
+        expect(dialog).to_have_count(0)
+    audits = service.client.get("/audits?status=labelled").raise_for_status().json()["audits"]
+    assert {audit["labelled_by"] for audit in audits} == {"José"}
 
 
 def test_hostile_texts_are_labeled_as_text(service: Server, browser: Browser) -> None:

@@ -1,11 +1,9 @@
 """The desk behind a proxy that shows the service below a prefix."""
 
-import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import httpx
 import pytest
@@ -69,32 +67,20 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("strips", [True, False], ids=["strips", "keeps"])
-def test_the_desk_works_below_a_prefix(
-    strips: bool, service: Server, browser: Browser, tmp_path: Path
-) -> None:
+def test_the_desk_works_below_a_prefix(strips: bool, service: Server, browser: Browser) -> None:
     with (
         proxy(f"http://127.0.0.1:{service.port}", strips=strips) as url,
         open_page(browser, url) as page,
     ):
         page.goto(f"{PREFIX}/desk")
+        expect(page.get_by_role("heading", name="You may use it at")).to_be_visible()
+        page.get_by_role("link", name="Try", exact=True).click()
         page.get_by_role("textbox", name="Response A").fill("quality=4")
         page.get_by_role("textbox", name="Response B").fill("quality=0")
         page.get_by_role("button", name="Judge", exact=True).click()
-        expect(page.locator(".chip")).to_have_text("A")
+        expect(page.locator(".verdict")).to_have_text("A is better")
         expect(page.locator("canvas")).to_have_count(1)
+        page.get_by_text("The same in your program").click()
         expect(page.locator("pre")).to_contain_text(f"{url}{PREFIX}/judge")
-        # As many as the first test of pac needs.
-        pool = [
-            {"question": f"{i}?", "response_a": "quality=0", "response_b": f"quality={4 + i / 30}"}
-            for i in range(20)
-        ]
-        service.client.post("/calibrations/mine/pool", json={"comparisons": pool})
-        path = tmp_path / "pairs.jsonl"
-        path.write_text("".join(f"{json.dumps(pair)}\n" for pair in pool), encoding="utf-8")
-        page.goto("about:blank")
-        page.goto(f"{PREFIX}/desk#label/mine?alpha=0.3&delta=0.2")
-        page.get_by_label("File of pairs").set_input_files(path)
-        # The worker of the file is below the prefix, too.
-        expect(page.get_by_role("region", name="Left response")).to_contain_text("quality")
         page.get_by_role("link", name="Watch", exact=True).click()
         expect(page.get_by_role("region", name="State")).to_be_visible()

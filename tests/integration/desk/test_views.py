@@ -1,9 +1,11 @@
 """Each view of the desk in a real browser, against a running service."""
 
 import json
+import math
+import re
 from pathlib import Path
 
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.integration.desk.browsing import FORMS, barriers, look_in, open_page, overflow
 from tests.integration.desk.worlds import SETTINGS, calibrate, pairs
@@ -21,31 +23,70 @@ HOSTILE = {
 }
 
 
-def test_a_pair_is_tried_under_two_criteria(url: str, browser: Browser, service: Server) -> None:
+def test_home_says_for_each_set_whether_it_may_be_used_and_why(
+    url: str, browser: Browser, service: Server
+) -> None:
+    rows = {
+        (row["alpha"], row["guarantee"]): row
+        for row in service.client.get("/calibrations/quiet").json()["thresholds"]
+    }
+    usual, strict = rows[0.1, "marginal"], rows[0.1, "pac"]
     with open_page(browser, url) as page:
         page.goto("/desk")
+        cards = page.locator(".sets > li")
+        expect(cards).to_have_count(3)
+        quiet = cards.filter(has=page.get_by_role("link", name="quiet"))
+        expect(quiet.get_by_role("heading")).to_have_text(
+            f"You may use it at 10% for {usual['coverage']:.0%} of pairs: "
+            f"{usual['empirical_risk']:.1%} of its verdicts were wrong on your 400 labels; for a "
+            f"promise that holds for this set, {strict['coverage']:.0%}."
+        )
+        expect(quiet).to_contain_text("With care")
+        drifted = cards.filter(has=page.get_by_role("link", name="drifted"))
+        expect(drifted).to_contain_text("Stop")
+        # The change of the traffic comes first.
+        expect(drifted.get_by_role("heading")).to_have_text(
+            re.compile(
+                r"^The traffic has changed .* You may not use it: \d+% to \d+% of its verdicts"
+            )
+        )
+        expect(drifted).to_contain_text("0 of 200 labeled, 0 of 200 judged so far")
+        expect(cards.locator(".button")).to_have_count(3)
+
+
+def test_a_pair_is_tried_under_a_promise(url: str, browser: Browser, service: Server) -> None:
+    with open_page(browser, url) as page:
+        page.goto("/desk#try")
         page.get_by_role("textbox", name="Response A").fill("quality=4")
         page.get_by_role("textbox", name="Response B").fill("quality=0")
-        page.get_by_role("button", name="Compare with a second criterion").click()
-        page.get_by_label("Alpha", exact=True).nth(1).fill("0.001")
-        page.get_by_role("button", name="Judge", exact=True).click()
+        page.keyboard.press("Control+Enter")
         result = page.get_by_role("region", name="Result")
-        expect(result.locator(".chip")).to_have_text(["A", "Abstain"])
+        verdict = result.locator(".verdict")
+        expect(verdict).to_have_text("A is better")
         body = {"question": "Is the number 4821 even or odd?", "alpha": 0.1}
         texts = {"response_a": "quality=4", "response_b": "quality=0"}
         told = service.client.post("/judge", json={**body, **texts}).json()
-        expect(result).to_contain_text(told["words"])
+        unsure = told["uncertainty"] / math.log(2)
+        expect(result).to_contain_text(f"Its uncertainty is {unsure:.0%} of the most")
         expect(result).to_contain_text(f"{100 * told['p_fwd']:.1f}%")
-        # Both criteria have their curve, with this pair on it.
-        expect(result.locator("canvas")).to_have_count(2)
+        # The pair is on the curve of its set.
+        expect(result.locator("canvas")).to_have_count(1)
+        focused = "document.activeElement.parentElement.textContent.trim()"
+        assert page.evaluate(focused) == "Response B"
+        page.get_by_label("Wrong at most").fill("0.1")
+        expect(verdict).to_have_count(0)
+        page.keyboard.press("Control+Enter")
+        expect(verdict).to_have_text("No verdict")
         page.get_by_role("button", name="Swap the responses").click()
+        page.get_by_label("Wrong at most").fill("10")
         page.get_by_role("button", name="Judge", exact=True).click()
-        expect(result.locator(".chip")).to_have_text(["B", "Abstain"])
+        expect(verdict).to_have_text("B is better")
 
 
 def test_texts_are_shown_as_they_are(url: str, browser: Browser) -> None:
     with open_page(browser, url) as page:
         page.goto("/desk#try")
+        page.get_by_text("The same in your program").click()
         page.get_by_role("button", name="Python", exact=True).click()
         for kind, text in HOSTILE.items():
             page.get_by_role("textbox", name="Response A").fill(text)
@@ -53,9 +94,7 @@ def test_texts_are_shown_as_they_are(url: str, browser: Browser) -> None:
             with page.expect_response("**/judge") as answer:
                 judge.click()
             assert answer.value.ok, kind
-            # The button is disabled until the result is shown.
-            expect(judge).to_be_enabled()
-            expect(page.locator(".chip")).to_have_count(1)
+            expect(page.locator(".verdict")).to_have_count(1)
             shown = page.locator("pre").text_content() or ""
             assert json.dumps(text, ensure_ascii=False)[1:-1] in shown, kind
             assert page.title() == "scope-judge desk", kind
@@ -67,13 +106,17 @@ def test_a_set_is_rolled_back_after_a_preview(url: str, browser: Browser, servic
     path = "/calibrations/quiet"
     before = service.client.get(path).json()
     with open_page(browser, url) as page:
-        page.goto("/desk#sets")
+        page.goto("/desk")
         page.get_by_role("link", name="quiet").click()
         expect(page.locator("canvas")).to_have_count(1)
         page.get_by_role("button", name="Roll back to version 1").click()
         dialog = page.get_by_role("dialog")
-        preview = service.client.post(f"{path}/rollback", json={"version": 1, "dry_run": True})
-        expect(dialog).to_contain_text(preview.json()["note"])
+        expect(dialog).to_contain_text("200 removed: the set then has 200 pairs")
+        # A dialogue is in the middle.
+        box = dialog.bounding_box()
+        assert box is not None
+        assert abs(box["x"] + box["width"] / 2 - 640) < 2
+        assert abs(box["y"] + box["height"] / 2 - 400) < 2
         page.keyboard.press("Escape")
         expect(dialog).to_have_count(0)
         assert service.client.get(path).json()["version"] == before["version"]
@@ -92,24 +135,22 @@ def test_an_alarm_is_red_and_its_recalibration_says_what_it_takes(
     assert monitor["light"] == "red"
     with open_page(browser, url) as page:
         page.goto("/desk#watch/default")
-        expect(page.get_by_role("region", name="State")).to_contain_text("Attention")
+        state = page.get_by_role("region", name="State")
+        expect(state).to_contain_text("With care")
         # Every other view names the set with an alarm, and leads to it.
         line = page.get_by_role("status").filter(has_text="do not use the verdicts of drifted")
+        expect(line).to_contain_text("0 of 200 new labels")
         line.get_by_role("link", name="What to do").click()
-        state = page.get_by_role("region", name="State")
         expect(state).to_contain_text("Alarm")
         expect(line).to_have_count(0)
-        # The sentence of the service, with its times in the zone of the browser.
-        wrong, promised, since, *_ = monitor["summary"].split("; ")
-        expect(state.get_by_role("heading")).to_have_text(f"{wrong}; {promised}.")
-        assert "UTC" in since
-        expect(state.locator(".also").first).to_contain_text("The alarm has been active since ")
-        expect(state.locator(".also").first).to_contain_text("GMT+1.")
-        expect(state.get_by_role("button", name="Recalibrate")).to_be_disabled()
-        state.get_by_role("link", name="More choices").click()
-        recalibration = page.get_by_role("region", name="Recalibrate from audits")
-        expect(recalibration).to_contain_text("the first 200 audits since then replace all other")
-        expect(recalibration.get_by_role("button", name="Preview")).to_be_enabled()
+        expect(state.get_by_role("heading")).to_have_text(
+            re.compile(r"^The traffic has changed \(seen .* GMT\+1\): .* the promise was 10% on")
+        )
+        expect(state).to_contain_text("0 of 200 labeled, 0 of 200 judged so far")
+        expect(page.get_by_text("far beyond the limit").first).to_be_visible()
+        # The service's own words, with commands and settings, are for somebody else.
+        expect(state.get_by_text("/calibrations/{name}/absorb")).to_be_hidden()
+        expect(state.get_by_role("button", name="End the alarm")).to_have_count(0)
 
 
 def test_a_set_is_deleted_after_a_preview_and_a_question(
@@ -129,7 +170,7 @@ def test_a_set_is_deleted_after_a_preview_and_a_question(
         assert service.client.get(path).status_code == 200
         page.get_by_role("button", name="Delete this set").click()
         dialog.get_by_role("button", name="Delete", exact=True).click()
-        expect(page.get_by_role("heading", name="Calibration sets")).to_be_visible()
+        expect(page.get_by_role("heading", name="May I use this judge?")).to_be_visible()
     assert service.client.get(path).status_code == 404
 
 
@@ -150,39 +191,44 @@ def test_a_pair_is_judged_with_the_keyboard_alone(url: str, browser: Browser) ->
             if page.evaluate("document.activeElement.textContent.trim()") == "Judge":
                 break
         page.keyboard.press("Enter")
-        expect(page.locator(".chip")).to_have_text("A")
+        expect(page.locator(".verdict")).to_have_text("A is better")
 
 
-def test_an_error_is_told_in_one_place(url: str, browser: Browser) -> None:
+def test_an_error_stands_beside_its_control_until_the_input_changes(
+    url: str, browser: Browser
+) -> None:
     with open_page(browser, url, fine=frozenset({404, 422})) as page:
+        alert = page.get_by_role("alert")
         page.goto("/desk#sets/missing")
-        expect(page.get_by_role("alert")).to_contain_text("missing")
+        expect(alert).to_contain_text("missing")
         page.goto("/desk#try")
-        expect(page.get_by_role("alert")).to_have_count(0)
+        expect(alert).to_have_count(0)
         page.get_by_label("Question").fill(" ")
         page.get_by_role("button", name="Judge", exact=True).click()
-        expect(page.get_by_role("alert")).to_contain_text("blank")
+        expect(page.get_by_role("region", name="Try a pair").get_by_role("alert")).to_contain_text(
+            "blank"
+        )
+        page.get_by_label("Question").fill("x")
+        expect(alert).to_have_count(0)
 
 
-def test_an_empty_service_leads_to_its_first_set(browser: Browser, tmp_path: Path) -> None:
-    rows = "".join(f"{json.dumps(pair)}\n" for pair in pairs(150, start=0))
-    with Server(tmp_path, dict(SETTINGS)) as server:
-        with open_page(browser, f"http://127.0.0.1:{server.port}") as page:
-            page.goto("/desk")
-            expect(page.get_by_role("heading", name="Three steps")).to_be_visible()
-            page.get_by_label("Name of the new set").fill("mine")
-            page.get_by_label("File of labeled pairs").set_input_files(
-                {"name": "rows.jsonl", "mimeType": "text/plain", "buffer": rows.encode()}
-            )
-            page.get_by_role("button", name="Judge and preview").click()
-            page.get_by_role("dialog").get_by_role("button", name="Add them").click()
-            expect(page.get_by_role("heading", name="Try a pair")).to_be_visible()
-        made = server.client.get("/calibrations/mine").json()
-        assert (made["n"], made["version"]) == (150, 1)
+def test_a_button_that_waits_says_so_and_keeps_the_focus(url: str, browser: Browser) -> None:
+    with open_page(browser, url) as page:
+        held: list[Route] = []
+        page.route("**/judge", lambda route: held.append(route))
+        page.goto("/desk#try")
+        judge = page.get_by_role("button", name="Judge", exact=True)
+        judge.click()
+        waiting = page.get_by_role("button", name="Judging…")
+        expect(waiting).to_have_attribute("aria-disabled", "true")
+        expect(waiting).to_be_focused()
+        held.pop().continue_()
+        expect(page.locator(".verdict")).to_have_count(1)
+        expect(judge).to_be_focused()
 
 
 def test_no_view_has_barriers_or_scrolls_sideways(url: str, browser: Browser) -> None:
-    views = ("try", "sets", "sets/drifted", "watch/drifted", "watch/default", "label/default")
+    views = ("home", "try", "sets/drifted", "watch/drifted", "watch/default", "label/default")
     with open_page(browser, url) as page:
         for view in views:
             page.goto("about:blank")
@@ -190,7 +236,7 @@ def test_no_view_has_barriers_or_scrolls_sideways(url: str, browser: Browser) ->
             expect(page.locator("main h1")).to_have_count(1)
             if view == "try":
                 page.get_by_role("button", name="Judge", exact=True).click()
-                expect(page.locator(".chip")).to_have_count(1)
+                expect(page.locator(".verdict")).to_have_count(1)
             if view in ("try", "sets/drifted"):
                 expect(page.locator("canvas")).to_have_count(1)
             for width, scheme in FORMS:

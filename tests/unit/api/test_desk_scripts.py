@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from app.core.comparison import Comparison, Turn
 from app.core.errors import InvalidComparisonError
 from app.core.fingerprint import example_digest
 from app.files.labeled import comparison_of
@@ -41,46 +40,6 @@ def run(script: str, **given: Any) -> Any:
     return json.loads(done.stdout)
 
 
-COMPARISONS = {
-    "plain": Comparison.of("Which?", "quality=3", "quality=0"),
-    "equal": Comparison.of("Which?", "same", "same"),
-    "control and quotes": Comparison.of('a"\\/b\b\f\n\r\t\x00\x1f', "\x7f\x80", "x\u2028\u2029"),
-    # UTF-16 has the emoji before the private character, code points have it after.
-    "planes": Comparison.of("🏳️‍🌈", "\U0001f600", "\ue000"),
-    "planes reversed": Comparison.of("🏳️‍🌈", "x\ue000", "x\U0001f600"),
-    "prefix": Comparison.of("?", "ab", "a"),
-    "block": Comparison.of("x" * 55, "y" * 56, "z" * 64),
-    "long": Comparison.of("ü" * 70_000, "a", "b"),
-    "turns": Comparison(
-        (Turn("system", "s"), Turn("user", "1"), Turn("assistant", "2"), Turn("user", "3")),
-        ("x", "y"),
-        ("x", "b"),
-    ),
-}
-
-
-def test_a_browser_finds_the_digests_of_the_service() -> None:
-    given = {
-        name: {
-            "question": [[turn.role, turn.content] for turn in pair.question],
-            "a": pair.response_a,
-            "b": pair.response_b,
-        }
-        for name, pair in COMPARISONS.items()
-    }
-    found = run(
-        'import { comesAfter, digestOf } from "@/digest.js";'
-        "const found = Object.fromEntries(Object.entries(given.pairs).map(([name, pair]) =>"
-        " [name, [digestOf(given.fingerprint, pair), comesAfter(pair.a, pair.b)]]));",
-        pairs=given,
-        fingerprint=FINGERPRINT,
-    )
-    assert found == {
-        name: [example_digest(FINGERPRINT, pair), pair.response_a > pair.response_b]
-        for name, pair in COMPARISONS.items()
-    }
-
-
 MESSAGES = [{"role": "user", "content": "1?"}]
 LINES = [
     {"question": "q, \U0001f600", "response_a": "a", "response_b": "b\nc", "label": "A", "x": None},
@@ -102,6 +61,7 @@ FILES: Mapping[str, bytes] = {
     "commas": b'question,response_a,response_b\r\n"a ""b"", c","x\r\ny",z\r\n',
     "messages": f'response_b,response_a,question\n1,2,"{CELL}"'.encode(),
     "semicolons": b'id;question;response_a;response_b\n1;5" pipe, q;a "b";"c\n\nd"\n',
+    "an array": json.dumps(LINES, indent=1).encode(),
     "tabs": "question\tresponse_a\tresponse_b\n ä \t[x]\t{y}\n".encode(),
 }
 
@@ -120,41 +80,59 @@ def test_the_page_reads_the_pairs_that_the_commands_read(name: str, tmp_path: Pa
             comparison = None
         expected.append(None if comparison is None else example_digest(FINGERPRINT, comparison))
     assert any(expected)
-    # The file arrives in pieces of each size, so that a row or a quote is cut anywhere.
-    found = run(READ, text=list(FILES[name]), fingerprint=FINGERPRINT, sizes=[1, 2, 3, 7, 1000])
-    assert found == [expected] * 5
+    read = run(READ, text=list(FILES[name]))
+    found = [
+        None if fields is None else example_digest(FINGERPRINT, comparison_of(fields))
+        for fields in read
+    ]
+    assert found == expected
 
 
 READ = """
-import { digestOf } from "@/digest.js";
-import { FileProblem, pairOf } from "@/pair_rows.js";
-import { rowsOf } from "@/pair_places.js";
-const file = new Blob([new Uint8Array(given.text)]);
+import { FileProblem, pairOf, rowsOf } from "@/pair_rows.js";
 const found = [];
-for (const size of given.sizes) {
-  const digests = [];
-  for await (const { rows, format } of rowsOf(file, size)) {
-    for (const { row } of rows) {
-      try {
-        const pair = pairOf(row, format);
-        if (pair !== null) digests.push(digestOf(given.fingerprint, pair));
-      } catch (problem) {
-        if (!(problem instanceof FileProblem)) throw problem;
-        digests.push(null);
-      }
-    }
+for (const row of await rowsOf(new Blob([new Uint8Array(given.text)]))) {
+  try {
+    found.push(pairOf(row()).fields);
+  } catch (problem) {
+    if (!(problem instanceof FileProblem)) throw problem;
+    found.push(null);
   }
-  found.push(digests);
 }
 """
+
+LABELED = """Frage,eins,zwei,besser
+q1,x,y,A
+q1,y,x,model_b
+q2,x,y,tie
+q3,x,y,
+q4,x,y,maybe
+q5,x,y,A
+q5,x,y,B
+"""
+
+
+def test_columns_with_other_names_are_matched_and_rows_are_counted() -> None:
+    read = """
+    import { pairsOf } from "@/pair_rows.js";
+    const file = new Blob([given.text]);
+    const columns = { question: "Frage", response_a: "eins", response_b: "zwei", label: "besser" };
+    const found = [await pairsOf(file, null), await pairsOf(file, columns)];
+    """
+    unknown, known = run(read, text=LABELED)
+    assert (unknown["pairs"], unknown["names"]) == ([], ["Frage", "eins", "zwei", "besser"])
+    labels = {pair["fields"]["question"]: pair["label"] for pair in known["pairs"]}
+    # The second row is the first one, in the other order. The last two contradict each other.
+    assert labels == {"q1": "A", "q2": "tie", "q3": None}
+    assert (known["labelled"], known["repeated"], known["unreadable"]) == (2, 1, 3)
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
         (b"\x1f\x8b\x08", "compressed"),
-        (b"PAR1xxxx", "JSON Lines, CSV and TSV"),
-        (b'[{"question": "x"}]', "JSON Lines, CSV and TSV"),
+        (b"PAR1xxxx", "JSON Lines, JSON, CSV and TSV"),
+        (b'[{"question": "x"}', "looks like a JSON array"),
         (b'{"question":\n"x"}', "not JSON"),
         ("question,response_a".encode("utf-16"), "UTF-8"),
     ],
@@ -163,10 +141,10 @@ def test_a_file_that_the_page_cannot_read_is_refused_with_the_reason(
     content: bytes, reason: str
 ) -> None:
     found = run(
-        'import { rowsOf } from "@/pair_places.js";'
+        'import { rowsOf } from "@/pair_rows.js";'
         "const file = new Blob([new Uint8Array(given.text)]);"
         "let found = null;"
-        "try { for await (const _ of rowsOf(file, 1000)); }"
+        "try { await rowsOf(file); }"
         "catch (problem) { found = problem.message; }",
         text=list(content),
     )

@@ -1,6 +1,8 @@
 // The line above every view that says which sets have an alarm, and leads to what ends it.
 import { html } from "./ui.js";
+import { isReady } from "./advice.js";
 import { get, ofSet } from "./api.js";
+import { count } from "./format.js";
 import { useRefreshed } from "./parts.js";
 
 // Each set is a request.
@@ -12,9 +14,6 @@ async function alarmed(names) {
   return monitors.filter((monitor) => monitor.light === "red");
 }
 
-/** @param {any} monitor @returns {boolean} Whether the labels are there that a new version needs. */
-export const isReady = ({ recovery }) => recovery !== null && recovery.audits !== null && recovery.labelled >= recovery.audits;
-
 /** @param {{ names: string[] }} props Names of the sets. */
 export function Alarms({ names }) {
   // A view says why a request fails; this line is only a hint.
@@ -23,7 +22,9 @@ export function Alarms({ names }) {
     (monitor) => html`<p class="alarm-line" key=${monitor.name} role="status"><span class="lamp" aria-hidden="true"></span>
       <span><strong>Alarm:</strong> ${isReady(monitor)
         ? html`the new labels of <strong>${monitor.name}</strong> are complete.`
-        : html`do not use the verdicts of <strong>${monitor.name}</strong> until it has new labels.`}</span>
+        : monitor.recovery === null
+          ? html`the traffic of <strong>${monitor.name}</strong> has changed.`
+          : html`do not use the verdicts of <strong>${monitor.name}</strong>: ${count(Math.min(monitor.recovery.labelled, monitor.recovery.audits))} of ${count(monitor.recovery.audits)} new labels.`}</span>
       <a href=${`#watch/${monitor.name}`}>${isReady(monitor) ? "End the alarm" : "What to do"}</a></p>`,
   );
 }

@@ -26,6 +26,14 @@ export function saveKey(key) {
   else sessionStorage.setItem(KEY, key);
 }
 
+const PERSON = "scope-desk-person";
+
+/** @returns {string | null} The name of the person at this browser, for a service without keys; "" for nobody. */
+export const savedPerson = () => localStorage.getItem(PERSON);
+
+/** @param {string} name "" for a person without a name. */
+export const savePerson = (name) => localStorage.setItem(PERSON, name);
+
 /**
  * Sends a request; paths are relative to the page, so a proxy's prefix stays.
  * @param {string} method
@@ -39,7 +47,9 @@ export async function call(method, path, body, options = {}) {
   /** @type {Record<string, string>} */
   const headers = {};
   const key = savedKey();
+  const person = savedPerson();
   if (key !== null) headers.Authorization = `Bearer ${key}`;
+  else if (person) headers["X-Scope-Person"] = encodeURIComponent(person);
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const sent = body === undefined ? undefined : JSON.stringify(body);
   let answer;

@@ -4,7 +4,8 @@ import { Alarms } from "./alarms.js";
 import { allSets, get, Problem, savedKey, saveKey } from "./api.js";
 import { detailOf, Dialog, Waiting } from "./parts.js";
 
-const TABS = { label: "Label", sets: "Sets", watch: "Watch", try: "Try" };
+const TABS = { home: "Home", label: "Label", watch: "Watch", try: "Try" };
+const VIEWS = [...Object.keys(TABS), "sets"];
 const NEXT_THEME = { "": "dark", dark: "light", light: "" };
 const THEME_WORDS = { "": "Theme: system", dark: "Theme: dark", light: "Theme: light" };
 
@@ -13,7 +14,8 @@ function routeOf() {
   const [path] = location.hash.slice(1).split("?");
   const [view, ...rest] = path.split("/");
   // Names of sets have no characters that an address would have to escape.
-  return { view: view in TABS ? view : "", name: rest.join("/") };
+  const name = rest.join("/");
+  return VIEWS.includes(view) && (view !== "sets" || name !== "") ? { view, name } : { view: "home", name: "" };
 }
 
 /** @param {{ refused: string | null, onKey: () => void, onClose: () => void }} props */
@@ -65,7 +67,7 @@ const Header = ({ view, info, onlyLabels, onForget }) =>
     </div>
   </header>`;
 
-/** The one place for errors. @param {{ error: unknown, onClose: () => void }} props */
+/** An error of the view as a whole. @param {{ error: unknown, onClose: () => void }} props */
 const Trouble = ({ error, onClose }) =>
   html`<div class="problem row spread" role="alert"><p>${detailOf(error)}</p>
     <button type="button" class="quiet" onClick=${onClose}>Dismiss</button></div>`;
@@ -76,30 +78,27 @@ const Trouble = ({ error, onClose }) =>
  * @param {any[]} sets
  * @returns {Promise<any>}
  */
-async function componentOf(route, sets) {
-  if (route.view === "label" && (sets.length > 0 || route.name !== "")) return (await import("./label.js")).Label;
-  if (sets.length === 0 && route.view !== "try" && route.name === "") return (await import("./first_run.js")).FirstRun;
-  if (route.view === "" || route.view === "try") return (await import("./try.js")).Try;
-  if (route.view === "watch") return (await import("./watch.js")).Watch;
-  if (route.name === "") return (await import("./sets.js")).Sets;
-  return (await import("./set.js")).OneSet;
+async function componentOf({ view, name }, sets) {
+  if (view === "try") return (await import("./try.js")).Try;
+  if (view === "sets") return (await import("./set.js")).OneSet;
+  if (view === "home" || (sets.length === 0 && name === "")) return (await import("./home.js")).Home;
+  return view === "label" ? (await import("./label.js")).Label : (await import("./watch.js")).Watch;
 }
 
 /** @param {{ view: string, name: string }} route @param {any[]} sets @returns {string} The set of a view. */
 function nameOf(route, sets) {
-  if (route.name !== "" || route.view === "sets") return route.name;
+  if (route.name !== "" || route.view === "home") return route.name;
   return (sets.find((set) => set.name === "default") ?? sets[0])?.name ?? "";
 }
 
-/** @returns {Promise<{ info: any, sets: any[] } | null>} The service and its sets; null for a key that may only label. */
+/** @returns {Promise<{ info: any, sets: any[], onlyLabels: boolean }>} The service and its sets; none for a key that may only label. */
 async function serviceOf() {
-  try {
-    const [info, list] = await Promise.all([get("info"), allSets()]);
-    return { info, sets: list.calibrations };
-  } catch (problem) {
+  const list = allSets().catch((problem) => {
     if (problem instanceof Problem && problem.status === 403) return null;
     throw problem;
-  }
+  });
+  const [info, sets] = await Promise.all([get("info"), list]);
+  return { info, sets: sets?.calibrations ?? [], onlyLabels: sets === null };
 }
 
 function Desk() {
@@ -119,11 +118,9 @@ function Desk() {
     const turn = ++newest.current;
     try {
       const asked = routeOf();
-      const service = await serviceOf();
+      const { info, sets, onlyLabels } = await serviceOf();
       // A key with the role label alone may label, and see nothing else.
-      const onlyLabels = service === null;
-      const route = onlyLabels ? { ...asked, view: "label" } : asked;
-      const { info, sets } = service ?? { info: null, sets: [] };
+      const route = onlyLabels ? { view: "label", name: asked.view === "label" ? asked.name : "" } : asked;
       const component = onlyLabels ? (await import("./label.js")).Label : await componentOf(route, sets);
       if (turn === newest.current) setShown({ route, info, sets, onlyLabels, component, name: onlyLabels ? route.name : nameOf(route, sets) });
     } catch (problem) {
@@ -137,8 +134,13 @@ function Desk() {
   }, []);
   useEffect(() => {
     void load();
+    const onRefused = (/** @type {any} */ event) => report(event.detail);
     addEventListener("hashchange", again);
-    return () => removeEventListener("hashchange", again);
+    addEventListener("refused", onRefused);
+    return () => {
+      removeEventListener("hashchange", again);
+      removeEventListener("refused", onRefused);
+    };
   }, []);
   const forget = () => {
     saveKey(null);
@@ -146,12 +148,12 @@ function Desk() {
     again();
   };
   const { route, info, sets, name, component, onlyLabels } = shown ?? {};
-  return html`<${Header} view=${route?.view || "try"} info=${info ?? null} onlyLabels=${onlyLabels ?? false} onForget=${forget} />
+  return html`<${Header} view=${route?.view ?? "home"} info=${info ?? null} onlyLabels=${onlyLabels ?? false} onForget=${forget} />
     <main>
-      ${shown !== null && !onlyLabels && html`<${Alarms} names=${sets.map((/** @type {any} */ set) => set.name).filter((/** @type {string} */ each) => route.view !== "watch" || each !== name)} />`}
+      ${shown !== null && !onlyLabels && route.view !== "home" && html`<${Alarms} names=${sets.map((/** @type {any} */ set) => set.name).filter((/** @type {string} */ each) => route.view !== "watch" || each !== name)} />`}
       ${error !== null && html`<${Trouble} error=${error} onClose=${() => setError(null)} />`}
       ${shown !== null
-        ? html`<${component} key=${`${route.view}/${name}`} info=${info} sets=${sets} name=${name} report=${report} onChanged=${load} />`
+        ? html`<${component} key=${route.view === "home" ? "home" : `${route.view}/${name}`} info=${info} sets=${sets} name=${name} report=${report} onChanged=${load} />`
         : html`<${Waiting} failed=${error !== null} />
             ${asks === null && error !== null && html`<p class="waiting"><button type="button" onClick=${again}>Try again</button></p>`}`}
     </main>

@@ -18,16 +18,26 @@ export const count = (value) =>
 
 /** @param {number} value Evidence, which spans many powers of ten. */
 export const evidence = (value) =>
-  value === 0 ? "none" : value >= 1e6 ? "over a million" : value >= 100 ? count(Math.round(value)) : value.toPrecision(2);
+  value === 0 ? "none" : value >= 10_000 ? "far beyond the limit" : value >= 100 ? count(Math.round(value)) : value.toPrecision(2);
+
+/** The words of a guarantee. @type {Record<string, string>} */
+export const GUARANTEES = { marginal: "on average", pac: "for this set" };
+
+/** A share without needless digits, such as "10%". @param {number} share */
+export const plain = (share) => `${+(100 * share).toPrecision(3)}%`;
 
 /**
- * A criterion as people say it.
- * @param {{ alpha: number | null, guarantee: string | null, delta: number | null }} of
+ * A promise as people say it, such as "10% on average".
+ * @param {{ alpha: number | null, guarantee: string | null }} of
  */
-export const criterion = ({ alpha, guarantee, delta }) =>
-  alpha === null
-    ? "no alpha"
-    : `alpha ${alpha} (${guarantee}${delta === null || delta === undefined ? "" : `, delta ${delta}`})`;
+export const promise = ({ alpha, guarantee }) => (alpha === null ? "no promise" : `${plain(alpha)} ${GUARANTEES[guarantee ?? ""]}`);
+
+/** A promise in the words of the API. @param {{ alpha: number | null, guarantee: string | null, delta: number | null }} of */
+export const inApi = ({ alpha, guarantee, delta }) =>
+  alpha === null ? "" : `alpha ${alpha}, ${guarantee}${delta === null || delta === undefined ? "" : `, delta ${delta}`}`;
+
+/** Uncertainty as a percentage of the most, which is a coin toss. @param {number} nats */
+export const unsure = (nats) => percent(nats / Math.LN2, nats / Math.LN2 < 0.0995 ? 1 : 0);
 
 const MOMENT = new Intl.DateTimeFormat("en", {
   year: "numeric",
@@ -41,6 +51,13 @@ const MOMENT = new Intl.DateTimeFormat("en", {
 
 /** @param {string | null | undefined} at ISO 8601. @returns {string} In this browser's zone. */
 export const moment = (at) => (at ? MOMENT.format(new Date(at)) : "–");
+
+const DAY = new Intl.DateTimeFormat("en", { weekday: "long", month: "long", day: "numeric", year: "numeric" });
+const CLOCK = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+/** @param {string} at ISO 8601. */
+export const day = (at) => DAY.format(new Date(at));
+/** @param {string} at ISO 8601. */
+export const clock = (at) => CLOCK.format(new Date(at));
 
 /** @param {string} sentence With times such as "2026-11-23 14:05 UTC". */
 export const inThisZone = (sentence) =>
@@ -56,11 +73,11 @@ export function age(at, now = Date.now()) {
 
 /** What made a version. @type {Record<string, string>} */
 export const ACTIONS = {
-  absorb: "recalibrated from audits",
-  calibrate: "labels added",
+  absorb: "labels of today's pairs",
+  calibrate: "labels",
   delete: "deleted",
-  import: "imported",
-  pool: "pairs added without labels",
+  import: "pairs or labels",
+  pool: "pairs to label",
   rollback: "rolled back",
 };
 

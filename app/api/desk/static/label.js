@@ -2,11 +2,9 @@
 import { html, useEffect, useState } from "./ui.js";
 import { Dialog, Waiting, Words } from "./parts.js";
 import { plural } from "./format.js";
-import { PoolFile } from "./label_file.js";
-import { openFile } from "./file_texts.js";
 import { Markdown } from "./markdown.js";
-import { levelOfAddress, PoolCard } from "./pool.js";
-import { PoolUpload } from "./pool_upload.js";
+import { savedKey, savedPerson, savePerson } from "./api.js";
+import { goalOf, PoolCard } from "./pool.js";
 import { useQueue } from "./queue.js";
 
 const KEYS = [
@@ -44,21 +42,40 @@ const Keys = ({ onClose }) =>
     <div class="row end"><button type="button" class="main" onClick=${onClose} data-first>Close</button></div>
   <//>`;
 
-/** What stands in place of a pair when there is none. @param {{ state: any, onFinish: () => void, onAgain: () => void }} props */
-function Done({ state, onFinish, onAgain }) {
+/** The name that stands beside labels, asked once for a browser without a key. @param {{ onClose: () => void }} props */
+function WhoLabels({ onClose }) {
+  const [name, setName] = useState(savedPerson() ?? "");
+  const use = (/** @type {string} */ chosen) => {
+    savePerson(chosen);
+    onClose();
+  };
+  const submit = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    use(name.trim());
+  };
+  return html`<${Dialog} title="Who labels here?" onClose=${() => use(savedPerson() ?? "")}>
+    <p>The name stands beside your labels. This browser asks once.</p>
+    <form onSubmit=${submit}><label>Your name <input maxlength="60" autocomplete="name" data-first value=${name} onInput=${(/** @type {any} */ e) => setName(e.target.value)} /></label>
+      <div class="row end"><button type="button" class="quiet" onClick=${() => use("")}>Without a name</button><button class="main" disabled=${name.trim() === ""}>Use this name</button></div></form>
+  <//>`;
+}
+
+/** What stands in place of a pair when there is none. @param {{ state: any, name: string, onFinish: () => void, onAgain: () => void, onSave: () => void }} props */
+function Done({ state, name, onFinish, onAgain, onSave }) {
+  const { pool } = state;
+  const card = (/** @type {any} */ said, /** @type {any} */ button) => html`<section class="card empty"><div><p role="status">${said}</p><p>${button}</p></div></section>`;
   if (state.working) return html`<section class="card empty"><p role="status">Loading…</p></section>`;
+  if (pool !== null && pool.done > 0)
+    return card(html`That was the last pair${pool.decided === null ? "" : ` that the promise needs`}. ${pool.words} They become one version when you save them; until then you can take the last one back.`,
+      html`<button type="button" class="main" onClick=${onSave}>Save ${plural(pool.done, "label")}</button>`);
   if (state.held !== null)
-    return html`<section class="card empty"><div><p>${state.pool === null ? "That was the last pair." : "That was the last pair before the next test."}
-      ${" "}Your last answer is not sent yet, so you can still take it back.</p><p class="row"><button type="button" class="main" onClick=${onFinish}>Send it</button></p></div></section>`;
+    return card("That was the last pair. Your last answer is not sent yet, so you can still take it back.", html`<button type="button" class="main" onClick=${onFinish}>Send it</button>`);
+  const again = html`<button type="button" onClick=${onAgain}>Look again</button>`;
   if (state.open > 0 && state.open === state.without_texts)
-    return html`<section class="card empty"><div><p>${plural(state.open, "audit")} without texts in the service: send the labels from a file, with
-      <code>scope-judge audits label FILE</code>. With <code>SCOPE_AUDIT_TEXTS=on</code> the service keeps the texts of the next ones.</p>
-      <p><button type="button" onClick=${onAgain}>Look again</button></p></div></section>`;
-  if (state.pool !== null && state.pool.needed > 0 && state.pool.here === 0)
-    return html`<section class="card empty"><div><p>The next pairs of the pool are not here. Open the file that has them.</p>
-      <p><button type="button" onClick=${onAgain}>Look again</button></p></div></section>`;
-  return html`<section class="card empty"><div><p>No pair waits for your label.</p>
-    <p><button type="button" onClick=${onAgain}>Look again</button></p></div></section>`;
+    return card(`${plural(state.open, "pair")} without texts in the service: label ${state.open === 1 ? "it" : "them"} in a file, or ask your operator to keep the texts of the next ones.`, again);
+  if (pool !== null && pool.open > 0 && pool.decided === null) return card("The texts of the next pairs are not in this browser.", again);
+  if (pool !== null) return card(pool.decided === null ? "All pairs have their label." : pool.words, html`<a class="button main" href="#home">May I use it?</a>`);
+  return card("No pair waits for your label.", html`${again} <a class="button" href=${`#watch/${name}`}>Watch</a>`);
 }
 
 /** A text of a pair. @param {{ of: string, label: string, kind: string, rendered: boolean }} props */
@@ -69,8 +86,8 @@ const Text = ({ of, label, kind, rendered }) =>
 const Pair = ({ pair, rendered }) =>
   html`<${Text} of=${pair.question} label="Question" kind="question" rendered=${rendered} />
     <div class="sides" key=${pair.id}>
-      <${Text} of=${pair.left} label="Left response" kind="response" rendered=${rendered} />
-      <${Text} of=${pair.right} label="Right response" kind="response" rendered=${rendered} />
+      ${[["Left", "1", pair.left], ["Right", "2", pair.right]].map(([side, key, text]) => html`<div><h2 class="row spread">${side} <kbd>${key}</kbd></h2>
+        <${Text} of=${text} label=${`${side} response`} kind="response" rendered=${rendered} /></div>`)}
     </div>`;
 
 /** @param {EventTarget | null} target */
@@ -79,19 +96,15 @@ const isTyping = (target) =>
 
 /** @param {{ name: string, sets: any[], info: any, report: (error: unknown) => void, onChanged: () => void }} props */
 export function Label({ name, sets, info, report, onChanged }) {
-  const level = info === null ? "" : levelOfAddress();
   const set = sets.find((each) => each.name === name);
-  const queue = useQueue(name, level, info?.fingerprint ?? "", report);
-  const [asks, setAsks] = useState(/** @type {"reason" | "keys" | null} */ (null));
+  // A key that may only label sees no sets.
+  const goal = set === undefined ? "" : goalOf(name);
+  const queue = useQueue(name, goal, info, report, onChanged);
+  const [asks, setAsks] = useState(/** @type {"reason" | "keys" | "name" | null} */ (savedKey() === null && savedPerson() === null ? "name" : null));
   const [rendered, setRendered] = useState(false);
-  const { state, answer, undo, skip, finish } = queue;
+  const { state, answer, undo, skip, finish, save } = queue;
   const pair = state?.pair ?? null;
-  const pooled = (/** @type {File} */ file) => {
-    onChanged();
-    // The texts of the new pairs are at hand.
-    openFile(file, info.fingerprint, () => undefined).then(queue.again, report);
-  };
-  // A pair of a pool is never closed: the tests would stop there.
+  // A pair of the set itself is never closed: the tests would stop there.
   const canClose = pair !== null && !pair.isPooled;
   useEffect(() => {
     const press = (/** @type {KeyboardEvent} */ event) => {
@@ -120,7 +133,7 @@ export function Label({ name, sets, info, report, onChanged }) {
       html`<select aria-label="Set" value=${name} onChange=${(/** @type {any} */ e) => (location.hash = `#label/${e.target.value}`)}>
         ${sets.map((set) => html`<option value=${set.name}>${set.name}</option>`)}</select>`}</div><p class="muted" role="status"><${Words} of=${state.words} /></p></div>
     ${pair === null
-      ? html`<${Done} state=${state} onFinish=${finish} onAgain=${queue.again} />`
+      ? html`<${Done} state=${state} name=${name} onFinish=${finish} onAgain=${queue.again} onSave=${save} />`
       : html`<${Pair} pair=${pair} rendered=${rendered} />`}
     <div class="answers">
       <button type="button" class="choice" disabled=${pair === null} onClick=${() => answer("left")}>Left is better <kbd>1</kbd></button>
@@ -134,16 +147,18 @@ export function Label({ name, sets, info, report, onChanged }) {
       <button type="button" class="quiet" aria-pressed=${rendered} onClick=${() => setRendered(!rendered)}>Markdown</button>
       <button type="button" class="quiet" onClick=${() => setAsks("keys")}>Keys <kbd>?</kbd></button>
     </div>
-    ${!pair?.isPooled && html`<p class="hint">A skipped pair comes back. Labels count in the order in which pairs were drawn, so a pair that stays
+    ${savedKey() === null && savedPerson() ? html`<p class="hint">Your labels have the name ${savedPerson()}. <button type="button" class="link" onClick=${() => setAsks("name")}>Change it</button></p>`
+      : savedKey() !== null && html`<p class="hint">Your labels have the name of your key, ${info.caller}.</p>`}
+    ${pair !== null && !pair.isPooled && html`<p class="hint">A skipped pair comes back. Labels count in the order in which pairs were drawn, so a pair that stays
       without one holds the later ones up.</p>`}
     ${asks === "reason" && html`<${Reason} onClose=${() => setAsks(null)} onReason=${(/** @type {string} */ reason) => {
       setAsks(null);
       answer("none", reason);
     }} />`}
     ${asks === "keys" && html`<${Keys} onClose=${() => setAsks(null)} />`}
-    ${state.pool !== null && html`<${PoolFile} fingerprint=${info.fingerprint} here=${state.pool.here} report=${report} onFile=${queue.again} />`}
-    ${set !== undefined && (set.unlabelled > 0 || level !== "") && html`<${PoolCard} set=${set} level=${level} state=${state} />`}
-    ${set !== undefined && html`<details class="card"><summary>Add pairs without labels</summary>
-      <${PoolUpload} name=${name} info=${info} labelled=${set.labelled} report=${report} onDone=${pooled} /></details>`}
+    ${asks === "name" && html`<${WhoLabels} onClose=${() => setAsks(null)} />`}
+    ${state.pool?.done > 0 && pair !== null && html`<p class="row hint">${plural(state.pool.done, "label")} ${state.pool.done === 1 ? "waits" : "wait"} in this browser, and become one version when you leave or save.
+      <button type="button" class="quiet accent" onClick=${save}>Save now</button></p>`}
+    ${set?.unlabelled > 0 && html`<${PoolCard} set=${set} info=${info} goal=${goal} here=${state.pool?.here ?? null} onFile=${queue.again} />`}
   </div>`;
 }

@@ -1,57 +1,32 @@
-// Rows of a file of pairs, as the commands read them (docs/guides/files.md): JSON Lines, CSV and TSV in UTF-8.
+// The pairs of a file, as the commands read them (docs/guides/files.md): JSON Lines, JSON, CSV and TSV in UTF-8.
 
-/** @typedef {import("./digest.js").Comparison} Comparison */
-/** @typedef {import("./digest.js").Turns} Turns */
-/** @typedef {{ kind: "lines" } | { kind: "table", delimiter: string, columns: string[] }} Format */
+/** @typedef {"A" | "B" | "tie"} Label */
+/** @typedef {{ fields: Record<string, unknown>, label: Label | null }} FilePair A pair in the form of `POST /judge`. */
+/** @typedef {{ question: string, response_a: string, response_b: string, label: string }} Columns Names of columns; "" for no label. */
+/** @typedef {{ pairs: FilePair[], names: string[], labelled: number, repeated: number, unreadable: number, reason: string }} PairFile */
 
 /** A sentence about a file or a row that cannot be read. */
 export class FileProblem extends Error {}
 
-const [LINE_END, QUOTE] = [0x0a, 0x22];
-const COLUMNS = [
-  ["question", "response_a", "response_b"],
-  ["prompt", "chosen", "rejected"],
+const LARGEST = 2 ** 28;
+/** @type {Columns[]} */
+const LAYOUTS = [
+  { question: "question", response_a: "response_a", response_b: "response_b", label: "label" },
+  { question: "prompt", response_a: "chosen", response_b: "rejected", label: "" },
 ];
 const ROLES = new Map(Object.entries({ system: "system", developer: "system", user: "user", human: "user", assistant: "assistant", gpt: "assistant" }));
 const MESSAGES = /^\[?\s*\{\s*["'](role|content|from|value|messages|tools)["']\s*:/;
-
-/** Finds the ends of rows in the bytes of a file; a quoted cell of a table may have line ends. */
-export class Ends {
-  /** @param {string | null} delimiter Of a table; null for JSON Lines. */
-  constructor(delimiter) {
-    this.delimiter = delimiter === null ? -1 : delimiter.charCodeAt(0);
-    this.isTable = delimiter !== null;
-    /** Where the last byte was. @type {"start" | "plain" | "quoted" | "quote"} */
-    this.at = "start";
-  }
-
-  /** @param {Uint8Array} bytes @param {(end: number) => void} onEnd Receives the index after each line end. */
-  read(bytes, onEnd) {
-    if (!this.isTable) {
-      for (let i = bytes.indexOf(LINE_END); i !== -1; i = bytes.indexOf(LINE_END, i + 1)) onEnd(i + 1);
-      return;
-    }
-    let at = this.at;
-    for (let i = 0; i < bytes.length; i++) {
-      const byte = bytes[i];
-      if (at === "quoted") {
-        if (byte === QUOTE) at = "quote";
-      } else if (byte === QUOTE && at !== "plain") at = "quoted";
-      else if (byte === LINE_END) {
-        onEnd(i + 1);
-        at = "start";
-      } else at = byte === this.delimiter ? "start" : "plain";
-    }
-    this.at = at;
-  }
-}
+const WORDS = {
+  A: ["a", "model_a", "response_a", "left", "[[a]]"],
+  B: ["b", "model_b", "response_b", "right", "[[b]]"],
+  tie: ["tie", "draw", "both_bad", "tie (bothbad)", "bothbad"],
+};
+const LABELS = new Map(Object.entries(WORDS).flatMap(([label, words]) => words.map((word) => [word, /** @type {Label} */ (label)])));
 
 /** @param {string} row @param {string} delimiter @returns {string[]} The cells of one row of a table. */
-export function cellsOf(row, delimiter) {
+function cellsOf(row, delimiter) {
   const cells = [];
-  let at = 0;
-  const end = row.endsWith("\r\n") ? row.length - 2 : row.endsWith("\n") ? row.length - 1 : row.length;
-  for (;;) {
+  for (let at = 0; ; at += 1) {
     let cell = "";
     if (row[at] === '"') {
       for (;;) {
@@ -62,17 +37,39 @@ export function cellsOf(row, delimiter) {
         if (row[at] !== '"') break;
         cell += '"';
       }
-      if (at < end && row[at] !== delimiter) throw new FileProblem("there is text after a quoted one");
+      if (at < row.length && row[at] !== delimiter) throw new FileProblem("there is text after a quoted one");
     } else {
       const next = row.indexOf(delimiter, at);
-      const stop = next === -1 ? end : next;
-      cell = row.slice(at, stop);
-      at = stop;
+      cell = row.slice(at, next === -1 ? row.length : next);
+      at += cell.length;
     }
     cells.push(cell);
-    if (at >= end) return cells;
-    at += 1;
+    if (at >= row.length) return cells;
   }
+}
+
+/** The rows of a table; a quoted cell may have line ends. @param {string} text @param {string} delimiter @returns {string[]} */
+function tableRows(text, delimiter) {
+  const rows = [];
+  let start = 0;
+  let quoted = false;
+  const ends = new RegExp(`"|\\r?\\n|\\r?$`, "g");
+  for (const { 0: sign, index } of text.matchAll(ends)) {
+    // A quote opens a cell only at its beginning.
+    if (sign === '"') quoted = quoted ? false : index === start || text[index - 1] === delimiter || text[index - 1] === '"';
+    else if (!quoted) {
+      rows.push(text.slice(start, index));
+      start = index + sign.length;
+    }
+  }
+  if (start < text.length) rows.push(text.slice(start));
+  return rows.filter((row) => row.trim() !== "");
+}
+
+/** @param {string} line @returns {string} The delimiter of a table, by its first line. */
+function delimiterOf(line) {
+  const counted = ["\t", ",", ";"].map((each) => ({ each, n: line.split(each).length }));
+  return counted.reduce((best, other) => (other.n > best.n ? other : best)).each;
 }
 
 /** @param {string} text @returns {any} Undefined if the text is not JSON. */
@@ -82,65 +79,6 @@ function parsed(text) {
   } catch {
     return undefined;
   }
-}
-
-/** @param {Uint8Array} bytes @returns {string} */
-function textOf(bytes) {
-  try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-  } catch {
-    throw new FileProblem("the text is not UTF-8");
-  }
-}
-
-/**
- * How a file is written.
- * @param {Uint8Array} first The first row that is not empty, without a byte order mark.
- * @returns {Format}
- * @throws {FileProblem} The page cannot read such files.
- */
-export function formatOf(first) {
-  if ((first[0] === 0x1f && first[1] === 0x8b) || (first[0] === 0x28 && first[1] === 0xb5)) throw new FileProblem("the file is compressed: unpack it first");
-  const text = textOf(first);
-  if (text.startsWith("PAR1") || text.trimStart().startsWith("["))
-    throw new FileProblem("the page reads JSON Lines, CSV and TSV: save the file as one of these");
-  if (text.trimStart().startsWith("{")) {
-    if (parsed(text) === undefined) throw new FileProblem("the first line is not JSON: JSON Lines has one object a line");
-    return { kind: "lines" };
-  }
-  const delimiter = delimiterOf(text);
-  return { kind: "table", delimiter, columns: cellsOf(text, delimiter).map((name) => name.trim()) };
-}
-
-/** @param {string} line @returns {string} The delimiter of a table, by its first line. */
-export function delimiterOf(line) {
-  const counted = ["\t", ",", ";"].map((each) => ({ each, n: line.split(each).length }));
-  return counted.reduce((best, other) => (other.n > best.n ? other : best)).each;
-}
-
-/**
- * The pair of a row.
- * @param {Uint8Array} bytes The row.
- * @param {Format} format
- * @returns {Comparison | null} Null for an empty row.
- * @throws {FileProblem} The row has no pair.
- */
-export function pairOf(bytes, format) {
-  const text = textOf(bytes);
-  if (text.trim() === "") return null;
-  const row = format.kind === "lines" ? parsed(text) : tableRow(text, format);
-  if (typeof row !== "object" || row === null || Array.isArray(row)) throw new FileProblem("this is not a JSON object");
-  const columns = COLUMNS.find((names) => names.every((name) => row[name] !== undefined));
-  if (columns === undefined) throw new FileProblem("there is no question, response_a and response_b");
-  const [question, a, b] = columns.map((name) => row[name]);
-  return { question: turnsOf(question), a: responseOf(a), b: responseOf(b) };
-}
-
-/** @param {string} text @param {{ delimiter: string, columns: string[] }} format */
-function tableRow(text, { delimiter, columns }) {
-  const cells = cellsOf(text, delimiter);
-  if (cells.length !== columns.length) throw new FileProblem(`there are ${cells.length} cells, and the header has ${columns.length}`);
-  return Object.fromEntries(columns.map((name, i) => [name, valueOf(cells[i])]).filter(([, value]) => value !== ""));
 }
 
 /** @param {string} cell @returns {unknown} Messages if the cell is a list of them, or else its text. */
@@ -158,26 +96,83 @@ function isMessage(value) {
   return "role" in value || ("from" in value && "value" in value) || "messages" in value;
 }
 
-/** @param {unknown} value @returns {Turns} */
-const turnsOf = (value) => (typeof value === "string" ? [["user", value]] : messagesOf(value));
+/**
+ * The rows of a file, each read when it is called.
+ * @param {Blob} file
+ * @returns {Promise<(() => any)[]>}
+ * @throws {FileProblem} The page cannot read such files.
+ */
+export async function rowsOf(file) {
+  if (file.size > LARGEST) throw new FileProblem("the file has more than 256 MB: add it in a terminal, with `scope-judge calibrate`");
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  if ((bytes[0] === 0x1f && bytes[1] === 0x8b) || (bytes[0] === 0x28 && bytes[1] === 0xb5)) throw new FileProblem("the file is compressed: unpack it first");
+  let text;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw new FileProblem("the text is not UTF-8");
+  }
+  if (text.startsWith("PAR1")) throw new FileProblem("the page reads JSON Lines, JSON, CSV and TSV: save the file as one of these");
+  const sign = text.trimStart()[0];
+  if (sign === "[") {
+    const rows = parsed(text);
+    if (rows === undefined) throw new FileProblem("the file looks like a JSON array and is not JSON");
+    return rows.map((/** @type {unknown} */ row) => () => row);
+  }
+  if (sign === "{") {
+    const lines = text.split("\n").filter((line) => line.trim() !== "");
+    if (parsed(lines[0]) === undefined) throw new FileProblem("the first line is not JSON: JSON Lines has one object a line");
+    return lines.map((line) => () => parsed(line));
+  }
+  const delimiter = delimiterOf(text.split("\n", 1)[0]);
+  const [header, ...rows] = tableRows(text, delimiter);
+  if (header === undefined) throw new FileProblem("the file has no rows");
+  const names = cellsOf(header, delimiter).map((name) => name.trim());
+  return rows.map((row) => () => {
+    const cells = cellsOf(row, delimiter);
+    if (cells.length !== names.length) throw new FileProblem(`there are ${cells.length} cells, and the header has ${names.length}`);
+    return Object.fromEntries(names.map((name, i) => [name, valueOf(cells[i])]).filter(([, value]) => value !== ""));
+  });
+}
+
+/** @param {any} row @param {Columns | null} columns Null for the columns that the commands know. @returns {FilePair} @throws {FileProblem} The row has no pair. */
+export function pairOf(row, columns = null) {
+  if (typeof row !== "object" || row === null || Array.isArray(row)) throw new FileProblem("this is not a JSON object");
+  const texts = (/** @type {Columns} */ layout) => [layout.question, layout.response_a, layout.response_b].map((name) => row[name]);
+  const layout = columns ?? LAYOUTS.find((each) => texts(each).every((text) => text !== undefined));
+  if (layout === undefined || texts(layout).some((text) => text === undefined)) throw new FileProblem("there is no question, response_a and response_b");
+  const [question, a, b] = texts(layout);
+  const [one, other] = [responseOf(a), responseOf(b)];
+  const short = (/** @type {string[]} */ response) => (response.length === 1 ? response[0] : response);
+  const turns = typeof question === "string" ? question : messagesOf(question);
+  return { fields: { question: turns, response_a: short(one), response_b: short(other) }, label: layout === LAYOUTS[1] ? "A" : labelOf(row[layout.label]) };
+}
+
+/** @param {any} value @returns {Label | null} */
+function labelOf(value) {
+  if (value === undefined || value === null || String(value).trim() === "") return null;
+  const label = LABELS.get(String(value).trim().toLowerCase());
+  if (label === undefined) throw new FileProblem(`the label ${String(value).slice(0, 20)} is not A, B or tie`);
+  return label;
+}
 
 /** @param {any} value @returns {string[]} */
 function responseOf(value) {
   if (typeof value === "string") return [value];
   if (Array.isArray(value) && value.length > 0 && value.every((part) => typeof part === "string")) return value;
   const messages = messagesOf(Array.isArray(value) ? value : [value]);
-  if (messages.length !== 1 || messages[0][0] !== "assistant") throw new FileProblem("a response is not one message of the assistant");
-  return [messages[0][1]];
+  if (messages.length !== 1 || messages[0].role !== "assistant") throw new FileProblem("a response is not one message of the assistant");
+  return [messages[0].content];
 }
 
-/** @param {any} value @returns {Turns} */
+/** @param {any} value @returns {{ role: string, content: string }[]} */
 function messagesOf(value) {
   if (!Array.isArray(value) || value.length === 0) throw new FileProblem("a question is neither a text nor a list of messages");
   return value.map((message) => {
     const spelled = message?.role ?? message?.from;
     const role = typeof spelled === "string" ? ROLES.get(spelled.toLowerCase()) : undefined;
     if (role === undefined || message.tool_calls || message.function_call) throw new FileProblem("a message is not one of a user, an assistant or the system");
-    return [role, contentOf(message.content ?? message.value)];
+    return { role, content: contentOf(message.content ?? message.value) };
   });
 }
 
@@ -187,4 +182,52 @@ function contentOf(value) {
   const isText = (/** @type {any} */ part) => ["text", "input_text", "output_text"].includes(part?.type) && typeof part.text === "string";
   if (Array.isArray(value) && value.every(isText)) return value.map((part) => part.text).join("\n");
   throw new FileProblem("a message is more than text");
+}
+
+/** @param {FilePair} pair @returns {[string, Label | null]} The same for a pair in both orders of its responses, and its label in one of them. */
+function canonical({ fields, label }) {
+  const [a, b] = [fields.response_a, fields.response_b].map((text) => JSON.stringify(text));
+  const turned = a > b;
+  return [JSON.stringify([fields.question, turned ? [b, a] : [a, b]]), turned && label !== null && label !== "tie" ? (label === "A" ? "B" : "A") : label];
+}
+
+/**
+ * The pairs of a file, without repeated ones; rows that contradict each other do not count.
+ * @param {Blob} file
+ * @param {Columns | null} columns Null for the columns that the commands know.
+ * @returns {Promise<PairFile>} Without pairs if the file has other columns.
+ * @throws {FileProblem} The page cannot read such files.
+ */
+export async function pairsOf(file, columns) {
+  const rows = await rowsOf(file);
+  const read = { repeated: 0, unreadable: 0, reason: "" };
+  const names = new Set(/** @type {string[]} */ ([]));
+  // The label is undefined where rows contradict each other.
+  /** @type {Map<string, { pair: FilePair, label: Label | null | undefined }>} */
+  const pairs = new Map();
+  const refuse = (/** @type {string} */ reason) => {
+    read.unreadable += 1;
+    read.reason ||= reason;
+  };
+  for (const row of rows)
+    try {
+      const value = row();
+      if (names.size < 100 && typeof value === "object" && value !== null) for (const name of Object.keys(value)) names.add(name);
+      const pair = pairOf(value, columns);
+      const [key, label] = canonical(pair);
+      const known = pairs.get(key);
+      if (known === undefined) pairs.set(key, { pair, label });
+      else if (known.label === label) read.repeated += 1;
+      else {
+        refuse("two rows of one pair have different labels");
+        known.label = undefined;
+      }
+    } catch (problem) {
+      if (!(problem instanceof FileProblem)) throw problem;
+      refuse(problem.message);
+    }
+  const all = [...pairs.values()];
+  const found = all.filter(({ label }) => label !== undefined).map(({ pair }) => pair);
+  read.unreadable += all.length - found.length;
+  return { pairs: found, names: [...names], labelled: found.filter((pair) => pair.label !== null).length, ...read };
 }

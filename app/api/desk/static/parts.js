@@ -1,9 +1,9 @@
 // Small parts that several views share.
 import { html, useEffect, useRef, useState } from "./ui.js";
 import { Problem } from "./api.js";
-import { inThisZone } from "./format.js";
+import { inApi, inThisZone, promise } from "./format.js";
 
-/** @typedef {(error: unknown) => void} Report Shows an error in the page's one place for errors. */
+/** @typedef {(error: unknown) => void} Report Shows an error of a view as a whole, above it. */
 
 /**
  * Loads data for a view; the view stays as it is until all of it is there.
@@ -36,7 +36,7 @@ export function useLoad(load, inputs, report) {
 const REFRESH_MS = 10_000;
 
 /**
- * Loads data for a view again and again while the page is visible.
+ * Loads data for a view again and again while the page is visible, and after each label.
  * @template T
  * @param {() => Promise<T>} load
  * @param {unknown[]} inputs
@@ -47,7 +47,11 @@ export function useRefreshed(load, inputs, report) {
   const loaded = useLoad(load, inputs, report);
   useEffect(() => {
     const timer = setInterval(() => document.hidden || loaded.reload(), REFRESH_MS);
-    return () => clearInterval(timer);
+    addEventListener("labeled", loaded.reload);
+    return () => {
+      clearInterval(timer);
+      removeEventListener("labeled", loaded.reload);
+    };
   }, inputs);
   return loaded;
 }
@@ -56,23 +60,44 @@ export function useRefreshed(load, inputs, report) {
 export const Waiting = ({ failed }) =>
   html`<p class="waiting" role="status">${failed ? "This could not be loaded." : "Loading…"}</p>`;
 
-/** A button that is busy while its action runs. @param {any} props */
-export function Action({ run, report, children, kind = "", disabled = false, ...rest }) {
+/** A place for the error of one control. @param {{ of: unknown }} props */
+export const Refusal = ({ of }) => of !== null && html`<p class="problem" role="alert">${detailOf(of)}</p>`;
+
+/**
+ * Runs an action of a control: whether it waits, and what went wrong, which goes when `inputs` change.
+ * @param {(...given: any[]) => unknown} run
+ * @param {unknown[]} [inputs]
+ */
+export function useAction(run, inputs = []) {
   const [busy, setBusy] = useState(false);
+  const [error, setError] = useState(/** @type {unknown} */ (null));
   const alive = useRef(true);
   useEffect(() => () => void (alive.current = false), []);
-  const press = async () => {
+  useEffect(() => setError(null), inputs);
+  const press = async (/** @type {any[]} */ ...given) => {
+    if (busy) return;
     setBusy(true);
+    setError(null);
     try {
-      await run();
-    } catch (error) {
-      report(error);
+      await run(...given);
+    } catch (problem) {
+      // Only the page as a whole can ask for a key.
+      if (problem instanceof Problem && problem.status === 401) dispatchEvent(new CustomEvent("refused", { detail: problem }));
+      else if (alive.current) setError(problem);
     }
     if (alive.current) setBusy(false);
   };
-  return html`<button type="button" class=${kind} disabled=${busy || disabled} onClick=${press} ...${rest}>
-    ${children}
-  </button>`;
+  return { busy, error, press };
+}
+
+/**
+ * A button that says while it waits, keeps the focus, and has its error below it.
+ * @param {any} props `waits` are the words while it waits; `inputs` are values whose change takes the error away.
+ */
+export function Action({ run, children, kind = "", disabled = false, waits = "Wait…", inputs = [], ...rest }) {
+  const { busy, error, press } = useAction(run, inputs);
+  return html`<button type="button" class=${kind} disabled=${disabled} aria-disabled=${busy ? "true" : undefined} onClick=${press} ...${rest}>
+      ${busy ? waits : children}</button><${Refusal} of=${error} />`;
 }
 
 /** Commands, one at a time, with a button that copies the one on the page. @param {{ texts: Record<string, string> }} props */
@@ -120,6 +145,9 @@ export function Dialog({ title, onClose, children, wide = false }) {
     ${children}
   </dialog>`;
 }
+
+/** A promise, with the API's words in small letters. @param {{ of: any }} props */
+export const Promised = ({ of }) => html`${promise(of)} <small>${inApi(of)}</small>`;
 
 /** A bar from 0 to 1 with a name in front and a figure behind. @param {any} props */
 export const Share = ({ label, value, figure, kind = "" }) =>

@@ -1,97 +1,177 @@
-// The pool of a set: pairs without labels, which pac asks about in order, from a file of this browser.
-import { html, useState } from "./ui.js";
-import { get, ofSet, Problem } from "./api.js";
-import { plural } from "./format.js";
-import { matching, opened, textOf } from "./file_texts.js";
+// Pairs of a set that wait for a label: their texts are in this browser, and a session of labels becomes one version.
+import { html, useEffect, useState } from "./ui.js";
+import { call, get, ofSet } from "./api.js";
+import { count, percent, plain, plural } from "./format.js";
+import { PairFileField } from "./new_set.js";
+import { keepLabels, keepPairs, keptPairs, forgetPairs, unsavedLabels } from "./pair_store.js";
+import { Action } from "./parts.js";
+import { scored } from "./scoring.js";
 
-/** @typedef {import("./queue.js").Held} Held */
 /** @typedef {import("./queue.js").Pair} Pair */
+/** @typedef {import("./pair_store.js").KeptPair} KeptPair */
 
-// More than a person labels before the next test.
-const MOST = 200;
+const ALPHAS = [0.05, 0.1, 0.15, 0.2, 0.25];
+const DELTA = 0.1;
+const PAGE = 10_000;
+// A browser sends no more than 64 KiB for a page that is closed.
+const LEAVING = 200;
 
-/** @returns {string} The alpha and delta for which the address labels the pool, as a query; "" if it does not. */
-export function levelOfAddress() {
-  const asked = new URLSearchParams(location.hash.split("?")[1]);
-  const level = new URLSearchParams();
-  for (const part of ["alpha", "delta"]) if (asked.has(part)) level.set(part, asked.get(part) ?? "");
-  return level.toString();
-}
+/** @param {string} name The set. @returns {string} What the labels are for: "all", an alpha, or "" for nothing. */
+export const goalOf = (name) =>
+  new URLSearchParams(location.hash.split("?")[1]).get("for") ?? (Object.keys(unsavedLabels(name)).length > 0 ? "all" : "");
 
-/** The pairs of a pool that the next test needs and the open file has. */
+/** How sure the judge is. @param {any} score */
+const sureness = ({ gap_fwd, gap_rev }) => {
+  const p = (/** @type {number} */ gap) => 1 / (1 + Math.exp(-gap));
+  return Math.abs((gap_rev === null ? p(gap_fwd) : (p(gap_fwd) + p(gap_rev)) / 2) - 0.5);
+};
+
+/** The pairs of a set that wait for a label. */
 export class Pool {
-  /** @param {string} name The set. @param {string} level As of `levelOfAddress`; "" for no pair at all. @param {string} fingerprint Of the judge. */
-  constructor(name, level, fingerprint) {
+  /** @param {string} name The set. @param {string} goal As of `goalOf`. @param {any} info */
+  constructor(name, goal, info) {
     this.name = name;
-    this.fingerprint = fingerprint;
-    this.path = level === "" ? null : ofSet(name, `/next?${level}&limit=${MOST}`);
-    /** Digests that wait for a label, in the order of the service. @type {string[]} */
-    this.digests = [];
-    /** What the service says about the pool. @type {{ words: string, needed: number, complete: boolean } | null} */
-    this.told = null;
+    this.goal = goal;
+    this.info = info;
+    /** Pairs without a label, in the order in which to label them. @type {KeptPair[]} */
+    this.pairs = [];
+    /** Labels that the service does not have yet. @type {Record<string, import("./pair_rows.js").Label>} */
+    this.labels = {};
+    /** Number of pairs without a label in the service. */
+    this.open = 0;
+    /** Number of pairs to label now, with those that have their label here. */
+    this.wanted = 0;
+    /** The threshold that the labels were for, once it is known. @type {any} */
+    this.decided = null;
   }
 
-  /** Looks which pairs the next test needs. */
+  get isOn() {
+    return this.goal !== "" && this.name !== "";
+  }
+
+  /** Looks which pairs have no label, and which of them have their texts here. */
   async look() {
-    if (this.path === null) return;
-    const { digests, words, needed, complete } = await get(this.path);
-    this.told = { words, needed, complete };
-    this.digests = opened() === null ? [] : await matching(digests, this.fingerprint);
+    if (!this.isOn) return;
+    const open = new Set();
+    for (let after = ""; ; ) {
+      const { examples } = await get(ofSet(this.name, `/examples?limit=${PAGE}${after === "" ? "" : `&after=${after}`}`));
+      for (const { digest, label } of examples) if (label === null) open.add(digest);
+      if (examples.length < PAGE) break;
+      after = examples.at(-1).digest;
+    }
+    this.open = open.size;
+    if (open.size === 0) await forgetPairs(this.name);
+    const kept = (await keptPairs(this.name)).filter(({ digest }) => open.has(digest));
+    this.pairs = kept.sort((one, other) => (this.goal === "all" ? one.digest.localeCompare(other.digest) : sureness(other.score) - sureness(one.score)));
+    const known = new Set(kept.map(({ digest }) => digest));
+    this.labels = Object.fromEntries(Object.entries(unsavedLabels(this.name)).filter(([digest]) => known.has(digest)));
+    await this.aim();
   }
 
-  /**
-   * The first pairs with their texts, on sides that look random.
-   * @param {number} most
-   * @param {string[]} without Digests of pairs to leave out.
-   * @returns {Promise<Pair[]>}
-   */
-  async pairs(most, without) {
-    const wanted = this.digests.filter((digest) => !without.includes(digest)).slice(0, most);
-    return Promise.all(wanted.map(async (digest) => {
-      const texts = await textOf(digest);
-      if (texts === null) throw new Error("the file does not have a pair that it had");
-      const { question, first, second, fields, isReversed } = texts;
-      const isFirst = parseInt(digest[0], 16) % 2 === 0;
-      const [left, right] = isFirst ? [first, second] : [second, first];
-      return { id: digest, question, left, right, isPooled: true, fields, isSwapped: isFirst === isReversed };
-    }));
+  /** Decides how many pairs to label now: all, or those that the next test of the threshold needs. */
+  async aim() {
+    if (this.goal === "all" || this.open === 0) return void (this.wanted = this.pairs.length);
+    const done = Object.keys(this.labels).length;
+    if (this.wanted === 0) {
+      const { needed, complete, feasible } = await get(ofSet(this.name, `/next?alpha=${this.goal}&delta=${DELTA}&limit=1`));
+      this.wanted = Math.max(needed, done);
+      if (complete) this.decided = { feasible };
+    }
+    while (this.decided === null && done >= this.wanted && done > 0) {
+      // The next tests follow at each hundredth of the pairs.
+      const preview = await call("POST", ofSet(this.name, "/examples"), { ...this.body(), dry_run: true });
+      const row = preview.thresholds.find((/** @type {any} */ each) => each.guarantee === "pac" && each.alpha === Number(this.goal));
+      if (row !== undefined && !row.labels_missing) this.decided = row;
+      else if (this.wanted >= this.pairs.length) break;
+      else this.wanted = Math.min(this.pairs.length, done + Math.max(3, Math.ceil(this.open / 100)));
+      if (this.wanted > done) break;
+    }
   }
 
-  /** The example that an answer makes, with the texts of its pair. @param {Held} held */
-  exampleOf({ pair, choice }) {
-    const label = choice === "tie" ? "tie" : (choice === "left") === pair.isSwapped ? "B" : "A";
-    return { calibration: this.name, examples: [{ ...pair.fields, label }] };
+  /** @returns {any} What the page shows of it. */
+  get state() {
+    const done = Object.keys(this.labels).length;
+    const goal = this.goal === "all" ? this.open : this.wanted;
+    const words = this.decided !== null
+      ? `The promise of ${plain(Number(this.goal))} for this set is decided${this.decided.coverage === undefined ? "" : `: ${this.decided.feasible ? `${percent(this.decided.coverage)} of pairs get a verdict` : "no pair gets a verdict"}`}.`
+      : `${count(done)} of ${this.goal === "all" ? "" : "at least "}${count(goal)} labeled.`;
+    return { done, goal, open: this.open, here: this.pairs.length, decided: this.decided, words };
   }
 
-  /** @param {any} report The answer of POST /calibrate. @throws {Problem} The judge failed on the pair. */
-  check(report) {
-    if (report.failed > 0) throw new Problem(0, "judgment_failed", report.errors[0].error.detail);
+  /** The first pairs to label, on sides that look random. @param {number} most @param {string[]} without @returns {Pair[]} */
+  next(most, without) {
+    if (this.decided !== null) return [];
+    const wanted = this.pairs.slice(0, this.wanted).filter(({ digest }) => this.labels[digest] === undefined && !without.includes(digest));
+    return wanted.slice(0, most).map(({ digest, fields }) => {
+      const isSwapped = parseInt(digest[0], 16) % 2 === 0;
+      const [left, right] = isSwapped ? [fields.response_b, fields.response_a] : [fields.response_a, fields.response_b];
+      return { id: digest, question: fields.question, left, right, isPooled: true, isSwapped };
+    });
+  }
+
+  /** @param {Pair} pair @param {string | null} choice Null takes the label back. */
+  put(pair, choice) {
+    if (choice === null) delete this.labels[pair.id];
+    else this.labels[pair.id] = choice === "tie" ? "tie" : (choice === "left") === pair.isSwapped ? "B" : "A";
+    keepLabels(this.name, this.labels);
+  }
+
+  /** The labels as POST /calibrations/{name}/examples takes them. @param {number} [most] */
+  body(most = Infinity) {
+    const labeled = this.pairs.filter(({ digest }) => this.labels[digest] !== undefined).slice(0, most);
+    return { fingerprint: this.info.fingerprint, examples: labeled.map(({ digest, score }) => ({ ...score, label: this.labels[digest] })) };
+  }
+
+  /** Sends the labels, as one version. */
+  async save() {
+    if (Object.keys(this.labels).length === 0) return;
+    await call("POST", ofSet(this.name, "/examples"), this.body());
+    keepLabels(this.name, {});
+    await this.look();
+  }
+
+  /** Sends the labels of a page that is closed; this browser keeps them until it has seen them in the set. */
+  leave() {
+    if (Object.keys(this.labels).length > 0) call("POST", ofSet(this.name, "/examples"), this.body(LEAVING), { keepalive: true }).catch(() => undefined);
   }
 }
 
 /**
- * The way to the pool, and what its labels cost.
- * @param {{ set: any, level: string, state: any }} props
+ * The ways to label the pairs of a set, each with its number.
+ * @param {{ set: any, info: any, goal: string, here: number | null, onFile: () => void }} props `here` is the number of pairs with their texts.
  */
-export function PoolCard({ set, level, state }) {
-  const [alpha, setAlpha] = useState("0.1");
-  const [delta, setDelta] = useState("0.1");
-  const start = (/** @type {Event} */ event) => {
-    event.preventDefault();
-    location.hash = `#label/${set.name}?alpha=${encodeURIComponent(alpha)}&delta=${encodeURIComponent(delta)}`;
+export function PoolCard({ set, info, goal, here, onFile }) {
+  const [alpha, setAlpha] = useState(goal === "" || goal === "all" ? "0.1" : goal);
+  const [needed, setNeeded] = useState(/** @type {number | null} */ (null));
+  useEffect(() => {
+    let current = true;
+    get(ofSet(set.name, `/next?alpha=${alpha}&delta=${DELTA}&limit=1`)).then((answer) => current && setNeeded(answer.needed), () => undefined);
+    return () => void (current = false);
+  }, [alpha, set.version]);
+  return html`<section class="card" aria-labelledby="pool-title">
+    <h2 id="pool-title">Pairs to label: ${count(set.unlabelled)} of ${set.name}</h2>
+    ${goal !== "" && here !== null && here < set.unlabelled && html`<${Texts} set=${set} info=${info} here=${here} onFile=${onFile} />`}
+    <div class="ways">
+      <div><p>A promise that holds for this set, of at most
+          ${" "}<select aria-label="Promise" value=${alpha} onChange=${(/** @type {any} */ e) => setAlpha(e.target.value)}>${ALPHAS.map((each) => html`<option value=${String(each)}>${plain(each)}</option>`)}</select> wrong.
+          Choose it before the first label, and keep it.</p>
+        <a class=${`button ${goal === "" ? "main" : ""}`} href=${`#label/${set.name}?for=${alpha}`} aria-current=${goal === alpha ? "true" : undefined}>Label what it needs: ${needed === 0 ? "none" : `${count(needed)} or more`}</a></div>
+      <div><p>Every promise, also those on average, and the curve of the set.</p>
+        <a class="button" href=${`#label/${set.name}?for=all`} aria-current=${goal === "all" ? "true" : undefined}>Label all ${count(set.unlabelled)}</a></div>
+    </div>
+  </section>`;
+}
+
+/** The file of the texts, for a browser that does not have them. @param {{ set: any, info: any, here: number, onFile: () => void }} props */
+function Texts({ set, info, here, onFile }) {
+  const [read, setRead] = useState(/** @type {any} */ (null));
+  const [judged, setJudged] = useState(0);
+  const open = async () => {
+    const { kept } = await scored(set.name, read.pairs.map((/** @type {any} */ pair) => ({ ...pair, label: null })), info.limits, setJudged);
+    await keepPairs(set.name, kept);
+    onFile();
   };
-  if (level !== "")
-    return html`<section class="card" aria-label="Pool"><p>The pairs of the pool come after the audits, the surest ones first. The texts of a
-      pair go to the judge again with its label. ${state.pool?.complete
-        ? html`The threshold is known: see <a href=${`#sets/${set.name}`}>the set</a>.`
-        : "The tests stop at the first pair without a label: if nobody can label a pair, choose Equally good, which leaves it out."}</p></section>`;
-  return html`<details class="card"><summary>Label the pool: ${plural(set.unlabelled, "pair")} without a label</summary>
-    <form onSubmit=${start}>
-      <p class="hint">The service asks for the labels that the guarantee pac needs for one alpha and delta, and for no more. Choose both before the
-        first label, and keep them. The texts come from the file of the pairs.</p>
-      <div class="fields"><label>Alpha <input inputmode="decimal" required value=${alpha} onInput=${(/** @type {any} */ e) => setAlpha(e.target.value)} /></label>
-        <label>Delta <input inputmode="decimal" required value=${delta} onInput=${(/** @type {any} */ e) => setDelta(e.target.value)} /></label>
-        <button>Label the pool</button></div>
-    </form>
-  </details>`;
+  return html`<div class="upload note"><p>${plural(set.unlabelled - here, "text")} of them ${set.unlabelled - here === 1 ? "is" : "are"} not in this browser. Open the file that has them; the judge reads its pairs again to find them.</p>
+    <${PairFileField} label="File of these pairs" onRead=${setRead} />
+    <div class="row"><${Action} kind="main" run=${open} disabled=${read === null} inputs=${[read]} waits=${`${plural(judged, "pair")} found…`}>Open<//></div></div>`;
 }

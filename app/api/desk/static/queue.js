@@ -6,13 +6,12 @@ import { Pool } from "./pool.js";
 
 /**
  * @typedef {object} Pair
- * @property {string} id Id of the audit in the order left, right; the digest of a pair of the pool.
+ * @property {string} id Id of the audit in the order left, right; the digest of a pair of the set.
  * @property {string} question
  * @property {string} left
  * @property {string} right
- * @property {boolean} isPooled Whether this is a pair of the pool, whose label is an example.
- * @property {Record<string, unknown>} [fields] Texts of a pair of the pool for `POST /calibrate`.
- * @property {boolean} [isSwapped] Whether response B of `fields` is on the left.
+ * @property {boolean} isPooled Whether this is a pair of the set, whose label waits in this browser.
+ * @property {boolean} [isSwapped] Whether response B of such a pair is on the left.
  */
 /** @typedef {"left" | "right" | "tie" | "none"} Choice */
 /** @typedef {{ pair: Pair, choice: Choice, reason?: string }} Held */
@@ -26,15 +25,16 @@ const LABELS = { left: "A", right: "B", tie: "tie", none: "none" };
 class Queue {
   /**
    * @param {string} name The set; "" for all sets of the key.
-   * @param {string} level Alpha and delta for which to label the pool; "" to label audits only.
-   * @param {string} fingerprint Of the judge.
+   * @param {Pool} pool Pairs of the set itself, which come after the audits.
    * @param {(error: unknown) => void} report
+   * @param {() => void} onSaved Called when the set has a new version.
    * @param {(state: any) => void} show Receives each new state.
    */
-  constructor(name, level, fingerprint, report, show) {
+  constructor(name, pool, report, onSaved, show) {
     this.path = `audits?texts=true&limit=${TAKEN}${name === "" ? "" : `&calibration=${encodeURIComponent(name)}`}`;
-    this.pool = new Pool(name, level, fingerprint);
+    this.pool = pool;
     this.report = report;
+    this.onSaved = onSaved;
     this.show = show;
     /** @type {Pair[]} */
     this.pairs = [];
@@ -56,10 +56,9 @@ class Queue {
 
   tell() {
     if (this.closed || this.told === null) return;
-    const { told, digests } = this.pool;
-    const pool = told === null ? null : { ...told, here: digests.length };
+    const pool = this.pool.isOn ? this.pool.state : null;
     const waiting = `${this.told.open === 0 ? "No pair waits" : `${plural(this.told.open, "pair")} ${this.told.open === 1 ? "waits" : "wait"}`}.`;
-    this.show({ ...this.told, words: told?.words ?? waiting, pool, pair: this.pairs[0] ?? null, held: this.held, working: this.working > 0 });
+    this.show({ ...this.told, words: pool !== null && this.told.open === 0 ? pool.words : waiting, pool, pair: this.pairs[0] ?? null, held: this.held, working: this.working > 0 });
   }
 
   /** Fetches pairs ahead, so that the next one is there at once. */
@@ -72,7 +71,7 @@ class Queue {
       this.after = next_after ?? 0;
       if (next_after === null) turns -= 1;
     }
-    if (this.pairs.length < AHEAD && !this.closed) this.push(await this.pool.pairs(AHEAD, [...this.done, ...this.skipped]));
+    if (this.pairs.length < AHEAD && !this.closed) this.push(this.pool.next(AHEAD, [...this.done, ...this.skipped]).map(pairOf));
     if (this.pairs.length === 0 && this.skipped.size > 0) {
       this.skipped.clear();
       await this.fill();
@@ -86,7 +85,7 @@ class Queue {
     this.pairs.push(...pairs.filter((pair) => !known.has(pair.id)));
   }
 
-  /** Looks for pairs, also in the file that is open. */
+  /** Looks for pairs, also for those whose texts are here. */
   async look() {
     await this.pool.look();
     await this.fill();
@@ -99,8 +98,10 @@ class Queue {
     const earlier = this.held;
     this.held = reason === undefined ? { pair, choice } : { pair, choice, reason };
     this.done.add(pair.id);
+    if (pair.isPooled) this.pool.put(pair, choice);
     this.tell();
     this.work(async () => {
+      if (pair.isPooled) await this.pool.aim();
       if (earlier !== null) await this.send(earlier);
       await this.fill();
     });
@@ -108,6 +109,8 @@ class Queue {
 
   undo() {
     if (this.held === null) return;
+    const { pair } = this.held;
+    if (pair.isPooled) this.pool.put(pair, null);
     this.done.delete(this.held.pair.id);
     this.pairs.unshift(this.held.pair);
     this.held = null;
@@ -134,14 +137,21 @@ class Queue {
     });
   }
 
+  /** Saves the labels of the set, as one version. */
+  save() {
+    this.held = null;
+    this.work(async () => {
+      await this.pool.save();
+      this.onSaved();
+      await this.fill();
+    });
+  }
+
   /** @param {Held} held */
   async send(held) {
+    if (held.pair.isPooled) return;
     try {
-      const answer = await post(pathOf(held), this.bodyOf(held));
-      if (held.pair.isPooled) {
-        this.pool.check(answer);
-        await this.pool.look();
-      } else this.note(answer);
+      this.note(await post("audits/labels", bodyOf(held)));
     } catch (error) {
       // The pair is shown again, so no answer is lost in silence.
       this.done.delete(held.pair.id);
@@ -154,23 +164,19 @@ class Queue {
   /** @param {any} report The answer of POST /audits/labels. */
   note({ labelled, closed, expired, earlier }) {
     if (this.told !== null) this.told.open -= labelled + closed;
+    dispatchEvent(new Event("labeled"));
     if (earlier.length > 0) this.report(new Error(`${earlier[0].labeler} has labeled this pair first, and that label stays.`));
     else if (expired > 0) this.report(new Error("The time for this pair has ended: it takes no label."));
   }
 
-  /** Sends what is held back, also while the page is closed. */
-  leave() {
+  /** Sends what is held back; `isClosing` if the page goes, too. @param {boolean} isClosing */
+  leave(isClosing) {
     const { held } = this;
     this.held = null;
     this.pairs = [];
-    if (held !== null) call("POST", pathOf(held), this.bodyOf(held), { keepalive: true }).catch(this.report);
-  }
-
-  /** @param {Held} held */
-  bodyOf(held) {
-    if (held.pair.isPooled) return this.pool.exampleOf(held);
-    const label = { id: held.pair.id, label: LABELS[held.choice] };
-    return { labels: [held.reason === undefined ? label : { ...label, reason: held.reason }] };
+    if (held !== null && !held.pair.isPooled) call("POST", "audits/labels", bodyOf(held), { keepalive: true }).catch(this.report);
+    if (isClosing) this.pool.leave();
+    else if (this.pool.state.done > 0) this.work(() => this.pool.save().then(this.onSaved));
   }
 
   /** @param {() => Promise<void>} task */
@@ -184,16 +190,16 @@ class Queue {
 }
 
 /** @param {Held} held */
-const pathOf = (held) => (held.pair.isPooled ? "calibrate" : "audits/labels");
+function bodyOf(held) {
+  const label = { id: held.pair.id, label: LABELS[held.choice] };
+  return { labels: [held.reason === undefined ? label : { ...label, reason: held.reason }] };
+}
 
 /** @param {any} audit @returns {Pair} */
-const auditOf = ({ id, texts }) => ({
-  id,
-  question: questionOf(texts.question),
-  left: responseOf(texts.response_a),
-  right: responseOf(texts.response_b),
-  isPooled: false,
-});
+const auditOf = ({ id, texts }) => pairOf({ id, question: texts.question, left: texts.response_a, right: texts.response_b, isPooled: false });
+
+/** A pair with its texts as people read them. @param {any} pair @returns {Pair} */
+const pairOf = (pair) => ({ ...pair, question: questionOf(pair.question), left: responseOf(pair.left), right: responseOf(pair.right) });
 
 /** @param {string | { role: string, content: string }[]} question */
 const questionOf = (question) =>
@@ -206,16 +212,17 @@ const responseOf = (response) =>
 /**
  * The queue as a view shows it.
  * @param {string} name
- * @param {string} level
- * @param {string} fingerprint
+ * @param {string} goal What the labels of the set's own pairs are for; "" to label audits only.
+ * @param {any} info
  * @param {(error: unknown) => void} report
+ * @param {() => void} onSaved
  */
-export function useQueue(name, level, fingerprint, report) {
+export function useQueue(name, goal, info, report, onSaved) {
   const [state, setState] = useState(/** @type {any} */ (null));
   const [failed, setFailed] = useState(false);
   const queue = useRef(/** @type {Queue | null} */ (null));
   useEffect(() => {
-    const now = new Queue(name, level, fingerprint, report, setState);
+    const now = new Queue(name, new Pool(name, goal, info), report, onSaved, setState);
     queue.current = now;
     // Nobody answers a pair of the queue before.
     setState(null);
@@ -226,7 +233,7 @@ export function useQueue(name, level, fingerprint, report) {
         throw error;
       }),
     );
-    const leave = () => now.leave();
+    const leave = () => now.leave(true);
     // A page that comes back from the browser's cache has sent what it held.
     const back = (/** @type {PageTransitionEvent} */ event) => event.persisted && now.work(() => now.fill());
     addEventListener("pagehide", leave);
@@ -234,16 +241,17 @@ export function useQueue(name, level, fingerprint, report) {
     return () => {
       removeEventListener("pagehide", leave);
       removeEventListener("pageshow", back);
-      now.leave();
+      now.leave(false);
       now.closed = true;
     };
-  }, [name, level, fingerprint]);
+  }, [name, goal]);
   return {
     state,
     failed,
     answer: (/** @type {Choice} */ choice, /** @type {string | undefined} */ reason = undefined) => queue.current?.answer(choice, reason),
     undo: () => queue.current?.undo(),
     skip: () => queue.current?.skip(),
+    save: () => queue.current?.save(),
     finish: () => queue.current?.finish(),
     again: () => queue.current?.work(() => /** @type {Queue} */ (queue.current).look()),
   };

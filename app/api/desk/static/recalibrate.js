@@ -1,48 +1,33 @@
-// Labeled audits become examples of a set: its preview and the question.
+// Labeled pairs of today's traffic become examples of a set: the question, whose choice always works.
 import { html, useState } from "./ui.js";
+import { hopeless, isHopelessAfter } from "./advice.js";
 import { ofSet, post } from "./api.js";
 import { ChangeDialog } from "./change.js";
 import { Action } from "./parts.js";
-import { plural } from "./format.js";
+import { count, percent, plural } from "./format.js";
 
 /**
- * A button that shows what an absorption would do, and asks.
- * @param {any} props `body` is that of POST /calibrations/{name}/absorb, without `dry_run`.
+ * A button that shows what new labels do to a set, and asks.
+ * @param {any} props `isReplaced` is whether they replace all others, as after an alarm.
  */
-export function Absorption({ name, body, report, onChanged, children, ...rest }) {
-  const [asked, setAsked] = useState(/** @type {any} */ (null));
+export function Absorption({ name, isReplaced, onChanged, children, ...rest }) {
+  const [preview, setPreview] = useState(/** @type {any} */ (null));
   const path = ofSet(name, "/absorb");
-  const look = async () => setAsked({ body, preview: await post(path, { ...body, dry_run: true }) });
+  const look = async () => setPreview(await post(path, { dry_run: true }));
   const change = async () => {
-    await post(path, asked.body);
-    setAsked(null);
+    // The person has seen the effects, so none of them is a reason to refuse.
+    await post(path, { even_if_infeasible: true });
+    setPreview(null);
     onChanged();
   };
-  const left = asked === null ? 0 : asked.preview.unlabelled_audits;
-  return html`<${Action} run=${look} report=${report} ...${rest}>${children}<//>
-    ${asked !== null &&
-    html`<${ChangeDialog}
-      title=${`Recalibrate ${name}?`}
-      preview=${asked.preview}
-      more=${left > 0 ? `${plural(left, "audit")} without a label will be left out.` : null}
-      confirm="Recalibrate"
-      run=${change}
-      onClose=${() => setAsked(null)}
-    />`}`;
-}
-
-/**
- * @param {{ name: string, monitor: any, report: (error: unknown) => void, onChanged: () => void }} props
- */
-export function Recalibrate({ name, monitor, report, onChanged }) {
-  const [even, setEven] = useState(false);
-  return html`<div>
-    <p class="hint">Labeled audits become examples of this set, in one new version. The preview changes nothing.</p>
-    <p class="hint">${monitor.recovery === null
-      ? "The audits up to the first open one are added."
-      : `After the alarm, the first ${monitor.recovery.audits ?? ""} audits since then replace all other examples.`}</p>
-    <label class="check"><input type="checkbox" checked=${even} onChange=${(/** @type {any} */ e) => setEven(e.target.checked)} />
-      Even if an alpha in use loses its verdicts</label>
-    <${Absorption} name=${name} body=${even ? { even_if_infeasible: true } : {}} report=${report} onChanged=${onChanged}>Preview<//>
-  </div>`;
+  const left = preview?.unlabelled_audits ?? 0;
+  return html`<${Action} run=${look} inputs=${[name]} ...${rest}>${children}<//>
+    ${preview !== null &&
+    html`<${ChangeDialog} title=${isReplaced ? `End the alarm of ${name}?` : `Add these labels to ${name}?`} preview=${preview}
+      more=${left > 0 ? `${plural(left, "pair")} without a label will be left out.` : null}
+      confirm=${isReplaced ? "End the alarm" : "Add them"} run=${change} onClose=${() => setPreview(null)}>
+      ${isHopelessAfter(preview)
+        ? html`<p class="warn"><strong>${hopeless(preview)}</strong> The alarm ends, and the set gives no verdicts.</p>`
+        : html`<p>${isReplaced ? `The ${plural(preview.labelled, "label")} since the alarm replace all others.` : `${plural(preview.added, "label")} more.`}
+            ${" "}The judge is right in ${percent(preview.accuracy, 1)} of ${count(preview.labelled)}.</p>`}<//>`}`;
 }

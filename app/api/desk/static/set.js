@@ -1,13 +1,13 @@
 // One set: its curve, its promises, its versions, and the changes that people can make.
 import { html, useState } from "./ui.js";
 import { call, get, ofSet, post } from "./api.js";
-import { Action, useLoad, Waiting } from "./parts.js";
-import { ACTIONS, between, count, criterion, moment, number, percent, plural } from "./format.js";
+import { Action, Promised, useLoad, Waiting } from "./parts.js";
+import { adviceOf, isToy } from "./advice.js";
+import { ACTIONS, between, count, GUARANTEES, moment, percent, plain, plural, promise } from "./format.js";
 import { ChangeDialog } from "./change.js";
+import { MorePairs } from "./new_set.js";
 import { Curve } from "./plot.js";
-import { Recalibrate } from "./recalibrate.js";
-import { SetNote } from "./sets.js";
-import { Upload } from "./upload.js";
+import { Absorption } from "./recalibrate.js";
 import { Meanings } from "./words.js";
 
 /** @typedef {(error: unknown) => void} Report */
@@ -22,17 +22,16 @@ function Thresholds({ set, chosen, onChoose }) {
   const helps = set.infeasible.length > 0 || set.unlabelled > 0;
   return html`<div class="scroll" tabindex="0" role="group" aria-label="Thresholds"><table>
     <thead><tr><th scope="col">Promise</th><th scope="col">Get a verdict</th><th scope="col">Wrong of these</th>
-      <th scope="col" class=${helps ? "roomy" : ""}>Threshold</th>${helps && html`<th scope="col">Labels that would help</th>`}</tr></thead>
+      ${helps && html`<th scope="col">Labels that would help</th>`}</tr></thead>
     <tbody>
       ${set.thresholds.map((/** @type {any} */ row) => {
         const advice = help.get(keyOf(row));
         const is = keyOf(row) === chosen;
         return html`<tr class=${is ? "chosen" : ""}>
-          <th scope="row"><button type="button" class="link" aria-pressed=${is} onClick=${() => onChoose(keyOf(row))}>${criterion(row)}</button></th>
+          <th scope="row"><button type="button" class="link" aria-pressed=${is} onClick=${() => onChoose(keyOf(row))}>${promise(row)}</button></th>
           <td>${row.feasible ? percent(row.coverage, 1) : html`<span class="none">none</span>`}</td>
           <td>${percent(row.empirical_risk, 1)}</td>
-          <td class=${helps ? "roomy" : ""}>${number(row.threshold)}</td>
-          ${helps && html`<td>${row.labels_missing ? "the rest of the pool" : !advice ? "" : advice.more_examples === null ? "more will hardly help" : `about ${count(advice.more_examples)} more`}</td>`}
+          ${helps && html`<td>${row.labels_missing ? "those that are missing" : !advice ? "" : advice.more_examples === null ? "more will hardly help" : `about ${count(advice.more_examples)} more`}</td>`}
         </tr>`;
       })}
     </tbody>
@@ -44,8 +43,8 @@ function RiskCoverage({ set, row }) {
   if (set.curve.length === 0)
     return html`<p class="note">There is no curve until all pairs of the set have labels.</p>`;
   const line = row.feasible
-    ? `At ${criterion(row)}, ${percent(row.coverage)} of the labeled pairs get a verdict, and ${percent(row.empirical_risk, 1)} of these are wrong.`
-    : `At ${criterion(row)} nothing gets a verdict.`;
+    ? `At ${promise(row)}, ${percent(row.coverage)} of the labeled pairs get a verdict, and ${percent(row.empirical_risk, 1)} of these are wrong.`
+    : `At ${promise(row)} nothing gets a verdict.`;
   return html`<${Curve}
     points=${set.curve}
     label="share of the pairs that get a verdict"
@@ -54,7 +53,7 @@ function RiskCoverage({ set, row }) {
       { axis: "y", at: row.alpha, colour: "alpha", dashed: true },
       ...(row.feasible ? [{ axis: "x", at: row.coverage, colour: "threshold" }] : []),
     ]}
-    caption=${`${line} Dashed line: alpha.`}
+    caption=${`${line} Dashed line: the promise.`}
   />`;
 }
 
@@ -69,14 +68,14 @@ const Facts = ({ set }) =>
     <div><dt>judge</dt><dd>${set.judge}</dd></div>
   </dl>`;
 
-/** Feasible alphas of each guarantee in words. @param {{ set: any }} props */
+/** Promises with verdicts, beside those of the table. @param {{ set: any }} props */
 const Feasible = ({ set }) =>
-  html`<p>Alphas with verdicts: ${set.feasible_alphas.length === 0 ? "not known until all pairs have labels" : set.feasible_alphas
+  html`<p class="hint">${set.feasible_alphas.length === 0 ? "Which promises have verdicts is not known until all pairs have labels" : `Promises with verdicts: ${set.feasible_alphas
     .map((/** @type {any} */ each) => {
-      const rows = each.intervals.map((/** @type {[number, number]} */ [low, high]) => (low === high ? low : high >= 0.999 ? `from ${low}` : `${low} to ${high}`));
-      return `${each.guarantee} ${rows.join(", ") || "none"}`;
+      const rows = each.intervals.map((/** @type {[number, number]} */ [low, high]) => (low === high ? plain(low) : high >= 0.999 ? `from ${plain(low)}` : `${plain(low)} to ${plain(high)}`));
+      return `${GUARANTEES[each.guarantee]} ${rows.join(", ") || "none"}`;
     })
-    .join("; ")}. The promise does not cover choosing one of them after you have seen them.</p>`;
+    .join("; ")}`}. Choose yours before you see them: a promise does not cover a choice that you make by these numbers.</p>`;
 
 /** What a version did. @param {any} version */
 function didOf(version) {
@@ -84,11 +83,12 @@ function didOf(version) {
   if (version.rolled_back_to !== null) parts.push(`back to version ${version.rolled_back_to}`);
   for (const what of ["added", "updated", "removed", "ties", "failed"])
     if (version[what]) parts.push(`${count(version[what])} ${what}`);
-  return parts.join(", ") || "no example changed";
+  if (version.unlabelled) parts.push(`${count(version.unlabelled)} to label`);
+  return parts.join(", ") || "nothing changed";
 }
 
-/** @param {{ name: string, versions: any[], current: number, report: Report, onChanged: () => void }} props */
-function Versions({ name, versions, current, report, onChanged }) {
+/** @param {{ name: string, versions: any[], current: number, onChanged: () => void }} props */
+function Versions({ name, versions, current, onChanged }) {
   const [asked, setAsked] = useState(/** @type {any} */ (null));
   const look = (/** @type {number} */ version) => async () =>
     setAsked({ version, preview: await post(ofSet(name, "/rollback"), { version, dry_run: true }) });
@@ -97,30 +97,19 @@ function Versions({ name, versions, current, report, onChanged }) {
     setAsked(null);
     onChanged();
   };
-  return html`<table class="cards">
-      <thead><tr><th scope="col">Version</th><th scope="col">When</th><th scope="col">By</th><th scope="col">What changed</th>
-        <th scope="col">Pairs</th><th scope="col"><span class="hidden">Roll back</span></th></tr></thead>
-      <tbody>
-        ${versions.map(
-          (version) => html`<tr>
-            <th scope="row">${version.version} <small>${ACTIONS[version.action] ?? version.action}</small></th>
-            <td data-label="When">${moment(version.at)}</td>
-            <td data-label="By">${version.by}</td>
-            <td data-label="What changed">${didOf(version)}</td>
-            <td data-label="Pairs">${count(version.n)}</td>
-            <td>${version.version === current ? html`<span class="tag">in use</span>` : version.action !== "delete" &&
-              html`<${Action} run=${look(version.version)} report=${report} kind="quiet accent" aria-label=${`Roll back to version ${version.version}`}>Roll back…<//>`}</td>
-          </tr>`,
-        )}
-      </tbody>
-    </table>
+  return html`<ol class="timeline">
+      ${versions.map((version) => html`<li><span><strong>Version ${version.version}</strong> ${ACTIONS[version.action] ?? version.action}: ${didOf(version)}${" "}
+          <small>${plural(version.n, "pair")}, ${moment(version.at)} by ${version.by}</small></span>
+        ${version.version === current ? html`<span class="tag good">in use</span>` : version.action !== "delete" &&
+          html`<${Action} run=${look(version.version)} kind="quiet accent" aria-label=${`Roll back to version ${version.version}`}>Roll back…<//>`}</li>`)}
+    </ol>
     ${asked !== null &&
     html`<${ChangeDialog} title=${`Roll ${name} back to version ${asked.version}?`} preview=${asked.preview} confirm="Roll back"
       run=${change} onClose=${() => setAsked(null)} />`}`;
 }
 
-/** @param {{ name: string, report: Report, onDeleted: () => void }} props */
-function Deletion({ name, report, onDeleted }) {
+/** @param {{ name: string, onDeleted: () => void }} props */
+function Deletion({ name, onDeleted }) {
   const [preview, setPreview] = useState(/** @type {any} */ (null));
   const look = async () => setPreview(await call("DELETE", ofSet(name, "?dry_run=true")));
   const change = async () => {
@@ -128,7 +117,7 @@ function Deletion({ name, report, onDeleted }) {
     setPreview(null);
     onDeleted();
   };
-  return html`<${Action} run=${look} report=${report} kind="danger">Delete this set…<//>
+  return html`<${Action} run=${look} kind="danger">Delete this set…<//>
     ${preview !== null &&
     html`<${ChangeDialog} title=${`Delete ${name}?`} preview=${preview} confirm="Delete" danger run=${change} onClose=${() => setPreview(null)} />`}`;
 }
@@ -151,41 +140,47 @@ export function OneSet({ name, info, report, onChanged }) {
     reload();
     onChanged();
   };
-  return html`<p class="above"><a href="#sets">All sets</a></p>
-    <section class="card" aria-labelledby="set-title">
+  const { light, headline, more, next } = adviceOf(set, monitor, info);
+  return html`<section class=${`card light light-${light}`} aria-labelledby="set-title">
       <div class="row spread">
-        <h1 id="set-title">${set.name} <small>version ${set.version}, ${plural(set.n, "pair")}</small></h1>
+        <h1 id="set-title">${set.name} <small>version ${set.version}, ${plural(set.n, "pair")}</small> ${isToy(set, info) && html`<span class="tag">toy</span>`}</h1>
         <p class="row"><a class="button" href=${`#label/${name}`}>Label</a><a class="button" href=${`#watch/${name}`}>Watch</a></p>
       </div>
-      <${SetNote} set=${set} info=${info} />
+      <p><strong>${headline}</strong> ${more}</p>
+      <p>${next.href !== `#sets/${name}` && html`<a class="button main" href=${next.href}>${next.text}</a>`}</p>
+    </section>
+    <section class="card" aria-labelledby="promises-title">
+      <h2 id="promises-title">Promises</h2>
       <${RiskCoverage} set=${set} row=${row} />
-      <${Facts} set=${set} />
-      <h2>Promises</h2>
       <${Thresholds} set=${set} chosen=${keyOf(row)} onChoose=${setChosen} />
+      <p class="hint">Chosen: <${Promised} of=${row} /></p>
       <${Feasible} set=${set} />
+      <${Facts} set=${set} />
     </section>
     <div class="two">
-    <section class="card" aria-labelledby="recalibrate-title">
-      <h2 id="recalibrate-title">Recalibrate from audits</h2>
-      <${Recalibrate} name=${name} monitor=${monitor} report=${report} onChanged=${changed} />
-    </section>
     <section class="card" aria-labelledby="add-title">
-      <h2 id="add-title">Add labeled pairs</h2>
-      <${Upload} name=${name} info=${info} report=${report} onDone=${changed} />
-      <p class="hint after">Pairs without labels are added on the page <a href=${`#label/${name}`}>Label</a>.</p>
+      <h2 id="add-title">Add pairs</h2>
+      <${MorePairs} set=${set} info=${info} onChanged=${changed} />
+    </section>
+    <section class="card" aria-labelledby="recalibrate-title">
+      <h2 id="recalibrate-title">Add labels of today's pairs</h2>
+      <p class="hint">${monitor.recovery === null
+        ? "Pairs that were labeled to check the judge become part of the set, up to the first one without a label."
+        : `After the alarm, the first ${count(monitor.recovery.audits)} pairs since then replace all others.`} You see what changes before anything does.</p>
+      <${Absorption} name=${name} isReplaced=${monitor.recovery !== null} onChanged=${changed}>Preview<//>
     </section>
     </div>
     <section class="card" aria-labelledby="versions-title">
       <h2 id="versions-title">Versions</h2>
-      <${Versions} name=${name} versions=${versions} current=${set.version} report=${report} onChanged=${changed} />
+      <${Versions} name=${name} versions=${versions} current=${set.version} onChanged=${changed} />
     </section>
     <section class="card" aria-labelledby="delete-title">
       <h2 id="delete-title">Delete</h2>
       <p class="hint">The versions stay, so a roll back restores the set.</p>
-      <${Deletion} name=${name} report=${report} onDeleted=${() => {
+      <${Deletion} name=${name} onDeleted=${() => {
         onChanged();
-        location.hash = "#sets";
+        location.hash = "#home";
       }} />
     </section>
-    <${Meanings} of=${["verdict", "label", "set", "version", "alpha", "marginal", "pac", "threshold", "audit"]} />`;
+    <${Meanings} of=${["verdict", "label", "set", "version", "promise", "on average", "for this set", "pair to label"]} />`;
 }

@@ -1,20 +1,21 @@
-// Try: a pair in; both orders, the average on the set's curve, and the verdict in words out.
+// Try: a pair in; the verdict, why, both orders, and the pair on the set's curve out.
 import { html, useState } from "./ui.js";
+import { isToy } from "./advice.js";
 import { get, ofSet, post, savedKey, urlOf } from "./api.js";
-import { Action, Copyable, Share } from "./parts.js";
-import { criterion, number, percent } from "./format.js";
+import { Copyable, Promised, Refusal, Share, useAction } from "./parts.js";
+import { GUARANTEES, percent, unsure } from "./format.js";
 import { Curve, shareAt } from "./plot.js";
 import { Meanings } from "./words.js";
 
 /** @typedef {{ question: string, response_a: string, response_b: string }} Pair */
-/** @typedef {{ calibration: string, alpha: string, guarantee: string }} Asked */
+/** @typedef {{ calibration: string, share: string, guarantee: string }} Asked `share` is alpha in percent. */
 
 const EXAMPLE = { question: "Is the number 4821 even or odd?", response_a: "odd", response_b: "even" };
 
 /** @param {Asked} asked @returns {Record<string, unknown>} */
 function criterionOf(asked) {
   if (asked.calibration === "") return { alpha: null };
-  return { alpha: Number(asked.alpha), guarantee: asked.guarantee, calibration: asked.calibration };
+  return { alpha: +(Number(asked.share) / 100).toPrecision(12), guarantee: asked.guarantee, calibration: asked.calibration };
 }
 
 /** @param {string} text */
@@ -42,25 +43,25 @@ ${named.join("")})
 print(judgment.verdict, judgment.reason, judgment.p_bar)`;
 }
 
-/** The fields of one criterion. @param {any} props */
-function CriterionFields({ asked, sets, onChange, legend }) {
+/** The promise to judge under. @param {any} props */
+function PromiseFields({ asked, sets, onChange }) {
   const set = (/** @type {object} */ changes) => onChange({ ...asked, ...changes });
   return html`<fieldset>
-    <legend>${legend}</legend>
+    <legend class="hidden">Promise</legend>
     <div class="fields">
-      <label>Calibration set
+      <label>Set
         <select value=${asked.calibration} onChange=${(/** @type {any} */ e) => set({ calibration: e.target.value })}>
           ${sets.map((/** @type {any} */ each) => html`<option value=${each.name}>${each.name}</option>`)}
           <option value="">none: no promise</option>
         </select>
       </label>
       ${asked.calibration !== "" &&
-      html`<label title="The largest share of wrong verdicts that you tolerate">Alpha
-          <input type="number" min="0.001" max="0.999" step="any" value=${asked.alpha} onInput=${(/** @type {any} */ e) => set({ alpha: e.target.value })} />
+      html`<label>Wrong at most, %
+          <input type="number" min="0.1" max="99.9" step="any" value=${asked.share} onInput=${(/** @type {any} */ e) => set({ share: e.target.value })} />
         </label>
-        <label>Guarantee
+        <label>Holds
           <select value=${asked.guarantee} onChange=${(/** @type {any} */ e) => set({ guarantee: e.target.value })}>
-            <option value="marginal">marginal</option><option value="pac">pac</option>
+            ${Object.entries(GUARANTEES).map(([name, words]) => html`<option value=${name}>${words}</option>`)}
           </select>
         </label>`}
     </div>
@@ -72,7 +73,7 @@ function Place({ judgment, detail }) {
   const points = detail.curve;
   const here = shareAt(points, judgment.uncertainty);
   const end = judgment.threshold === null ? null : shareAt(points, judgment.threshold);
-  const line = end === null ? "There is no threshold." : "Dashed line: the threshold; left of it are verdicts.";
+  const line = end === null ? "No pair gets a verdict." : "Dashed line: left of it are verdicts.";
   return html`<${Curve}
     points=${points}
     label=${`labeled pairs of ${detail.name}, from sure to unsure`}
@@ -82,86 +83,76 @@ function Place({ judgment, detail }) {
   />`;
 }
 
-/** The verdict of one criterion. @param {{ judgment: any, detail: any }} props */
-function Verdict({ judgment, detail }) {
+/** Why there is a verdict or none, in a sentence. @param {any} judgment */
+function reasonOf(judgment) {
+  const { reason, threshold, uncertainty } = judgment;
+  if (reason === "off_task") return "The judge may not be answering the question: its answer is mostly something other than A or B.";
+  if (reason === "no_preference") return "The judge finds both equally good.";
+  if (reason === "suspended") return "Labels have shown more errors than promised, so this set gives no verdicts until its alarm ends.";
+  if (reason === "infeasible") return "The labels of the set are not enough for this promise, so no pair gets a verdict.";
+  if (threshold === null) return "No set was chosen, so nothing is promised.";
+  const [is, most] = [unsure(uncertainty), unsure(threshold)];
+  const limit = is === most ? "about as much as" : reason === null ? "not above" : "above";
+  return `Its uncertainty is ${is} of the most, ${limit} the ${most} up to which this promise allows verdicts.`;
+}
+
+/** Says so if the judge goes by the order. @param {any} judgment */
+const orderOf = ({ p_fwd, p_rev }) =>
+  p_fwd > 0.5 && p_rev < 0.5 ? " It prefers the response that it reads first, in both orders." : p_fwd < 0.5 && p_rev > 0.5 ? " It prefers the response that it reads second, in both orders." : "";
+
+/** The verdict, first and large. @param {{ judgment: any }} props */
+function Verdict({ judgment }) {
   const abstains = judgment.verdict === "abstain";
-  return html`<div class="verdict">
-    <p class="row">
-      <span class=${`chip ${abstains ? "chip-abstain" : `chip-${judgment.verdict}`}`}>${abstains ? "Abstain" : judgment.verdict}</span>
-      <span class="muted">${criterion(judgment)}${judgment.calibration && `, ${judgment.calibration.name} version ${judgment.calibration.version}`}</span>
-    </p>
-    <p>${judgment.words}</p>
-    ${detail !== null && detail.curve.length > 0 && html`<${Place} judgment=${judgment} detail=${detail} />`}
-  </div>`;
+  return html`<h2 class=${`verdict ${abstains ? "chip-abstain" : `chip-${judgment.verdict}`}`}>${abstains ? "No verdict" : `${judgment.verdict} is better`}</h2>
+    <p>${reasonOf(judgment)}${abstains && orderOf(judgment)}</p>
+    <p class="muted">${judgment.alpha !== null && html`<${Promised} of=${judgment} />, `}${judgment.calibration && `${judgment.calibration.name} version ${judgment.calibration.version}`}</p>`;
 }
 
 /** What both orders say. @param {{ judgment: any }} props */
 const Orders = ({ judgment }) =>
   html`<div class="orders" role="group" aria-label="Probability that response A is better">
-    <p class="row spread muted"><span>Probability that response A is better</span></p>
+    <p class="muted">Probability that response A is better</p>
     ${judgment.orders === 2 &&
     html`<${Share} label="A read first" value=${judgment.p_fwd} figure=${percent(judgment.p_fwd, 1)} />
       <${Share} label="B read first" value=${judgment.p_rev} figure=${percent(judgment.p_rev, 1)} />`}
     <${Share} label=${judgment.orders === 2 ? "Average" : "One order"} value=${judgment.p_bar} figure=${percent(judgment.p_bar, 1)} kind="strong" />
   </div>`;
 
-/** Further numbers. @param {{ judgment: any }} props */
-const Numbers = ({ judgment }) =>
-  html`<dl class="facts">
-    <div><dt>uncertainty</dt><dd>${number(judgment.uncertainty)}</dd></div>
-    <div><dt>label mass</dt><dd>${number(judgment.label_mass)}</dd></div>
-    <div><dt>smallest alpha that accepts it</dt><dd>${judgment.risk_level === null ? "–" : number(judgment.risk_level)}</dd></div>
-    <div><dt>drawn for an audit</dt><dd>${judgment.audit === null ? "no" : "yes"}</dd></div>
-    <div><dt>prompt tokens</dt><dd>${judgment.usage.prompt_tokens}</dd></div>
-  </dl>`;
-
 /** The answer to the last request. @param {{ shown: any }} props */
-function Result({ shown }) {
-  const [first] = shown.judged;
-  return html`<section class="card result" aria-label="Result" aria-live="polite">
-    <${Orders} judgment=${first.judgment} />
-    <div class=${shown.judged.length > 1 ? "beside" : ""}>
-      ${shown.judged.map((/** @type {any} */ each) => html`<${Verdict} ...${each} />`)}
-    </div>
-    <${Numbers} judgment=${first.judgment} />
+const Result = ({ shown: { judgment, detail } }) =>
+  html`<section class="card result" aria-label="Result" aria-live="polite">
+    <${Verdict} judgment=${judgment} />
+    <${Orders} judgment=${judgment} />
+    ${detail !== null && detail.curve.length > 0 && html`<${Place} judgment=${judgment} detail=${detail} />`}
+    ${judgment.risk_level !== null && html`<p class="hint">The smallest promise that gives this pair a verdict: ${percent(judgment.risk_level, 1)}.</p>`}
+    ${judgment.audit !== null && html`<p class="hint">This pair was drawn for a label: it waits on the page Label.</p>`}
   </section>`;
-}
 
-/** @param {string} calibration @param {any} info @returns {Asked} */
-const usual = (calibration, info) => ({
-  calibration,
-  alpha: String(info.default_alpha),
-  guarantee: info.default_guarantee,
-});
-
-/** @param {{ info: any, sets: any[], report: (error: unknown) => void }} props */
-export function Try({ info, sets, report }) {
-  const preferred = sets.find((each) => each.name === "default") ?? sets[0];
+/** @param {{ info: any, sets: any[], name: string }} props */
+export function Try({ info, sets, name }) {
   const [pair, setPair] = useState(/** @type {Pair} */ (EXAMPLE));
-  const [asked, setAsked] = useState([usual(preferred?.name ?? "", info)]);
+  const [asked, setAsked] = useState(/** @type {Asked} */ ({ calibration: name, share: String(+(100 * info.default_alpha).toPrecision(6)), guarantee: info.default_guarantee }));
   const [shown, setShown] = useState(/** @type {any} */ (null));
+  const body = { ...pair, ...criterionOf(asked) };
+  // A verdict stands only beside the pair and the promise that it is for.
+  const now = JSON.stringify(body);
+  const { busy, error, press } = useAction(async () => {
+    const [judgment, detail] = await Promise.all([post("judge", body), asked.calibration === "" ? null : get(ofSet(asked.calibration))]);
+    setShown({ of: now, judgment, detail });
+  }, [now]);
   const write = (/** @type {string} */ field) => (/** @type {any} */ e) => setPair({ ...pair, [field]: e.target.value });
-  const bodies = asked.map((/** @type {Asked} */ each) => ({ ...pair, ...criterionOf(each) }));
-
-  const judge = async () => {
-    const judged = await Promise.all(
-      bodies.map(async (/** @type {any} */ body) => {
-        const judgment = await post("judge", body);
-        const detail = body.calibration ? await get(ofSet(body.calibration)) : null;
-        return { judgment, detail };
-      }),
-    );
-    setShown({ judged });
+  const onKey = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+    event.preventDefault();
+    void press();
   };
-  const change = (/** @type {number} */ place) => (/** @type {Asked} */ to) =>
-    setAsked(asked.map((/** @type {Asked} */ each, /** @type {number} */ i) => (i === place ? to : each)));
-  const second = asked.length > 1;
+  const set = sets.find((each) => each.name === asked.calibration);
   return html`<div class="try">
     <div>
-    <section class="card form" aria-labelledby="try-title">
+    <section class="card form" aria-labelledby="try-title" onKeyDown=${onKey}>
       <h1 id="try-title">Try a pair</h1>
-      ${sets.length === 0 && html`<p class="note">There is no calibration set yet, so a verdict promises nothing.
-        <a href="#sets">Three steps</a> change that.</p>`}
+      ${sets.length === 0 && html`<p class="note">There is no set yet, so a verdict promises nothing. <a href="#home">A new set</a> changes that.</p>`}
+      ${isToy(set, info) && html`<p class="note">This set is a toy: it came with the demo judge, whose pairs are small puzzles with known answers. <a href="#home/new">Make your own set</a>.</p>`}
       <label>Question
         <textarea rows="2" value=${pair.question} onInput=${write("question")}></textarea>
       </label>
@@ -175,25 +166,17 @@ export function Try({ info, sets, report }) {
           <textarea rows="3" value=${pair.response_b} onInput=${write("response_b")}></textarea>
         </label>
       </div>
-      ${asked.map(
-        (/** @type {Asked} */ each, /** @type {number} */ i) => html`<${CriterionFields}
-          asked=${each} sets=${sets} onChange=${change(i)} legend=${second ? `Criterion ${i + 1}` : "Criterion"}
-        />`,
-      )}
-      <div class="row">
-        <${Action} run=${judge} report=${report} kind="main">Judge<//>
-        <button type="button" class="quiet accent" onClick=${() => setAsked(second ? [asked[0]] : [asked[0], { ...asked[0], guarantee: "pac" }])}>
-          ${second ? "Remove the second criterion" : "Compare with a second criterion"}
-        </button>
-      </div>
+      <${PromiseFields} asked=${asked} sets=${sets} onChange=${setAsked} />
+      <div class="row"><button type="button" class="main" aria-disabled=${busy ? "true" : undefined} onClick=${press}>${busy ? "Judging…" : "Judge"}</button>
+        <span class="hint keyboard"><kbd>Ctrl</kbd> <kbd>Enter</kbd></span></div>
+      <${Refusal} of=${error} />
     </section>
-    <section class="card code" aria-labelledby="code-title">
-      <h2 id="code-title">The same in your program</h2>
-      <${Copyable} texts=${{ curl: asCurl(bodies[0]), Python: asPython(bodies[0]) }} />
-    </section>
-    <${Meanings} of=${["verdict", "abstention", "set", "alpha", "marginal", "pac", "uncertainty", "threshold", "label mass", "audit"]} />
+    <details class="card code"><summary>The same in your program</summary>
+      <${Copyable} texts=${{ curl: asCurl(body), Python: asPython(body) }} />
+    </details>
+    <${Meanings} of=${["verdict", "set", "promise", "on average", "for this set", "uncertainty", "pair to label"]} />
     </div>
-    ${shown === null
+    ${shown === null || shown.of !== now
       ? html`<section class="card empty"><p>The judge reads the pair twice, once in each order of the responses. The
           verdict and its reason appear here.</p></section>`
       : html`<${Result} shown=${shown} />`}

@@ -1,15 +1,15 @@
 // Watch: whether the verdicts of a set keep their promise, refreshed by itself.
 import { html } from "./ui.js";
 import { get, ofSet } from "./api.js";
-import { isReady } from "./alarms.js";
-import { useRefreshed, Waiting, Words } from "./parts.js";
-import { ACTIONS, age, between, count, criterion, evidence, moment, percent, plural } from "./format.js";
+import { adviceOf, isReady } from "./advice.js";
+import { Promised, useRefreshed, Waiting, Words } from "./parts.js";
+import { ACTIONS, age, between, clock, count, day, evidence, moment, plain, plural, promise } from "./format.js";
 import { Absorption } from "./recalibrate.js";
 import { Meanings } from "./words.js";
 
 const DAY_MS = 86_400_000;
 const LISTED = 30;
-const LIGHTS = { red: "Alarm", amber: "Attention", green: "No sign of trouble" };
+const LIGHTS = { red: "Stop", amber: "With care", green: "No sign of trouble" };
 
 /** Evidence on a logarithmic scale, with the line at which an alarm rings. @param {any} props */
 function Evidence({ label, value, line }) {
@@ -31,31 +31,29 @@ function Evidence({ label, value, line }) {
 const Scale = () =>
   html`<div class="evidence scale" aria-hidden="true"><span></span><p class="row spread hint"><span>0.01</span><span>1</span><span>100</span><span>10,000</span></p><span></span></div>`;
 
-/** The audits of one criterion. @param {{ of: any }} props */
+/** The labels of one promise. @param {{ of: any }} props */
 const Criterion = ({ of }) =>
   html`<section class="card">
-    <h2>${criterion(of)} ${of.alarm && html`<span class="tag alarm">alarm since ${moment(of.rang_at)}</span>`}
+    <h2><${Promised} of=${of} /> ${of.alarm && html`<span class="tag alarm">alarm since ${moment(of.rang_at)}</span>`}
       ${of.certified && html`<span class="tag good">proved</span>`}
-      ${!of.certified && of.certified_without_expired && html`<span class="tag">shown, if expired draws are like the others</span>`}</h2>
-    <${Evidence} label="evidence against the promise" value=${of.evidence} line=${of.alarm_evidence} />
-    <${Scale} />
+      ${!of.certified && of.certified_without_expired && html`<span class="tag">shown, if expired pairs are like the others</span>`}</h2>
     <dl class="facts">
-      <div><dt>wrong</dt><dd>${between(of.error_interval)}</dd></div>
-      <div><dt>promised</dt><dd>at most ${percent(of.alpha, 1)}</dd></div>
+      <div><dt>wrong verdicts</dt><dd>${between(of.error_interval)}</dd></div>
+      <div><dt>promised</dt><dd>at most ${plain(of.alpha)}</dd></div>
       <div><dt>labels that count</dt><dd>${count(of.labelled)} <small>${count(of.errors)} against the verdict, ${count(of.ties)} ties</small></dd></div>
-      <div><dt>wait for a label</dt><dd>${count(of.open)}</dd></div>
-      <div><dt>expired</dt><dd>${count(of.expired)}</dd></div>
-      <div><dt>drawn abstentions</dt><dd>${count(of.abstentions)}</dd></div>
+      <div><dt>wait for a label</dt><dd>${count(of.open)}${of.expired > 0 && html` <small>${count(of.expired)} expired</small>`}</dd></div>
     </dl>
+    <${Evidence} label="evidence against it" value=${of.evidence} line=${of.alarm_evidence} />
+    <${Scale} />
     ${of.keys.length > 1 &&
-    html`<h3>By key</h3>
+    html`<details><summary>By key</summary>
       <div class="scroll" tabindex="0" role="group" aria-label="By key"><table>
         <thead><tr><th scope="col">Key</th><th scope="col">Labels</th><th scope="col">Against the verdict</th><th scope="col">Evidence</th><th scope="col">Open</th></tr></thead>
         <tbody>${of.keys.map(
           (/** @type {any} */ key) => html`<tr><th scope="row">${key.key ?? "unknown"}</th><td>${count(key.audited)}</td><td>${count(key.errors)}</td>
             <td>${evidence(key.evidence)}</td><td>${count(key.open)}</td></tr>`,
         )}</tbody>
-      </table></div>`}
+      </table></div></details>`}
   </section>`;
 
 /** Counts open audits by age and key. @param {any[]} audits */
@@ -74,51 +72,65 @@ function grouped(audits) {
 
 /** @param {{ audits: any[], more: boolean }} props */
 function OpenAudits({ audits, more }) {
-  if (audits.length === 0) return html`<p>No audit waits for a label.</p>`;
-  return html`<p>${more ? "The oldest " : ""}${plural(audits.length, "audit")} ${audits.length === 1 ? "waits" : "wait"} for a label; the
+  if (audits.length === 0) return html`<p>No pair waits for a label.</p>`;
+  return html`<p>${more ? "The oldest " : ""}${plural(audits.length, "pair")} ${audits.length === 1 ? "waits" : "wait"} for a label; the
       oldest has waited ${age(audits[0].drawn_at)} and expires ${moment(audits[0].expires_at)}.</p>
-    <div class="scroll" tabindex="0" role="group" aria-label="Open audits by key and age"><table>
+    <div class="scroll" tabindex="0" role="group" aria-label="Pairs to label by key and age"><table>
       <thead><tr><th scope="col">Drawn by</th><th scope="col">under 1 day</th><th scope="col">1 to 3</th><th scope="col">3 to 7</th><th scope="col">older</th></tr></thead>
       <tbody>${grouped(audits).map(([key, ages]) => html`<tr><th scope="row">${key}</th>${ages.map((n) => html`<td>${count(n)}</td>`)}</tr>`)}</tbody>
     </table></div>`;
 }
 
-const EVENTS = { alarm: "Alarm", alarm_ended: "A new version ended the alarm", resumed: "Resumed", closed: "Audit closed", label_changed: "Label changed" };
+const EVENTS = { alarm: "Alarm", alarm_ended: "A new version ended the alarm", resumed: "Resumed", closed: "Pair closed", label_changed: "Label changed" };
 
-/** Alarms, labels and versions in one list, newest first. @param {any[]} entries @param {any[]} versions */
+/** @typedef {{ at: string, by: string, what: string, more: string, kind: string, from: number, to: number }} Happening */
+
+/** Versions, those that follow each other by one person on one day as one. @param {any[]} versions Newest first. @returns {Happening[]} */
+function changesOf(versions) {
+  /** @type {Happening[]} */
+  const found = [];
+  for (const { version, at, by, action, n } of versions) {
+    const last = found.at(-1);
+    const what = ACTIONS[action] ?? action;
+    if (last !== undefined && last.by === by && last.kind === what && day(last.at) === day(at)) last.from = version;
+    else found.push({ at, by, what: "", more: plural(n, "pair"), kind: what, from: version, to: version });
+  }
+  return found.map((each) => ({ ...each, what: each.from === each.to ? `Version ${each.to}` : `Versions ${each.from} to ${each.to}`, more: `${each.kind}, ${each.more}`, kind: "version" }));
+}
+
+/** Alarms, labels and versions by day, newest first. @param {any[]} entries @param {any[]} versions @returns {[string, Happening[]][]} */
 function timeline(entries, versions) {
   const events = entries.map((entry) => ({
     at: entry.at,
     by: entry.by,
     what: EVENTS[/** @type {keyof typeof EVENTS} */ (entry.event)] ?? entry.event,
     more: [
-      entry.alpha === null ? "" : criterion(entry),
+      entry.alpha === null ? "" : promise(entry),
       entry.event === "alarm" ? `${entry.errors} of ${entry.audited} labels against the verdict` : "",
       entry.reason ?? "",
     ].filter((part) => part !== "").join(", "),
     kind: entry.event === "alarm" ? "alarm" : "other",
+    from: 0,
+    to: 0,
   }));
-  const changes = versions.map((version) => ({
-    at: version.at,
-    by: version.by,
-    what: `Version ${version.version}`,
-    more: `${ACTIONS[version.action] ?? version.action}, ${plural(version.n, "pair")}`,
-    kind: "version",
-  }));
-  return [...events, ...changes].sort((one, other) => other.at.localeCompare(one.at)).slice(0, LISTED);
+  /** @type {Map<string, Happening[]>} */
+  const days = new Map();
+  for (const event of [...events, ...changesOf(versions)].sort((one, other) => other.at.localeCompare(one.at)).slice(0, LISTED))
+    days.set(day(event.at), [...(days.get(day(event.at)) ?? []), event]);
+  return [...days];
 }
 
-/** @param {{ events: any[] }} props */
-const Events = ({ events }) =>
-  html`<ol class="timeline">${events.map(
-    (event) => html`<li class=${event.kind}><time datetime=${event.at}>${moment(event.at)}</time>
-      <span><strong>${event.what}</strong> ${event.more} <small>by ${event.by}</small></span></li>`,
-  )}</ol>`;
+/** @param {{ days: [string, Happening[]][] }} props */
+const Events = ({ days }) =>
+  days.map(([of, events]) => html`<h3>${of}</h3><ol class="timeline">${events.map(
+    (event) => html`<li class=${event.kind}><span><time datetime=${event.at}>${clock(event.at)}</time> <strong>${event.what}</strong> ${event.more} <small>by ${event.by}</small></span></li>`,
+  )}</ol>`);
 
 /** @param {string} name */
 async function load(name) {
   const query = `?status=open&limit=1000&calibration=${encodeURIComponent(name)}`;
-  const [monitor, open, trail, versions] = await Promise.all([
+  const [set, monitor, open, trail, versions] = await Promise.all([
+    get(ofSet(name)),
     get(ofSet(name, "/monitor")),
     get(`audits${query}`),
     get(ofSet(name, `/audit-trail?limit=${LISTED}`)),
@@ -127,72 +139,54 @@ async function load(name) {
   const events = timeline(trail.entries, versions.versions);
   const since = versions.versions[0]?.at ?? "";
   const older = open.audits.filter((/** @type {any} */ audit) => audit.drawn_at < since).length;
-  return { monitor, open, older, events, at: new Date().toISOString() };
+  return { set, monitor, open, older, events, at: new Date().toISOString() };
 }
 
 /**
- * What to do after an alarm, on this page; the service's own words have the commands.
- * @param {{ monitor: any, name: string, report: (error: unknown) => void, onChanged: () => void }} props
+ * The way out of an alarm: its goal is fixed by the first alarm.
+ * @param {{ monitor: any, name: string, onChanged: () => void }} props
  */
-function WayBack({ monitor, name, report, onChanged }) {
-  const { audits, drawn, labelled, note } = monitor.recovery;
+function WayBack({ monitor, name, onChanged }) {
+  const { audits, drawn, labelled } = monitor.recovery;
   const ready = isReady(monitor);
-  return html`<div class="note">
-    <p>Do not use these verdicts. Three steps end the alarm:</p>
-    <ol class="way">
-      <li><a class=${ready ? "button" : "button main"} href=${`#label/${name}`}>Label</a> <span>the first ${plural(audits, "pair")} since the alarm:
-        ${" "}${count(Math.min(labelled, audits))} of ${count(audits)} have their label.
-        ${" "}<progress value=${Math.min(labelled, audits)} max=${audits} aria-label="Labels of the pairs since the alarm"></progress>
-        ${drawn < audits && html` <span>${count(audits - drawn)} of them are not judged yet, so come back for these later.</span>`}</span></li>
-      <li><${Absorption} name=${name} body=${{}} report=${report} onChanged=${onChanged}
-        kind=${ready ? "main" : ""} disabled=${!ready}>Recalibrate…<//> <span>so that the set has these labels in place of its old ones.
-        You see what changes before anything does. <a href=${`#sets/${name}`}>More choices</a></span></li>
-      <li><span class="then">Then</span> <span>label some of the pairs that are judged after it: the light turns green as long as they show nothing wrong.</span></li>
-    </ol>
-    <details><summary>In a terminal, or over HTTP</summary><p><${Words} of=${note} /></p><p><${Words} of=${monitor.note} /></p></details>
-  </div>`;
+  const [done, judged] = [Math.min(labelled, audits), Math.min(drawn, audits)];
+  return html`<ol class="way">
+    <li><span><progress value=${done} max=${audits} aria-label="Labels since the alarm"></progress> <strong>${count(done)} of ${count(audits)} labeled, ${count(judged)} of ${count(audits)} judged so far.</strong>
+      ${" "}These are the first pairs since the alarm, and their number stays.${judged < audits && done === judged ? " Come back when programs have sent more." : ""}</span>
+      ${!ready && done < judged && html`<a class="button main" href=${`#label/${name}`}>Label</a>`}</li>
+    <li><span>Their labels then replace all labels of the set. You see what that does before anything changes.</span>
+      ${ready && html`<${Absorption} name=${name} isReplaced onChanged=${onChanged} kind="main">End the alarm…<//>`}</li>
+  </ol>`;
 }
 
-/** How somebody gets to know how often verdicts are wrong. @param {{ monitor: any, name: string, waiting: number, older: number }} props */
-function ToKnow({ monitor, name, waiting, older }) {
-  const labels = monitor.criteria[0]?.audited ?? 0;
-  if (labels > 0)
-    return html`<p>This comes from ${plural(labels, "label")}; further ones make the range narrower. ${waiting > 0 && html`<a class="button" href=${`#label/${name}`}>Label</a>`}</p>`;
-  if (waiting > older)
-    return html`<p><a class="button main" href=${`#label/${name}`}>Label</a> some of the ${plural(waiting, "pair")} that ${waiting === 1 ? "waits" : "wait"}, and this
-      light says how often the verdicts are wrong.${older > 0 && ` The first ${count(older)} are from before this version, and do not count for it.`}</p>`;
-  return monitor.audit_rate > 0 && html`<p>Pairs to label appear here when programs send new ones to the judge.</p>`;
-}
-
-/** The light and its sentence. @param {any} props */
-function Light({ monitor, at, name, waiting, older, report, onChanged }) {
-  const light = /** @type {keyof typeof LIGHTS} */ (monitor.light);
-  const parts = monitor.summary.split("; ");
-  // How wrong the verdicts are and what was promised; then since when, and the ties.
-  const [how, more] = [parts.slice(0, 2), parts.slice(2)];
+/** The answer, and the next step. @param {any} props */
+function Light({ set, monitor, info, at, waiting, older, onChanged }) {
+  const { light, headline, more, next } = adviceOf(set, monitor, info);
+  const recovers = monitor.recovery !== null && monitor.recovery.audits !== null;
   return html`<section class=${`card light light-${light}`} aria-label="State" aria-live="polite">
-    <p class="row"><span class="lamp" aria-hidden="true"></span><strong>${LIGHTS[light]}</strong>
-      <small class="muted">${name} version ${monitor.version}, seen ${moment(at)}</small></p>
-    <h1><${Words} of=${how.join("; ")} /></h1>
-    ${more.map((/** @type {string} */ part) => html`<p class="also"><${Words} of=${part} /></p>`)}
-    ${monitor.recovery === null || monitor.recovery.audits === null
-      ? monitor.note !== null && html`<p><${Words} of=${monitor.note} /></p>`
-      : html`<${WayBack} monitor=${monitor} name=${name} report=${report} onChanged=${onChanged} />`}
-    ${light !== "red" && html`<${ToKnow} monitor=${monitor} name=${name} waiting=${waiting} older=${older} />`}
+    <p class="row"><span class="lamp" aria-hidden="true"></span><strong>${monitor.alarm ? "Alarm" : LIGHTS[light]}</strong>
+      <small class="muted">${set.name} version ${monitor.version}, seen ${moment(at)}</small></p>
+    <h1>${headline}</h1>
+    ${recovers ? html`<${WayBack} monitor=${monitor} name=${set.name} onChanged=${onChanged} />`
+      : html`${more !== "" && html`<p>${more}</p>`}
+        ${waiting > older && older > 0 && html`<p class="hint">The first ${count(older)} pairs to label are from before this version, and do not count for it.</p>`}
+        <p>${!next.href.startsWith("#watch") && html`<a class="button main" href=${next.href}>${next.text}</a>`}</p>`}
+    ${monitor.note !== null && html`<details><summary>For your operator</summary><p><${Words} of=${monitor.note} /></p>
+      ${monitor.recovery !== null && html`<p><${Words} of=${monitor.recovery.note} /></p>`}</details>`}
   </section>`;
 }
 
-const DRIFT = { uncertainty: "uncertainty", position_gap: "effect of the order", label_mass: "label mass" };
+const DRIFT = { uncertainty: "uncertainty", position_gap: "effect of the order", label_mass: "answers other than A or B" };
 
-/** @param {{ name: string, sets: any[], report: (error: unknown) => void, onChanged: () => void }} props */
-export function Watch({ name, sets, report, onChanged }) {
+/** @param {{ name: string, sets: any[], info: any, report: (error: unknown) => void, onChanged: () => void }} props */
+export function Watch({ name, sets, info, report, onChanged }) {
   const { data, reload, failed } = useRefreshed(() => load(name), [name], report);
   const changed = () => {
     reload();
     onChanged();
   };
   if (data === null) return html`<${Waiting} failed=${failed} />`;
-  const { monitor, open, older, events, at } = data;
+  const { set, monitor, open, older, events, at } = data;
   return html`<div class="row spread above">
       <label class="inline">Set
         <select value=${name} onChange=${(/** @type {any} */ e) => (location.hash = `#watch/${e.target.value}`)}>
@@ -201,23 +195,22 @@ export function Watch({ name, sets, report, onChanged }) {
       </label>
       <small class="muted">Refreshes by itself${failed ? "; the last refresh failed" : ""}</small>
     </div>
-    <${Light} monitor=${monitor} at=${at} name=${name} waiting=${open.audits.length} older=${older} report=${report} onChanged=${changed} />
+    <${Light} set=${set} monitor=${monitor} info=${info} at=${at} waiting=${open.audits.length} older=${older} onChanged=${changed} />
     ${monitor.criteria.map((/** @type {any} */ of) => html`<${Criterion} of=${of} />`)}
     <section class="card" aria-labelledby="drift-title">
-      <h2 id="drift-title">Is the traffic unlike the labeled pairs?</h2>
-      <p class="hint">Evidence of a difference, on a logarithmic scale. At the line, an alarm rings.</p>
+      <h2 id="drift-title">Has the traffic changed?</h2>
+      <p class="hint">Evidence that today's pairs are unlike those of the set. At the line, an alarm starts.</p>
       ${Object.entries(DRIFT).map(([field, label]) => monitor.drift[field] !== null &&
         html`<${Evidence} label=${label} value=${monitor.drift[field].evidence} line=${monitor.alarm_evidence} />`)}
       <${Scale} />
     </section>
     <section class="card" aria-labelledby="open-title">
-      <h2 id="open-title">Open audits</h2>
+      <h2 id="open-title">Pairs to label</h2>
       <${OpenAudits} audits=${open.audits} more=${open.next_after !== null} />
     </section>
     <section class="card" aria-labelledby="events-title">
       <h2 id="events-title">Events</h2>
-      <${Events} events=${events} />
-      <p class="hint after">Requests, latencies and load are in Grafana's dashboard (docs/guides/monitoring.md).</p>
+      <${Events} days=${events} />
     </section>
-    <${Meanings} of=${["verdict", "abstention", "label", "set", "version", "alpha", "marginal", "pac", "audit", "expired", "evidence", "traffic", ...Object.values(DRIFT)]} />`;
+    <${Meanings} of=${["verdict", "label", "set", "version", "promise", "on average", "for this set", "pair to label", "expired", "evidence", "traffic", "uncertainty", "effect of the order"]} />`;
 }

@@ -1,0 +1,236 @@
+"""A set is made of a file on the desk: with labels, or without any and then labeled there."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.integration.desk.browsing import barriers, open_page, overflow
+from tests.integration.desk.test_label import shown
+from tests.integration.desk.worlds import SETTINGS, pairs
+from tests.integration.processes.server import Server
+
+# The judge is right about all of them. Each second pair of the file has its good response as B.
+OPEN = [
+    {
+        "question": f"Pool {i}?",
+        **dict(
+            zip(
+                ("response_a", "response_b"),
+                (f"quality={1 + i / 30}", "quality=0")[:: 1 if i % 2 else -1],
+                strict=True,
+            )
+        ),
+    }
+    for i in range(60)
+]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("desk"), dict(SETTINGS)) as server:
+        yield server
+
+
+@pytest.fixture
+def url(service: Server) -> str:
+    return f"http://127.0.0.1:{service.port}"
+
+
+def table(rows: list[dict[str, Any]], names: dict[str, str]) -> str:
+    """Rows as CSV, with other names of their columns."""
+    file = io.StringIO()
+    writer = csv.writer(file)
+    writer.writerow(names.values())
+    writer.writerows([[row[name] for name in names] for row in rows])
+    return file.getvalue()
+
+
+def choose(page: Page, path: Path) -> None:
+    page.get_by_label("File of pairs").set_input_files(path)
+
+
+def add(page: Page, title: str) -> None:
+    page.get_by_role("button", name="Judge and preview").click()
+    dialog = page.get_by_role("dialog", name=title)
+    expect(dialog).to_be_visible()
+    assert barriers(page) == []
+    dialog.get_by_role("button", name="Add them").click()
+    expect(dialog).to_have_count(0)
+
+
+def detail(service: Server, name: str) -> dict[str, Any]:
+    answer = service.client.get(f"/calibrations/{name}").raise_for_status()
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def versions(service: Server, name: str) -> list[dict[str, Any]]:
+    answer = service.client.get(f"/calibrations/{name}/versions").raise_for_status()
+    found: list[dict[str, Any]] = answer.json()["versions"]
+    return found
+
+
+def label(page: Page, until: str, most: int = 1000) -> int:
+    """Labels pairs, each for the better response, until a text is on the page."""
+    question = page.get_by_role("region", name="Question")
+    end = page.get_by_text(until)
+    for number in range(most):
+        expect(question.or_(end).first).to_be_visible()
+        if end.count():
+            return number
+        text, left = shown(page)
+        page.keyboard.press("2" if left == "quality=0" else "1")
+        expect(question.filter(has_text=text)).to_have_count(0)
+    return most
+
+
+def test_a_table_with_other_columns_becomes_a_set_under_a_name_chosen_later(
+    service: Server, url: str, browser: Browser, tmp_path: Path
+) -> None:
+    path = tmp_path / "pairs.csv"
+    names = {"question": "Frage", "response_a": "eins", "response_b": "zwei", "label": "besser"}
+    path.write_text(table(pairs(150, start=0), names), encoding="utf-8")
+    with open_page(browser, url, width=390) as page:
+        page.goto("/desk")
+        expect(page.get_by_role("heading", name="No set yet")).to_be_visible()
+        choose(page, path)
+        for field, column in zip(
+            ("Question", "Response A", "Response B"), names.values(), strict=False
+        ):
+            page.get_by_label(field).select_option(column)
+        expect(page.get_by_text("150 pairs: 0 with a label, 150 to label here")).to_be_visible()
+        page.get_by_label("Label (A, B or tie)").select_option("besser")
+        expect(page.get_by_text("150 pairs: 150 with a label, 0 to label here")).to_be_visible()
+        # The file stays while the name is not one.
+        page.get_by_label("Name").fill("my set")
+        expect(page.get_by_role("button", name="Judge and preview")).to_be_disabled()
+        page.get_by_label("Name").fill("mine")
+        assert overflow(page) <= 0
+        add(page, "Add 150 pairs to mine?")
+        expect(page.get_by_role("link", name="mine")).to_be_visible()
+        expect(page.get_by_role("heading", name="You may use it at")).to_be_visible()
+        expect(page.get_by_label("Name")).to_have_value("set-2")
+    assert (detail(service, "mine")["labelled"], len(versions(service, "mine"))) == (150, 1)
+
+
+def test_a_file_that_cannot_be_used_says_why_beside_its_field(
+    url: str, browser: Browser, tmp_path: Path
+) -> None:
+    path = tmp_path / "pairs.jsonl"
+    with open_page(browser, url) as page:
+        page.goto("/desk")
+        alert = page.get_by_role("region", name="New set").get_by_role("alert")
+        path.write_bytes(b"\x1f\x8b\x08")
+        choose(page, path)
+        expect(alert).to_have_text(
+            "The file cannot be used: the file is compressed: unpack it first."
+        )
+        other = tmp_path / "pairs.json"
+        other.write_text(json.dumps([*OPEN, {"question": "half"}]), encoding="utf-8")
+        choose(page, other)
+        expect(alert).to_have_count(0)
+        expect(
+            page.get_by_text("60 pairs: 0 with a label, 60 to label here. 1 row left out")
+        ).to_be_visible()
+
+
+def test_pairs_without_labels_are_labeled_in_one_version_and_survive_a_reload(
+    service: Server, url: str, browser: Browser, tmp_path: Path
+) -> None:
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in OPEN), encoding="utf-8")
+    with open_page(browser, url) as page:
+        page.goto("/desk")
+        page.get_by_label("Name").fill("pool")
+        choose(page, path)
+        add(page, "Add 60 pairs to pool?")
+        # Both ways have their number.
+        needed = service.client.get("/calibrations/pool/next?alpha=0.25&delta=0.1").json()["needed"]
+        page.get_by_label("Promise").select_option("25%")
+        expect(page.get_by_role("link", name="Label all 60")).to_be_visible()
+        page.get_by_role("link", name=f"Label what it needs: {needed} or more").click()
+        expect(page.get_by_text(f"0 of at least {needed} labeled")).to_be_visible()
+        assert barriers(page) == []
+        assert overflow(page) <= 0
+        # The last pair is the surest.
+        assert shown(page)[0] == "Pool 59?"
+        expect(page.get_by_role("button", name="Cannot be labeled")).to_be_disabled()
+        page.keyboard.press("1")
+        page.keyboard.press("u")
+        expect(page.get_by_role("region", name="Question")).to_have_text("Pool 59?")
+        label(page, "nothing", most=3)
+        # A tab that is closed sends what it has.
+        page.goto("about:blank")
+        page.goto("/desk#label/pool?for=0.25")
+        needed -= 3
+        expect(page.get_by_text(f"0 of at least {needed} labeled")).to_be_visible()
+        label(page, "nothing", most=3)
+        # What has not arrived stays in the browser.
+        page.evaluate("() => { fetch = () => Promise.reject(new TypeError()); }")
+        page.reload()
+        expect(page.get_by_text(f"3 of at least {needed} labeled")).to_be_visible()
+        later = label(page, "That was the last pair that the promise needs")
+        page.get_by_role("button", name=f"Save {3 + later} labels").click()
+        expect(page.get_by_role("status").first).to_contain_text("of 25% for this set is decided")
+        page.get_by_role("link", name="May I use it?").click()
+        expect(page.get_by_role("link", name="Label the rest")).to_be_visible()
+    found = service.client.get("/calibrations/pool/next?alpha=0.25&delta=0.1").json()
+    assert (found["complete"], found["feasible"], found["labelled"]) == (True, True, 6 + later)
+    examples = service.client.get("/calibrations/pool/examples").json()["examples"]
+    assert all(
+        (each["label"] == "A") == (each["gap_fwd"] > 0)
+        for each in examples
+        if each["label"] is not None
+    )
+    # The pairs, and a version for each session of labels by the person of this browser.
+    assert [each["by"] for each in versions(service, "pool")] == ["Tess"] * 3
+
+
+def test_another_browser_opens_the_file_and_labels_all_until_it_leaves(
+    service: Server, url: str, browser: Browser, tmp_path: Path
+) -> None:
+    path = tmp_path / "pairs.json"
+    path.write_text(json.dumps(OPEN), encoding="utf-8")
+    pool = [{**row, "question": f"Else, {row['question']}"} for row in OPEN[:20]]
+    body = {"comparisons": pool}
+    service.client.post("/calibrations/else/pool", json=body).raise_for_status()
+    path.write_text(json.dumps(pool), encoding="utf-8")
+    with open_page(browser, url) as page:
+        page.goto("/desk#label/else")
+        page.get_by_role("link", name="Label all 20").click()
+        page.get_by_label("File of these pairs").set_input_files(path)
+        page.get_by_role("button", name="Open").click()
+        expect(page.get_by_text("0 of 20 labeled")).to_be_visible()
+        label(page, "nothing", most=5)
+        page.get_by_role("link", name="Watch", exact=True).click()
+        expect(page.get_by_role("region", name="State")).to_be_visible()
+        page.goto("/desk#label/else?for=all")
+        expect(page.get_by_text("0 of 15 labeled")).to_be_visible()
+    assert detail(service, "else")["labelled"] == 5
+
+
+def test_pairs_without_labels_end_no_verdicts(
+    service: Server, url: str, browser: Browser, tmp_path: Path
+) -> None:
+    body = {"calibration": "good", "examples": pairs(200, start=5000)}
+    service.client.post("/calibrate", json=body).raise_for_status()
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in OPEN[:30]), encoding="utf-8")
+    with open_page(browser, url) as page:
+        page.goto("/desk#sets/good")
+        choose(page, path)
+        page.get_by_role("button", name="Judge and preview").click()
+        offer = page.get_by_role("dialog", name="Keep the verdicts of good?")
+        offer.get_by_role("button", name="Make good-2").click()
+        page.get_by_role("dialog", name="Add 30 pairs to good-2?").get_by_role(
+            "button", name="Add them"
+        ).click()
+        expect(page.get_by_role("heading", name="Pairs to label: 30 of good-2")).to_be_visible()
+    assert detail(service, "good")["unlabelled"] == 0
+    assert detail(service, "good-2")["unlabelled"] == 30
