@@ -22,10 +22,8 @@ from typing import Any
 import httpx
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import kendalltau
 
-from app.demo.arena import FAVOURED, MODELS, DemoBattle, as_item, battles, true_ratings
-from app.demo.pairs import demo_sets
+from app.demo.arena import FAVOURED, MODELS, DemoBattle, battles, true_ratings
 from app.ratings.battles import Battles
 from app.ratings.board import board_of
 from app.ratings.outcomes import preferred
@@ -38,13 +36,12 @@ Floats = NDArray[np.float64]
 DOCS = Path(__file__).parents[1]
 NUMBERS, PAGE = DOCS / "measured" / "arena.json", DOCS / "concepts" / "ratings.md"
 ARENAS, BATTLES, CALIBRATION, ALPHA = 4, 5000, 1000, 0.10
-RATES, DRAWS, ROUNDS, PROBES = (0.05, 0.10), 10, 200, 400
+RATES, DRAWS, ROUNDS = (0.05, 0.10), 10, 200
 # Views that no label changes.
 UNLABELED = ("accepted", "abstain_as_tie", "soft")
 # The view "accepted" again, at a smaller alpha.
 STRICT, STRICT_ALPHA = "strict", 0.05
 SEED = 1000
-_LIKING = "liking.json"
 SETTINGS = RatingSettings(rounds=ROUNDS)
 TRUTH = np.array(list(true_ratings().values()))
 SIDE = MODELS.index(FAVOURED)
@@ -68,7 +65,6 @@ class Row:
         view: Name of the view.
         labelled: Probability with which a battle was drawn for labeling; 0 without labels.
         boards: Number of boards, one for each arena and draw of labels.
-        tau: Mean of Kendall's tau-b with the true order.
         spread: Slope of ratings on true ratings, without the favoured model; 1 is right.
         error: Root mean square error of the other models.
         favour: Mean error of the favoured model.
@@ -82,7 +78,6 @@ class Row:
     view: str
     labelled: float
     boards: int
-    tau: float
     spread: float
     error: float
     favour: float
@@ -106,8 +101,6 @@ class Found:
         strict_coverage: Share of accepted verdicts at STRICT_ALPHA.
         strict_error: Share of wrong ones among these.
         always_error: Share of wrong ones if the judge always answers.
-        liked: Mean p_bar of an answer as a list item against the same answer without.
-        wrong_wins: Share of wrong answers that the judge prefers to the right one; and as items.
         rows: One row for each view.
     """
 
@@ -119,8 +112,6 @@ class Found:
     strict_coverage: float
     strict_error: float
     always_error: float
-    liked: float
-    wrong_wins: tuple[float, float]
     rows: tuple[Row, ...]
 
 
@@ -161,30 +152,6 @@ def calibrate(client: httpx.Client) -> None:
     for start in range(0, len(examples), 250):
         body = {"calibration": "arena", "examples": examples[start : start + 250]}
         client.post("/calibrate", json=body).raise_for_status()
-
-
-def liking(client: httpx.Client) -> tuple[float, tuple[float, float]]:
-    """Measures how much the judge likes a list item: by itself, and against the right answer."""
-    items, plain, styled = [], [], []
-    for pair in demo_sets().trial[:PROBES]:
-        both = pair.response_a, pair.response_b
-        right, wrong = both if pair.label == "A" else both[::-1]
-        items.append((pair.question, as_item(wrong), wrong))
-        plain.append((pair.question, wrong, right))
-        styled.append((pair.question, as_item(wrong), right))
-    scores = _p_bars(client, [*items, *plain, *styled])
-    own, base, with_item = np.split(scores, 3)
-    return float(own.mean()), (float((base > 0.5).mean()), float((with_item > 0.5).mean()))
-
-
-def _p_bars(client: httpx.Client, pairs: Sequence[tuple[str, str, str]]) -> Floats:
-    names = ("question", "response_a", "response_b")
-    found: list[float] = []
-    for start in range(0, len(pairs), 300):
-        some = [dict(zip(names, pair, strict=True)) for pair in pairs[start : start + 300]]
-        answer = client.post("/judge/batch", json={"alpha": None, "comparisons": some})
-        found += [result["p_bar"] for result in answer.raise_for_status().json()["results"]]
-    return np.array(found)
 
 
 def rows_of(work: Path, number: int) -> Path:
@@ -240,7 +207,6 @@ def errors_of(view: View) -> dict[str, Any]:
     slope = np.polyfit(TRUTH[OTHERS], score[OTHERS], 1)[0]
     assert np.isfinite(score).all(), "a model has no rating"
     return {
-        "tau": kendalltau(score, TRUTH).statistic,
         "spread": slope,
         "error": score - TRUTH,
         "rank": ordered[SIDE].rank,
@@ -257,7 +223,6 @@ def row_of(view: str, rate: float, found: Sequence[dict[str, Any]]) -> Row:
         view=view,
         labelled=rate,
         boards=len(found),
-        tau=float(np.mean([each["tau"] for each in found])),
         spread=float(np.mean([each["spread"] for each in found])),
         error=float(np.sqrt((error[:, OTHERS] ** 2).mean())),
         favour=float(error[:, SIDE].mean()),
@@ -290,20 +255,17 @@ def compared(arenas: Sequence[tuple[Battles, Floats]], strict: Sequence[Battles]
 
 
 def judge_all(work: Path, count: int) -> None:
-    """Judges the arenas and measures the judge's liking, with a service if anything is missing."""
+    """Judges the arenas, with a service if anything is missing."""
     from docs.tools.running_service import running_service
 
     work.mkdir(parents=True, exist_ok=True)
-    wanted = [work / _LIKING, *(rows_of(work, number) for number in range(count))]
-    if all(path.exists() for path in wanted):
+    if all(rows_of(work, number).exists() for number in range(count)):
         return
     with ExitStack() as stack:
         url = stack.enter_context(running_service(work))
         client = stack.enter_context(httpx.Client(base_url=url, timeout=600))
         if client.get("/calibrations/arena").status_code == 404:
             calibrate(client)
-        if not (work / _LIKING).exists():
-            (work / _LIKING).write_text(json.dumps(liking(client)), encoding="utf-8")
         for number in range(count):
             if not rows_of(work, number).exists():
                 judge(work, number, url)
@@ -312,7 +274,6 @@ def judge_all(work: Path, count: int) -> None:
 def measure(work: Path, count: int) -> Found:
     """Judges the arenas and compares every view with the truth."""
     judge_all(work, count)
-    liked, wrong_wins = json.loads((work / _LIKING).read_text(encoding="utf-8"))
     files = [rows_of(work, number) for number in range(count)]
     arenas = [with_truth(file, number) for number, file in enumerate(files)]
     answered = [preferred(whole.p_bar) for whole, _ in arenas]
@@ -331,8 +292,6 @@ def measure(work: Path, count: int) -> Found:
         strict_coverage=float(strictly.mean()),
         strict_error=float((strict_verdict != truth)[strictly].mean()),
         always_error=float((always != truth).mean()),
-        liked=liked,
-        wrong_wins=tuple(wrong_wins),
         rows=tuple(compared(arenas, strict)),
     )
 
@@ -392,7 +351,7 @@ def found_in(path: Path) -> Found:
     """The figures in a file."""
     read = json.loads(path.read_text(encoding="utf-8"))
     rows = tuple(Row(**row) for row in read.pop("rows"))
-    return Found(**{**read, "wrong_wins": tuple(read["wrong_wins"])}, rows=rows)
+    return Found(**read, rows=rows)
 
 
 if __name__ == "__main__":
