@@ -3,11 +3,12 @@
 import math
 from collections.abc import Sequence
 
-from app.core.comparison import Comparison
+from app.core.comparison import Comparison, Side
 from app.core.errors import JudgmentFailedError
 from app.core.fingerprint import JudgeIdentity
 from app.core.score import Score
 from app.judges.calls import lost, observed_call
+from app.judges.explaining import written_afterwards
 from app.judges.prompts import PromptTemplate, rendered_pairs
 from app.judges.quoting import FENCE_VERSION
 from app.judges.scorer import ScoreError
@@ -19,6 +20,7 @@ from app.ports import (
     LabelLogits,
     OnStage,
     PromptError,
+    TextGenerator,
     no_stage,
 )
 
@@ -105,6 +107,14 @@ class LabelLogitScorer:
             )
         pairs = zip(logits[::2], logits[1::2], strict=True)
         return [score_of_orders(forward, reverse) for forward, reverse in pairs]
+
+    async def explain(self, comparison: Comparison, side: Side | None) -> str | None:
+        """Has the engine explain the verdict, if it writes text."""
+        if not isinstance(self.engine, TextGenerator):
+            return None
+        return await written_afterwards(
+            self.engine, self.template, comparison, side, self._telemetry
+        )
 
     def weakness(self, score: Score) -> str | None:
         """Returns advice if the model would most likely answer without a label."""

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from app.core.comparison import Comparison
+from app.core.comparison import Comparison, Side
 from app.core.errors import JudgmentFailedError, StartupError
 from app.core.fingerprint import JudgeIdentity
 from app.core.score import NoScore, Score
@@ -210,6 +210,22 @@ class ThoughtScorer:
             self._score(forward, reverse, draw)
             for forward, reverse, draw in zip(orders[::2], orders[1::2], draws, strict=True)
         ]
+
+    async def explain(self, comparison: Comparison, side: Side | None) -> str | None:
+        """Returns the first thought of the first order, written again from its seed."""
+        draw = Draw.of(comparison, self.identity.fingerprint)
+        times = CallTimes()
+        with observed_call(self._telemetry, times, comparisons=0, prompts=1):
+            (written,) = await self._written(
+                [self._template.render(comparison)],
+                [draw.seeds[0]],
+                most=self._options.max_tokens,
+                samples=1,
+                times=times,
+            )
+        if isinstance(written, Thought):
+            return written.text
+        return written.thought if isinstance(written, Generated) else None
 
     async def _written(
         self,

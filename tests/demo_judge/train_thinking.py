@@ -7,6 +7,7 @@ thought has each digit again, and the sum so far, "a44b32c02". Without it, the j
 """
 
 import argparse
+import json
 import random
 import string
 from collections.abc import Iterator
@@ -25,8 +26,8 @@ from tests.demo_judge.train import IGNORED, RunSize, new_model
 TEMPLATE = PromptTemplate(system="", user="{question}\n{answer_a}\n{answer_b}")
 END = "</think>"
 MOST_DIGITS, MODULUS = 6, 5
-_SIZE = RunSize(hidden=96, intermediate=256, layers=3, heads=4, batch=64, chunk=64)
-_STEPS = 2000
+_SIZE = RunSize(hidden=96, intermediate=256, layers=3, heads=3, batch=64, chunk=64)
+_STEPS = 500
 _RATE = 3e-3
 _WARMUP_STEPS = 50
 # Share of training pairs with an empty thought, as a judge without thoughts reads them.
@@ -101,15 +102,14 @@ def _rows(
     )
 
 
-def train(out: Path, *, steps: int = _STEPS) -> None:
-    """Trains a judge and writes it in Hugging Face format."""
+def _train(out: Path) -> None:
     tokenizer = thinking_tokenizer()
     model: LlamaForCausalLM = new_model(tokenizer, _SIZE)
     optimizer = torch.optim.AdamW(model.parameters(), lr=_RATE, betas=(0.9, 0.95))
     stream, rng = sums(_SEED), random.Random(_SEED)
     losses = []
-    for step in range(steps):
-        rate = _RATE * min(1.0, (step + 1) / _WARMUP_STEPS) * max(0.02, 1 - step / steps)
+    for step in range(_STEPS):
+        rate = _RATE * min(1.0, (step + 1) / _WARMUP_STEPS) * max(0.02, 1 - step / _STEPS)
         for group in optimizer.param_groups:
             group["lr"] = rate
         ids, targets = _rows(tokenizer, [next(stream) for _ in range(_SIZE.batch)], rng)
@@ -126,12 +126,19 @@ def train(out: Path, *, steps: int = _STEPS) -> None:
     tokenizer.save_pretrained(out)
 
 
+def trained(folder: Path) -> Path:
+    """Trains a judge for the tests, with its prompt file, in a minute or two."""
+    torch.set_num_threads(1)
+    _train(folder)
+    (folder / "prompt.toml").write_text(f"user = {json.dumps(TEMPLATE.user)}\n", encoding="utf-8")
+    return folder
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("thinking-judge"))
-    parser.add_argument("--steps", type=int, default=_STEPS)
     options = parser.parse_args()
-    train(options.out, steps=options.steps)
+    trained(options.out)
 
 
 if __name__ == "__main__":

@@ -117,9 +117,15 @@ def _rung(rung: Rung) -> records.Rung:
     )
 
 
-def single_judgment(judged: Judgment, identifier: str | int | None) -> records.Judgment:
+def single_judgment(
+    judged: Judgment, identifier: str | int | None, *, explanation: str | None = None
+) -> records.Judgment:
     """The judgment of the request that is being answered."""
-    more = {"words": in_words(judged), "usage": usage_of_request()}
+    more = {
+        "words": in_words(judged),
+        "explanation": explanation,
+        "usage": usage_of_request(),
+    }
     return judgment(judged, identifier, kind=records.SingleJudgment, **more)
 
 

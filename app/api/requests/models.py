@@ -30,7 +30,7 @@ from app.core.comparison import (
     Role,
     Turn,
 )
-from app.core.errors import InvalidRequestError, RequestError
+from app.core.errors import InvalidComparisonError, InvalidRequestError, RequestError
 from app.judging.judge import JudgeRequest
 
 
@@ -215,6 +215,11 @@ class JudgeIn(_ComparisonIn, CriterionIn):
     """One comparison to judge."""
 
     id: OptionalId = None
+    explain: bool = Field(
+        False,
+        description="Whether the judge also explains its preference, which takes longer. Only in "
+        "POST /judge.",
+    )
 
     def request(
         self, defaults: CriterionDefaults, batch: "JudgeBatchIn | None" = None
@@ -277,6 +282,9 @@ class JudgeBatchIn(CriterionIn):
     def _item(self, item: "JudgeIn | InvalidItem", defaults: CriterionDefaults) -> BatchItem:
         if isinstance(item, InvalidItem):
             return BatchItem(id=item.id, asked=item.error)
+        if item.explain:
+            error = InvalidComparisonError("explain is for POST /judge, and not for batches")
+            return BatchItem(id=item.id, asked=error)
         try:
             return BatchItem(id=item.id, asked=item.request(defaults, self))
         except RequestError as exc:

@@ -37,6 +37,7 @@ from app.core.errors import (
     RequestError,
     TooManyCriteriaError,
 )
+from app.judges.explaining import ExplainingScorer
 from app.judging.judge import JudgeRequest
 from app.judging.services import Services
 from scope_judge.records import JudgmentBatch, SingleJudgment
@@ -72,9 +73,19 @@ async def judge(
     """Judges one comparison: "A", "B" or "abstain"."""
     asked = await request.run(body.request, services.defaults)
     check_criterion(caller, asked.criterion)
+    explaining = services.scorer
+    if body.explain and not isinstance(explaining, ExplainingScorer):
+        raise InvalidComparisonError("this kind of judge writes no text: leave `explain` out")
     async with services.admission.admit(1):
         judgment = await services.judge.judge(asked, by=caller.name)
-    return as_json(partial(single_judgment, judgment, body.id), headers=age_headers((judgment,)))
+        explanation = None
+        if body.explain and isinstance(explaining, ExplainingScorer):
+            side = None if judgment.preference is None else judgment.preference.side
+            explanation = await explaining.explain(asked.comparison, side)
+    return as_json(
+        partial(single_judgment, judgment, body.id, explanation=explanation),
+        headers=age_headers((judgment,)),
+    )
 
 
 @router.post("/judge/batch", response_model=JudgmentBatch, responses={**AGED, **_OF_MANY})

@@ -199,10 +199,14 @@ class SingleJudgment(Judgment):
 
     Args:
         words: The judgment in a sentence, with the reason of an abstention.
+        explanation: With `explain`, the first thought of a judge that thinks, or a text that
+            another judge writes after the verdict: it is not the reason of the verdict, and the
+            promise does not cover it. None without `explain`, or without a preference to explain.
         usage: The work of the judge for this request.
     """
 
     words: str
+    explanation: str | None = None
     usage: RequestUsage
 
 
