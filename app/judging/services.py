@@ -8,8 +8,9 @@ from app.audits.changes import Changes
 from app.audits.drift import Drift
 from app.audits.monitor import Monitor
 from app.audits.text_keeper import TextKeeper
-from app.core.comparison import CriterionDefaults
+from app.core.comparison import Comparison, CriterionDefaults, Judgment
 from app.core.fingerprint import JudgeIdentity
+from app.judges.explaining import ExplainingScorer
 from app.judges.scorer import Scorer
 from app.judging.admission import Admission
 from app.judging.judge import Judge
@@ -66,6 +67,18 @@ class Services:
     def votes(self) -> bool:
         """Whether the scores of the judge are shares of votes."""
         return self.identity.described.get("kind") == "chat model by votes"
+
+    @property
+    def explains(self) -> bool:
+        """Whether the judge can explain a judgment."""
+        return isinstance(self.scorer, ExplainingScorer)
+
+    async def explanation(self, comparison: Comparison, judgment: Judgment) -> str | None:
+        """Returns a text of the judge about its judgment, if it explains; see `explain`."""
+        if not isinstance(self.scorer, ExplainingScorer):
+            return None
+        side = None if judgment.preference is None else judgment.preference.side
+        return await self.scorer.explain(comparison, side)
 
     @property
     def identity(self) -> JudgeIdentity:

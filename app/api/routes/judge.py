@@ -37,7 +37,6 @@ from app.core.errors import (
     RequestError,
     TooManyCriteriaError,
 )
-from app.judges.explaining import ExplainingScorer
 from app.judging.judge import JudgeRequest
 from app.judging.services import Services
 from scope_judge.records import JudgmentBatch, SingleJudgment
@@ -73,15 +72,13 @@ async def judge(
     """Judges one comparison: "A", "B" or "abstain"."""
     asked = await request.run(body.request, services.defaults)
     check_criterion(caller, asked.criterion)
-    explaining = services.scorer
-    if body.explain and not isinstance(explaining, ExplainingScorer):
+    if body.explain and not services.explains:
         raise InvalidComparisonError("this kind of judge writes no text: leave `explain` out")
     async with services.admission.admit(1):
         judgment = await services.judge.judge(asked, by=caller.name)
         explanation = None
-        if body.explain and isinstance(explaining, ExplainingScorer):
-            side = None if judgment.preference is None else judgment.preference.side
-            explanation = await explaining.explain(asked.comparison, side)
+        if body.explain:
+            explanation = await services.explanation(asked.comparison, judgment)
     return as_json(
         partial(single_judgment, judgment, body.id, explanation=explanation),
         headers=age_headers((judgment,)),
