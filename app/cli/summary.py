@@ -9,6 +9,7 @@ from app.cli.console import say
 # The reason of an abstention -> the reason in words.
 REASONS = {
     "thought_unfinished": "the judge's thought did not end",
+    "escalation_unavailable": "the large judge could not be asked; judge these again later",
     "uncertain": "too uncertain for alpha",
     "infeasible": "alpha is infeasible with this calibration",
     "suspended": "audits have shown more errors than alpha",

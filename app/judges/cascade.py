@@ -416,18 +416,24 @@ class CascadeScorer:
     telemetry: Telemetry
 
     @cached_property
+    def names(self) -> tuple[str, str]:
+        """The names of the small and of the large judge, which differ."""
+        small, large = self.small.identity.name, self.large.identity.name
+        return (small, large) if small != large else (f"{small} (small)", f"{large} (large)")
+
+    @cached_property
     def identity(self) -> JudgeIdentity:
         """The identity of both together."""
         small, large = self.small.identity, self.large.identity
         return JudgeIdentity(
-            name=f"{small.name}, then {large.name}"[:256],
+            name=", then ".join(self.names)[:256],
             inputs=cascade_inputs(small.fingerprint, self.large_fingerprint),
             described={
                 **small.described,
                 "kind": "cascade",
                 "rungs": [
-                    {"judge": small.name, "fingerprint": small.fingerprint},
-                    {"judge": large.name, "fingerprint": self.large_fingerprint},
+                    {"judge": self.names[0], "fingerprint": small.fingerprint},
+                    {"judge": self.names[1], "fingerprint": self.large_fingerprint},
                 ],
             },
             max_prompt_tokens=min(small.max_prompt_tokens, large.max_prompt_tokens),

@@ -341,10 +341,9 @@ def _add_rungs(items: Iterable[_Item], cascade: CascadeScorer) -> None:
         rule, first = _rule(item), outcome.preference
         if score.small is not None:
             first = next(preferences) if isinstance(score.small, Score) else None
-        rungs = [Rung.of(cascade.small.identity.name, first, rule.first)]
+        rungs = [Rung.of(cascade.names[0], first, rule.first)]
         if score.small is not None and outcome.reason != "escalation_unavailable":
-            large = cascade.large.identity.name
-            rungs.append(Rung.of(large, outcome.preference, rule.threshold))
+            rungs.append(Rung.of(cascade.names[1], outcome.preference, rule.threshold))
         item.outcome = replace(outcome, rungs=tuple(rungs))
 
 

@@ -43,6 +43,7 @@ class CalibrationFigures(NamedTuple):
         unconfirmed_s: Seconds since the store last confirmed the version; 0 while it answers.
         thresholds: (guarantee, alpha, lambda_hat in nats); lambda_hat is -inf if infeasible.
         traffic: Recent judgments with this version; None if there were too few.
+        escalated: (alpha, share of the pairs for the large judge) of a cascade.
     """
 
     name: str
@@ -52,6 +53,7 @@ class CalibrationFigures(NamedTuple):
     unconfirmed_s: float
     thresholds: Sequence[tuple[str, float, float]]
     traffic: TrafficFigures | None
+    escalated: Sequence[tuple[float, float]] = ()
 
 
 class WaitingFigures(NamedTuple):
@@ -143,13 +145,21 @@ def _of_thresholds(shown: Iterable[CalibrationFigures]) -> tuple[GaugeMetricFami
         *labels,
     )
     feasible = _family("calibration_feasible", "Whether alpha is feasible.", *labels)
+    escalated = _family(
+        "calibration_escalated_share",
+        "Share of a set's pairs that the large judge of a cascade is asked about.",
+        "calibration",
+        "alpha",
+    )
     for figures in shown:
+        for alpha, share in figures.escalated:
+            escalated.add_metric((figures.name, f"{alpha:.2f}"), share)
         for guarantee, alpha, value in figures.thresholds:
             place = (figures.name, guarantee, f"{alpha:.2f}")
             feasible.add_metric(place, float(value > -math.inf))
             if value > -math.inf:
                 threshold.add_metric(place, value)
-    return threshold, feasible
+    return threshold, feasible, escalated
 
 
 def _of_traffic(shown: Iterable[CalibrationFigures]) -> tuple[GaugeMetricFamily, ...]:

@@ -420,6 +420,11 @@ class Calibrations:
                 unconfirmed_s=now - confirmed if self._store_is_away else 0.0,
                 thresholds=_found_thresholds(known),
                 traffic=self.traffic.figures(known),
+                escalated=[
+                    (row.alpha, row.chosen.escalated)
+                    for row in known.kept_standard_rows or ()
+                    if row.chosen is not None
+                ],
             )
             for name in self._shown(sets)
             for known, confirmed in (sets[name],)

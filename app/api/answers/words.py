@@ -37,6 +37,11 @@ def _reason(judgment: Judgment) -> str:
                 "its thought did not end within SCOPE_THINK_TOKENS. Asking again gives the same "
                 "answer"
             )
+        case "escalation_unavailable":
+            return (
+                "the small judge is not sure enough, and the large one cannot be asked now. Asking "
+                "again later may give a verdict"
+            )
         case "off_task":
             return (
                 "the two labels have too little of its probability, so it may not be answering the "

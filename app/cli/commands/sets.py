@@ -90,6 +90,12 @@ def _quality(detail: "CalibrationDetail") -> Iterable[str]:
         f"position flips {_share(detail.position_flips)}, label mass "
         f"{_share(detail.mean_label_mass)}, off task {detail.off_task}"
     )
+    for row in detail.thresholds:
+        if row.cascade is not None and row.feasible:
+            yield (
+                f"alpha {row.alpha:.2f}: the large judge is asked about "
+                f"{row.cascade.escalated:.1%} of the pairs. {row.cascade.why}"
+            )
     yield from ties_in_lines(detail)
     yield f"pac counts {detail.counted} pairs of {detail.questions} questions"
     if detail.traffic is not None:

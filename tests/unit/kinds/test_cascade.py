@@ -245,6 +245,13 @@ async def test_without_the_large_judge_what_it_alone_could_decide_is_an_abstenti
                 assert now["p_bar"] is now["preferred"] is now["decided_by"] is None
                 assert now["rungs"] == then["rungs"][:1]
         assert "scope_escalation_circuit_open 1.0" in (await client.get("/metrics")).text
+        escalated = [
+            row
+            for row, then in zip(FRESH, right["results"], strict=True)
+            if then["decided_by"] == "large"
+        ]
+        body = {**unlabeled(escalated)[0], "calibration": "mine"}
+        assert "cannot be asked now" in (await client.post("/judge", json=body)).json()["words"]
         # Sets are not changed by half: the service says that the judge is away.
         report = await client.post(
             "/calibrate", json={"calibration": "mine", "examples": pairs(5, seed=9)}

@@ -45,7 +45,7 @@ function RiskCoverage({ set, row }) {
   const line = row.feasible
     ? `At ${promise(row)}, ${percent(row.coverage)} of the labeled pairs get a verdict, and ${percent(row.empirical_risk, 1)} of these are wrong.`
     : `At ${promise(row)} nothing gets a verdict.`;
-  return html`<${Curve}
+  return html`${row.cascade && html`<p>${row.cascade.why} The large judge is asked about ${percent(row.cascade.escalated, 1)} of the pairs. The curve is that of the large judge alone.</p>`}<${Curve}
     points=${set.curve}
     label="share of the pairs that get a verdict"
     accepted=${row.feasible ? row.coverage : null}
@@ -154,7 +154,7 @@ export function OneSet({ name, info, report, onChanged }) {
       <${RiskCoverage} set=${set} row=${row} />
       <${Thresholds} set=${set} chosen=${keyOf(row)} onChoose=${setChosen} />
       <p class="hint">Chosen: <${Promised} of=${row} /></p>
-      <${Feasible} set=${set} />
+      ${set.cascade_share === null && html`<${Feasible} set=${set} />`}
       <${Facts} set=${set} />
     </section>
     <div class="two">
