@@ -12,6 +12,7 @@ from app.api.auth.callers import ROLES
 from app.api.auth.keys import Keys
 from app.api.auth.needs import NEEDS
 from tests.serving import application_of, client_of
+from tests.unit.api.asgi import never_read, talk
 from tests.unit.api.keyring import entry, header_of, key_of, response_to, write_keys
 from tests.unit.api.problems import comparison, examples, problem
 from tests.unit.api.rewards.reward_routes import PATHS
@@ -179,27 +180,17 @@ async def test_a_request_without_a_valid_key_is_refused_with_a_challenge(
     assert key_of("judge") not in response.text
 
 
-async def test_the_body_of_a_refused_caller_is_never_read(keys: Keys) -> None:
-    async def receive() -> Any:
-        raise AssertionError("the body was asked for")
+HUGE = [(b"content-length", b"1000000000000")]
 
-    sent: list[Any] = []
 
-    async def send(message: Any) -> None:
-        sent.append(message)
-
+@pytest.mark.parametrize(("key", "status"), [(None, 401), ("admin", 403)])
+async def test_the_body_of_a_refused_caller_is_never_read(
+    key: str | None, status: int, keys: Keys
+) -> None:
     app = application_of(keys=keys)
     async with app.router.lifespan_context(app):
-        for headers in ([], [(b"authorization", f"Bearer {key_of('admin')}".encode())]):
-            scope = {
-                "type": "http",
-                "method": "POST",
-                "path": "/judge",
-                "headers": [*headers, (b"content-length", b"1000000000000")],
-            }
-            await app(scope, receive, send)
-    starts = [each["status"] for each in sent if each["type"] == "http.response.start"]
-    assert starts == [401, 403]
+        sent = await talk(app, "/judge", then=never_read, headers=HUGE, key=key)
+    assert sent[0]["status"] == status
 
 
 @pytest.mark.parametrize("with_keys", [True, False])
@@ -217,20 +208,9 @@ async def test_the_body_of_a_refused_caller_is_never_read(keys: Keys) -> None:
 async def test_the_body_for_an_unknown_route_is_never_read(
     method: str, path: str, status: int, with_keys: bool, keys: Keys
 ) -> None:
-    async def receive() -> Any:
-        raise AssertionError("the body was asked for")
-
-    sent: list[Any] = []
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
     app = application_of(keys=keys if with_keys else None)
     async with app.router.lifespan_context(app):
-        bearer = (b"authorization", f"Bearer {key_of('judge')}".encode())
-        length = (b"content-length", b"1000000000000")
-        scope = {"type": "http", "method": method, "path": path, "headers": [bearer, length]}
-        await app(scope, receive, send)
+        sent = await talk(app, path, then=never_read, method=method, headers=HUGE, key="judge")
     assert sent[0]["status"] == status
 
 

@@ -3,15 +3,14 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
-from fastapi import FastAPI
 
 from app.judges.engines.scripted import ScriptedEngine
 from app.ports import CallTimes, LabelLogits, Prompt, PromptError
 from tests.patience import PATIENCE_S
 from tests.serving import application_of
+from tests.unit.api.asgi import stay, talk
 from tests.unit.api.problems import comparison
 
 
@@ -35,31 +34,13 @@ class WaitingEngine(ScriptedEngine):
         return await super().label_logits(prompts, times)
 
 
-def scope_of(app: FastAPI, path: str) -> dict[str, Any]:
-    return {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": "POST",
-        "scheme": "http",
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": b"",
-        "root_path": "",
-        "headers": [(b"content-type", b"application/json")],
-        "client": ("127.0.0.1", 1),
-        "server": ("127.0.0.1", 80),
-        "app": app,
-    }
-
-
 @pytest.mark.parametrize(
     "path", ["/judge", "/judge/batch", "/rewards/group", "/calibrate", "/calibrate/scores"]
 )
 async def test_a_client_that_leaves_cancels_the_engine_call_and_writes_nothing(
     path: str,
 ) -> None:
-    engine, sent = WaitingEngine(), list[Any]()
+    engine = WaitingEngine()
     app = application_of(engine)
     body = {
         "/judge": comparison(alpha=None),
@@ -68,65 +49,35 @@ async def test_a_client_that_leaves_cancels_the_engine_call_and_writes_nothing(
         "/calibrate": {"examples": [comparison(label="A")]},
         "/calibrate/scores": {"examples": [comparison(label="A")]},
     }[path]
-    messages = [{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}]
-
-    async def receive() -> Any:
-        if messages:
-            return messages.pop()
-        await engine.begun.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    async with app.router.lifespan_context(app):
-        await asyncio.wait_for(app(scope_of(app, path), receive, send), PATIENCE_S)
+    async with app.router.lifespan_context(app), asyncio.timeout(PATIENCE_S):
+        assert await talk(app, path, json.dumps(body).encode(), then=engine.begun.wait) == []
         assert engine.cancelled
-        assert sent == []
         assert await app.state.services.store.names() == []
 
 
 async def test_a_client_that_leaves_during_the_body_causes_no_engine_call() -> None:
-    engine, sent = WaitingEngine(), list[Any]()
+    engine = WaitingEngine()
     app = application_of(engine)
-    messages = [
-        {"type": "http.request", "body": b'{"question":', "more_body": True},
-        {"type": "http.disconnect"},
-    ]
 
-    async def receive() -> Any:
-        return messages.pop(0)
+    async def leave() -> None:
+        pass
 
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    async with app.router.lifespan_context(app):
-        await asyncio.wait_for(app(scope_of(app, "/judge"), receive, send), PATIENCE_S)
-    assert (sent, messages, engine.begun.is_set()) == ([], [], False)
+    async with app.router.lifespan_context(app), asyncio.timeout(PATIENCE_S):
+        sent = await talk(app, "/judge", b'{"question":', then=leave, unfinished=True)
+    assert (sent, engine.begun.is_set()) == ([], False)
 
 
 async def test_a_client_that_stays_gets_its_answer_and_the_engine_is_not_cancelled() -> None:
-    engine, sent = WaitingEngine(), list[Any]()
+    engine = WaitingEngine()
     app = application_of(engine)
-    messages = [
-        {
-            "type": "http.request",
-            "body": json.dumps(comparison(alpha=None)).encode(),
-            "more_body": False,
-        }
-    ]
 
-    async def receive() -> Any:
-        if messages:
-            return messages.pop()
+    async def go_on() -> None:
         engine.go_on.set()
-        return await asyncio.Future()
+        await stay()
 
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    async with app.router.lifespan_context(app):
-        await asyncio.wait_for(app(scope_of(app, "/judge"), receive, send), PATIENCE_S)
+    async with app.router.lifespan_context(app), asyncio.timeout(PATIENCE_S):
+        body = json.dumps(comparison(alpha=None)).encode()
+        sent = await talk(app, "/judge", body, then=go_on)
     assert not engine.cancelled
     assert sent[0]["status"] == 200
     assert json.loads(sent[1]["body"])["verdict"] == "A"

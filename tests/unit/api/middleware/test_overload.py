@@ -21,8 +21,9 @@ from app.ports import CallTimes, Head, LabelLogits, Prompt, PromptError
 from app.stores.memory import MemoryStore
 from tests.patience import PATIENCE_S, until
 from tests.serving import application_of, with_limits
-from tests.unit.api.keyring import entry, header_of, key_of, write_keys
-from tests.unit.api.middleware.test_client_leaving import WaitingEngine, scope_of
+from tests.unit.api.asgi import talk
+from tests.unit.api.keyring import entry, header_of, write_keys
+from tests.unit.api.middleware.test_client_leaving import WaitingEngine
 from tests.unit.api.problems import calibrated, comparison, examples, problem
 
 PLAIN = comparison(alpha=None)
@@ -177,40 +178,19 @@ async def test_a_late_request_cancels_the_engine_call_and_writes_nothing(
 
 
 async def test_a_body_that_does_not_arrive_in_time_is_refused() -> None:
-    app, sent = application_of(timeout_s=0.05), list[Any]()
-
-    async def receive() -> Any:
-        await asyncio.sleep(0.02)
-        return {"type": "http.request", "body": b" ", "more_body": True}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
+    app = application_of(timeout_s=0.05)
     async with app.router.lifespan_context(app):
-        await app(scope_of(app, "/judge"), receive, send)
+        sent = await talk(app, "/judge", *[b" "] * 100, pause_s=0.02)
     assert sent[0]["status"] == 504
 
 
 @pytest.mark.parametrize(("bytes_per_s", "status"), [(1, 200), (10**9, 408)])
 async def test_a_body_may_arrive_at_the_smallest_rate(bytes_per_s: int, status: int) -> None:
-    app, sent = application_of(), list[Any]()
+    app, body = application_of(), json.dumps(PLAIN).encode()
     with_limits(app, body_grace_s=0.01, body_bytes_per_s=bytes_per_s)
-    body = json.dumps(PLAIN).encode()
-    # The whole grace period passes between the two parts. After 50 bytes 50 s are left, or none.
-    parts = [(0.0, body[:50]), (0.1, body[50:])]
-
-    async def receive() -> Any:
-        if not parts:
-            return await asyncio.Event().wait()
-        wait_s, part = parts.pop(0)
-        await asyncio.sleep(wait_s)
-        return {"type": "http.request", "body": part, "more_body": bool(parts)}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
     async with app.router.lifespan_context(app):
-        await app(scope_of(app, "/judge"), receive, send)
+        # The whole grace period passes between the parts. After 50 bytes 50 s are left, or none.
+        sent = await talk(app, "/judge", body[:50], body[50:], pause_s=0.1)
     assert sent[0]["status"] == status
 
 
@@ -218,78 +198,47 @@ async def test_one_key_cannot_use_up_the_bytes_of_another(tmp_path: Path) -> Non
     keys = Keys(write_keys(tmp_path / "keys.json", entry("greedy"), entry("other")))
     app = application_of(keys=keys, max_body_bytes=1500)
     with_limits(app, max_pending_bytes=4000)
-    whole = json.dumps(PLAIN).encode()
-    answers = dict[int, int]()
+    leave, refused = asyncio.Event(), list[int]()
 
-    async def ask(number: int, name: str, first: bytes, rest: asyncio.Event | None) -> None:
-        parts = [(first, rest is not None)]
+    async def hold(key: str) -> None:
+        part = b" " * 1100
+        sent = await talk(app, "/judge", part, then=leave.wait, unfinished=True, key=key)
+        refused.extend(message["status"] for message in sent if "status" in message)
 
-        async def receive() -> Any:
-            if parts:
-                part, more = parts.pop(0)
-                return {"type": "http.request", "body": part, "more_body": more}
-            assert rest is not None
-            await rest.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: Any) -> None:
-            answers.setdefault(number, message.get("status", 0))
-
-        bearer = (b"authorization", f"Bearer {key_of(name)}".encode())
-        scope = scope_of(app, "/judge")
-        scope["headers"] = [*scope["headers"], bearer]
-        await app(scope, receive, send)
-
-    async with app.router.lifespan_context(app):
-        leave = asyncio.Event()
+    async with app.router.lifespan_context(app), asyncio.TaskGroup() as group:
         # Half of 4,000 bytes is enough for one such body, but not for two.
-        tasks = [asyncio.create_task(ask(i, "greedy", b" " * 1100, leave)) for i in range(5)]
-        other = asyncio.create_task(ask(9, "other", b" " * 1100, leave))
-        await until(lambda: len(answers) >= 4)
-        assert answers == dict.fromkeys(range(1, 5), 429)
+        for key in (*["greedy"] * 5, "other"):
+            group.create_task(hold(key))
+        await until(lambda: len(refused) >= 4)
+        assert refused == [429] * 4
         leave.set()
-        await asyncio.gather(*tasks, other)
-        # Their bytes are released.
-        await ask(10, "greedy", whole, None)
-        assert answers[10] == 200
+    # Their bytes are released.
+    async with app.router.lifespan_context(app):
+        sent = await talk(app, "/judge", json.dumps(PLAIN).encode(), key="greedy")
+    assert sent[0]["status"] == 200
 
 
 async def test_one_key_cannot_use_up_the_connections_of_another(tmp_path: Path) -> None:
     keys = Keys(write_keys(tmp_path / "keys.json", entry("greedy"), entry("other")))
-    app = application_of(keys=keys)
-    leave, refused = asyncio.Event(), list[int]()
+    app, leave = application_of(keys=keys), asyncio.Event()
 
-    async def wait_with_half_a_body(name: str) -> None:
-        parts = [{"type": "http.request", "body": b"{", "more_body": True}]
-
-        async def receive() -> Any:
-            if not parts:
-                await leave.wait()
-            return parts.pop() if parts else {"type": "http.disconnect"}
-
-        async def send(message: Any) -> None:
-            if "status" in message:
-                refused.append(message["status"])
-
-        bearer = (b"authorization", f"Bearer {key_of(name)}".encode())
-        scope = scope_of(app, "/judge")
-        scope["headers"] = [*scope["headers"], bearer]
-        scope["state"] = {MOST_CONNECTIONS: 8}
-        await app(scope, receive, send)
+    async def half_a_body(key: str) -> list[Any]:
+        state = {MOST_CONNECTIONS: 8}
+        return await talk(
+            app, "/judge", b"{", then=leave.wait, unfinished=True, key=key, state=state
+        )
 
     async with app.router.lifespan_context(app), asyncio.TaskGroup() as group:
-        waiting = [group.create_task(wait_with_half_a_body("greedy")) for _ in range(7)]
+        waiting = [group.create_task(half_a_body("greedy")) for _ in range(7)]
         await asyncio.sleep(0)
-        await wait_with_half_a_body("greedy")
-        assert refused == [429]
-        waiting.append(group.create_task(wait_with_half_a_body("other")))
+        assert (await half_a_body("greedy"))[0]["status"] == 429
+        waiting.append(group.create_task(half_a_body("other")))
         await asyncio.sleep(0)
-        assert not any(each.done() for each in waiting)
+        assert not any(task.done() for task in waiting)
         leave.set()
     # Their places are released.
     async with app.router.lifespan_context(app):
-        await wait_with_half_a_body("greedy")
-    assert refused == [429]
+        assert await half_a_body("greedy") == []
 
 
 async def test_a_draining_service_is_not_ready_and_still_judges() -> None:
@@ -306,22 +255,15 @@ async def test_a_draining_service_is_not_ready_and_still_judges() -> None:
 
 
 async def test_a_request_still_in_progress_at_the_end_of_draining_gets_503() -> None:
-    engine, sent = WaitingEngine(), list[Any]()
+    engine = WaitingEngine()
     app = application_of(engine)
-    messages = [{"type": "http.request", "body": json.dumps(PLAIN).encode(), "more_body": False}]
-
-    async def receive() -> Any:
-        return messages.pop() if messages else await asyncio.Event().wait()
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
     async with app.router.lifespan_context(app):
-        request = asyncio.create_task(app(scope_of(app, "/judge"), receive, send))
+        asking = talk(app, "/judge", json.dumps(PLAIN).encode())
+        request = asyncio.create_task(asking)
         await engine.begun.wait()
         drain(app)
         request.cancel()
-        await request
+        sent = await request
         assert engine.cancelled
     assert sent[0]["status"] == 503
     assert json.loads(sent[1]["body"])["code"] == "draining"
