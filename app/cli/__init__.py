@@ -16,6 +16,7 @@ COMMANDS: Mapping[str, str] = {
     "check": "Check the address, key and criterion of a service by judging one group.",
     "judge": "Judge one pair, or files of pairs.",
     "filter": "Keep the preference pairs that the judge confirms, for DPO.",
+    "pairs": "Make preference pairs for DPO from prompts with several responses.",
     "battles": "Judge battles of models, for a leaderboard.",
     "cascade": "Plan a cascade: a small judge first, a large one for the rest.",
     "calibrate": "Add labeled pairs to a calibration set.",

@@ -221,6 +221,18 @@ class Calls:
         return found
 
     @call
+    def best_pair(
+        self, question: Question, responses: Sequence[Completion], **rule: "Unpack[GroupRule]"
+    ) -> Steps[tuple[int, int] | None]:
+        """The indices of a better and a worse response, for preference data, or None.
+
+        The arguments are those of `group_rewards`, and the pair is `Rewards.best_pair`.
+        """
+        given = {**checked(rule, GroupRule), "comparisons": True}
+        found: Rewards = yield OneGroup((question, responses), given)
+        return found.best_pair
+
+    @call
     def reference_rewards(
         self,
         question: Question,

@@ -1678,6 +1678,29 @@ class Rewards:
     errors: tuple[ComparisonError, ...]
     comparisons: tuple[Comparison, ...] | None
 
+    @property
+    def best_pair(self) -> tuple[int, int] | None:
+        """Indices of a better and a worse response, for preference data; None if there are none.
+
+        Of the accepted comparisons, it is the one whose winner has the largest reward above its
+        loser's. The guarantee covers all accepted comparisons, and these are not drawn from them at
+        random.
+
+        Raises:
+            ValueError: The request did not ask for `comparisons`.
+        """
+        if self.comparisons is None:
+            raise ValueError("the rewards have no comparisons: ask for them with comparisons=True")
+        best, largest = None, 0.0
+        for each in self.comparisons:
+            if each.b is None or each.judgment.verdict == "abstain":
+                continue
+            both = (each.a, each.b) if each.judgment.verdict == "A" else (each.b, each.a)
+            won, lost = (self.rewards[place] for place in both)
+            if won is not None and lost is not None and won - lost > largest:
+                best, largest = both, won - lost
+        return best
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Basis:

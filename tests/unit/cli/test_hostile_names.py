@@ -180,6 +180,9 @@ OUTPUTS: dict[str, Callable[[World], list[str]]] = {
         of("filter", world.strange, "--out", world.folder / "f.jsonl", "--url", world.url),
         of("filter", world.pairs, "--out", world.pairs, "--url", world.url),
     ],
+    "pairs": lambda world: [
+        of("pairs", world.strange, "--out", world.folder / "dpo.jsonl", "--url", world.url)
+    ],
     "battles": lambda world: [
         of("battles", world.strange, "--out", world.folder / "b.jsonl", "--url", world.url),
         of(

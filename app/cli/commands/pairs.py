@@ -1,0 +1,134 @@
+"""`scope-judge pairs`: makes preference pairs from prompts with several responses."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
+from app.cli.console import CommandError, say
+from app.cli.progress import progress_bar
+from app.cli.running.options import (
+    Alpha,
+    CalibrationSet,
+    Delta,
+    Encoding,
+    Guarantee,
+    Inputs,
+    given_criterion,
+    given_format,
+)
+from app.cli.running.rows import check_output, write_all
+from app.core.errors import InvalidComparisonError, InvalidRequestError
+from app.core.messages import question_of, response_of
+from app.files.reading import FileRow, files_of, read_rows
+from app.files.shapes import listed
+
+# The help of a command needs its options only: functions import the client.
+if TYPE_CHECKING:
+    from scope_judge import ItemError, Rewards
+
+_FAILED = "no judgment"
+
+
+def pairs(
+    files: Inputs,
+    out: Annotated[Path, typer.Option(help="File for the pairs; its extension sets the format.")],
+    responses: Annotated[
+        str, typer.Option(help="Column with the list of responses; in a table, a list in JSON.")
+    ] = "responses",
+    prompt: Annotated[str, typer.Option(help="Column with the prompt.")] = "prompt",
+    opponents: Annotated[
+        int | None,
+        typer.Option(min=1, help="Opponents of each response.  [default: all others]"),
+    ] = None,
+    alpha: Alpha = None,
+    guarantee: Guarantee = None,
+    delta: Delta = None,
+    calibration: CalibrationSet = None,
+    encoding: Encoding = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace --out.")] = False,
+    patience: Patience = PATIENCE_S,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Make preference pairs for DPO from prompts with several responses.
+
+    Of each prompt's accepted verdicts, the one between the responses with the largest difference
+    of rewards becomes a pair: prompt, chosen, rejected. Prompts without one are counted.
+    """
+    from scope_judge import ItemError
+
+    given = {"alpha": alpha, "guarantee": guarantee, "delta": delta}
+    criterion = given_criterion({**given, "calibration": calibration})
+    given_format(None, encoding)
+    paths = files_of(files)
+    check_output(out, paths, overwrite=overwrite)
+    rows = [row for path in paths for row in read_rows(path, encoding)]
+    groups = [_group(row, prompt, responses) for row in rows]
+    made: list[dict[str, Any]] = []
+    left_out = Counter[str]()
+    rule: dict[str, Any] = {**criterion, "opponents": opponents or "all", "comparisons": True}
+    with connected(url, patience_s=patience) as client, progress_bar() as bar:
+        shown = bar.add_task("judging prompts", total=len(groups))
+        answers = client.rewards_many(groups, **rule)
+        for (question, texts), found in zip(groups, answers, strict=True):
+            bar.advance(shown)
+            best = None if isinstance(found, ItemError) else found.best_pair
+            if isinstance(found, ItemError) or best is None:
+                left_out[_reason(found)] += 1
+                continue
+            chosen, rejected = best
+            made.append(
+                {
+                    "prompt": question,
+                    "chosen": texts[chosen],
+                    "rejected": texts[rejected],
+                    "chosen_reward": found.rewards[chosen],
+                    "rejected_reward": found.rewards[rejected],
+                }
+            )
+    write_all(out.resolve(), made)
+    say((f"{len(made):,} of {len(rows):,} prompts", "bold"), f" have a pair, in {out}")
+    for reason, count in left_out.most_common():
+        say(f"{count:,} without: {reason}")
+    if failed := sum(count for reason, count in left_out.items() if reason.startswith(_FAILED)):
+        raise CommandError(f"{failed:,} prompts could not be judged")
+
+
+def _group(row: FileRow, prompt: str, responses: str) -> tuple[Any, list[Any]]:
+    """The prompt and the responses of a row; raises InvalidRequestError if it has none."""
+    absent = [name for name in (prompt, responses) if row.fields.get(name) is None]
+    if absent:
+        raise InvalidRequestError(
+            f"{row.place}: {' and '.join(absent)} missing; there is {listed(row.fields)}: name the "
+            "columns with --prompt and --responses"
+        )
+    texts = row.fields[responses]
+    if isinstance(texts, str):
+        try:
+            texts = json.loads(texts)
+        except ValueError:
+            texts = None
+    if not isinstance(texts, list) or len(texts) < 2:
+        raise InvalidRequestError(f"{row.place}: {responses} is no list of two or more responses")
+    try:
+        question = question_of(row.fields[prompt], prompt)
+        for text in texts:
+            response_of(text, responses)
+    except InvalidComparisonError as exc:
+        raise InvalidRequestError(f"{row.place}: {exc.detail}") from None
+    return question, texts
+
+
+def _reason(found: "Rewards | ItemError") -> str:
+    from scope_judge import ItemError
+
+    if isinstance(found, ItemError):
+        return f"{_FAILED} ({found.error.code})"
+    if len(found.errors) and not any(found.accepted):
+        return f"{_FAILED} ({found.errors[0].error.code})"
+    if any(found.accepted):
+        return "accepted verdicts that contradict the rewards, or tie"
+    return "no accepted verdict"
