@@ -5,6 +5,7 @@ Runs as a worker, `python -m tests.drills.gpu.engine_worker OPTIONS`.
 
 import asyncio
 import json
+import random
 import sys
 import time
 from typing import Any
@@ -58,9 +59,46 @@ class EngineWorker:
         }
 
     def __call__(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Answers {"what": "gaps" | "labels beside texts", "pairs": ...}."""
-        ask = self._gaps if question["what"] == "gaps" else self._labels_beside_texts
-        return self._loop.run_until_complete(ask(question))
+        """Answers {"what": "gaps" | "labels beside texts" | "tokens", ...}."""
+        ask = {"gaps": self._gaps, "tokens": self._tokens}
+        run = ask.get(question["what"], self._labels_beside_texts)
+        return self._loop.run_until_complete(run(question))
+
+    async def _tokens(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Reads random prompts, `at_once` at a time, whose first `shared` tokens are the same."""
+        from vllm.inputs import tokens_input
+
+        rng, places = random.Random(question["seed"]), asyncio.Semaphore(question["at_once"])
+
+        def drawn(count: int) -> list[int]:
+            return [rng.randrange(10, question["vocabulary"]) for _ in range(count)]
+
+        first = drawn(question["shared"])
+        prompts = [
+            first + drawn(question["tokens"] - len(first)) for _ in range(question["prompts"])
+        ]
+        seconds: list[float] = []
+
+        async def read(number: int) -> int:
+            async with places:
+                began, last = time.perf_counter(), None
+                async for output in self._engine._process.running().generate(
+                    tokens_input(prompts[number]),
+                    self._engine._label_params,
+                    f"{question['seed']}-{number}",
+                ):
+                    last = output
+                assert last is not None
+                seconds.append(time.perf_counter() - began)
+                return len(prompts[number]) - (last.num_cached_tokens or 0)
+
+        if first:
+            await read(0)
+        began = time.perf_counter()
+        seconds.clear()
+        counts = await asyncio.gather(*map(read, range(len(prompts))))
+        taken = time.perf_counter() - began
+        return {"seconds": taken, "tokens_read": sum(counts), "each": sorted(seconds)}
 
     async def _gaps(self, question: dict[str, Any]) -> dict[str, Any]:
         """Logit gaps of both orders, `together` pairs at a time; `forget` empties the cache."""

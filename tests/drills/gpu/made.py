@@ -27,13 +27,18 @@ class Shape:
     max_position_embeddings: int = 8192
 
     @property
-    def parameters(self) -> int:
-        """Number of weights, without biases and norms."""
+    def body(self) -> int:
+        """Number of weights that every token meets: no embeddings and head, biases and norms."""
         head = self.hidden_size // self.num_attention_heads
         attention = 2 * self.hidden_size * (self.hidden_size + head * self.num_key_value_heads)
         layer = attention + 3 * self.hidden_size * self.intermediate_size
+        return self.num_hidden_layers * layer
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights, without biases and norms."""
         embeddings = self.vocab_size * self.hidden_size * (1 if self.tie_word_embeddings else 2)
-        return self.num_hidden_layers * layer + embeddings
+        return self.body + embeddings
 
 
 # The config.json of Qwen2.5-Instruct in each size.
@@ -43,15 +48,6 @@ SHAPES = {
         intermediate_size=4864,
         num_hidden_layers=24,
         num_attention_heads=14,
-        num_key_value_heads=2,
-        vocab_size=151936,
-        tie_word_embeddings=True,
-    ),
-    "1.5B": Shape(
-        hidden_size=1536,
-        intermediate_size=8960,
-        num_hidden_layers=28,
-        num_attention_heads=12,
         num_key_value_heads=2,
         vocab_size=151936,
         tie_word_embeddings=True,
@@ -91,9 +87,7 @@ SHAPES = {
 }
 
 
-def made_config(
-    folder: Path, shape: str, *, dtype: str = "bfloat16", quantization: dict[str, Any] | None = None
-) -> Path:
+def made_config(folder: Path, shape: str) -> Path:
     """A folder with config and tokenizer and without weights, for vLLM's `load_format=dummy`."""
     folder.mkdir(parents=True)
     for name in _TOKENIZER:
@@ -105,26 +99,24 @@ def made_config(
         "bos_token_id": None,
         "eos_token_id": _END_OF_TEXT,
         "pad_token_id": _PAD,
-        "dtype": dtype,
+        "dtype": "bfloat16",
         "hidden_act": "silu",
         # More than the size of a normal start: prompts then differ in their scores.
         "initializer_range": 0.06,
         "rms_norm_eps": 1e-6,
         "rope_parameters": {"rope_theta": 1000000.0, "rope_type": "default"},
     }
-    if quantization is not None:
-        config["quantization_config"] = quantization
     (folder / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
     return folder
 
 
-def made_checkpoint(folder: Path, shape: str, *, dtype: str = "bfloat16", seed: int = 7) -> Path:
+def made_checkpoint(folder: Path, shape: str, *, seed: int = 7) -> Path:
     """A folder with a whole model: two programs that load it have the same weights."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    made_config(folder, shape, dtype=dtype)
+    made_config(folder, shape)
     torch.manual_seed(seed)
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
-    model.to(getattr(torch, dtype)).save_pretrained(folder)
+    model.to(torch.bfloat16).save_pretrained(folder)
     return folder

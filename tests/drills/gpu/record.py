@@ -16,7 +16,7 @@ FILE = MEASURED / "gpu.json"
 PAGE = MEASURED.parent / "design" / "gpu.md"
 _FACTS = ("made", "commit", "machine", "versions")
 # Longer sentences of a step are cut on the page.
-_MOST_CHARACTERS = 160
+_MOST_CHARACTERS = 200
 
 
 class Record:
@@ -76,11 +76,12 @@ def _section(run: Mapping[str, Any], *, with_findings: bool) -> str:
         [str(number), STEPS[name].title, *_cells(steps.get(name))]
         for number, name in enumerate(STEPS, start=1)
     ]
-    facts = f"{named}, {machine['cores']} cores; {versions}. Last step run at {run['made']}.\n"
+    facts = f"{named}, {machine['cores']} cores; {versions}. Last step run at {run['made']}."
     columns = 4 if with_findings else 3
     headings = ("", "step", "outcome", "what was found")
     outcomes = table(headings[:columns], [row[:columns] for row in rows])
-    return f"{textwrap.fill(facts, 100, break_on_hyphens=False)}\n\n{outcomes}\n"
+    note = f" {run['note']}" if "note" in run else ""
+    return f"{textwrap.fill(facts + note, 100, break_on_hyphens=False)}\n\n{outcomes}\n"
 
 
 def _cells(step: Mapping[str, Any] | None) -> list[str]:

@@ -37,21 +37,17 @@ class Outcome:
 
 
 STEPS: dict[str, Step] = {
-    "machine": Step(title="driver, capability, compiler", run=machine.driver_and_compiler),
-    "build": Step(title="one vLLM, CUDA available", run=machine.one_build),
+    "machine": Step(title="driver, compiler, one vLLM", run=machine.machine),
     "demo": Step(title="the demo judge has the CPU's p", run=scores.demo_judge),
     "start": Step(title="a judge of 7B starts", run=starts.large_judge),
-    "head": Step(title="the head is float32 in the worker", run=scores.float32_head),
-    "gaps": Step(title="100 prompts, 100 distinct gaps", run=scores.distinct_gaps),
+    "head": Step(title="a float32 head, no ties", run=scores.float32_head),
     "transformers": Step(title="against transformers", run=scores.against_transformers),
+    "runners": Step(title="model runner V2 against V1", run=scores.both_runners),
     "labels": Step(title="exactly two labels, beside texts", run=scores.exactly_two_labels),
     "noise": Step(title="noise of batches and cache", run=scores.noise),
     "invariance": Step(title="the same, batch-invariant", run=scores.noise_with_invariance),
-    "throughput": Step(title="throughput beside others", run=speed.throughput),
-    "ctrl-c": Step(title="Ctrl-C under load", run=endings.ctrl_c),
+    "speed": Step(title="tokens a second", run=speed.speed),
     "kills": Step(title="SIGKILL leaves the GPU empty", run=endings.kills),
-    "two-gpus": Step(title="two GPUs share a judge", run=starts.two_gpus),
-    "checkpoints": Step(title="AWQ, FP8, float32, container", run=starts.other_checkpoints),
 }
 
 

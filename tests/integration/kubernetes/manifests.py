@@ -403,8 +403,10 @@ def updates_fit_the_hardware(it: Deployed) -> Iterator[str]:
         yield "an update removes a replica before a new one is ready"
     if not at_once and strategy["type"] != "Recreate":
         yield "an update waits for a second GPU"
-    if it.gpus and it.gpus != it.settings.tensor_parallel:
-        yield f"{it.gpus} GPUs for a judge that uses {it.settings.tensor_parallel}"
+    each, copies = it.settings.tensor_parallel, it.settings.data_parallel
+    used = it.gpus // each * each if copies == "auto" else each * copies
+    if it.gpus and it.gpus != used:
+        yield f"{it.gpus} GPUs for a judge that uses {used}"
 
 
 def a_judge_on_gpus_has_what_vllm_needs(it: Deployed) -> Iterator[str]:

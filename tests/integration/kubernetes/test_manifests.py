@@ -79,16 +79,16 @@ def test_an_overlay_can_take_every_component(overlay: str, tmp_path: Path) -> No
 
     it = Deployed(manifests)
     assert [*schema_faults(manifests), *rule_faults(manifests)] == []
-    assert (it.gpus, it.settings.tensor_parallel) == (2, 2)
+    assert (it.gpus, it.settings.tensor_parallel, it.settings.data_parallel) == (8, 2, "auto")
     assert it.pod["runtimeClassName"] == "nvidia"
     assert it.of_kind("Ingress")
     assert it.of_kind("PodMonitor")
     assert it.of_kind("CronJob")
     assert {each["metadata"]["namespace"] for each in manifests} == {"scope-judge"}
-    shm = tmp_path / "components" / "two-gpus" / "deployment.yaml"
+    shm = tmp_path / "components" / "eight-gpus" / "deployment.yaml"
     shm.write_text(shm.read_text(encoding="utf-8").replace("8Gi\n", "1Gi\n"))
     faults = rule_faults(build(folder))
-    assert "a_judge_on_gpus_has_what_vllm_needs: 1Gi of shared memory for 2 GPUs" in faults
+    assert "a_judge_on_gpus_has_what_vllm_needs: 1Gi of shared memory for 8 GPUs" in faults
 
 
 def test_every_file_is_deployed() -> None:
