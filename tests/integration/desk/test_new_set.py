@@ -60,6 +60,12 @@ def add(page: Page, title: str) -> None:
     dialog = page.get_by_role("dialog", name=title)
     expect(dialog).to_be_visible()
     assert barriers(page) == []
+    # A dialogue is in the middle.
+    box, window = dialog.bounding_box(), page.viewport_size
+    assert box is not None
+    assert window is not None
+    assert abs(box["x"] + box["width"] / 2 - window["width"] / 2) < 2
+    assert abs(box["y"] + box["height"] / 2 - window["height"] / 2) < 2
     dialog.get_by_role("button", name="Add them").click()
     expect(dialog).to_have_count(0)
 
@@ -179,7 +185,8 @@ def test_pairs_without_labels_are_labeled_in_one_version_and_survive_a_reload(
         page.get_by_role("button", name=f"Save {3 + later} labels").click()
         expect(page.get_by_role("status").first).to_contain_text("of 25% for this set is decided")
         page.get_by_role("link", name="May I use it?").click()
-        expect(page.get_by_role("link", name="Label the rest")).to_be_visible()
+        card = page.get_by_role("listitem").filter(has=page.get_by_role("link", name="pool"))
+        expect(card.get_by_role("heading")).to_contain_text("You may use it at 10% for 100% of")
     found = service.client.get("/calibrations/pool/next?alpha=0.25&delta=0.1").json()
     assert (found["complete"], found["feasible"], found["labelled"]) == (True, True, 6 + later)
     examples = service.client.get("/calibrations/pool/examples").json()["examples"]

@@ -1,14 +1,13 @@
-"""An alarm is seen, labeled and ended by somebody who has nothing but the page; real vLLM.
+"""A set is made, used, alarmed and given up by somebody who has nothing but the page.
 
 .venv/bin/python -m pytest -n 0 -s tests/integration/desk/test_story.py
 
-prints the clicks, keys and minutes.
+prints the clicks, keys and minutes, and keeps pictures of each step in both widths and both themes.
 """
 
+import csv
 import itertools
 import random
-import re
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,51 +16,20 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from app.demo.arena import as_item
-from app.demo.pairs import demo_sets
-from tests.integration.desk.browsing import open_page
+from tests.integration.desk.browsing import FORMS, barriers, look_in, open_page, overflow
 from tests.integration.desk.test_label import shown
+from tests.integration.desk.worlds import SETTINGS, judged, pairs
 from tests.integration.processes.server import Server
-from tests.patience import PATIENCE_S, VLLM_START_S
 
-pytestmark = [pytest.mark.vllm, pytest.mark.long]
+pytestmark = pytest.mark.long
 
-ALARMING = 80
-# Pairs since the alarm beyond those that the recovery needs, and pairs after it.
-EXTRA, LATER = 20, 30
-# Pairs after the recalibration that the person labels.
-FEW = 10
+LABELS = 200
+# Pairs of the changed traffic before the alarm, at most, and beyond those that the recovery needs.
+ALARMING, EXTRA = 60, 20
 # A person reads a short pair and presses a key.
 SECONDS_A_LABEL = 5
 # The same for a click and the sentence that leads to it.
 SECONDS_A_CLICK = 10
-
-
-class Traffic:
-    """Pairs of the demo judge, whose better responses are known."""
-
-    def __init__(self) -> None:
-        self.better: dict[str, str] = {}
-        self._pairs = iter(demo_sets().fresh)
-
-    def pairs(self, count: int, *, wrong: float) -> list[dict[str, Any]]:
-        """The next pairs.
-
-        Args:
-            count: Number of pairs.
-            wrong: Share of the pairs whose wrong response is a list item, which the judge likes.
-        """
-        rng = random.Random(count)
-        found = list[dict[str, Any]]()
-        for pair in itertools.islice(self._pairs, count):
-            a, b = pair.response_a, pair.response_b
-            good, bad = (a, b) if pair.label == "A" else (b, a)
-            self.better[pair.question] = good
-            sides = (as_item(bad), good) if rng.random() < wrong else (a, b)
-            found.append(
-                {"question": pair.question, "response_a": sides[0], "response_b": sides[1]}
-            )
-        return found
 
 
 class Person:
@@ -79,99 +47,146 @@ class Person:
         self.clicks += 1
 
     def look(self, name: str) -> None:
-        """Keeps a picture of the page."""
+        """Keeps pictures of the page, which has no barriers and fits its window."""
         number = next(self._pictures)
-        self.page.screenshot(path=self._folder / f"{number:02}-{name}.png", full_page=True)
+        for width, scheme in FORMS:
+            look_in(self.page, width, scheme)
+            assert overflow(self.page) <= 0, (name, width)
+            assert barriers(self.page) == [], (name, width, scheme)
+            path = self._folder / f"{number:02}-{name}-{width}-{scheme}.png"
+            self.page.screenshot(path=path, full_page=True)
+        look_in(self.page, 1280, "light")
 
-    def label(self, until: Locator, most: int) -> int:
+    def label(self, until: Locator) -> int:
         """Labels pairs until something is on the page; returns the number of labels."""
         question = self.page.get_by_role("region", name="Question")
         before = self.keys
-        while self.keys - before < most and not until.count():
-            expect(question).to_be_visible()
+        while True:
+            expect(question.or_(until).first).to_be_visible()
+            if until.count():
+                return self.keys - before
             text, left = shown(self.page)
             self.page.keyboard.press("1" if left == self._better[text] else "2")
             self.keys += 1
             expect(question.filter(has_text=text)).to_have_count(0)
-        return self.keys - before
+
+
+def changed(count: int, *, start: int) -> list[dict[str, Any]]:
+    """Pairs of which the judge is sure, and right in hardly half."""
+    rng = random.Random(start)
+    return [
+        {**pair, "label": "A" if rng.random() < 0.47 else "B"}
+        for pair in pairs(count, start=start, gap=4.0)
+    ]
+
+
+def better_of(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """Question -> the better response."""
+    return {row["question"]: row[f"response_{row['label'].lower()}"] for row in rows}
 
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Server]:
     settings = {
+        **SETTINGS,
         "SCOPE_STORE_URL": f"sqlite:///{tmp_path}/store.db",
-        "SCOPE_AUDIT_RATE": "1",
         "SCOPE_AUDIT_TEXTS": "on",
-        "SCOPE_TIMEOUT_S": f"{PATIENCE_S:g}",
     }
-    command = (sys.executable, "-m", "tests.serve_at_once")
-    with Server(tmp_path, settings, start_timeout_s=VLLM_START_S, command=command) as server:
+    with Server(tmp_path, settings) as server:
         yield server
 
 
-def judge(service: Server, pairs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    answer = service.client.post("/judge/batch", json={"comparisons": pairs}).raise_for_status()
-    judgments: list[dict[str, Any]] = answer.json()["results"]
-    return judgments
-
-
-def test_an_alarm_is_ended_with_the_page_alone(
+def test_a_person_with_the_page_alone_learns_when_to_trust_the_judge_and_when_not(
     service: Server, browser: Browser, tmp_path: Path
 ) -> None:
-    traffic = Traffic()
-    judged = judge(service, traffic.pairs(ALARMING, wrong=1))
-    # The better response is always the second one.
-    labels = [{"id": judgment["audit"]["id"], "label": "B"} for judgment in judged]
-    service.client.post("/audits/labels", json={"labels": labels}).raise_for_status()
-    needed = service.client.get("/calibrations/default/monitor").json()["recovery"]["audits"]
-    judge(service, traffic.pairs(needed + EXTRA, wrong=0.25))
-    with open_page(browser, f"http://127.0.0.1:{service.port}") as page:
-        person = Person(page, traffic.better, tmp_path)
+    own = pairs(LABELS, start=0)
+    path = tmp_path / "pairs.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["prompt", "model 1", "model 2"])
+        writer.writerows([[r["question"], r["response_a"], r["response_b"]] for r in own])
+    alarming = changed(ALARMING, start=1000)
+    better = better_of(own) | better_of(alarming)
+    with open_page(browser, f"http://127.0.0.1:{service.port}", person=None) as page:
+        person = Person(page, better, tmp_path)
         begun = time.monotonic()
         page.goto("/desk")
-        state = page.get_by_role("region", name="State")
-        expect(page.get_by_role("link", name="What to do")).to_be_visible()
-        person.look("opened")
-        person.click(page.get_by_role("link", name="What to do"))
-        expect(state).to_contain_text("Alarm")
-        person.look("alarm")
-        person.click(state.get_by_role("link", name="Label"))
+        person.look("empty")
+        page.get_by_label("File of pairs").set_input_files(path)
+        person.clicks += 1
+        for field, column in (
+            ("Question", "prompt"),
+            ("Response A", "model 1"),
+            ("Response B", "model 2"),
+        ):
+            page.get_by_label(field).select_option(column)
+            person.clicks += 1
+        person.look("columns")
+        person.click(page.get_by_role("button", name="Judge and preview"))
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text("200 pairs wait for a label then")
+        person.look("preview of a set")
+        person.click(dialog.get_by_role("button", name="Add them"))
+        expect(dialog).to_have_accessible_name("Who labels here?")
+        page.get_by_label("Your name").fill("Ada")
+        person.click(dialog.get_by_role("button", name="Use this name"))
+        person.look("ways to label")
+        person.click(page.get_by_role("link", name=f"Label all {LABELS}"))
         expect(page.get_by_role("region", name="Question")).to_be_visible()
         person.look("label")
-        labeled = person.label(page.get_by_text("enough labels to lift the alarm"), needed + EXTRA)
-        # The line above the view refreshes itself.
-        done = page.get_by_role("link", name="End the alarm")
-        expect(done).to_be_visible()
-        person.look("enough")
-        person.click(done)
+        first = person.label(page.get_by_text("That was the last pair"))
+        person.look("labeled")
+        person.click(page.get_by_role("button", name=f"Save {LABELS} labels"))
+        person.click(page.get_by_role("link", name="May I use it?"))
+        state = page.locator(".sets > li")
+        expect(state.get_by_role("heading")).to_contain_text("You may use it at 10% for")
+        person.look("trust")
+        # Programs use the judge, and the traffic changes.
+        judged(service.client, "default", alarming)
+        page.reload()
+        person.click(page.get_by_role("link", name="Label", exact=True).last)
+        person.look("check")
+        alarm = page.get_by_role("status").filter(has_text="do not use the verdicts of default")
+        second = person.label(alarm)
+        person.look("alarm")
+        needed = service.client.get("/calibrations/default/monitor").json()["recovery"]["audits"]
+        person.click(page.get_by_role("link", name="What to do"))
+        watched = page.get_by_role("region", name="State")
+        expect(watched).to_contain_text(f"of {needed} labeled")
+        person.look("what to do")
+        later = changed(needed + EXTRA, start=5000)
+        better.update(better_of(later))
+        judged(service.client, "default", later)
+        # The page refreshes itself.
+        person.click(watched.get_by_role("link", name="Label"))
+        third = person.label(page.get_by_text("the new labels of default are complete"))
+        person.look("complete")
+        person.click(page.get_by_role("link", name="End the alarm"))
+        expect(watched).to_contain_text(f"{needed} of {needed} labeled")
         person.look("ready")
-        person.click(state.get_by_role("button", name="Recalibrate"))
-        dialog = page.get_by_role("dialog")
-        expect(dialog).to_contain_text("This ends an alarm")
-        person.look("preview")
-        person.click(dialog.get_by_role("button", name="Recalibrate"))
-        expect(state).to_contain_text("Attention")
-        person.look("recalibrated")
-        # Programs go on sending pairs.
-        judge(service, traffic.pairs(LATER, wrong=0.25))
-        link = state.get_by_role("link", name="Label")
-        expect(link).to_be_visible()
-        person.look("new-pairs")
-        older = re.search(r"The first (\d+) are from before", state.text_content() or "")
-        assert older is not None
-        person.click(link)
-        expect(page.get_by_role("region", name="Question")).to_be_visible()
-        later = person.label(page.get_by_text("No pair waits"), int(older[1]) + FEW)
-        person.look("labelled")
-        person.click(page.get_by_role("link", name="Watch"))
-        expect(state).not_to_contain_text("Alarm")
-        person.look("green")
+        person.click(watched.get_by_role("button", name="End the alarm"))
+        expect(dialog).to_contain_text("This judge cannot judge this traffic (right in ")
+        person.look("honest preview")
+        person.click(dialog.get_by_role("button", name="End the alarm"))
+        expect(dialog).to_have_count(0)
+        expect(watched.get_by_role("heading")).to_contain_text("This judge cannot judge this")
+        person.look("end")
+        person.click(page.get_by_role("link", name="Home"))
+        expect(state).to_contain_text("Stop")
+        expect(state.get_by_role("heading")).to_contain_text("Choose another, or keep people")
+        person.look("home at the end")
         waited = time.monotonic() - begun
     minutes = (SECONDS_A_LABEL * person.keys + SECONDS_A_CLICK * person.clicks) / 60
-    print(f"\n{labeled} labels until the alarm can end, {later} until the light is green")
+    print(f"\n{first} labels for trust, {second} until the alarm, {third} until its end ({needed})")
     print(f"{person.clicks} clicks, {person.keys} keys; the script took {waited:.0f} s, a person")
     print(f"with {SECONDS_A_LABEL} s a label and {SECONDS_A_CLICK} s a click {minutes:.0f} minutes")
-    assert labeled >= needed
-    assert person.clicks < 12
-    shown_now = service.client.get("/calibrations/default/monitor").json()
-    assert (shown_now["light"], shown_now["version"]) == ("green", 2)
+    assert first == LABELS
+    assert needed <= second + third <= ALARMING + needed + EXTRA
+    assert person.clicks < 25
+    versions = service.client.get("/calibrations/default/versions").json()["versions"]
+    assert [(each["by"], each["n"]) for each in versions] == [
+        ("Ada", needed),
+        ("Ada", LABELS),
+        # Nobody had asked for a name yet.
+        ("anonymous", LABELS),
+    ]

@@ -112,11 +112,6 @@ def test_a_set_is_rolled_back_after_a_preview(url: str, browser: Browser, servic
         page.get_by_role("button", name="Roll back to version 1").click()
         dialog = page.get_by_role("dialog")
         expect(dialog).to_contain_text("200 removed: the set then has 200 pairs")
-        # A dialogue is in the middle.
-        box = dialog.bounding_box()
-        assert box is not None
-        assert abs(box["x"] + box["width"] / 2 - 640) < 2
-        assert abs(box["y"] + box["height"] / 2 - 400) < 2
         page.keyboard.press("Escape")
         expect(dialog).to_have_count(0)
         assert service.client.get(path).json()["version"] == before["version"]

@@ -72,7 +72,7 @@ function withoutVerdicts(set) {
     return { light: "amber", headline: `You may not use it yet: ${plural(set.unlabelled, "pair")} of ${count(set.n)} ${set.unlabelled === 1 ? "has" : "have"} no label.`,
       more: "", next: { text: "Label them", href: `#label/${name}` } };
   if (isHopeless(set))
-    return { light: "red", headline: hopeless(set), more: "More labels would hardly help.", next: { text: "Make a new set", href: "#home/new" } };
+    return { light: "red", headline: hopeless(set), more: "More labels would hardly help: ask your operator for another judge.", next: { text: "Make a new set", href: "#home/new" } };
   const missing = Math.min(...set.infeasible.map((/** @type {any} */ each) => each.more_examples ?? Infinity));
   return { light: "amber", headline: `You may not use it yet: ${plural(set.labelled, "label")} are not enough for any promise.`,
     more: `The judge is right in ${percent(set.accuracy, 1)} of them. About ${count(missing)} more labels would help.`, next: { text: "Add pairs", href: `#sets/${name}` } };

@@ -128,14 +128,18 @@ export function Label({ name, sets, info, report, onChanged }) {
     return () => removeEventListener("keydown", press);
   });
   if (state === null) return html`<${Waiting} failed=${queue.failed} />`;
+  const pool = html`<${PoolCard} set=${set} info=${info} goal=${goal} here=${state.pool?.here ?? null} onFile=${queue.again} />`;
+  // Nothing else waits, so the person chooses how to label the set's own pairs.
+  const chooses = pair === null && goal === "" && state.open === 0 && state.held === null && set?.unlabelled > 0;
+  const lacksTexts = goal !== "" && state.pool !== null && state.pool.here < state.pool.open;
   return html`<div class="label">
     <div class="row spread above"><div class="row"><h1>Which response is better? ${sets.length <= 1 && html`<small>${name}</small>`}</h1>${sets.length > 1 &&
       html`<select aria-label="Set" value=${name} onChange=${(/** @type {any} */ e) => (location.hash = `#label/${e.target.value}`)}>
-        ${sets.map((set) => html`<option value=${set.name}>${set.name}</option>`)}</select>`}</div><p class="muted" role="status"><${Words} of=${state.words} /></p></div>
-    ${pair === null
+        ${sets.map((set) => html`<option value=${set.name}>${set.name}</option>`)}</select>`}</div>${!chooses && html`<p class="muted" role="status"><${Words} of=${state.words} /></p>`}</div>
+    ${chooses ? pool : pair === null
       ? html`<${Done} state=${state} name=${name} onFinish=${finish} onAgain=${queue.again} onSave=${save} />`
       : html`<${Pair} pair=${pair} rendered=${rendered} />`}
-    <div class="answers">
+    ${!chooses && html`<div class="answers">
       <button type="button" class="choice" disabled=${pair === null} onClick=${() => answer("left")}>Left is better <kbd>1</kbd></button>
       <button type="button" class="choice" disabled=${pair === null} onClick=${() => answer("tie")}>Equally good <kbd>T</kbd></button>
       <button type="button" class="choice" disabled=${pair === null} onClick=${() => answer("right")}>Right is better <kbd>2</kbd></button>
@@ -146,7 +150,7 @@ export function Label({ name, sets, info, report, onChanged }) {
       <button type="button" class="quiet" disabled=${!canClose} onClick=${() => setAsks("reason")}>Cannot be labeled <kbd>N</kbd></button>
       <button type="button" class="quiet" aria-pressed=${rendered} onClick=${() => setRendered(!rendered)}>Markdown</button>
       <button type="button" class="quiet" onClick=${() => setAsks("keys")}>Keys <kbd>?</kbd></button>
-    </div>
+    </div>`}
     ${savedKey() === null && savedPerson() ? html`<p class="hint">Your labels have the name ${savedPerson()}. <button type="button" class="link" onClick=${() => setAsks("name")}>Change it</button></p>`
       : savedKey() !== null && html`<p class="hint">Your labels have the name of your key, ${info.caller}.</p>`}
     ${pair !== null && !pair.isPooled && html`<p class="hint">A skipped pair comes back. Labels count in the order in which pairs were drawn, so a pair that stays
@@ -159,6 +163,6 @@ export function Label({ name, sets, info, report, onChanged }) {
     ${asks === "name" && html`<${WhoLabels} onClose=${() => setAsks(null)} />`}
     ${state.pool?.done > 0 && pair !== null && html`<p class="row hint">${plural(state.pool.done, "label")} ${state.pool.done === 1 ? "waits" : "wait"} in this browser, and become one version when you leave or save.
       <button type="button" class="quiet accent" onClick=${save}>Save now</button></p>`}
-    ${set?.unlabelled > 0 && html`<${PoolCard} set=${set} info=${info} goal=${goal} here=${state.pool?.here ?? null} onFile=${queue.again} />`}
+    ${lacksTexts || (goal === "" && !chooses && set?.unlabelled > 0) ? pool : goal !== "" && html`<p class="hint"><a href=${`#label/${name}`}>Other ways to label</a></p>`}
   </div>`;
 }
