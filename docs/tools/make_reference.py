@@ -79,8 +79,6 @@ SETTING_GROUPS = {
     "host": "Network and log",
 }
 
-_FIELD_HEADINGS = ("field", "meaning")
-_OPTION_HEADINGS = ("option", "meaning")
 _IGNORED = "Ignored."
 # Mark of a field; Markdown shows a star.
 _REQUIRED = "\\*"
@@ -99,6 +97,11 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table; cells must not hold line ends."""
     lines = ["| " + " | ".join(cells) + " |" for cells in (headings, *rows)]
     return "\n".join([lines[0], "|---" * len(headings) + "|", *lines[1:]]) + "\n"
+
+
+def listing(rows: Iterable[Row]) -> str:
+    """A Markdown list of names with their meanings, one a line."""
+    return "".join(f"- {name}: {meaning}\n" for name, meaning in rows).replace("\\|", "|")
 
 
 def page(title: str, introduction: str, *parts: str) -> str:
@@ -199,7 +202,7 @@ answers; `/openapi.json` is the schema. If the service has a [key file](../guide
             "`role` (`system`, `user` or `assistant`) and `content`. Fields with "
             f"{_REQUIRED} are required."
         ),
-        table(_FIELD_HEADINGS, every),
+        listing(every),
         *sections,
     )
 
@@ -295,7 +298,7 @@ def _body(route: Route) -> str | None:
 
 
 def _objects(fields: Sequence[FieldRow], repeated: Container[Row]) -> Iterator[str]:
-    """Yields the table of a route, and the names of the fields that the page shows above."""
+    """Yields the fields of a route, and the names of the fields that the page shows above."""
     rows = dict[Row, None]()
     common = dict[str, list[str]]()
     for field in fields:
@@ -306,7 +309,7 @@ def _objects(fields: Sequence[FieldRow], repeated: Container[Row]) -> Iterator[s
             named = f"`{field.within}.{name.removeprefix('`')}" if field.within else name
             rows[named, meaning] = None
     if rows:
-        yield table(_FIELD_HEADINGS, rows)
+        yield listing(rows)
     lists = [
         (f"in `{within}` " if within else "") + ", ".join(_with_criterion(names))
         for within, names in common.items()
@@ -398,7 +401,7 @@ labels is interrupted, rerun it to resume.
         "Command line",
         introduction,
         "## Common options\n\nThe sections below only name these options.\n",
-        table(_OPTION_HEADINGS, every),
+        listing(every),
         *(_command(name, command, rows[name], repeated) for name, command in commands.items()),
     )
 
@@ -419,7 +422,7 @@ def _command(name: str, command: Any, rows: Sequence[Row], repeated: Container[R
     parts = [f"{heading}\n", inspect.cleandoc(command.help or "") + "\n"]
     own = [row for row in rows if row not in repeated]
     if own:
-        parts.append(table(_OPTION_HEADINGS, own))
+        parts.append(listing(own))
     common = [row[0] for row in rows if row in repeated and row[0].startswith("`-")]
     if common:
         parts.append(_paragraph(f"{'Also' if own else 'Options'}: {', '.join(common)}."))
@@ -427,7 +430,7 @@ def _command(name: str, command: Any, rows: Sequence[Row], repeated: Container[R
 
 
 def _option(parameter: Any) -> Row:
-    """The cells of an argument or option, with the same notes as in the help."""
+    """The name and meaning of an argument or option, with the same notes as in the help."""
     if _is_argument(parameter):
         named = _argument(parameter)
     else:
@@ -474,8 +477,7 @@ def metrics_page() -> str:
         shown = f"{{{','.join(labels)}}}" if labels else ""
         rows[metric.type].append((f"`{name}{shown}`", one_line(metric.documentation)))
     parts = [
-        f"## {of_type.capitalize()}s\n\n" + table(("metric", "meaning"), of_rows)
-        for of_type, of_rows in rows.items()
+        f"## {of_type.capitalize()}s\n\n" + listing(of_rows) for of_type, of_rows in rows.items()
     ]
     introduction = """
 `/metrics` has these metrics, `process_*` and `python_*` of the API process, and `vllm:*` if vLLM
