@@ -37,6 +37,7 @@ def monitor(
             uncertainty=drift["uncertainty"],
             position_gap=drift.get("position_gap"),
             label_mass=drift.get("label_mass"),
+            large_uncertainty=drift.get("large_uncertainty"),
         ),
         alarm=alarm,
         light=_light(criteria, alarm=alarm, note=note),

@@ -1345,11 +1345,14 @@ class Drift:
         position_gap: Evidence from the effect of the order of the responses; None for a judge that
             sees no order.
         label_mass: Evidence from the label mass; None if an example of the set has none.
+        large_uncertainty: Evidence from the uncertainty of a cascade's large judge, where it is
+            asked at any alpha; None for a judge alone. The others are the small judge's.
     """
 
     uncertainty: DriftStream
     position_gap: DriftStream | None
     label_mass: DriftStream | None
+    large_uncertainty: DriftStream | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -323,6 +323,31 @@ async def test_the_share_of_a_minute_is_bounded() -> None:
         assert f'scope_escalations_total{{outcome="over_share"}} {over}.0' in metrics
 
 
+async def test_audits_drift_and_the_monitor_work_and_absorb_is_refused() -> None:
+    async with _scene(audit_rate=1.0) as (client, _):
+        results = (await _judged(client))["results"]
+        labels = [
+            {"id": each["audit"]["id"], "label": row["label"]}
+            for each, row in zip(results, FRESH, strict=True)
+        ]
+        marked = (await client.post("/audits/labels", json={"labels": labels})).json()
+        assert marked["labelled"] == len(FRESH)
+        monitor = (await client.get("/calibrations/mine/monitor")).json()
+        (criterion,) = monitor["criteria"]
+        decided = [
+            (each["verdict"], row["label"])
+            for each, row in zip(results, FRESH, strict=True)
+            if each["verdict"] != "abstain"
+        ]
+        assert criterion["audited"] == len(decided)
+        assert criterion["errors"] == sum(verdict != label for verdict, label in decided)
+        streams = {name: each for name, each in monitor["drift"].items() if each is not None}
+        assert set(streams) == {"uncertainty", "position_gap", "large_uncertainty"}
+        assert not any(each["alarm"] for each in streams.values())
+        refused = await client.post("/calibrations/mine/absorb", json={})
+        assert (refused.status_code, refused.json()["code"]) == (409, "cascade_conflict")
+
+
 async def test_rewards_work_as_with_one_judge() -> None:
     async with _scene() as (client, _):
         rows = {

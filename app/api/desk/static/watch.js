@@ -176,7 +176,7 @@ function Light({ set, monitor, info, at, waiting, older, onChanged }) {
   </section>`;
 }
 
-const DRIFT = { uncertainty: "uncertainty", position_gap: "effect of the order", label_mass: "answers other than A or B" };
+const DRIFT = { uncertainty: "uncertainty", position_gap: "effect of the order", label_mass: "answers other than A or B", large_uncertainty: "uncertainty of the large judge" };
 
 /** @param {{ name: string, sets: any[], info: any, report: (error: unknown) => void, onChanged: () => void }} props */
 export function Watch({ name, sets, info, report, onChanged }) {
