@@ -38,7 +38,7 @@ from app.ports import OnStage, no_stage
 logger = logging.getLogger("app.cascade")
 
 # A request to the large judge: small enough that several run at once and none is refused.
-_MOST_IN_REQUEST = 64
+_MOST_IN_REQUEST = 16
 _MOST_BYTES = 2**20
 _MOST_REQUESTS = 16
 _LARGEST_ANSWER_BYTES = 2**22

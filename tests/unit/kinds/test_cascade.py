@@ -180,6 +180,11 @@ async def test_a_plan_is_made_once_and_before_the_labels() -> None:
         assert (none.json()["share"], none.json()["escalated"]) == (0.0, 1.0)
         assert (await client.get("/calibrations/mine")).json()["cascade_share"] > 0
         (made, *_) = (await client.get("/calibrations/other/versions")).json()["versions"]
+        empty = (await client.get("/calibrations/other")).json()
+        assert not any(row["feasible"] for row in empty["thresholds"])
+        body = {**unlabeled(FRESH)[0], "calibration": "other"}
+        assert (await client.post("/judge", json=body)).json()["reason"] == "infeasible"
+        assert (await client.get("/calibrations/other/monitor")).status_code == 200
         assert (made["action"], made["n"]) == ("plan", 0)
 
 
