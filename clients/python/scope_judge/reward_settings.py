@@ -10,6 +10,7 @@ from typing import Any, Literal, TypedDict, cast, get_type_hints
 from scope_judge.comparisons import GroupRule, ReferenceRule, checked
 
 Failures = Literal["raise", "none"]
+_STOP_AFTER_S = 3600.0
 
 # Option -> variable that is read if the option is not given.
 VARIABLES: Mapping[str, str] = {
@@ -26,6 +27,7 @@ VARIABLES: Mapping[str, str] = {
     "failures": "SCOPE_REWARD_FAILURES",
     "timeout_s": "SCOPE_REWARD_TIMEOUT_S",
     "patience_s": "SCOPE_REWARD_PATIENCE_S",
+    "stop_after_s": "SCOPE_REWARD_STOP_AFTER_S",
     "comparisons_file": "SCOPE_REWARD_COMPARISONS_FILE",
 }
 _CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -52,11 +54,14 @@ class RewardOptions(GroupRule, Connection, total=False):
 
     An option that is left out comes from its variable in the environment, such as
     SCOPE_REWARD_ALPHA, or else is the service's default. `failures` says what happens if the
-    service does not answer: "raise" raises the error, and "none" gives no reward. Each judged
-    comparison is appended to `comparisons_file` as a line of JSON, with its texts.
+    service does not answer: "raise" raises the error, and "none" gives no reward. After
+    `stop_after_s` in which judging was suspended or unanswered, UnavailableError is raised in any
+    case. Each judged comparison is appended to `comparisons_file` as a line of JSON, with its
+    texts.
     """
 
     failures: Failures
+    stop_after_s: float
     comparisons_file: str | Path | None
 
 
@@ -68,12 +73,14 @@ class RewardSettings:
         connection: Arguments of the client.
         rule: How comparisons become rewards.
         failures: Whether an unanswered request is raised, or gives no rewards.
+        stop_after_s: Longest time without a judgment.
         comparisons_file: File for the comparisons; None to write none.
     """
 
     connection: Connection
     rule: GroupRule
     failures: Failures = "raise"
+    stop_after_s: float = _STOP_AFTER_S
     comparisons_file: Path | None = None
 
     @classmethod
@@ -95,12 +102,17 @@ class RewardSettings:
             elif name in _CHOICES and given.get(name) is not None:
                 _check_choice(name, given[name], name)
         failures = given.pop("failures", "raise")
+        stop_after_s = given.pop("stop_after_s", _STOP_AFTER_S)
         file = given.pop("comparisons_file", None)
         if file is not None:
             given["comparisons"] = True
         connection = {name: given.pop(name) for name in _CONNECTION if name in given}
         return cls(
-            cast(Connection, connection), cast(GroupRule, given), failures, file and Path(file)
+            cast(Connection, connection),
+            cast(GroupRule, given),
+            failures,
+            stop_after_s,
+            file and Path(file),
         )
 
     @property
@@ -131,7 +143,7 @@ def _parsed(name: str, text: str, variable: str) -> Any:
         _check_choice(name, text, variable)
     if name == "alpha" and text == "null":
         return None
-    if name in ("alpha", "delta", "timeout_s", "patience_s"):
+    if name in ("alpha", "delta", "timeout_s", "patience_s", "stop_after_s"):
         return _number(float, text, variable)
     if name == "opponents" and text != "all":
         return _number(int, text, variable)

@@ -3,32 +3,25 @@
 import asyncio
 import functools
 import logging
+import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 from weakref import WeakKeyDictionary
 
 from scope_judge.async_client import AsyncScopeClient
 from scope_judge.client import ScopeClient
 from scope_judge.comparisons import Group, group_fields, text_of, to_json
 from scope_judge.errors import ScopeError, ServerError, UnavailableError
-from scope_judge.records import Check, ItemError, Rewards
+from scope_judge.records import Check, ItemError, NoReward, Rewards
 from scope_judge.reward_settings import RewardSettings
 
-# Why a response has no reward. The first seven are the service's reasons. "unanswered": a request
-# has no answer, and failures are not raised. "unreferenced": the reference is blank.
-REASONS = (
-    "suspended",
-    "infeasible",
-    "abstained",
-    "failed",
-    "tied",
-    "empty",
-    "unopposed",
-    "unanswered",
-    "unreferenced",
-)
+# Why a response has no reward: the service's reasons; "unanswered": a request has no answer, and
+# failures are not raised; "unreferenced": the reference is blank.
+REASONS: tuple[str, ...] = (*get_args(NoReward), "unanswered", "unreferenced")
+# A training that gets nothing but these learns nothing.
+_NOT_JUDGING = ("suspended", "unanswered")
 _UNANSWERED = (UnavailableError, ServerError)
 
 logger = logging.getLogger("scope_judge")
@@ -56,6 +49,8 @@ class RewardSource:
     def __init__(self, settings: RewardSettings) -> None:
         self._settings = settings
         self._client: ScopeClient | None = None
+        # Since when there has been no judgment; None while there are some.
+        self._silent_since_s: float | None = None
         # Connections belong to the event loop that has opened them.
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncScopeClient] = (
             WeakKeyDictionary()
@@ -82,6 +77,7 @@ class RewardSource:
 
         Raises:
             ScopeError: A group has no rewards, and failures are raised; or its request is at fault.
+            UnavailableError: Judging has been suspended or unanswered for `stop_after_s`.
         """
         plan = self._plan(groups)
         outcomes = None
@@ -121,7 +117,25 @@ class RewardSource:
         if self._settings.comparisons_file is not None:
             rows = (row for one in asked for row in _comparisons(one))
             _append(self._settings.comparisons_file, b"".join(to_json(row) + b"\n" for row in rows))
+        self._stop_if_silent([reward for group in rewards for reward in group])
         return rewards
+
+    def _stop_if_silent(self, rewards: Sequence[Reward]) -> None:
+        """Raises UnavailableError if nothing has been judged for too long."""
+        reasons = {reward.reason for reward in rewards}
+        if not reasons or not reasons <= set(_NOT_JUDGING):
+            self._silent_since_s = None
+            return
+        now = time.monotonic()
+        self._silent_since_s = since = self._silent_since_s or now
+        if now - since >= self._settings.stop_after_s:
+            why = " and ".join(map(str, reasons))
+            raise UnavailableError(
+                f"no response was judged for {now - since:.0f} s ({why}), "
+                "so that the training learns nothing: look at the service, and at the alarm of the "
+                "calibration set; `stop_after_s` says how long a training goes on without",
+                code="no_rewards",
+            )
 
     @property
     def _tolerant(self) -> bool:

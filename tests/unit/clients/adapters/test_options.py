@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from scope_judge import RequestError
+from scope_judge import RequestError, UnavailableError
 from scope_judge.reward_settings import VARIABLES, RewardSettings
-from scope_judge.reward_source import REASONS, Reward, flags_of, shared_source
+from scope_judge.reward_source import REASONS, Reward, RewardSource, flags_of, shared_source
 from scope_judge.slime import custom_rm, normalized_rewards
 from scope_judge.trl import ScopeReward, _of_environment, scope_reward
 from scope_judge.verl import compute_score
@@ -35,6 +35,7 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "min_accepted": ("0.5", 0.5),
     "timeout_s": ("20", 20.0),
     "patience_s": ("0", 0.0),
+    "stop_after_s": ("60", 60.0),
     "comparisons_file": ("rows.jsonl", "rows.jsonl"),
     "failures": ("none", "none"),
 }
@@ -49,6 +50,8 @@ def url() -> Iterator[str]:
 def read(options: Mapping[str, Any], **environment: str) -> dict[str, Any]:
     settings = RewardSettings.of(options, environment)
     read = {**settings.connection, **settings.rule, "failures": settings.failures}
+    if settings.stop_after_s != RewardSettings({}, {}).stop_after_s:
+        read["stop_after_s"] = settings.stop_after_s
     if settings.comparisons_file is not None:
         assert read.pop("comparisons") is True
         read["comparisons_file"] = str(settings.comparisons_file)
@@ -132,6 +135,20 @@ def test_a_trainer_that_takes_no_reward_for_0_is_refused(
 
 def said(content: Any, **fields: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": content, **fields}
+
+
+def test_a_training_that_gets_no_judgment_for_too_long_is_stopped() -> None:
+    gone: dict[str, Any] = {"url": "http://127.0.0.1:9", "patience_s": 0, "failures": "none"}
+    asked = [("Which?", ["quality=1", "quality=2"])]
+    for stop_after_s in (3600.0, 0.0):
+        source = RewardSource(RewardSettings.of({**gone, "stop_after_s": stop_after_s}))
+        if stop_after_s:
+            ((one, other),) = source.of_groups(asked)
+            assert one == other == Reward(None, "unanswered")
+        else:
+            with pytest.raises(UnavailableError, match=r"no_rewards: .*\(unanswered\)"):
+                source.of_groups(asked)
+        asyncio.run(source.aclose())
 
 
 MALFORMED: dict[str, Any] = {
