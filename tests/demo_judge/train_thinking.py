@@ -127,7 +127,8 @@ def _train(out: Path) -> None:
         optimizer.zero_grad()
         losses.append(label_loss.item())
         if step % 100 == 99:
-            print(step + 1, f"loss {loss.item():.4f}, of the label {sum(losses[-100:]) / 100:.4f}", flush=True)
+            recent = sum(losses[-100:]) / 100
+            print(step + 1, f"loss {loss.item():.4f}, of the label {recent:.4f}", flush=True)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
 
