@@ -175,7 +175,7 @@ class Settings(BaseSettings):
         14 * 86400.0,
         gt=0,
         le=10 * 365 * 86400,
-        description="Seconds until an audit without a label expires.",
+        description="Seconds until an audit without a label expires, fixed when it is drawn.",
     )
     audit_texts: bool = Field(
         False,

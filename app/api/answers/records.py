@@ -225,7 +225,7 @@ def _basis(groups: Sequence[GroupRewards]) -> records.Basis | None:
     if judged is None:
         return None
     shown = judgment(judged, None, kind=records.Judgment)
-    names = (each.name for each in dataclasses.fields(records.Basis))
+    names = (field.name for field in dataclasses.fields(records.Basis))
     return records.Basis(**{name: getattr(shown, name) for name in names})
 
 

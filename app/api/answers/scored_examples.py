@@ -46,7 +46,9 @@ def scores(
     return records.Scores(
         judge=judge,
         fingerprint=batch.fingerprint,
-        scores=tuple(_scored(each) for each in batch.examples if isinstance(each, JudgedExample)),
+        scores=tuple(
+            _scored(example) for example in batch.examples if isinstance(example, JudgedExample)
+        ),
         ties=batch.ties,
         failed=len(errors),
         errors=tuple(errors),

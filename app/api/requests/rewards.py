@@ -210,7 +210,7 @@ class RewardGroupsIn(GroupOptions):
     def all(self) -> list[Group | RequestError]:
         """Validates each group on its own."""
         read = (read_item(GroupOfManyIn, value) for value in self.groups)
-        return [each.error if isinstance(each, InvalidItem) else each.asked() for each in read]
+        return [item.error if isinstance(item, InvalidItem) else item.asked() for item in read]
 
 
 class RewardReferenceIn(RewardOptions):

@@ -156,14 +156,14 @@ async def _rewards(
 ) -> list[GroupRewards | RequestError]:
     """The rewards of the groups of a request, in order, errors included."""
     check_responses(
-        sum(len(each.responses) for each in groups if isinstance(each, Group)), services
+        sum(len(group.responses) for group in groups if isinstance(group, Group)), services
     )
     rule = body.rule(services.defaults)
     if body.rendered:
         groups = await request.run(_unrendered, groups, _endings_of(services))
-    asked = [each for each in groups if isinstance(each, Group)]
+    asked = [group for group in groups if isinstance(group, Group)]
     rewards = iter(await _judged(asked, rule, services, caller))
-    return [next(rewards) if isinstance(each, Group) else each for each in groups]
+    return [next(rewards) if isinstance(group, Group) else group for group in groups]
 
 
 def _unrendered(
