@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
-from app.cli.console import console, print_table, say, stdout
+from app.cli.console import console, print_thresholds, say, stdout
 from app.core.assessment import (
     AlphaInterval,
     AlphaRow,
@@ -42,21 +40,8 @@ def print_assessment(assessment: Assessment, *, stderr: bool = False) -> None:
 
 def print_alphas(rows: Sequence[AlphaRow], n: int, *, output: Console = stdout) -> None:
     """Prints both guarantees at every alpha, calibrated on all of the n labels."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    headings = ("guarantee", "alpha", "threshold", "coverage", "empirical risk", "more labels")
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading == "guarantee" else "right")
-    for row in rows:
-        delta = "" if row.delta is None else f", delta {row.delta:g}"
-        table.add_row(
-            row.guarantee + delta,
-            f"{row.alpha:g}",
-            "infeasible" if row.threshold is None else f"{row.threshold:.6f}",
-            f"{row.coverage:.3f}",
-            "" if row.empirical_risk is None else f"{row.empirical_risk:.3f}",
-            _more(row),
-        )
-    print_table(table, title=f"calibrated on all {n} labels", output=output)
+    title = f"calibrated on all {n} labels"
+    print_thresholds(title, rows, more=[_more(row) for row in rows], output=output)
 
 
 def assessment_of_answer(answer: "CalibrationDetail") -> Assessment:

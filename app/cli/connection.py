@@ -43,9 +43,6 @@ def connected(
         url: Address of the service.
         patience_s: How long a request is repeated while the service does not answer.
         otherwise: Alternative to name in the message if there is no service.
-
-    Raises:
-        CommandError: The service does not answer, or it refuses the key.
     """
     from scope_judge import ScopeClient, ScopeError
 

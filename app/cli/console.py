@@ -7,12 +7,14 @@ Lines that programs read, and paths, are never cut at the width of the terminal.
 """
 
 import json
+import math
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
+from rich import box
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
@@ -24,16 +26,13 @@ from app.core.printable import printable, printable_line
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
+    from app.core.assessment import AlphaRow
     from app.core.threshold_rows import ThresholdRow
     from scope_judge import Threshold
 
 
 class _PlainConsole(Console):
-    """A console that shows each text as it is, with escapes for characters that steer a terminal.
-
-    Args:
-        **options: They go to `rich.console.Console`.
-    """
+    """A console that shows each text as it is, with escapes for steering characters."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, **options)
@@ -64,7 +63,11 @@ _CONTINUED = "\n  "
 
 
 class CommandError(Exception):
-    """A command cannot continue; `app.cli.stopping` prints the reason and ends it with status 1."""
+    """A command cannot continue; `app.cli.stopping` prints the reason and ends it with status 1.
+
+    It does the same with errors of the core and of the client, so functions of this package say
+    nothing of what they raise.
+    """
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
@@ -77,12 +80,7 @@ def print_error(message: str) -> None:
 
 
 def say(*parts: str | tuple[str, str], output: Console = console) -> None:
-    """Prints a sentence; lines break between words on a terminal, and nowhere in a pipe.
-
-    Args:
-        *parts: Texts, and pairs of a text and its style, such as `("warning:", "yellow")`.
-        output: Console to print to.
-    """
+    """Prints a sentence; lines break between words on a terminal, and nowhere in a pipe."""
     words = _words(*parts)
     lines = words.divide(_breaks(words.plain, output.width)) if output.is_terminal else [words]
     for line in lines:
@@ -123,7 +121,6 @@ def print_cells(
     rows: Iterable[Sequence[str]],
     *,
     right: Collection[str] = (),
-    piped: Iterable[Sequence[str]] | None = None,
 ) -> None:
     """Prints rows to stdout: as a table, or on a pipe as tab-separated lines.
 
@@ -131,10 +128,9 @@ def print_cells(
         headings: Names of the columns.
         rows: The cells of each row.
         right: Names of the columns with numbers.
-        piped: The cells for a pipe, if programs read others than people.
     """
     if not on_a_terminal():
-        for cells in rows if piped is None else piped:
+        for cells in rows:
             print("\t".join(map(printable_line, cells)))
         return
     table = Table()
@@ -156,15 +152,7 @@ def print_json(value: Any) -> None:
 
 
 def confirm(question: str, *, otherwise: str) -> None:
-    """Asks a question; continues only after a yes.
-
-    Args:
-        question: The question.
-        otherwise: Message if the answer is no, or nobody can be asked.
-
-    Raises:
-        CommandError: The answer is no, or stdin is not a terminal.
-    """
+    """Asks a question; continues only after a yes."""
     if not sys.stdin.isatty():
         raise CommandError(
             f"{otherwise}: stdin is not a terminal, so nobody can be asked; give --yes"
@@ -184,40 +172,46 @@ def evidence(value: float) -> str:
 
 
 def print_thresholds(
-    name: str,
-    version: int,
-    n: int,
-    rows: "Iterable[ThresholdRow | Threshold]",
+    title: str,
+    rows: "Sequence[ThresholdRow | Threshold | AlphaRow]",
     *,
+    more: Sequence[str] = (),
     output: Console = console,
 ) -> None:
-    """Prints the thresholds of a calibration set.
-
-    Args:
-        name: Name of the calibration set.
-        version: Version of the set.
-        n: Number of examples.
-        rows: The thresholds.
-        output: Console for the table.
-    """
-    table = Table()
-    for heading in ("guarantee", "alpha", "threshold", "coverage", "empirical risk"):
+    """Prints thresholds; `more` has the labels that are missing for each of them, in words."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    headings = ["guarantee", "alpha", "threshold", "coverage", "empirical risk"]
+    for heading in [*headings, *(["more labels"] if more else [])]:
         table.add_column(heading, justify="left" if heading == "guarantee" else "right")
-    for row in rows:
+    for number, row in enumerate(rows):
         delta = f", delta {row.delta:g}" if row.delta is not None else ""
         table.add_row(
             row.guarantee + delta,
-            f"{row.alpha:.2f}",
+            f"{row.alpha:g}",
             threshold_cell(row),
             f"{row.coverage:.3f}",
             "" if row.empirical_risk is None else f"{row.empirical_risk:.3f}",
+            *more[number : number + 1],
         )
-    title = f"calibration {name}, version {version}, n = {n}"
     print_table(table, title=title, output=output)
 
 
-def threshold_cell(row: "ThresholdRow | Threshold") -> str:
+def print_set(
+    name: str,
+    version: int,
+    n: int,
+    rows: "Sequence[ThresholdRow | Threshold]",
+    *,
+    output: Console = console,
+) -> None:
+    """Prints the thresholds of a calibration set."""
+    title = f"calibration {name}, version {version}, n = {n}"
+    print_thresholds(title, rows, output=output)
+
+
+def threshold_cell(row: "ThresholdRow | Threshold | AlphaRow") -> str:
     """The threshold of a row, or the reason why it has none."""
-    if row.feasible and row.threshold is not None:
+    # An infeasible threshold is -inf in the core, and None elsewhere.
+    if row.threshold is not None and row.threshold > -math.inf:
         return f"{row.threshold:.6f}"
-    return "labels missing" if row.labels_missing else "infeasible"
+    return "labels missing" if getattr(row, "labels_missing", False) else "infeasible"

@@ -60,13 +60,7 @@ def show_deletion(name: str, would: "Deletion") -> None:
 
 
 def ask(question: str, *, yes: bool, otherwise: str) -> None:
-    """Asks whether a change that was shown is to be made; see `confirm`.
-
-    Args:
-        question: The question.
-        yes: The answer was given with the command.
-        otherwise: Message if the answer is no, or nobody can be asked.
-    """
+    """Asks whether a change that was shown is to be made; see `confirm`."""
     if not yes:
         confirm(question, otherwise=otherwise)
 

@@ -24,11 +24,7 @@ _RULES = {"scope": "marginal (scope)", "pac": "pac"}
 
 
 def write_results(results: "Results", folder: Path) -> None:
-    """Writes results.json, report.md, tables/ and figures/ into a folder, and prints the tables.
-
-    Raises:
-        CommandError: A file cannot be written.
-    """
+    """Writes results.json, report.md, tables/ and figures/ into a folder, and prints the tables."""
     from app.evaluation.report.figures import write_figures
     from app.evaluation.report.tables import tables_of
     from app.evaluation.results import to_json
@@ -74,11 +70,7 @@ def _report(results: "Results", tables: "Sequence[EvaluationTable]") -> str:
 
 
 def write_comparison(datasets: "Sequence[ComparedDataset]", design: "Design", folder: Path) -> None:
-    """Writes comparison.md and comparison.csv into a folder, and prints the table.
-
-    Raises:
-        CommandError: A file cannot be written.
-    """
+    """Writes comparison.md and comparison.csv into a folder, and prints the table."""
     from app.evaluation.report.table import number
     from app.evaluation.report.tables import comparison_table, nearest_alpha
 
@@ -126,12 +118,7 @@ def _print_quality(dataset: "DatasetResults") -> None:
 
 
 def print_splits(rows: "Sequence[RuleOutcome]", n: int) -> None:
-    """Prints SCOPE and pac at every alpha, calibrated on one random half and tested on the other.
-
-    Args:
-        rows: Rows of the protocol; other rules are left out.
-        n: Number of labeled pairs.
-    """
+    """Prints SCOPE and pac at every alpha, calibrated on random halves and tested on the others."""
     shown = [row for row in rows if row.selector in ("scope", "pac")]
     splits = shown[0].outcome.splits if shown else 0
     title = (

@@ -12,12 +12,7 @@ from app.files.reading import InputFormat
 def checked_pairs(
     files: Sequence[Path], form: InputFormat, contradictions: Contradictions
 ) -> CheckedRows[FilePair]:
-    """The rows of files that count, after the report is printed.
-
-    Raises:
-        InvalidRequestError: A file cannot be read, no row has a label of a side, or labels
-            contradict each other and are to be refused.
-    """
+    """The rows of files that count, after the report is printed."""
     rows = checked(read_pairs(files, form), contradictions)
     print_label_report(rows.report)
     return rows

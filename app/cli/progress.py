@@ -85,11 +85,7 @@ def progress_bar() -> Progress:
 
 
 class ConsoleObserver:
-    """Prints the progress of a start to stderr.
-
-    Args:
-        beat_s: Seconds between two signs of life, where stderr is not a terminal.
-    """
+    """Prints the progress of a start to stderr."""
 
     def __init__(self, *, beat_s: float = _BEAT_EVERY_S) -> None:
         self._begun = time.monotonic()

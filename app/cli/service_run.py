@@ -14,7 +14,7 @@ import typer
 from app.api.auth.keys import Keys, open_keys
 from app.api.auth.local import is_loopback
 from app.api.server import DrainingServer, bound
-from app.cli.console import CommandError, console, print_error, print_thresholds, say
+from app.cli.console import CommandError, console, print_error, print_set, say
 from app.cli.progress import ConsoleObserver
 from app.cli.stopping import end_now
 from app.core.calibration import Calibration
@@ -29,15 +29,7 @@ from app.wiring.startup import StartupObserver
 
 
 def run_service(*, host: str | None, port: int | None) -> None:
-    """Runs the service until a signal ends it.
-
-    Args:
-        host: Replaces SCOPE_HOST.
-        port: Replaces SCOPE_PORT.
-
-    Raises:
-        CommandError: The service did not start.
-    """
+    """Runs the service until a signal ends it."""
     settings = _prepared({"host": host, "port": port})
     # Lines for people would not be JSON.
     as_json = settings.log_format == "json"
@@ -158,11 +150,7 @@ def _prepared(given: dict[str, Any]) -> Settings:
 
 
 def _keys_of(settings: Settings, observer: StartupObserver) -> Keys | None:
-    """The keys that the service accepts; None if no key file is set.
-
-    Raises:
-        CommandError: The file cannot be used.
-    """
+    """The keys that the service accepts; None if no key file is set."""
     try:
         return open_keys(settings.api_keys_file, observer.warning)
     except StartupError as exc:
@@ -186,11 +174,7 @@ def _reachable(settings: Settings, keys: Keys | None, observer: StartupObserver)
 
 
 def _listeners(settings: Settings) -> Iterator[socket.socket]:
-    """Binds the port of the service, then that of the metrics if there is one.
-
-    Raises:
-        StartupError: An address is in use or does not belong to this machine.
-    """
+    """Binds the port of the service, then that of the metrics if there is one."""
     yield bound(settings.host, settings.port, setting="SCOPE_PORT")
     if settings.metrics_port is not None:
         yield bound(settings.host, settings.metrics_port, setting="SCOPE_METRICS_PORT")
@@ -205,14 +189,7 @@ def _url_of(host: str, port: int) -> str:
 def _print_ready(
     services: Services, observer: ConsoleObserver, url: str, *, with_key: bool
 ) -> None:
-    """Prints the screen.
-
-    Args:
-        services: The open services.
-        observer: Knows the time since the start.
-        url: The URL at which this machine reaches the service.
-        with_key: Whether a request needs a key.
-    """
+    """Prints the screen."""
     judge, limits = services.identity, services.limits
     say("")
     say(
@@ -233,9 +210,7 @@ def _print_ready(
                 "and calibrate this judge.",
             )
             continue
-        print_thresholds(
-            calibration.name, calibration.version, calibration.n, calibration.standard_rows
-        )
+        print_set(calibration.name, calibration.version, calibration.n, calibration.standard_rows)
     if not _default_accepts(services):
         reason = (
             f"The calibration 'default' accepts nothing at alpha {services.defaults.alpha:g}"

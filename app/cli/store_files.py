@@ -21,11 +21,7 @@ StoreUrl = Annotated[
 
 
 def check_url(url: str) -> None:
-    """Refuses a missing URL.
-
-    Raises:
-        CommandError: There is none.
-    """
+    """Refuses a missing URL."""
     if not url:
         raise CommandError(
             "no store: set SCOPE_STORE_URL, or give --store. If the service runs without "

@@ -21,14 +21,7 @@ REASONS = {
 def print_summary(
     results: Sequence[Mapping[str, Any]], places: Sequence[str], *, asked: int, seconds: float
 ) -> None:
-    """Prints counts, errors with an example each, the rate, and the promise in a sentence.
-
-    Args:
-        results: Judgments and errors, one for each row.
-        places: File and line of each row.
-        asked: Comparisons that this run asked for.
-        seconds: Time that the run took.
-    """
+    """Prints counts, errors with an example each, the rate, and the promise in a sentence."""
     judgments = [result for result in results if "error" not in result]
     counts = Counter(judgment["verdict"] for judgment in judgments)
     rate = f", {asked / seconds:.0f} pairs a second" if asked and seconds > 0 else ""

@@ -110,17 +110,7 @@ class _Entry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Options:
-    """How a run reads, judges and writes.
-
-    Args:
-        criterion: Fields of the criterion that the command line sets.
-        encoding: Encoding of text without a byte order mark; None for UTF-8.
-        columns: Map of columns; None if there is none.
-        seed: Seed of the order in which the responses are shown.
-        out: File of the rows.
-        overwrite: Replace `out`, and drop an unfinished run with other settings.
-        keep_texts: Write the question and the responses, too.
-    """
+    """How a run reads, judges and writes."""
 
     criterion: Mapping[str, Any]
     encoding: str | None
@@ -132,13 +122,7 @@ class _Options:
 
 
 def _judge(files: Sequence[Path], options: _Options, *, url: str, patience_s: float) -> None:
-    """Judges battles with a running service; an interrupted run resumes.
-
-    Raises:
-        ScopeJudgeError: A file cannot be read, or the journal belongs to another run.
-        CommandError: The service cannot be used, the output cannot be written, or a battle got no
-            judgment.
-    """
+    """Judges battles with a running service; an interrupted run resumes."""
     begun = time.monotonic()
     entries = _read(files, options)
     items = [entry.item for entry in entries]
@@ -164,18 +148,13 @@ def _judge(files: Sequence[Path], options: _Options, *, url: str, patience_s: fl
         judged = _judged(entries, done.results, options.seed)
         unlike = unlike_sets(client, _judged_pairs(judged))
     seconds = time.monotonic() - begun
-    _print(judged, provenance, asked=done.asked, seconds=seconds)
+    _print(judged, asked=done.asked, seconds=seconds)
     print_unlike(unlike)
     _refuse_failed(judged)
 
 
 def _read(files: Sequence[Path], options: _Options) -> list[_Entry]:
-    """Reads all rows, and checks the output before anything is judged.
-
-    Raises:
-        InvalidRequestError: A file cannot be read, or an id has two contents.
-        CommandError: The first row has no battle, or the output must not be written.
-    """
+    """Reads all rows, and checks the output before anything is judged."""
     paths = files_of(files)
     entries: list[_Entry] = []
     for path in paths:
@@ -263,11 +242,7 @@ def _judged(entries: Sequence[_Entry], results: Results, seed: int) -> list[Judg
 def _write(
     entries: Sequence[_Entry], results: Results, *, provenance: Provenance, options: _Options
 ) -> None:
-    """Writes the rows of all battles.
-
-    Raises:
-        CommandError: The file cannot be written.
-    """
+    """Writes the rows of all battles."""
     rows = battle_rows(_judged(entries, results, options.seed), provenance)
     if options.keep_texts:
         texts = ({n: e.item.row.fields.get(n) for n in e.item.shape.texts} for e in entries)
@@ -290,31 +265,14 @@ def _judged_pairs(judged: Sequence[JudgedBattle]) -> list[JudgedPair]:
     ]
 
 
-def _print(
-    judged: Sequence[JudgedBattle], provenance: Provenance, *, asked: int, seconds: float
-) -> None:
-    """Prints what became of the battles.
-
-    Args:
-        judged: The battles, in the order of the rows.
-        provenance: The facts that all rows share.
-        asked: Battles that this run asked for.
-        seconds: Time that the run took.
-    """
+def _print(judged: Sequence[JudgedBattle], *, asked: int, seconds: float) -> None:
+    """Prints what became of the battles."""
     print_contradictions(_judged_pairs(judged))
     battles = [row.battle for row in judged if row.battle is not None]
     models = {model for battle in battles for model in (battle.model_a, battle.model_b)}
     say(f"{len(models)} models; A is model_a:")
     shown, places = [row.result for row in judged], [row.place for row in judged]
     print_summary(shown, places, asked=asked, seconds=seconds)
-    signatures = {provenance.signature(result) for result in shown if is_judged(result)}
-    if len(signatures) > 1:
-        say(
-            ("warning:", "yellow"),
-            f" the rows have {len(signatures)} signatures, because the calibration or the "
-            "criterion changed within the run. A leaderboard refuses such rows; --overwrite judges "
-            "all battles again.",
-        )
 
 
 def _refuse_failed(judged: Sequence[JudgedBattle]) -> None:

@@ -14,7 +14,7 @@ import typer
 
 from app.cli.assessment import assessment_of_answer, print_assessment
 from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
-from app.cli.console import CommandError, print_thresholds, say
+from app.cli.console import CommandError, print_set, say
 from app.cli.effects import EvenIfInfeasible, Yes, ask, note_other_change, show_change
 from app.cli.labeled_rows import checked_pairs
 from app.cli.running.options import (
@@ -148,11 +148,7 @@ def _calibrated(
 
 
 def _sets_by(column: str, name: str, pairs: Sequence[FilePair]) -> dict[str, list[FilePair]]:
-    """The pairs of each set NAME-VALUE, by the values of a column.
-
-    Raises:
-        CommandError: A row has no value that can end the name of a set, or there are too many.
-    """
+    """The pairs of each set NAME-VALUE, by the values of a column."""
     sets = dict[str, list[FilePair]]()
     for pair in pairs:
         value = pair.row.fields.get(column)
@@ -188,16 +184,7 @@ def _added(
     failed: int,
     kept: str,
 ) -> "CalibrationReport":
-    """Adds the judged pairs; asks first if they replace the examples of the set.
-
-    Args:
-        client: The client of the service.
-        name: Name of the set.
-        scores: The judged pairs.
-        replacement: Whether they replace the examples of the set.
-        failed: Number of pairs that were not judged.
-        kept: Sentence for a run that is stopped while nothing has changed.
-    """
+    """Adds the judged pairs; asks first if they replace the examples of the set."""
     info = client.info()
     add = partial(client.add_scores, name, scores, fingerprint=info.fingerprint, judge=info.judge)
     if not replacement.replace:
@@ -239,7 +226,7 @@ def _print_outcome(
     """Prints the set after the run, and the numbers of pairs that were added and so on."""
     say(f"calibration {detail.name}, version {report.version}")
     if detail.unlabelled:
-        print_thresholds(detail.name, detail.version, detail.n, detail.thresholds)
+        print_set(detail.name, detail.version, detail.n, detail.thresholds)
         say(
             f"{detail.unlabelled} pairs have no label yet: GET /calibrations/{detail.name}/next "
             "lists those to label next"

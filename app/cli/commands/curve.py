@@ -8,9 +8,8 @@ import typer
 
 from app.cli.assessment import print_assessment
 from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url
-from app.cli.console import CommandError, console
-from app.cli.labeled_rows import print_label_report
-from app.cli.running.judged_first import Judging, checked_before, judged_by_service, judged_here
+from app.cli.console import CommandError, console, say
+from app.cli.labeled_rows import checked_pairs, print_label_report
 from app.cli.running.options import (
     ColumnMap,
     Encoding,
@@ -22,14 +21,13 @@ from app.cli.running.options import (
 )
 from app.core.assessment import Assessment
 from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
+from app.files.reading import STDIN, InputFormat
 
 # The help needs none of these: functions import them.
 if TYPE_CHECKING:
     from app.evaluation.curve.labeled_scores import LabeledScores
-    from app.evaluation.judgments.jsonl import Judged
-    from app.files.checking import CheckedRows
-    from app.files.labeled import FilePair
 
+_OTHERWISE = ", or load a judge with `scope-judge evaluate FILE --judge MODEL`"
 _PLOT_ENDINGS = (".png", ".svg")
 
 
@@ -51,16 +49,9 @@ def curve(
     columns: ColumnMap = None,
     encoding: Encoding = None,
     contradictions: OnContradictions = "drop",
-    judge: Annotated[
-        str | None,
-        typer.Option(help="Load this judge for pairs without judgments (see `evaluate`)."),
-    ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="File for new judgments (with --judge: folder).  "
-            "[default: FILE-judged.jsonl or evaluation-JUDGE]"
-        ),
+        typer.Option(help="File for new judgments.  [default: FILE-judged.jsonl]"),
     ] = None,
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
@@ -76,20 +67,21 @@ def curve(
     from app.evaluation.curve.rows import assessment_of
     from app.evaluation.judgments.jsonl import read_judgments
 
-    judging = Judging(
-        form=given_format(columns, encoding),
-        contradictions=given_contradictions(contradictions),
-        judge=judge,
-        url=url,
-        patience_s=patience,
-        out=out,
-    )
-    judged = read_judgments(files, judging.form, judging.contradictions)
+    form, decision = given_format(columns, encoding), given_contradictions(contradictions)
+    judged = read_judgments(files, form, decision)
     told = None
     if judged.signal is None:
-        rows = checked_before(files, judging)
-        told = rows.report.sentence
-        judged = _judged(files, judging, rows)
+        if STDIN in files:
+            raise CommandError("standard input has no judgments: judge a file, which is read twice")
+        report = checked_pairs(files, form, decision).report
+        told, out = report.sentence, out or _beside(files[0])
+        say(
+            f"These {report.rows} pairs are not judged yet: the service at {url} judges them "
+            f"first, into {out}"
+        )
+        _judge(files, form, out, url=url, patience_s=patience)
+        # The results are UTF-8 with the columns of the input.
+        judged = read_judgments([out], InputFormat(shape=form.shape), decision)
     scores = labeled_scores_of(judged, ", ".join(map(str, files)))
     # A judgment that failed makes another report.
     if scores.report.sentence != told:
@@ -102,10 +94,27 @@ def curve(
         _write_figure(scores, assessment, plot)
 
 
-def _judged(files: list[Path], judging: Judging, rows: "CheckedRows[FilePair]") -> "Judged":
-    if judging.judge is not None:
-        return judged_here(judging, rows)
-    return judged_by_service(files, judging, rows)
+def _judge(files: list[Path], form: InputFormat, out: Path, *, url: str, patience_s: float) -> None:
+    """Judges files with a running service, as `scope-judge judge`; can be resumed."""
+    from app.cli.running.judging import FileOptions, judge_files
+
+    if out.exists():
+        same = " with the same --map" if form.shape else ""
+        raise CommandError(
+            f"{out} already exists: `scope-judge curve {out}`{same} reads it; --out names another "
+            "file"
+        )
+    options = FileOptions(form=form, out=out, otherwise=_OTHERWISE, may_fail=True)
+    # Without an alpha no calibration is needed.
+    judge_files(files, {"alpha": None}, options, url=url, patience_s=patience_s)
+
+
+def _beside(given: Path) -> Path:
+    """The file of results beside the pairs: pairs-judged.jsonl for pairs.csv.gz."""
+    name = given.name.removesuffix(".gz").removesuffix(".zst").rpartition(".")
+    stem = (name[0] or name[2]) if given.is_file() else "pairs"
+    folder = given.parent if given.is_file() else Path()
+    return folder / f"{stem}-judged.jsonl"
 
 
 def _check(alphas: tuple[float, ...], delta: float, plot: Path | None) -> None:

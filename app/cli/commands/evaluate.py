@@ -215,11 +215,7 @@ def _named(methods: str) -> "list[MethodName]":
 
 
 def _methods_of(choice: "JudgeChoice", methods: str | None) -> "Sequence[MethodName]":
-    """The methods to measure on a judge: those of --methods, or the default ones of its kind.
-
-    Raises:
-        CommandError: There is no such method, or this kind of judge does not have it.
-    """
+    """The methods to measure on a judge: those of --methods, or the default ones of its kind."""
     from app.evaluation.methods import METHODS_OF_KIND
     from app.wiring.engines import judge_name
 

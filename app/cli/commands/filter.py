@@ -1,6 +1,6 @@
 """`scope-judge filter`: keeps the preference pairs that the judge confirms, for DPO and others."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.table import Table
 
 from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
-from app.cli.console import CommandError, console, print_table, say
+from app.cli.console import CommandError, say
 from app.cli.running.coverage import (
     judged_pairs,
     print_contradictions,
@@ -44,17 +43,10 @@ from app.cli.running.rows import (
 )
 from app.cli.running.run import finished, is_judged
 from app.cli.summary import REASONS, promises
-from app.core.assessment import share_interval
 from app.core.errors import InvalidComparisonError
 from app.files.preferences import preferred_of, turned_round
 from app.files.reading import files_of
 from app.files.results import with_result
-from app.files.shapes import listed
-
-# Columns of data sets that name the category of a pair.
-_CATEGORIES = ("category", "subset")
-# A column with more values is hardly one of categories.
-_MOST_CATEGORIES = 50
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,10 +87,6 @@ def filter(
     columns: ColumnMap = None,
     encoding: Encoding = None,
     excel: Excel = False,
-    by: Annotated[
-        str | None,
-        typer.Option(help="Column of categories for the summary.  [default: category or subset]"),
-    ] = None,
     overwrite: Annotated[
         bool,
         typer.Option(help="Replace --out and --review; discard an unfinished run."),
@@ -116,7 +104,6 @@ def filter(
     items = _labeled(read_items(files, given_format(columns, encoding)))
     _check_outputs(files, out, review, overwrite=overwrite)
     check_excel(out, excel=excel)
-    column = category_column([item.row.fields for item in items], by)
     # A link stays, and its target is replaced.
     out = out.resolve()
     with connected(url, patience_s=patience) as client:
@@ -140,8 +127,6 @@ def filter(
     print_contradictions(pairs)
     print_ties(of_rows)
     _print_summary(decisions, results)
-    if column is not None:
-        print_categories(items, results, column)
     print_unlike(unlike)
     failed = sum(not is_judged(result) for result in results)
     if failed:
@@ -174,13 +159,7 @@ def _check_outputs(
 
 
 def decided(item: Item, result: Mapping[str, Any], *, flip: bool) -> Decision:
-    """The decision about one pair.
-
-    Args:
-        item: The row.
-        result: The judgment of the row, or its error.
-        flip: Turn a pair round, instead of dropping it, if the judge prefers the other response.
-    """
+    """The decision about one pair."""
     if "error" in result:
         error = result["error"]
         return Decision(action="drop", reason=f"{error['code']}: {error['detail']}")
@@ -276,59 +255,3 @@ def _print_wrong_pairs(counts: Counter[str], judgments: Sequence[Mapping[str, An
     )
     if counts["flip"]:
         say("The flipped pairs alone may be wrong more often: label and judge disagree on them.")
-
-
-def category_column(rows: Sequence[Mapping[str, Any]], given: str | None) -> str | None:
-    """The column of the categories: the one that is given, or a usual one with a few values.
-
-    Raises:
-        CommandError: No row has the given column.
-    """
-    if given is not None:
-        if not any(given in row for row in rows):
-            raise CommandError(f"--by {given}: there is no such column; there is {listed(rows[0])}")
-        return given
-    usual = (name for name in _CATEGORIES if any(name in row for row in rows))
-    values = ((name, {str(row.get(name)) for row in rows}) for name in usual)
-    return next((name for name, of in values if len(of) <= _MOST_CATEGORIES), None)
-
-
-def print_categories(
-    items: Sequence[Item], results: Sequence[Mapping[str, Any]], column: str
-) -> None:
-    """Prints how often judge and label agree in each category, the largest first."""
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for item, result in zip(items, results, strict=True):
-        if "error" in result:
-            continue
-        label = preferred_of(item.row.fields, item.shape)
-        if label == "tie":
-            continue
-        accepted, right = result["verdict"] != "abstain", result["preferred"] == label
-        counts[str(item.row.fields.get(column))].update(
-            pairs=1, right=right, accepted=accepted, confirmed=accepted and right
-        )
-    table = Table()
-    table.add_column(column)
-    for heading in ("pairs", "agree with the label", "accepted", "of these agree"):
-        table.add_column(heading, justify="right")
-    largest = sorted(counts.items(), key=lambda each: -each[1]["pairs"])
-    for name, count in largest[:_MOST_CATEGORIES]:
-        table.add_row(
-            name,
-            str(count["pairs"]),
-            _share(count["right"], count["pairs"]),
-            str(count["accepted"]),
-            _share(count["confirmed"], count["accepted"]),
-        )
-    print_table(table, title=f"judge and label by {column}", output=console)
-    if len(counts) > _MOST_CATEGORIES:
-        say(f"{len(counts) - _MOST_CATEGORIES} smaller categories are left out.")
-
-
-def _share(part: int, whole: int) -> str:
-    """A share with its 95% interval; "" of nothing."""
-    if not whole:
-        return ""
-    low, high = share_interval(part / whole, whole)
-    return f"{part / whole:.1%} ({low:.0%} to {high:.0%})"

@@ -110,11 +110,8 @@ def add(
 def list_keys(file: File = None) -> None:
     """List the keys. In a pipe, the table is tab-separated."""
     entries = _read(_path(file))
-    print_cells(
-        ("name", "roles", "calibrations", "created", "expires", "per minute"),
-        map(_row_for_people, entries),
-        piped=map(_row_for_programs, entries),
-    )
+    headings = ("name", "roles", "calibrations", "created", "expires", "per minute")
+    print_cells(headings, map(_cells, entries))
 
 
 @app.command()
@@ -133,18 +130,7 @@ def revoke(name: Name, file: File = None) -> None:
         say("No key is left: the service refuses everybody.")
 
 
-def _row_for_people(entry: "KeyEntry") -> tuple[str, ...]:
-    return (
-        entry.name,
-        ", ".join(entry.roles) or "only reads",
-        _sets(entry),
-        _time(entry.created),
-        "never" if entry.expires is None else _time(entry.expires),
-        str(entry.comparisons_per_minute or "no limit"),
-    )
-
-
-def _row_for_programs(entry: "KeyEntry") -> tuple[str, ...]:
+def _cells(entry: "KeyEntry") -> tuple[str, ...]:
     return (
         entry.name,
         ",".join(entry.roles) or "-",

@@ -25,7 +25,7 @@ from app.cli.running.options import (
 if TYPE_CHECKING:
     from app.ratings.leaderboard import Leaderboard
     from app.ratings.presentation import Presentation
-    from app.ratings.results import Board, Changes, Rating, RatingSettings
+    from app.ratings.results import Board, Rating, RatingSettings
 
 PAGE_NAME = "leaderboard.html"
 _FEWEST_ROUNDS = 100
@@ -157,12 +157,12 @@ def _write(found: "Leaderboard", presentation: "Presentation", out: Path, *, exc
 
 
 def _print(found: "Leaderboard", settings: "RatingSettings") -> None:
+    from app.ratings.page import change_sentences
+
     board = found.results.board
     _print_main(board, settings)
-    _print_views(board)
-    if found.results.changes is not None:
-        _print_changes(found.results.changes)
-    for note in board.notes:
+    changes = [] if found.results.changes is None else change_sentences(found.results.changes)
+    for note in [*changes, *board.notes]:
         say(f"- {note}", output=stdout)
 
 
@@ -194,18 +194,6 @@ def _print_main(board: "Board", settings: "RatingSettings") -> None:
     print_table(table, title=title)
 
 
-def _print_views(board: "Board") -> None:
-    """Prints the scores of all views beside each other, in the order of the main view."""
-    table = Table("model")
-    for name in board.views:
-        table.add_column(name, justify="right")
-    views = [{each.model: each for each in view.ratings} for view in board.views.values()]
-    for rating in board.views[board.main].ratings:
-        cells = (_points(by_model[rating.model]) for by_model in views)
-        table.add_row(rating.model, *cells)
-    print_table(table, title=f"{board.judge}: scores by view")
-
-
 def _rank_set(rating: "Rating") -> str:
     if rating.rank is None or rating.rank_low == rating.rank_high:
         return str(rating.rank or "")
@@ -223,31 +211,3 @@ def _interval(rating: "Rating") -> str:
 def _points(rating: "Rating") -> str:
     """The score; that of a provisional model would mislead."""
     return "-" if rating.score is None or rating.provisional else f"{rating.score:.0f}"
-
-
-def _score(score: float | None) -> str:
-    return "-" if score is None else f"{score:.0f}"
-
-
-def _print_changes(changes: "Changes") -> None:
-    from app.ratings.page import change_sentences, change_words
-
-    same = "the same signature" if changes.same_signature else "another signature"
-    table = Table("model", "rank", "score")
-    for heading in ("change", "interval"):
-        table.add_column(heading, justify="right")
-    table.add_column("")
-    for each in changes.models:
-        table.add_row(
-            each.model,
-            f"{each.rank_before or '-'} -> {each.rank or '-'}",
-            f"{_score(each.score_before)} -> {_score(each.score)}",
-            "" if each.change is None else f"{round(each.change):+d}",
-            ""
-            if each.low is None or each.high is None
-            else f"{round(each.low):+d} to {round(each.high):+d}",
-            change_words(each),
-        )
-    print_table(table, title=f"changes since {changes.folder}, {same}")
-    for sentence in change_sentences(changes):
-        say(f"- {sentence}", output=stdout)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.connection import DEFAULT_URL, Url, changing, connected
-from app.cli.console import CommandError, print_cells, print_json, print_thresholds, say, stdout
+from app.cli.console import CommandError, print_cells, print_json, print_set, say, stdout
 from app.cli.effects import Yes, ask, note_other_change, show_change, show_deletion
 from app.cli.running.rows import check_output, write_all
 from app.cli.summary_of_ties import ties_in_lines
@@ -75,7 +75,7 @@ def show(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL) -> None:
     if as_json:
         print_json(asdict(detail))
         return
-    print_thresholds(name, detail.version, detail.n, detail.thresholds, output=stdout)
+    print_set(name, detail.version, detail.n, detail.thresholds, output=stdout)
     for line in _quality(detail):
         say(line, output=stdout)
 
@@ -270,12 +270,7 @@ def import_set(
 
 
 def _read_set(file: Path) -> "ExamplePage":
-    """Reads the file of an exported set.
-
-    Raises:
-        InvalidRequestError: The file cannot be read.
-        CommandError: It is not an exported set, or is incomplete.
-    """
+    """Reads the file of an exported set."""
     from scope_judge.errors import AnswerError
     from scope_judge.parsing import parse
     from scope_judge.records import ExamplePage

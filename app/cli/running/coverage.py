@@ -117,25 +117,8 @@ def print_ties(pairs: Iterable[JudgedPair]) -> None:
     say(line)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Unlike:
-    """A set whose pairs the pairs of a run do not look like.
-
-    Args:
-        name: Name of the set.
-        n: Number of its pairs.
-        alpha: The smallest alpha of the run.
-        how: The clearest difference, in words.
-    """
-
-    name: str
-    n: int
-    alpha: float
-    how: str
-
-
-def unlike_sets(client: "ScopeClient", pairs: Iterable[JudgedPair]) -> list[Unlike]:
-    """The sets whose pairs the judged ones do not look like.
+def unlike_sets(client: "ScopeClient", pairs: Iterable[JudgedPair]) -> list[str]:
+    """A warning for each set whose pairs the judged ones do not look like.
 
     A set that cannot be read is reported, and does not fail a run that is done.
     """
@@ -146,32 +129,25 @@ def unlike_sets(client: "ScopeClient", pairs: Iterable[JudgedPair]) -> list[Unli
     for pair in pairs:
         if pair.result["calibration"] is not None:
             by_set[pair.result["calibration"]["name"]].append(pair)
-    found = list[Unlike]()
+    warnings = []
     for name, judged in by_set.items():
         try:
-            unlike = _unlike(client, name, judged, tests=len(by_set))
+            page = client.examples(name, most=_MOST_EXAMPLES)
         except ScopeError as exc:
             say(f"These pairs were not compared with those of {name!r}: {exc}")
-        else:
-            found += [] if unlike is None else [unlike]
-    return found
-
-
-def _unlike(
-    client: "ScopeClient", name: str, judged: Sequence[JudgedPair], *, tests: int
-) -> Unlike | None:
-    page = client.examples(name, most=_MOST_EXAMPLES)
-    temperature = judged[0].result.get("temperature")
-    return unlike_set(_calibration_of(page, temperature), judged, n=page.n, tests=tests)
+            continue
+        calibration = _calibration_of(page, judged[0].result.get("temperature"))
+        if how := _difference(calibration, judged, tests=len(by_set)):
+            warnings.append(
+                f" these pairs do not look like the {page.n} pairs of {name!r} ({how}): the "
+                "promise does not cover them. Label some of them for a set of their own: in a file "
+                "for `scope-judge calibrate`, or as a pool on the desk"
+            )
+    return warnings
 
 
 def _calibration_of(page: "ExamplePage", temperature: float | None) -> "Calibration":
-    """The calibration of examples that a service has listed.
-
-    Args:
-        page: The set and its examples.
-        temperature: Temperature of the set, if these are not all of its examples.
-    """
+    """The calibration of examples that a service has listed."""
     # Imported late: numpy takes a while.
     from app.core.calibration import Calibration, LabeledExample
     from app.core.score import score_of_numbers
@@ -199,16 +175,13 @@ def _calibration_of(page: "ExamplePage", temperature: float | None) -> "Calibrat
     )
 
 
-def unlike_set(
-    calibration: "Calibration", judged: Iterable[JudgedPair], *, n: int, tests: int = 1
-) -> Unlike | None:
-    """The set, if the judged pairs do not look like its own; None if they do, or if there are none.
+def _difference(
+    calibration: "Calibration", judged: Sequence[JudgedPair], *, tests: int
+) -> str | None:
+    """The clearest difference between judged pairs and those of a set, in words.
 
-    Args:
-        calibration: The set, or a random sample of it.
-        judged: The pairs; the first one of each question counts, because others resemble it.
-        n: Number of pairs of the whole set.
-        tests: Number of sets that share the false alarms of a run.
+    The first pair of each question counts, because others resemble it. `tests` sets share the false
+    alarms of a run.
     """
     # Imported late: scipy takes a while.
     from app.audits.drift import STREAMS, tested_values
@@ -223,24 +196,13 @@ def unlike_set(
     differs = difference(columns, tested_values(calibration), tests=tests)
     if differs is None:
         return None
-    how = (
+    return (
         f"{differs.value.replace('_', ' ')} above {differs.above:.3g}: {differs.share:.0%} of them "
         f"against {differs.expected:.0%}"
     )
-    alphas = [pair.result["alpha"] for pair in first.values()]
-    return Unlike(name=calibration.name, n=n, alpha=min(alphas), how=how)
 
 
-def print_unlike(unlike: Sequence[Unlike]) -> None:
-    """Warns that the promise does not cover the pairs of a run.
-
-    Args:
-        unlike: The sets whose pairs they do not look like.
-    """
-    for each in unlike:
-        say(
-            ("warning:", "yellow"),
-            f" these pairs do not look like the {each.n} pairs of {each.name!r} ({each.how}): the "
-            "promise does not cover them. Label some of them for a set of their own: in a file for "
-            "`scope-judge calibrate`, or as a pool on the desk",
-        )
+def print_unlike(warnings: Iterable[str]) -> None:
+    """Prints the warnings of `unlike_sets`, below the summary of a run."""
+    for warning in warnings:
+        say(("warning:", "yellow"), warning)

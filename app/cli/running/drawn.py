@@ -24,18 +24,7 @@ def drawn_path(out: Path) -> Path:
 def keep_drawn(
     out: Path, items: Iterable[Item], results: Mapping[str, Mapping[str, Any]], *, kept: str
 ) -> None:
-    """Writes the drawn pairs of a run, after those of earlier runs with the same output.
-
-    Args:
-        out: File of the results.
-        items: The rows.
-        results: Key of a row -> its result.
-        kept: End of the message if the file cannot be written.
-
-    Raises:
-        InvalidRequestError: The file is there, and has something else.
-        CommandError: The file cannot be written.
-    """
+    """Writes the drawn pairs of a run, after those of earlier runs with the same output."""
     path = drawn_path(out)
     drawn = {
         audit["id"]: {"audit": audit["id"], **{name: item.fields[name] for name in REQUIRED}}
@@ -56,11 +45,7 @@ def _earlier(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def read_drawn(path: Path) -> dict[str, dict[str, Any]]:
-    """Reads a file of drawn pairs: id -> row.
-
-    Raises:
-        InvalidRequestError: The file cannot be read, or a row is not that of a drawn pair.
-    """
+    """Reads a file of drawn pairs: id -> row."""
     rows = dict[str, dict[str, Any]]()
     for row in read_rows(path):
         if not isinstance(row.fields.get("audit"), str) or not all(

@@ -53,13 +53,7 @@ class EvaluationJob:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgeChoice:
-    """A judge that is not loaded yet.
-
-    Args:
-        settings: Its settings.
-        kind: Its kind.
-        template: Its prompt; None for a kind without one.
-    """
+    """A judge that is not loaded yet."""
 
     settings: Settings
     kind: JudgeKind
@@ -67,12 +61,7 @@ class JudgeChoice:
 
 
 def choose_judge(judge: str | None) -> JudgeChoice:
-    """The judge of --judge or SCOPE_MODEL, with the prompt of the settings.
-
-    Raises:
-        CommandError: A setting is wrong, or nothing names a judge.
-        StartupError: The kind of the model cannot be read.
-    """
+    """The judge of --judge or SCOPE_MODEL, with the prompt of the settings."""
     given: dict[str, Any] = {} if judge is None else {"model": judge}
     try:
         settings = read_settings(**given)
@@ -97,11 +86,6 @@ def judged_sources(
 
     Returns:
         Name of each data set -> its judged pairs.
-
-    Raises:
-        ScopeJudgeError: The data cannot be read, the folder has another judge's answers, or
-            the judge fails.
-        CommandError: The folder cannot be written, or two data sets have one name.
     """
     from app.evaluation.judgments.interview import missing_answers, relabeled
     from app.evaluation.judgments.jsonl import LOG_NAME
@@ -134,16 +118,7 @@ def judged_sources(
 def loaded_benchmarks(
     data: Sequence[str], form: InputFormat, contradictions: Contradictions
 ) -> "list[Benchmark]":
-    """Loads data sets, and prints what became of the rows of files.
-
-    Args:
-        data: Benchmarks and files, as given on the command line.
-        form: How the rows of files are written.
-        contradictions: The decision about pairs of a file whose labels differ.
-
-    Raises:
-        InvalidRequestError: A data set cannot be read, or has no labeled pair.
-    """
+    """Loads data sets, and prints what became of the rows of files."""
     from app.evaluation.benchmarks.catalogue import load_benchmark
 
     benchmarks = []

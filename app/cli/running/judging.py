@@ -90,20 +90,7 @@ def judge_files(
     url: str,
     patience_s: float,
 ) -> None:
-    """Judges all rows of files, in order.
-
-    Args:
-        inputs: Files, folders and patterns.
-        criterion: Fields of the criterion that the command line sets.
-        options: How the run reads and writes.
-        url: Address of the service.
-        patience_s: How long a request is repeated while the service does not answer.
-
-    Raises:
-        ScopeJudgeError: A file cannot be read, or the journal belongs to another run.
-        CommandError: A file cannot be written, the service cannot be used, or a row got no
-            judgment.
-    """
+    """Judges all rows of files, in order."""
     judges = connected(url, patience_s=patience_s, otherwise=options.otherwise)
     _judge_files(inputs, criterion, options, judges)
 
@@ -117,21 +104,7 @@ def judge_files_on_ray(
     replicas: int | None,
     batch_size: int,
 ) -> None:
-    """Judges all rows of files with the judge of the settings, loaded on a Ray cluster.
-
-    Args:
-        inputs: Files, folders and patterns.
-        criterion: Fields of the criterion that the command line sets.
-        options: How the run reads and writes.
-        address: Address of the cluster; None joins this machine's, or starts one.
-        replicas: Number of judges; None for as many as fit.
-        batch_size: Number of comparisons that a judge gets at a time.
-
-    Raises:
-        StartupError: Ray is missing, no cluster can be joined, or the judge fails.
-        ScopeJudgeError: As for `judge_files`.
-        CommandError: As for `judge_files`.
-    """
+    """Judges all rows of files with the judge of the settings, loaded on a Ray cluster."""
     # Imported late: Ray takes seconds.
     from app.settings import read_settings
 
@@ -201,15 +174,7 @@ def run_into(
     overwrite: bool,
     **settings: Any,
 ) -> Run:
-    """A run that judges, and writes a file at its end.
-
-    Args:
-        out: The file, which is not a link.
-        fingerprint: Fingerprint of the judge.
-        criterion: Fields of the criterion that the command line sets.
-        overwrite: Drop an unfinished run with other settings.
-        settings: More that the results depend on.
-    """
+    """A run that judges, and writes a file at its end."""
     return Run(
         journal=beside(out),
         settings={"judge": fingerprint, "criterion": dict(criterion), **settings},
@@ -239,11 +204,7 @@ def judging(client: "ScopeClient", criterion: Mapping[str, Any], *, dated: bool 
 
 
 def _checked(fields: Mapping[str, Any], outcome: "Judgment | ItemError") -> dict[str, Any]:
-    """The JSON of a result; ends the run if an error is not of the row, and would be kept for good.
-
-    Raises:
-        CommandError: The error may pass, or the service or its calibration must be repaired.
-    """
+    """The JSON of a result; an error that is not one of the row ends the run."""
     # Imported late: the help needs no client.
     from scope_judge import ItemError
 

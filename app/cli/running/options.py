@@ -96,9 +96,6 @@ def given_criterion(options: Mapping[str, Any], *, no_alpha: bool = False) -> di
     Args:
         options: Field -> value of its option, None if it was not given.
         no_alpha: Whether every verdict is accepted.
-
-    Raises:
-        CommandError: There is an alpha besides `no_alpha`.
     """
     if no_alpha and options["alpha"] is not None:
         raise CommandError("give --alpha or --no-alpha, not both")
@@ -107,11 +104,7 @@ def given_criterion(options: Mapping[str, Any], *, no_alpha: bool = False) -> di
 
 
 def given_format(columns: str | None, encoding: str | None) -> InputFormat:
-    """How the options say that rows are written.
-
-    Raises:
-        CommandError: The map cannot be used, or there is no such encoding.
-    """
+    """How the options say that rows are written."""
     check_encoding(encoding)
     try:
         shape = None if columns is None else custom_shape(columns)
@@ -121,11 +114,7 @@ def given_format(columns: str | None, encoding: str | None) -> InputFormat:
 
 
 def check_encoding(encoding: str | None) -> None:
-    """Refuses an encoding of text that Python does not know.
-
-    Raises:
-        CommandError: The encoding is unknown.
-    """
+    """Refuses an encoding of text that Python does not know."""
     try:
         "".encode(encoding or "utf-8")
     except (LookupError, UnicodeError):
@@ -135,11 +124,7 @@ def check_encoding(encoding: str | None) -> None:
 
 
 def given_contradictions(contradictions: str) -> Contradictions:
-    """The decision about pairs with different labels.
-
-    Raises:
-        CommandError: The decision does not exist.
-    """
+    """The decision about pairs with different labels."""
     for known in get_args(Contradictions):
         if contradictions == known:
             decision: Contradictions = known
@@ -154,25 +139,13 @@ def check_human_probability(probability: float | None) -> None:
 
 
 def check_share(option: str, share: float | None) -> None:
-    """Refuses a share, such as an alpha, that is not between 0 and 1.
-
-    Args:
-        option: Name of the option, without the dashes.
-        share: Its value; None if it was not given.
-
-    Raises:
-        CommandError: The value cannot be used.
-    """
+    """Refuses a share, such as an alpha, that is not between 0 and 1."""
     if share is not None and not 0.0 < share < 1.0:
         raise CommandError(f"--{option} must be between 0 and 1, both excluded, got {share}")
 
 
 def check_label_noise(label_noise: float | None) -> None:
-    """Refuses a label noise with which labels say nothing.
-
-    Raises:
-        CommandError: The value cannot be used.
-    """
+    """Refuses a label noise with which labels say nothing."""
     if label_noise is not None and not 0.0 <= label_noise < 0.5:
         raise CommandError(f"--label-noise must be at least 0 and below 0.5, got {label_noise}")
 
@@ -182,11 +155,7 @@ _EXTRAS = {"evaluation": ("matplotlib",), "ratings": ("jinja2", "markdown_it")}
 
 
 def check_extra(extra: Literal["evaluation", "ratings"]) -> None:
-    """Refuses a command whose libraries are not installed.
-
-    Raises:
-        CommandError: One is missing.
-    """
+    """Refuses a command whose libraries are not installed."""
     missing = [module for module in _EXTRAS[extra] if find_spec(module) is None]
     if missing:
         raise CommandError(

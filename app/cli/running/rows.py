@@ -48,16 +48,8 @@ class Item:
 def read_items(inputs: Sequence[Path], form: InputFormat) -> list[Item]:
     """Reads all rows of files.
 
-    Args:
-        inputs: Files, folders and patterns.
-        form: How the rows are written.
-
     Returns:
         The rows in order; a row without a comparison has its error.
-
-    Raises:
-        InvalidRequestError: A file cannot be read.
-        CommandError: The first row has no comparison.
     """
     items: list[Item] = []
     for path in files_of(inputs):
@@ -73,9 +65,6 @@ def check_first(items: Sequence[Item]) -> None:
     """Refuses files whose first row has no comparison: the others will hardly be better.
 
     A wrong map of columns would fail thousands of them.
-
-    Raises:
-        CommandError: The first row has no comparison.
     """
     first = items[0]
     if isinstance(first.fields, ScopeJudgeError):
@@ -111,17 +100,7 @@ def _digest(text: str) -> str:
 
 
 def check_output(out: Path | None, inputs: Sequence[Path], *, overwrite: bool) -> None:
-    """Refuses a file that cannot or must not be written, before any work is done.
-
-    Args:
-        out: The file; None for stdout.
-        inputs: Files that are read.
-        overwrite: Whether a file that is there may be replaced.
-
-    Raises:
-        InvalidRequestError: The name asks for an unknown format.
-        CommandError: The file is refused.
-    """
+    """Refuses a file that cannot or must not be written, before any work is done."""
     if out is None:
         return
     format_of(out)
@@ -167,19 +146,7 @@ def write_all(
     excel: bool = False,
     delimiter: str | None = None,
 ) -> None:
-    """Replaces a file atomically, or prints the rows as JSONL.
-
-    Args:
-        out: The file; None for stdout.
-        rows: Its rows.
-        kept: End of the message if the file cannot be written.
-        excel: Write a table that Excel opens.
-        delimiter: Delimiter of CSV; None for the usual one.
-
-    Raises:
-        InvalidRequestError: The name asks for an unknown format.
-        CommandError: The file cannot be written.
-    """
+    """Replaces a file atomically, or prints the rows as JSONL."""
     if out is None:
         for row in rows:
             print(json_line(row))

@@ -68,9 +68,6 @@ def finished(items: Sequence[Item], ask: Ask, run: Run) -> Iterator[Finished]:
 
     Yields:
         The results of all rows. The journal is removed if the block does not raise.
-
-    Raises:
-        InvalidRequestError: The journal belongs to a run with other settings.
     """
     results = unaskable(items)
     with Journal(run.journal, run.settings, replace=run.overwrite) as journal:
@@ -88,14 +85,7 @@ def finished(items: Sequence[Item], ask: Ask, run: Run) -> Iterator[Finished]:
 def answered(
     comparisons: Mapping[str, Any], ask: Ask, known: Collection[str], *, title: str = "judging"
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields the results of the comparisons that are not known, with progress.
-
-    Args:
-        comparisons: Fields of all comparisons by key.
-        ask: Asks about some of them.
-        known: Keys that nothing is asked about.
-        title: Name of the work, for the progress bar.
-    """
+    """Yields the results of the comparisons that are not known, with progress."""
     missing = {key: fields for key, fields in comparisons.items() if key not in known}
     total = len(comparisons)
     with progress_bar() as progress:
@@ -143,9 +133,6 @@ def journal_path(inputs: Sequence[Path], name: str) -> Path:
         inputs: Files, folders and patterns.
         name: End of the file's name, with the command and the calibration set; the service checks
             the name of the set.
-
-    Raises:
-        InvalidRequestError: No folder can be written.
     """
     first = files_of(inputs)[0]
     # Hidden, because a pattern such as data/* must not match it.

@@ -45,9 +45,6 @@ class Address:
         """The address from the arguments, or else from SCOPE_URL and SCOPE_API_KEY.
 
         A password in the URL (`http://x:KEY@host`) is the key, unless another one is given.
-
-        Raises:
-            ValueError: The URL is not one of HTTP, or the key has impossible characters.
         """
         given = url or environment.get(URL_VARIABLE, "").strip() or DEFAULT_URL
         parts = urlsplit(given)

@@ -26,10 +26,6 @@ class BatchSize:
     """The number of comparisons for the next batch.
 
     It follows the measured speed, so that a batch takes about TARGET_S.
-
-    Args:
-        most: Largest number of comparisons.
-        first: Number before the first measurement.
     """
 
     def __init__(self, most: int, first: int = FIRST_SIZE) -> None:
@@ -61,12 +57,7 @@ class Batch(NamedTuple):
 
 
 class Cutter:
-    """Collects items into batches.
-
-    Args:
-        size: The number of comparisons of a batch.
-        max_body_bytes: Largest body that the service accepts.
-    """
+    """Collects items into batches."""
 
     def __init__(self, size: BatchSize, max_body_bytes: int) -> None:
         self._size = size
@@ -133,11 +124,7 @@ class InOrder(Generic[R]):
         return not self._places
 
     def take(self) -> Sequence[R]:
-        """The results of the first batch; empty if it has none yet.
-
-        Raises:
-            ScopeError: The first batch has failed; all results before it were taken.
-        """
+        """The results of the first batch, empty if it has none yet; raises its error."""
         results = self._places[0][0] if self._places else None
         if results is None:
             return ()
@@ -154,15 +141,7 @@ def in_parts(
     size: BatchSize,
     clock: Callable[[], float],
 ) -> Steps[list[R]]:
-    """Sends items in one request, or in halves where that is too large or too slow.
-
-    Args:
-        items: At least one item.
-        ask: Sends items in one request.
-        failed: Makes the result of a single item that is too large or too slow.
-        size: Receives the measured times.
-        clock: Monotonic clock in seconds.
-    """
+    """Sends items in one request, or in halves where that is too large or too slow."""
     begun = clock()
     try:
         results = yield from ask(items)
@@ -189,16 +168,7 @@ def _is_too_much(error: ScopeError) -> bool:
 
 
 class Work(Generic[R]):
-    """A stream of items that is sent in batches, several at a time.
-
-    Args:
-        ask: Sends items in one request.
-        failed: Makes the result of a single item that is too large or too slow.
-        size: The number of comparisons of a batch.
-        max_body_bytes: Largest body that the service accepts.
-        in_flight: Most batches at a time.
-        clock: Monotonic clock in seconds.
-    """
+    """A stream of items that is sent in batches, several at a time."""
 
     def __init__(
         self,
@@ -238,13 +208,7 @@ class Work(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Stream(Generic[R]):
-    """Many inputs, and how they become results.
-
-    Args:
-        preparation: Makes the work, with what the service says about its limits.
-        inputs: An iterable, which may be asynchronous.
-        item: Makes an item of an input and its number.
-    """
+    """Many inputs, and how they become results."""
 
     preparation: Steps[Work[R]]
     inputs: Any

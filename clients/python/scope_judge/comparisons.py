@@ -136,15 +136,7 @@ def two_responses(
 
 
 def pair_item(pair: Pair, number: int) -> Item:
-    """A pair as an item.
-
-    Args:
-        pair: (question, a, b), or the fields of a comparison in the service's words.
-        number: Number of the pair, for the message of an error.
-
-    Raises:
-        TypeError: It is neither.
-    """
+    """A pair as an item."""
     return _item(pair, number, size=3, what="a pair: (question, a, b)")
 
 
@@ -192,17 +184,7 @@ def given_fields(**fields: Any) -> dict[str, Any]:
 
 
 def group_item(group: Group, number: int, opponents: int | Literal["all"]) -> Item:
-    """A group of responses as an item that costs its largest number of comparisons.
-
-    Args:
-        group: (question, responses), (question, responses, reference), or the fields of a group of
-            POST /rewards/groups.
-        number: Number of the group, for the message of an error.
-        opponents: Number of opponents of each response.
-
-    Raises:
-        TypeError: It is none of these.
-    """
+    """A group of responses as an item that costs its largest number of comparisons."""
     try:
         fields = group_fields(group)
         content = to_json(fields)
@@ -223,12 +205,7 @@ def group_item(group: Group, number: int, opponents: int | Literal["all"]) -> It
 
 
 def group_fields(group: Group) -> Mapping[str, Any]:
-    """The fields of a group.
-
-    Raises:
-        TypeError: The reference is None.
-        ValueError: It is a tuple of another size.
-    """
+    """The fields of a group."""
     if isinstance(group, Mapping):
         return group
     question, responses, *rest = group

@@ -80,13 +80,7 @@ def log_wait(pause: Pause) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Clocks and chance, which tests replace.
-
-    Args:
-        monotonic: Monotonic clock in seconds.
-        now: Seconds since 1970.
-        random: A number in [0, 1).
-    """
+    """Clocks and chance, which tests replace."""
 
     monotonic: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time
@@ -96,7 +90,6 @@ class Timing:
 # Longer than the service's own timeout, which ends in a clearer error.
 TIMEOUT_S = 600.0
 _CONNECT_TIMEOUT_S = 10.0
-# A service that has answered once is waited for as long; see `Session.patience_s`.
 DEFAULT_PATIENCE_S = 600.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 _BUSY, _AWAY, _LATE = 429, 503, 504
@@ -113,20 +106,11 @@ _AGE_HEADER = "scope-calibration-age"
 
 @dataclass(slots=True)
 class Session:
-    """State that the requests of a client share.
-
-    Args:
-        address: The address of the service and its key.
-        timing: Clocks and chance.
-        patience_s: How long a request is repeated. None for DEFAULT_PATIENCE_S, but for 0 s while
-            no service has answered at the address, which is then probably wrong.
-        reached: Whether a service has answered.
-        confirmed_only: Whether an answer whose thresholds the calibration store has not confirmed
-            is asked for again, as after a 503.
-    """
+    """State that the requests of a client share."""
 
     address: Address
     timing: Timing = field(default_factory=Timing)
+    # None: DEFAULT_PATIENCE_S, but 0 s while no service has answered, as at a wrong address.
     patience_s: float | None = None
     reached: bool = False
     confirmed_only: bool = False
@@ -136,9 +120,6 @@ class Session:
 
         Only a 429, a 503, a timeout or a broken connection is tried again; a 503, a timeout, or a
         connection that broke after a request was sent, only if the request is idempotent.
-
-        Raises:
-            ScopeError: The service refuses the request, or does not answer in time.
         """
         waits = waits or Waits(self)
         while True:

@@ -16,11 +16,7 @@ class _MismatchError(Exception):
 
 
 def parse(cls: type[T], value: Any) -> T:
-    """Reads a JSON object into a dataclass.
-
-    Raises:
-        AnswerError: A field is missing, has another type, or is out of range.
-    """
+    """Reads a JSON object into a dataclass."""
     try:
         hint: Any = cls
         parsed: T = _Reader.of(hint).read(value)

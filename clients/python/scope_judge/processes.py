@@ -11,12 +11,7 @@ T = TypeVar("T")
 
 
 def of_all_processes(rows: list[R], judge: Callable[[Sequence[R]], list[T]]) -> list[T]:
-    """The results of this process's rows; the first process judges those of all.
-
-    Raises:
-        ScopeError: There are none. All processes raise it: one that waited for another that has
-            ended would wait forever.
-    """
+    """The results of this process's rows; the first process judges those of all."""
     # A trainer has imported it long ago; without it there is one process.
     if "accelerate" not in sys.modules:
         return judge(rows)

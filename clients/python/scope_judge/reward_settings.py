@@ -87,12 +87,7 @@ class RewardSettings:
     def of(
         cls, options: RewardOptions | Mapping[str, Any], environment: Mapping[str, str] = os.environ
     ) -> "RewardSettings":
-        """The settings from options, or else from the environment.
-
-        Raises:
-            TypeError: An option has an unknown name.
-            ValueError: An option has an impossible value, or a variable an unknown name.
-        """
+        """The settings from options, or else from the environment."""
         given = checked(options, RewardOptions)
         _check_names(environment)
         for name, variable in VARIABLES.items():

@@ -40,11 +40,7 @@ class Reward(NamedTuple):
 
 
 class RewardSource:
-    """Asks a service for rewards; threads and event loops can share it.
-
-    Args:
-        settings: The address, the rule, and what happens to an unanswered request.
-    """
+    """Asks a service for rewards; threads and event loops can share it."""
 
     def __init__(self, settings: RewardSettings) -> None:
         self._settings = settings
@@ -61,11 +57,7 @@ class RewardSource:
         return RewardSource, (self._settings,)
 
     def check(self) -> Check:
-        """Checks the address, the key and the rule with one judged group.
-
-        Raises:
-            ScopeError: The service cannot be used with these settings.
-        """
+        """Checks the address, the key and the rule with one judged group."""
         with ScopeClient(**self._settings.connection) as client:
             return client.check(**self._settings.rule)
 
@@ -203,14 +195,7 @@ _Plan = Generator[list[Group], list[_Outcome] | None, list[list[Reward]]]
 
 @dataclass(slots=True)
 class _Asked:
-    """A group that the service is asked for, with the places of the responses that are sent.
-
-    Args:
-        fields: The fields of the group.
-        places: The responses that are sent; the others have no reward.
-        reason: Why the others have none.
-        outcome: The rewards or the error; None before.
-    """
+    """A group that the service is asked for, with the places of the responses that are sent."""
 
     fields: Mapping[str, Any]
     places: list[int]

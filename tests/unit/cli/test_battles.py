@@ -184,17 +184,13 @@ def test_a_run_that_cannot_be_right_is_refused(
     assert not (tmp_path / PARTIAL).exists()
 
 
-def test_rows_of_two_calibrations_are_two_judges_and_that_is_said(
-    service: str, tmp_path: Path
-) -> None:
+def test_rows_of_two_calibrations_are_two_judges(service: str, tmp_path: Path) -> None:
     example = {"question": "new", "response_a": GOOD, "response_b": BAD, "label": "A"}
     httpx.post(f"{service}/calibrate", json={"calibration": "other", "examples": [example] * 9})
     rows = [battle(GOOD, BAD), battle(BAD, GOOD, calibration="other", question="q2")]
     result = judged(service, tmp_path, rows)
     assert result.exit_code == 0, result.stderr
-    assert "the rows have 2 signatures" in result.stderr
     assert len({row["signature"] for row in rows_in(tmp_path / "rows.jsonl")}) == 2
-    assert "signatures" not in judged(service, tmp_path, rows[:1], "--overwrite").stderr
 
 
 def test_an_equal_id_with_equal_content_is_a_copy(service: str, tmp_path: Path) -> None:

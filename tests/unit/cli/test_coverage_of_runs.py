@@ -129,26 +129,3 @@ def test_a_set_that_cannot_be_read_does_not_fail_the_run(
     result = ran(service, "judge", write_rows(tmp_path / "new.jsonl", pairs(10, sure=2)))
     assert result.exit_code == 0, result.stderr
     assert "were not compared with those of 'default': forbidden: not this set" in result.stderr
-
-
-def test_filter_shows_agreement_by_category(service: str, tmp_path: Path) -> None:
-    rows = [
-        {
-            "prompt": f"q{i}",
-            "chosen": GOOD,
-            "rejected": BAD,
-            "subset": "ma[b]th" if i % 3 else "art",
-        }
-        for i in range(30)
-    ]
-    file = write_rows(tmp_path / "in.jsonl", rows)
-    result = ran(service, "filter", file)
-    assert result.exit_code == 0, result.stderr
-    math, art = (line.split() for line in result.stderr.splitlines() if "100.0%" in line)
-    assert (math[1], math[3], art[1], art[3]) == ("ma[b]th", "20", "art", "10")
-
-    chosen = ran(service, "filter", file, "--by", "prompt", "--overwrite")
-    assert "judge and label by prompt" in chosen.stderr
-    wrong = ran(service, "filter", file, "--by", "topic", "--overwrite")
-    assert wrong.exit_code == 1
-    assert "--by topic: there is no such column; there is prompt, chosen" in wrong.stderr

@@ -165,19 +165,6 @@ def test_unjudged_pairs_are_judged_by_the_service_first(
     assert f"`scope-judge curve {out}` with the same --map reads it" in one_line(mapped.output)
 
 
-def test_unjudged_pairs_are_judged_by_a_judge_that_is_loaded_here(
-    judged: list[dict[str, Any]], tmp_path: Path
-) -> None:
-    file = written(tmp_path / "pairs.parquet", pairs())
-    out = tmp_path / "out"
-    arguments = (file, "--judge", "demo", "--out", out)
-    result = run(*arguments, SCOPE_ENGINE="scripted")
-    assert result.exit_code == 0, result.output
-    assert "the judge scripted judges them first" in one_line(result.output)
-    assert result.stdout == run(written(tmp_path / "e.jsonl", judged)).stdout
-    assert run(out / "judgments.jsonl").stdout == result.stdout
-
-
 def test_without_a_service_and_a_judge_the_error_says_both_ways(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -185,7 +172,9 @@ def test_without_a_service_and_a_judge_the_error_says_both_ways(tmp_path: Path) 
         result = run(written(tmp_path / "pairs.jsonl", pairs(3)), "--url", address)
     assert result.exit_code == 1
     assert "start the service with `scope-judge serve`" in one_line(result.output)
-    assert "or load a judge here with --judge MODEL" in one_line(result.output)
+    assert "or load a judge with `scope-judge evaluate FILE --judge MODEL`" in one_line(
+        result.output
+    )
 
 
 def test_unjudged_pairs_without_labels_are_refused_before_any_is_judged(tmp_path: Path) -> None:
