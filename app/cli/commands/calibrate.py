@@ -17,11 +17,13 @@ from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
 from app.cli.console import CommandError, print_set, say
 from app.cli.effects import EvenIfInfeasible, Yes, ask, note_other_change, show_change
 from app.cli.labeled_rows import checked_pairs
+from app.cli.running.held_out import held_out, outcomes, print_held_out
 from app.cli.running.options import (
     ColumnMap,
     Encoding,
     Inputs,
     OnContradictions,
+    check_share,
     given_contradictions,
     given_format,
 )
@@ -57,6 +59,12 @@ def calibrate(
         str | None,
         typer.Option(help="Column whose values each get a set of their own, NAME-VALUE."),
     ] = None,
+    hold_out: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the questions to keep out of the set, and to judge with it for a check."
+        ),
+    ] = None,
     columns: ColumnMap = None,
     encoding: Encoding = None,
     contradictions: OnContradictions = "drop",
@@ -80,13 +88,15 @@ def calibrate(
     A label is A, B or tie (also model_a, model_b, both_bad, or a word of --map). A repeated pair
     counts once. All pairs of a set become one new version.
     """
+    check_share("hold-out", hold_out)
     form = given_format(columns, encoding)
     rows = checked_pairs(files, form, given_contradictions(contradictions))
     sets = {name: rows.labelled} if by is None else _sets_by(by, name, rows.labelled)
     failed = len(rows.report.unusable)
     with connected(url, patience_s=patience) as client:
         fingerprint = client.info().fingerprint
-        for of_set, pairs in sets.items():
+        for of_set, all_pairs in sets.items():
+            pairs, checked = held_out(all_pairs, hold_out or 0.0)
             run = Run(
                 journal=journal_path(files, f"calibrate-{of_set}.partial"),
                 settings={"judge": fingerprint, "calibration": of_set},
@@ -103,6 +113,10 @@ def calibrate(
                 _Replacement(replace=replace, even_if_infeasible=even_if_infeasible, yes=yes),
                 unusable=len(rows.report.unusable),
             )
+            if hold_out is not None:
+                sided = [pair for pair in checked if pair.label in ("A", "B")]
+                detail = client.calibration(of_set)
+                print_held_out(list(outcomes(client, detail, sided)), len(sided))
     if failed:
         raise typer.Exit(1)
 

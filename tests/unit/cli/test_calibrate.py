@@ -440,3 +440,34 @@ def test_each_value_of_a_column_gets_a_set_of_its_own(judging: Judging, tmp_path
         assert refused.exit_code == 1
         assert "line 8: --by subject needs a value there" in one_line(refused.stderr)
         assert len(httpx.get(f"{url}/calibrations").json()["calibrations"]) == 2
+
+
+def test_held_out_questions_are_not_in_the_set_and_are_judged_with_it(
+    judging: Judging, tmp_path: Path
+) -> None:
+    # Every tenth label is wrong, also among those that are held out.
+    rows = [
+        {
+            **comparison(question=f"Which, {i // 2}?", response_a=f"quality={2 + i % 2}"),
+            "label": "B" if i % 10 == 0 else "A",
+        }
+        for i in range(400)
+    ]
+    file = written(tmp_path, rows)
+    with listening(judging.application()) as url:
+        result = calibrated(url, file, "--hold-out", "0.3")
+        assert result.exit_code == 0, result.stderr
+        in_set = httpx.get(f"{url}/calibrations/default").json()["n"]
+        again = calibrated(url, file, "--hold-out", "0.3")
+        assert httpx.get(f"{url}/calibrations/default").json()["n"] == in_set
+        refused = calibrated(url, file, "--hold-out", "1")
+    held = 400 - in_set
+    # Pairs of one question are on one side.
+    assert held % 2 == 0
+    assert 80 <= held <= 160
+    said = one_line(result.stderr)
+    assert f"{held} held-out pairs, judged with the new set" in said
+    # The scripted judge accepts all of them where alpha allows a tenth of errors.
+    assert f"{held} of {held}" in said
+    assert f"{held} of {held}" in one_line(again.stderr)
+    assert "--hold-out must be between 0 and 1" in refused.stderr

@@ -1,0 +1,103 @@
+"""Labeled pairs that are kept out of a set, and what the set makes of them."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+from app.cli.console import console, print_table, say
+from app.cli.progress import progress_bar
+from app.core.assessment import share_interval
+from app.files.labeled import FilePair
+
+# The help of a command needs its options only: functions import the client.
+if TYPE_CHECKING:
+    from scope_judge import CalibrationDetail, ScopeClient
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """The verdicts of one criterion on the held-out pairs.
+
+    Args:
+        guarantee: `marginal` or `pac`.
+        alpha: The criterion's alpha.
+        judged: Number of pairs with a judgment.
+        accepted: Number of verdicts among them.
+        wrong: Number of verdicts that differ from the label.
+    """
+
+    guarantee: str
+    alpha: float
+    judged: int
+    accepted: int
+    wrong: int
+
+
+def held_out(pairs: Sequence[FilePair], share: float) -> tuple[list[FilePair], list[FilePair]]:
+    """Splits pairs by their questions into those of the set and those that are held out.
+
+    A question is on one side with all of its pairs, and on the same side in every run.
+    """
+    kept: tuple[list[FilePair], list[FilePair]] = ([], [])
+    for pair in pairs:
+        text = json.dumps(pair.fields["question"], sort_keys=True)
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+        kept[int.from_bytes(digest[:4]) < share * 2**32].append(pair)
+    return kept
+
+
+def outcomes(
+    client: "ScopeClient", detail: "CalibrationDetail", pairs: Sequence[FilePair]
+) -> Iterator[Outcome]:
+    """Judges held-out pairs at each alpha of a set that gives verdicts."""
+    from scope_judge import Judgment
+
+    asked = [pair.fields for pair in pairs]
+    rows = [row for row in detail.thresholds if row.threshold is not None]
+    with progress_bar() as bar:
+        shown = bar.add_task("judging held-out pairs", total=len(rows) * len(asked))
+        for row in rows:
+            criterion: Mapping[str, Any] = {
+                "alpha": row.alpha,
+                "guarantee": row.guarantee,
+                "calibration": detail.name,
+            } | ({} if row.delta is None else {"delta": row.delta})
+            found = client.judge_many(asked, **criterion)
+            judged = accepted = wrong = 0
+            for pair, judgment in zip(pairs, found, strict=True):
+                bar.advance(shown)
+                if not isinstance(judgment, Judgment):
+                    continue
+                judged += 1
+                if judgment.verdict != "abstain":
+                    accepted += 1
+                    wrong += judgment.verdict != pair.label
+            yield Outcome(
+                guarantee=row.guarantee,
+                alpha=row.alpha,
+                judged=judged,
+                accepted=accepted,
+                wrong=wrong,
+            )
+
+
+def print_held_out(found: Sequence[Outcome], n: int) -> None:
+    """Prints the verdicts and the errors of each criterion."""
+    if not found:
+        say("No alpha of the table gives verdicts, so there is nothing to check.")
+        return
+    table = Table()
+    for heading in ("guarantee", "alpha", "accepted", "wrong", "wrong of accepted", "95% interval"):
+        table.add_column(heading, justify="left" if heading == "guarantee" else "right")
+    for row in found:
+        share, interval = "", ""
+        if row.accepted:
+            low, high = share_interval(row.wrong / row.accepted, row.accepted)
+            share, interval = f"{row.wrong / row.accepted:.1%}", f"{low:.1%} to {high:.1%}"
+        accepted = f"{row.accepted} of {row.judged}"
+        table.add_row(row.guarantee, f"{row.alpha:g}", accepted, str(row.wrong), share, interval)
+    print_table(table, title=f"{n} held-out pairs, judged with the new set", output=console)
