@@ -58,6 +58,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "prefix-order": (*_VLLM, f"{_BENCH}prefix_order.py", f"{_BENCH}texts.py"),
     "http-scripted": _HTTP,
     "single-scripted": _HTTP,
+    "draws-": _HTTP,
     "memory": _HTTP,
     "client-": _CLIENT,
     "start-": _START,

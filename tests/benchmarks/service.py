@@ -45,9 +45,9 @@ def keys_file(folder: Path) -> Path:
     return file
 
 
-def scripted_service(folder: Path) -> HttpServer:
+def scripted_service(folder: Path, **settings: str) -> HttpServer:
     """A service with the scripted judge and a calibration set."""
-    server = our_service(folder, engine="scripted")
+    server = our_service(folder, engine="scripted", **settings)
     try:
         calibrate(server, _examples())
     except BaseException:

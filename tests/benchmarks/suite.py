@@ -17,7 +17,7 @@ from tests.benchmarks.texts import demo_pairs, names_of_texts, pairs_by_question
 
 _CONTESTANTS = ("engine", "chat-client", "transformers-loop")
 _FIELDS = ("demo", "smollm2")
-_HTTP = ("http-scripted", "single-scripted", "memory")
+_HTTP = ("http-scripted", "single-scripted", "draws-sqlite", "draws-redis", "memory")
 _CLIENT = ("client-batch", "client-stream")
 NAMES = (
     *(f"{contestant}-{field}" for contestant in _CONTESTANTS for field in _FIELDS),
@@ -85,6 +85,8 @@ class Suite:
         measured: dict[str, Callable[[Sampling], Figure]] = {
             "http-scripted": http_speed.batches,
             "single-scripted": http_speed.singles,
+            "draws-sqlite": http_speed.draws_on_sqlite,
+            "draws-redis": http_speed.draws_on_redis,
             "memory": http_speed.memory,
             "client-batch": client_speed.batches,
             "client-stream": client_speed.stream,
