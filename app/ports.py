@@ -349,6 +349,24 @@ class FailStop(Protocol):
 
 
 @runtime_checkable
+class Reprompted(Protocol):
+    """An engine that can take another template while its model stays loaded."""
+
+    async def use_prompt(self, prompt: Prompt) -> EngineIdentity:
+        """Finds the label tokens again, for the prefill of another template.
+
+        Args:
+            prompt: Any prompt of the template that will be used.
+
+        Returns:
+            The identity with these label tokens.
+
+        Raises:
+            StartupError: A label is not one token there; the engine stays as it was.
+        """
+
+
+@runtime_checkable
 class TextGenerator(Protocol):
     """An engine that also generates text."""
 

@@ -119,7 +119,12 @@ class Settings(BaseSettings):
         None,
         description="TOML file whose `user` and `system` replace the paper's prompt template.",
     )
-    prefill: str = Field("", description="Start of the judge's answer in the prompt, such as `[[`.")
+    prefill: str = Field(
+        "",
+        description="Start of the judge's answer in the prompt, such as `[[`. Without one, vLLM's "
+        "judges get `[[` if they put less than half of their probability on the labels, and more "
+        "after it.",
+    )
     escalate_url: str = Field(
         "",
         description="Base URL of another scope-judge service, whose judge decides what this one is "

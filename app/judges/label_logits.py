@@ -1,10 +1,12 @@
 """Scores of a chat model: the logits of the labels A and B, with both orders of the responses."""
 
 import math
+import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 
 from app.core.comparison import Comparison, Side
-from app.core.errors import JudgmentFailedError
+from app.core.errors import JudgmentFailedError, StartupError
 from app.core.fingerprint import JudgeIdentity
 from app.core.score import Score
 from app.judges.calls import lost, observed_call
@@ -20,12 +22,15 @@ from app.ports import (
     LabelLogits,
     OnStage,
     PromptError,
+    Reprompted,
     TextGenerator,
     no_stage,
 )
 
 # A judge with less label mass would most likely answer with something other than a label.
 LEAST_LABEL_MASS = 0.5
+# The beginning of the answer for which the paper's prompt asks.
+FOUND_PREFILL = "[["
 
 
 class LabelLogitScorer:
@@ -49,7 +54,7 @@ class LabelLogitScorer:
         self.engine = engine
         self.template = template
         self.identity = identity
-        self._telemetry = telemetry
+        self.telemetry = telemetry
 
     @classmethod
     async def start(
@@ -95,7 +100,7 @@ class LabelLogitScorer:
         with times.rendering():
             prompts = await rendered_pairs(self.template, comparisons)
         with observed_call(
-            self._telemetry,
+            self.telemetry,
             times,
             comparisons=len(comparisons),
             prompts=len(prompts),
@@ -113,12 +118,56 @@ class LabelLogitScorer:
         if not isinstance(self.engine, TextGenerator):
             return None
         return await written_afterwards(
-            self.engine, self.template, comparison, side, self._telemetry
+            self.engine, self.template, comparison, side, self.telemetry
         )
 
     def weakness(self, score: Score) -> str | None:
         """Returns advice if the model would most likely answer without a label."""
         return label_weakness(score, self.template.prefill)
+
+
+async def with_found_prefill(
+    scorer: LabelLogitScorer, comparisons: Sequence[Comparison]
+) -> LabelLogitScorer:
+    """The judge whose answers begin with "[[", if only then it answers with a label.
+
+    The paper's prompt asks for "[[A]]", and many models put their probability on "[[".
+
+    Args:
+        scorer: The started judge.
+        comparisons: Plain comparisons, which the judge scores without the prefill, and with it if
+            it is weak without.
+
+    Returns:
+        A judge with another fingerprint; the same one if it has a prefill, is not weak, or stays
+        weak, and if its engine cannot change the prompt.
+    """
+    engine, template = scorer.engine, scorer.template
+    if template.prefill or not isinstance(engine, Reprompted):
+        return scorer
+    if await _median_label_mass(scorer, comparisons) >= LEAST_LABEL_MASS:
+        return scorer
+    begun = replace(template, prefill=FOUND_PREFILL)
+    try:
+        started = await engine.use_prompt(begun.render(comparisons[0]))
+    except StartupError:
+        return scorer
+    found = LabelLogitScorer(
+        engine,
+        begun,
+        identity=chat_identity(started, begun),
+        telemetry=scorer.telemetry,
+    )
+    if await _median_label_mass(found, comparisons) >= LEAST_LABEL_MASS:
+        return found
+    await engine.use_prompt(template.render(comparisons[0]))
+    return scorer
+
+
+async def _median_label_mass(scorer: LabelLogitScorer, comparisons: Sequence[Comparison]) -> float:
+    """0 if no comparison has a score."""
+    scores = [each for each in await scorer.score(comparisons) if isinstance(each, Score)]
+    return statistics.median([each.label_mass or 0.0 for each in scores] or [0.0])
 
 
 def label_weakness(score: Score, prefill: str) -> str | None:

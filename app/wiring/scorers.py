@@ -10,13 +10,14 @@ from app.core.cascade import PAC_ONLY
 from app.core.errors import StartupError
 from app.judges.cascade import CascadeScorer, EscalationShare, LargeJudge
 from app.judges.decision_servers import DecisionScorer
-from app.judges.label_logits import LabelLogitScorer
+from app.judges.label_logits import LabelLogitScorer, with_found_prefill
 from app.judges.prompts import PromptTemplate, load_template
 from app.judges.reward_model import RewardModelScorer
 from app.judges.scorer import Scorer
 from app.judges.thoughts import ThoughtOptions, ThoughtScorer
 from app.judges.votes import VoteScorer
 from app.observability.telemetry import Telemetry
+from app.off_loop import off_loop
 from app.ports import Engine, OnStage, TextGenerator, ThinkingEngine
 from app.settings import Settings
 from app.wiring.engines import (
@@ -26,12 +27,14 @@ from app.wiring.engines import (
     make_reward_model,
     reward_architecture,
 )
-from app.wiring.startup import StartupObserver
+from app.wiring.startup import StartupObserver, bundled_comparisons
 
 S = TypeVar("S")
 
 # Answers in each order, and the temperature of answers and thoughts, where the settings leave them.
 _VOTES, _TEMPERATURE = 16, 1.0
+# Bundled pairs by which the start looks whether the judge needs a prefill.
+_PREFILL_PAIRS = 8
 
 # Returns the key by which ties of votes are broken.
 TieKey = Callable[[], Awaitable[bytes]]
@@ -118,6 +121,7 @@ def _open_judge(
 ) -> AbstractAsyncContextManager[Scorer]:
     if settings.engine == "decisions":
         return _decision_servers(settings, observer, telemetry=telemetry)
+    finds_prefill = template is None
     prompts = template or load_template(settings.prompt_file, prefill=settings.prefill)
 
     @asynccontextmanager
@@ -132,6 +136,7 @@ def _open_judge(
                 telemetry=telemetry,
                 new_engine=new_engine,
                 tie_key=tie_key,
+                finds_prefill=finds_prefill,
             )
         else:
             opening = _reward_model(settings, architecture, observer, telemetry=telemetry)
@@ -149,6 +154,7 @@ def _chat_model(
     telemetry: Telemetry,
     new_engine: Callable[[Settings], Engine] | None = None,
     tie_key: TieKey,
+    finds_prefill: bool,
 ) -> AbstractAsyncContextManager[Scorer]:
     engine = (new_engine or make_engine)(settings)
     start: Callable[..., Awaitable[Scorer]]
@@ -158,7 +164,27 @@ def _chat_model(
         start = partial(_start_thoughts, engine, template, settings, tie_key, telemetry)
     else:
         start = partial(LabelLogitScorer.start, engine, template, telemetry=telemetry)
+        if finds_prefill:
+            start = partial(_start_with_found_prefill, start, observer)
     return _started(start, engine.stop, observer, f"Loading judge {judge_name(settings)}")
+
+
+async def _start_with_found_prefill(
+    start: Callable[..., Awaitable[LabelLogitScorer]],
+    observer: StartupObserver,
+    *,
+    on_stage: OnStage,
+) -> LabelLogitScorer:
+    scorer = await start(on_stage=on_stage)
+    comparisons = await off_loop(bundled_comparisons)
+    found = await with_found_prefill(scorer, comparisons[:_PREFILL_PAIRS])
+    if found is not scorer:
+        prefill = found.template.prefill
+        observer.note(
+            f'This judge answers with a label after "{prefill}" and not without, so its answers '
+            f'begin with it, as with SCOPE_PREFILL="{prefill}"'
+        )
+    return found
 
 
 async def _start_votes(

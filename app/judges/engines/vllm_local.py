@@ -53,6 +53,7 @@ class VllmEngine:
         self._renderer: PromptRenderer
         self._labels: LabelTokens
         self._context_tokens: int
+        self._identity: EngineIdentity
         self._label_params: SamplingParams
         self._uncached_params: SamplingParams
         # Of a judge that thinks: the renderer of its thoughts, their end, and the tokens after it.
@@ -72,12 +73,11 @@ class VllmEngine:
         on_stage("loading the weights")
         config = self._process.load(arguments, log_format=options.log_format).model_config
         self._context_tokens = config.max_model_len
-        self._renderer, self._labels = local.renderer(config.max_model_len), local.labels
+        self._renderer = local.renderer(config.max_model_len)
         if self._renderer.end is not None:
             self._end, self._thinking = self._renderer.end, self._renderer.for_thoughts()
             self._after_thought = self._renderer.tokens_after_thought(prompt)
-        self._label_params = _label_params(local.labels)
-        self._uncached_params = _label_params(local.labels, reads_cache=False)
+        self._set_labels(local.labels)
         on_stage("judging a first prompt")
         # On every rank.
         with ahead_of_queue():
@@ -97,7 +97,7 @@ class VllmEngine:
                 "comparisons may be equal",
                 head_dtype or "an unknown dtype",
             )
-        return replace(
+        self._identity = replace(
             identity,
             head_dtype=head_dtype,
             runtime=runtime,
@@ -109,6 +109,20 @@ class VllmEngine:
                 nested=nests_language_model(local.folder),
             ),
         )
+        return self._identity
+
+    async def use_prompt(self, prompt: Prompt) -> EngineIdentity:
+        """Finds the label tokens for the prefill of another template."""
+        self._set_labels(self._renderer.label_tokens(prompt))
+        if self._end is not None:
+            self._after_thought = self._renderer.tokens_after_thought(prompt)
+        self._identity = replace(self._identity, label_tokens=(self._labels.a, self._labels.b))
+        return self._identity
+
+    def _set_labels(self, labels: LabelTokens) -> None:
+        self._labels = labels
+        self._label_params = _label_params(labels)
+        self._uncached_params = _label_params(labels, reads_cache=False)
 
     async def stop(self) -> None:
         """Shuts down vLLM and its process."""

@@ -1,13 +1,17 @@
 """The chat model's scorer: its identity, and what it says when its labels are unlikely."""
 
+import dataclasses
+import math
+
 import pytest
 
+from app.core.comparison import Comparison
 from app.core.score import Score
 from app.judges.engines.scripted import ScriptedEngine
-from app.judges.label_logits import LabelLogitScorer, chat_identity
+from app.judges.label_logits import LabelLogitScorer, chat_identity, with_found_prefill
 from app.judges.prompts import PromptTemplate
 from app.observability.telemetry import Telemetry
-from app.ports import EngineIdentity
+from app.ports import EngineIdentity, LabelLogits, Prompt
 
 ENGINE = EngineIdentity(
     judge="qwen",
@@ -59,3 +63,49 @@ def test_a_judge_that_rarely_answers_with_a_label_gets_advice(prefill: str, advi
     assert weakness is not None
     assert "only 1.0e-03" in weakness
     assert weakness.endswith(f"try {advice}")
+
+
+class Prefilled(ScriptedEngine):
+    """A judge that answers with a label with one probability, and after "[[" with another."""
+
+    def __init__(self, mass: float, mass_after: float) -> None:
+        super().__init__(self._labels, judge="prefilled")
+        self.prefill = ""
+        self._masses = {"": mass, "[[": mass_after}
+
+    def _labels(self, prompt: Prompt) -> LabelLogits:
+        # An engine with the labels of another prefill reads the wrong tokens.
+        assert prompt.prefill == self.prefill
+        return LabelLogits(*[math.log(self._masses[prompt.prefill] / 2)] * 2)
+
+    async def use_prompt(self, prompt: Prompt) -> EngineIdentity:
+        self.prefill = prompt.prefill
+        return dataclasses.replace(await self.start(prompt), label_tokens=(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("mass", "mass_after", "given", "prefill"),
+    [
+        (0.6, 0.9, "", ""),
+        (0.1, 0.9, "", "[["),
+        (0.1, 0.4, "", ""),
+        (0.1, 0.9, "[[", "[["),
+    ],
+    ids=["answers with a label", "answers with [[", "answers with neither", "has a prefill"],
+)
+async def test_a_judge_that_answers_with_brackets_gets_them_as_prefill(
+    mass: float, mass_after: float, given: str, prefill: str
+) -> None:
+    engine = Prefilled(mass, mass_after)
+    engine.prefill = given
+    scorer = await LabelLogitScorer.start(
+        engine, PromptTemplate(prefill=given), telemetry=Telemetry.on_own_registry()
+    )
+    found = await with_found_prefill(scorer, [Comparison.of("q", "a", "b")])
+    assert (found.template.prefill, engine.prefill) == (prefill, prefill)
+    assert found.identity.described["prefill"] == prefill
+    changed = prefill != given
+    assert (found.identity.fingerprint != scorer.identity.fingerprint) == changed
+    assert found.identity.described["label_tokens"] == ((2, 3) if changed else (0, 1))
+    # It scores, and the engine has its labels.
+    assert isinstance((await found.score([Comparison.of("q", "a", "b")]))[0], Score)
