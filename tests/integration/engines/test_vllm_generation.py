@@ -17,6 +17,7 @@ from app.judges.engines.vllm_start import VllmOptions
 from app.judges.prompts import PromptTemplate
 from app.ports import CallTimes, Generated, LabelLogits, Prompt
 from app.wiring.engines import DEMO_FOLDER
+from tests.transformers_reference import TransformersEngine, TransformersOptions
 
 pytestmark = [
     pytest.mark.vllm,
@@ -95,6 +96,28 @@ async def test_greedy_answers_repeat_whatever_the_seed_and_begin_with_the_larger
     assert {first[i][0] for i in clear} == {"A", "B"}
     # No text contains the end of the turn or another control token.
     assert not any("<|" in text for text in first)
+
+
+async def test_the_engine_takes_another_prompt_and_its_labels(engine: VllmEngine) -> None:
+    plain = demo_prompts(8)
+    before = await gaps(engine, plain)
+    begun = [prompt._replace(prefill="[[") for prompt in plain]
+    reference = TransformersEngine(
+        TransformersOptions(model=str(DEMO_FOLDER / "model"), judge="demo")
+    )
+    expected = await reference.start(begun[0])
+    try:
+        identity = await engine.use_prompt(begun[0])
+        assert identity.label_tokens == expected.label_tokens
+        found = await engine.label_logits(begun)
+        for one, other in zip(found, await reference.label_logits(begun), strict=True):
+            assert isinstance(one, LabelLogits)
+            assert isinstance(other, LabelLogits)
+            assert one == pytest.approx(other, abs=1e-3)
+    finally:
+        await reference.stop()
+        await engine.use_prompt(plain[0])
+    assert await gaps(engine, plain) == pytest.approx(before, abs=1e-3)
 
 
 async def test_an_answer_continues_the_prefill(engine: VllmEngine) -> None:
