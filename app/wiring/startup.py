@@ -62,7 +62,8 @@ async def prepare_default(
         # Start nevertheless, because only a running service can delete the set.
         observer.warning(f"Starting without a default calibration: {exc.detail}")
         return
-    if not is_demo_judge(settings):
+    if not is_demo_judge(settings) or settings.escalate_url:
+        # A cascade needs a plan before its first label.
         return
     if known is None and await was_deleted(services.calibrator, DEFAULT_CALIBRATION):
         observer.note("The default calibration was deleted, and stays deleted")

@@ -51,10 +51,10 @@ async def release(
         await store.close()
 
 
-async def started(services: Services, store_url: str) -> list[str]:
+async def started(services: Services, store_url: str, *, escalate_url: str = "") -> list[str]:
     """Starts the services as `make serve` does, and returns the stages of the start."""
     recorder = StageRecorder()
-    settings = Settings(engine="vllm", model="demo", store_url=store_url)
+    settings = Settings(engine="vllm", model="demo", store_url=store_url, escalate_url=escalate_url)
     await prepare_default(services, settings, recorder)
     return recorder.stages
 
@@ -70,6 +70,8 @@ async def test_an_upgraded_demo_judge_is_calibrated_again_and_the_trail_is_kept(
 ) -> None:
     path, url = tmp_path / "set.db", f"sqlite:///{tmp_path}/set.db"
     async with release(path, 1, monkeypatch) as old:
+        # A cascade has no labels before its plan.
+        assert await started(old, url, escalate_url="http://large") == []
         assert await started(old, url) == ["Calibrating with 600 labeled pairs"]
         assert await started(old, url) == []
     for fence, version in ((2, 3), (3, 5)):
