@@ -16,23 +16,18 @@ _TOKENS = 24
 async def find_tokens_name(server: Server, dialect: ChatDialect) -> None:
     """Finds out by which name a server takes the length of an answer.
 
+    A server that takes neither name refuses the first prompt, too, with its reason.
+
     Raises:
-        ServerFailedError: The server takes neither name, or does not answer.
+        ServerFailedError: The server does not answer, or refuses the key.
         ServerBusyError: The server is overloaded.
     """
     (ask,) = dialect.asks([_PROBE], answer_tokens=_TOKENS)
     assert isinstance(ask, Ask)
-    try:
-        await server.post(dialect.path, dialect.body([ask]) | {dialect.tokens_name: _TOKENS})
-    except ServerFailedError as exc:
-        if exc.status is None or exc.status in (401, 403, 404):
-            raise
-        body = dialect.body([ask]) | {"max_completion_tokens": _TOKENS}
-        try:
-            await server.post(dialect.path, body)
-        except ServerFailedError:
-            # The first refusal says more about a server that takes neither.
-            raise exc from None
+    body = dialect.body([ask])
+    if await server.status(dialect.path, body | {dialect.tokens_name: _TOKENS}) < 400:
+        return
+    if await server.status(dialect.path, body | {"max_completion_tokens": _TOKENS}) < 400:
         dialect.tokens_name = "max_completion_tokens"
 
 

@@ -31,10 +31,10 @@ pytestmark = [
 ]
 
 JUDGE = (str(Path(sys.executable).with_name("scope-judge")), "judge")
-# Three tokens for each digit, and the end.
-WHOLE = 3 * MOST_DIGITS + 1
+# Three tokens for each digit, four for the answers, and the end.
+WHOLE = 3 * MOST_DIGITS + 5
 # Thoughts on the longest rows do not fit.
-SHORT = 3 * MOST_DIGITS - 2
+SHORT = WHOLE - 3
 PAIRS = list(itertools.islice(sums(7), 60))
 LONGEST = [len(pair.question) == 2 * MOST_DIGITS for pair in PAIRS]
 
@@ -125,7 +125,7 @@ async def test_thoughts_decide_repeat_and_may_not_end(folder: Path) -> None:
         cut = await judged(client, PAIRS)
         for _ in range(2):
             assert numbers(await judged(client, PAIRS)) == numbers(cut)
-        # A row of six digits has a thought of 19 tokens with its end.
+        # Rows of other lengths have shorter thoughts.
         unfinished = [row["reason"] == "thought_unfinished" for row in cut]
         assert np.mean(np.array(unfinished) == np.array(LONGEST)) > 0.9
         assert all(row["p_bar"] is None for row in itertools.compress(cut, unfinished))

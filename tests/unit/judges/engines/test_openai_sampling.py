@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import StartupError
+from app.judges.engines.thinking import PLAIN, UseOfTemplate
 from app.ports import Generated
 from tests.unit.judges.engines.openai_fake import FakeServer
 from tests.unit.judges.engines.openai_scene import identity_of, prompts_of, started
@@ -53,3 +54,29 @@ async def test_single_requests_have_the_seeds_of_a_request_with_n() -> None:
 async def test_a_server_without_log_probabilities_cannot_serve_label_logits() -> None:
     with pytest.raises(StartupError, match="without log-probabilities"):
         await identity_of(server_of())
+
+
+async def test_a_server_that_takes_only_max_completion_tokens_is_asked_that_way() -> None:
+    server = server_of(refused=("max_tokens",))
+    async with started(server, needs_labels=False) as engine:
+        answers = await engine.generate(prompts_of(1), **ASKED)
+    assert [type(answer) for answer in answers] == [Generated] * 6
+    assert {body["max_completion_tokens"] for body in server.scored} == {16}
+    # A server that takes neither is refused with its own error.
+    with pytest.raises(StartupError):
+        await identity_of(server_of(refused=("messages",)), needs_labels=False)
+
+
+async def test_template_variables_go_to_every_server_that_somebody_sets_them_for() -> None:
+    use = UseOfTemplate(given={"reasoning_effort": "low"})
+    server = server_of()
+    async with started(server, needs_labels=False, use=use) as engine:
+        await engine.generate(prompts_of(1), **ASKED)
+    assert all(
+        body["chat_template_kwargs"] == {"reasoning_effort": "low"} for body in server.scored
+    )
+    plain, given = [
+        await identity_of(server_of(), needs_labels=False, use=each) for each in (PLAIN, use)
+    ]
+    assert plain.unusual == {}
+    assert given.unusual == {"chat_template_kwargs": {"reasoning_effort": "low"}}
