@@ -3,8 +3,7 @@
 python -m tests.demo_judge.train_thinking --out thinking-judge
 
 A question is a row of digits below 5 with letters, "a4b3c0": its answer is their sum modulo 5. The
-thought has each digit again with the sum so far, and then both answers: "a44b32c02A2B4". Without
-it, the judge can only guess.
+thought has each digit again with the sum so far, "a44b32c02". Without it, the judge can only guess.
 """
 
 import argparse
@@ -24,15 +23,15 @@ from app.judges.prompts import PromptTemplate
 from tests.demo_judge.tokenizer import CHAT_TEMPLATE, build_tokenizer
 from tests.demo_judge.train import IGNORED, RunSize, new_model
 
-TEMPLATE = PromptTemplate(system="", user="{question}\nA{answer_a}\nB{answer_b}")
+TEMPLATE = PromptTemplate(system="", user="{question}\n{answer_a}A\n{answer_b}B")
 END = "</think>"
 MOST_DIGITS, MODULUS = 5, 5
 _SIZE = RunSize(hidden=96, intermediate=256, layers=3, heads=3, batch=64, chunk=64)
-_STEPS = 700
+_STEPS = 500
 _RATE = 3e-3
 _WARMUP_STEPS = 50
 # Weight of the label, which is one token among many.
-_LABEL_WEIGHT = 1.0
+_LABEL_WEIGHT = 2.0
 # Share of training pairs with an empty thought, as a judge without thoughts reads them.
 _EMPTY = 0.2
 _SEED = 45
@@ -63,8 +62,7 @@ def sums(seed: int, *, most_digits: int = MOST_DIGITS) -> Iterator[Sum]:
             response_a=right if is_a else wrong,
             response_b=wrong if is_a else right,
             label="A" if is_a else "B",
-            thought="".join(f"{a}{b}{c}" for a, b, c in zip(letters, digits, partial, strict=True))
-            + (f"A{right}B{wrong}" if is_a else f"A{wrong}B{right}"),
+            thought="".join(f"{a}{b}{c}" for a, b, c in zip(letters, digits, partial, strict=True)),
         )
 
 
