@@ -49,7 +49,10 @@ def _take_desk(folder: Path) -> None:
         "SCOPE_AUDIT_TEXTS": "on",
     }
     with (
-        running_service(folder, settings) as url,
+        # Labels count at once, and not in an hour.
+        running_service(
+            folder, settings, command=(sys.executable, "-m", "tests.serve_at_once")
+        ) as url,
         httpx.Client(base_url=url, timeout=600) as client,
         open_browser() as browser,
         open_page(browser, url, width=WIDTH) as page,
@@ -102,12 +105,12 @@ class _DeskPictures:
         self._picture("label", "label/default", until=question)
         self._try()
         canvas = self._page.locator("canvas")
-        self._picture("set", "sets/default", until=canvas, of="main section >> nth=0")
+        self._picture("set", "sets/default", until=canvas, of="main section >> nth=1")
         self._pool()
         self._label({id: label for id, label in right.items() if id in self._open()})
         wrong = self._judge(map(_as_wrong_list, islice(self._pairs, _WRONG)))
         self._label(wrong)
-        alarm = self._page.get_by_text("Three steps end the alarm")
+        alarm = self._page.get_by_text("judged so far")
         self._picture("watch", "watch/default", until=alarm)
         self._recover()
 
@@ -140,23 +143,27 @@ class _DeskPictures:
         self._picture("try", None, until=self._page.locator("canvas"))
 
     def _pool(self) -> None:
-        """The queue of a pool, with the texts of a file."""
+        """A new set of pairs without labels, the ways to label them, and both sets on Home."""
         pairs = [_comparison(pair) for pair in islice(self._pairs, _POOL)]
-        self._client.post("/calibrations/mine/pool", json={"comparisons": pairs})
         path = self._folder / "pairs.jsonl"
         path.write_text("".join(f"{json.dumps(pair)}\n" for pair in pairs), encoding="utf-8")
         self._page.goto("about:blank")
-        self._page.goto("/desk#label/mine?alpha=0.2&delta=0.1")
+        self._page.goto("/desk#home")
+        self._page.get_by_label("Name").fill("mine")
         self._page.get_by_label("File of pairs").set_input_files(path)
-        self._picture("pool", None, until=self._page.get_by_role("region", name="Question"))
+        self._page.get_by_role("button", name="Judge and preview").click()
+        self._page.get_by_role("button", name="Add them").click()
+        self._picture("pool", None, until=self._page.get_by_role("link", name="Label all"))
+        both = self._page.get_by_role("link", name="Label them")
+        self._picture("home", "home", until=both)
 
     def _recover(self) -> None:
-        """The question before the recalibration that ends the alarm."""
+        """The question before the labels that end the alarm."""
         monitor = self._client.get("/calibrations/default/monitor").raise_for_status().json()
         self._label(self._judge(islice(self._pairs, monitor["recovery"]["audits"])))
         self._page.goto("about:blank")
         self._page.goto("/desk#watch/default")
-        self._page.get_by_role("button", name="Recalibrate").click()
+        self._page.get_by_role("button", name="End the alarm").click()
         dialog = self._page.get_by_role("dialog")
         self._picture("recovery", None, until=dialog, whole=False)
 

@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,13 +16,18 @@ _START_S = 600
 
 
 @contextmanager
-def running_service(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[str]:
+def running_service(
+    folder: Path,
+    settings: Mapping[str, str] | None = None,
+    *,
+    command: Sequence[str] = (SCOPE_JUDGE, "serve"),
+) -> Iterator[str]:
     """Runs a calibrated service whose store is in the folder, and yields its URL."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     store = f"sqlite:///{folder}/store.db"
     process = subprocess.Popen(
-        [SCOPE_JUDGE, "serve"],
+        command,
         env={**os.environ, "SCOPE_PORT": str(port), "SCOPE_STORE_URL": store, **(settings or {})},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -208,7 +208,7 @@ def test_a_browser_without_a_key_asks_once_for_the_name_that_stands_beside_label
 ) -> None:
     with open_page(browser, f"http://127.0.0.1:{service.port}", person=None) as page:
         page.goto("/desk#label/default")
-        dialog = page.get_by_role("dialog", name="Who labels here?")
+        dialog = page.get_by_role("dialog", name="Who are you?")
         dialog.get_by_label("Your name").fill("José")
         dialog.get_by_role("button", name="Use this name").click()
         expect(page.get_by_text("Your labels have the name José")).to_be_visible()

@@ -124,12 +124,14 @@ def test_a_person_with_the_page_alone_learns_when_to_trust_the_judge_and_when_no
         person.look("columns")
         person.click(page.get_by_role("button", name="Judge and preview"))
         dialog = page.get_by_role("dialog")
+        expect(dialog).to_have_accessible_name("Who are you?")
+        person.look("name")
+        page.get_by_label("Your name").fill("Ada")
+        person.click(dialog.get_by_role("button", name="Use this name"))
         expect(dialog).to_contain_text("200 pairs wait for a label then")
         person.look("preview of a set")
         person.click(dialog.get_by_role("button", name="Add them"))
-        expect(dialog).to_have_accessible_name("Who labels here?")
-        page.get_by_label("Your name").fill("Ada")
-        person.click(dialog.get_by_role("button", name="Use this name"))
+        expect(page.get_by_role("link", name="Label all")).to_be_visible()
         person.look("ways to label")
         person.click(page.get_by_role("link", name=f"Label all {LABELS}"))
         expect(page.get_by_role("region", name="Question")).to_be_visible()
@@ -187,6 +189,5 @@ def test_a_person_with_the_page_alone_learns_when_to_trust_the_judge_and_when_no
     assert [(each["by"], each["n"]) for each in versions] == [
         ("Ada", needed),
         ("Ada", LABELS),
-        # Nobody had asked for a name yet.
-        ("anonymous", LABELS),
+        ("Ada", LABELS),
     ]

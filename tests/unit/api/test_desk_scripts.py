@@ -151,6 +151,161 @@ def test_a_file_that_the_page_cannot_read_is_refused_with_the_reason(
     assert reason in found
 
 
+def row(alpha: float, guarantee: str, *, coverage: float = 0.5, feasible: bool = True) -> Any:
+    return {
+        "alpha": alpha,
+        "guarantee": guarantee,
+        "coverage": coverage,
+        "empirical_risk": 0.094,
+        "feasible": feasible,
+    }
+
+
+INFO = {
+    "fingerprint": "f",
+    "model": "m",
+    "default_alpha": 0.1,
+    "default_guarantee": "marginal",
+}
+SET = {
+    "name": "mine",
+    "fingerprint": "f",
+    "judge": "j",
+    "n": 200,
+    "labelled": 200,
+    "unlabelled": 0,
+    "accuracy": 0.465,
+    "thresholds": [row(0.1, "marginal", coverage=0.85), row(0.1, "pac", coverage=0.76)],
+    "infeasible": [],
+}
+MONITOR = {
+    "alarm": False,
+    "light": "green",
+    "audit_rate": 0.1,
+    "criteria": [],
+    "recovery": None,
+    "drift": {"uncertainty": {"alarm": False, "rang_at": None}, "position_gap": None},
+}
+COUNTED = {**row(0.1, "marginal"), "error_interval": [0.3, 0.6], "audited": 40, "open": 7}
+ALARM = {
+    **MONITOR,
+    "alarm": True,
+    "light": "red",
+    "criteria": [{**COUNTED, "alarm": True}],
+    "recovery": {"audits": 59, "labelled": 12, "drawn": 100},
+}
+DRIFT = {"uncertainty": {"alarm": True, "rang_at": None}, "position_gap": None}
+NONE = {"thresholds": [row(0.25, "marginal", feasible=False)]}
+TODAY = "Label today's pairs"
+ADVICE: Mapping[str, tuple[Any, Any, tuple[str, str, str]]] = {
+    "usable": (
+        {},
+        {},
+        (
+            "green",
+            "You may use it at 10% for 85% of pairs: 9.4% of its verdicts were wrong on your 200 "
+            "labels; for a promise that holds for this set, 76%.",
+            "Try a pair",
+        ),
+    ),
+    "unchecked": (
+        {},
+        {"light": "amber", "criteria": [{**COUNTED, "audited": 0, "alarm": False}]},
+        ("amber", "You may use it at 10%", "Label 7 pairs to check it"),
+    ),
+    "usable at a larger share": (
+        {"thresholds": [row(0.1, "marginal", feasible=False), row(0.2, "marginal")]},
+        {},
+        ("green", "You may use it at 20%", "Try a pair"),
+    ),
+    "without labels": (
+        {**NONE, "labelled": 0, "unlabelled": 200},
+        {},
+        ("amber", "You may not use it yet: 200 pairs of 200 have no label.", "Label them"),
+    ),
+    "too few labels": (
+        {**NONE, "infeasible": [{"more_examples": 90}], "labelled": 20},
+        {},
+        ("amber", "You may not use it yet: 20 labels are not enough", "Add pairs"),
+    ),
+    "of no use": (
+        {**NONE, "infeasible": [{"more_examples": None}]},
+        {},
+        (
+            "red",
+            "This judge cannot judge this traffic (right in 46.5% of 200). Choose another, or keep "
+            "people.",
+            "Make a new set",
+        ),
+    ),
+    "another judge": (
+        {"fingerprint": "g"},
+        {},
+        ("red", "You may not: this set was made with another judge (j).", "Make a new set"),
+    ),
+    "an alarm": ({}, ALARM, ("red", "You may not: 30% to 60% of its verdicts are wrong", TODAY)),
+    "an alarm without new pairs": (
+        {},
+        {**ALARM, "recovery": {"audits": 59, "labelled": 12, "drawn": 12}},
+        ("red", "You may not: 30% to 60%", "See what is missing"),
+    ),
+    "an alarm that can end": (
+        {},
+        {**ALARM, "recovery": {"audits": 59, "labelled": 59, "drawn": 100}},
+        ("red", "You may not: 30% to 60%", "End the alarm"),
+    ),
+    "an alarm that no labels end": (
+        {},
+        {**ALARM, "recovery": {"audits": None, "labelled": 0, "drawn": 100}},
+        ("red", "You may not: 30% to 60%", "Make a new set"),
+    ),
+    "changed traffic": (
+        {},
+        {**ALARM, "criteria": [{**COUNTED, "alarm": False}], "recovery": None, "drift": DRIFT},
+        ("red", "The traffic has changed: today's pairs are unlike", "Label 7 pairs of today"),
+    ),
+    "changed traffic and an alarm": (
+        {},
+        {**ALARM, "drift": DRIFT},
+        ("red", "The traffic has changed: today's pairs are unlike those of this set. You", TODAY),
+    ),
+    "the toy": (
+        {"name": "default"},
+        {"model": "demo"},
+        ("green", "You may use it at 10%", "Make your own set"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ADVICE)
+def test_each_state_of_a_set_has_one_sentence_and_one_next_step(name: str) -> None:
+    of_set, of_monitor, (light, headline, step) = ADVICE[name]
+    info = {**INFO, "model": of_monitor.get("model", "m")}
+    found = run(
+        'import { adviceOf } from "@/advice.js";'
+        "const found = adviceOf(given.set, given.monitor, given.info);",
+        set={**SET, **of_set},
+        monitor={**MONITOR, **of_monitor},
+        info=info,
+    )
+    assert (found["light"], found["next"]["text"]) == (light, step)
+    assert found["headline"].startswith(headline)
+
+
+def test_labels_that_do_not_count_yet_are_named() -> None:
+    monitor = {**MONITOR, "criteria": [{**COUNTED, "audited": 0, "waiting": 30, "alarm": False}]}
+    found = run(
+        'import { adviceOf } from "@/advice.js";'
+        "const found = adviceOf(given.set, given.monitor, given.info);",
+        set=SET,
+        monitor=monitor,
+        info=INFO,
+    )
+    assert found["more"].startswith(
+        "30 labels wait: each counts once all earlier pairs have theirs"
+    )
+
+
 MARKDOWN = {
     "# A *b*": "<h3>A <em>b</em></h3>",
     "a **b** __c__ ~~d~~ `e*f*`": (

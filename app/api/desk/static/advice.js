@@ -82,6 +82,7 @@ function withoutVerdicts(set) {
 function checked(monitor, row) {
   const of = monitor.criteria[0];
   if (of?.audited > 0) return `Since then, ${percent(of.error_interval[0])} to ${percent(of.error_interval[1])} of its verdicts are wrong, by ${plural(of.audited, "label")}; the promise is ${promise(of)}.`;
+  if (of?.waiting > 0) return `${plural(of.waiting, "label")} ${of.waiting === 1 ? "waits" : "wait"}: each counts once all earlier pairs have theirs, and an hour after its pair was judged.`;
   if (of?.open > 0) return "Nobody has checked its verdicts since.";
   if (monitor.audit_rate > 0) return "Its verdicts have not been checked since: pairs to label appear when programs send some.";
   return `Nothing checks that its verdicts stay ${plain(1 - row.alpha)} right: ask your operator to draw pairs for labels.`;
@@ -101,7 +102,7 @@ export function adviceOf(set, monitor, info) {
   if (row === undefined) return withoutVerdicts(set);
   const strict = row.guarantee === "pac" ? undefined : rowOf(set, row.alpha, "pac");
   const for_this = row.guarantee === "pac" ? ", a promise that holds for this set" : strict === undefined ? "; for a promise that holds for this set, at none" : `; for a promise that holds for this set, ${percent(strict.coverage)}`;
-  const labels = set.unlabelled === 0 ? `your ${plural(set.labelled, "label")}` : "your labels so far";
+  const labels = set.unlabelled === 0 ? `${isToy(set, info) ? "its" : "your"} ${plural(set.labelled, "label")}` : "your labels so far";
   const usual = row.alpha === info.default_alpha ? "" : ` At ${plain(info.default_alpha)} you may not: no pair gets a verdict.`;
   const headline = `You may use it at ${plain(row.alpha)} for ${percent(row.coverage)} of pairs: ${percent(row.empirical_risk, 1)} of its verdicts were wrong on ${labels}${for_this}.${usual}`;
   const open = monitor?.criteria[0]?.open ?? 0;

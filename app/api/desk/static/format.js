@@ -36,8 +36,12 @@ export const promise = ({ alpha, guarantee }) => (alpha === null ? "no promise" 
 export const inApi = ({ alpha, guarantee, delta }) =>
   alpha === null ? "" : `alpha ${alpha}, ${guarantee}${delta === null || delta === undefined ? "" : `, delta ${delta}`}`;
 
-/** Uncertainty as a percentage of the most, which is a coin toss. @param {number} nats */
-export const unsure = (nats) => percent(nats / Math.LN2, nats / Math.LN2 < 0.0995 ? 1 : 0);
+/** Two uncertainties as percentages of the most, a coin toss, with as many digits as show that they differ. @param {number} one @param {number} other */
+export function unsure(one, other) {
+  const written = (/** @type {number} */ digits) => [one, other].map((nats) => percent(nats / Math.LN2, digits));
+  const digits = [0, 1, 2, 3, 4].find((each) => one === other || new Set([...written(each), "100%"]).size === 3) ?? 6;
+  return written(digits);
+}
 
 const MOMENT = new Intl.DateTimeFormat("en", {
   year: "numeric",

@@ -1,9 +1,9 @@
 // Label: the queue of one set, blind and side by side, with a key for each answer.
 import { html, useEffect, useState } from "./ui.js";
-import { Dialog, Waiting, Words } from "./parts.js";
+import { asksWho, Dialog, Waiting, Who, Words } from "./parts.js";
 import { plural } from "./format.js";
 import { Markdown } from "./markdown.js";
-import { savedKey, savedPerson, savePerson } from "./api.js";
+import { savedKey, savedPerson } from "./api.js";
 import { goalOf, PoolCard } from "./pool.js";
 import { useQueue } from "./queue.js";
 
@@ -41,24 +41,6 @@ const Keys = ({ onClose }) =>
     <dl class="keys">${KEYS.map(([key, what]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}</dl>
     <div class="row end"><button type="button" class="main" onClick=${onClose} data-first>Close</button></div>
   <//>`;
-
-/** The name that stands beside labels, asked once for a browser without a key. @param {{ onClose: () => void }} props */
-function WhoLabels({ onClose }) {
-  const [name, setName] = useState(savedPerson() ?? "");
-  const use = (/** @type {string} */ chosen) => {
-    savePerson(chosen);
-    onClose();
-  };
-  const submit = (/** @type {Event} */ event) => {
-    event.preventDefault();
-    use(name.trim());
-  };
-  return html`<${Dialog} title="Who labels here?" onClose=${() => use(savedPerson() ?? "")}>
-    <p>The name stands beside your labels. This browser asks once.</p>
-    <form onSubmit=${submit}><label>Your name <input maxlength="60" autocomplete="name" data-first value=${name} onInput=${(/** @type {any} */ e) => setName(e.target.value)} /></label>
-      <div class="row end"><button type="button" class="quiet" onClick=${() => use("")}>Without a name</button><button class="main" disabled=${name.trim() === ""}>Use this name</button></div></form>
-  <//>`;
-}
 
 /** What stands in place of a pair when there is none. @param {{ state: any, name: string, onFinish: () => void, onAgain: () => void, onSave: () => void }} props */
 function Done({ state, name, onFinish, onAgain, onSave }) {
@@ -100,7 +82,7 @@ export function Label({ name, sets, info, report, onChanged }) {
   // A key that may only label sees no sets.
   const goal = set === undefined ? "" : goalOf(name);
   const queue = useQueue(name, goal, info, report, onChanged);
-  const [asks, setAsks] = useState(/** @type {"reason" | "keys" | "name" | null} */ (savedKey() === null && savedPerson() === null ? "name" : null));
+  const [asks, setAsks] = useState(/** @type {"reason" | "keys" | "name" | null} */ (asksWho() ? "name" : null));
   const [rendered, setRendered] = useState(false);
   const { state, answer, undo, skip, finish, save } = queue;
   const pair = state?.pair ?? null;
@@ -160,7 +142,7 @@ export function Label({ name, sets, info, report, onChanged }) {
       answer("none", reason);
     }} />`}
     ${asks === "keys" && html`<${Keys} onClose=${() => setAsks(null)} />`}
-    ${asks === "name" && html`<${WhoLabels} onClose=${() => setAsks(null)} />`}
+    ${asks === "name" && html`<${Who} onClose=${() => setAsks(null)} />`}
     ${state.pool?.done > 0 && pair !== null && html`<p class="row hint">${plural(state.pool.done, "label")} ${state.pool.done === 1 ? "waits" : "wait"} in this browser, and become one version when you leave or save.
       <button type="button" class="quiet accent" onClick=${save}>Save now</button></p>`}
     ${lacksTexts || (goal === "" && !chooses && set?.unlabelled > 0) ? pool : goal !== "" && html`<p class="hint"><a href=${`#label/${name}`}>Other ways to label</a></p>`}

@@ -5,7 +5,7 @@ import { count, percent, plain, plural } from "./format.js";
 import { ChangeDialog } from "./change.js";
 import { keepPairs } from "./pair_store.js";
 import { FileProblem, pairsOf } from "./pair_rows.js";
-import { Action, Dialog, Refusal } from "./parts.js";
+import { Action, asksWho, Dialog, Refusal, useAction, Who } from "./parts.js";
 import { scored } from "./scoring.js";
 
 /** @typedef {import("./pair_rows.js").PairFile} PairFile */
@@ -104,10 +104,10 @@ function Outcome({ preview, read, info }) {
 
 /**
  * Adds a file of pairs to a set.
- * @param {{ name: string, set: any, sets: any[], info: any, read: PairFile | null, children?: any, onDone: (name: string, isOpen: boolean) => void }} props
+ * @param {{ name: string, set: any, sets: any[], info: any, read: PairFile | null, onDone: (name: string, isOpen: boolean) => void }} props
  *   `set` is null for a new one.
  */
-function Adding({ name, set, sets, info, read, children, onDone }) {
+function Adding({ name, set, sets, info, read, onDone }) {
   const [done, setDone] = useState(/** @type {number | null} */ (null));
   const [asked, setAsked] = useState(/** @type {any} */ (null));
   const open = read === null ? 0 : read.pairs.length - read.labelled;
@@ -123,6 +123,7 @@ function Adding({ name, set, sets, info, read, children, onDone }) {
     }
   };
   const start = async () => {
+    if (asksWho()) return setAsked({ who: true });
     // Pairs without labels would end the verdicts that the set gives.
     if (set !== null && open > 0 && set.thresholds.some((/** @type {any} */ row) => row.feasible)) setAsked({ offers: nextName(name, sets) });
     else await look(name);
@@ -133,9 +134,15 @@ function Adding({ name, set, sets, info, read, children, onDone }) {
     setAsked(null);
     onDone(asked.to, asked.kept.length > 0);
   };
-  return html`<div class="row"><${Action} run=${start} kind="main" waits="The judge reads them…" disabled=${read === null} inputs=${[read, name]}>Judge and preview<//>${children}</div>
+  const { busy, error, press } = useAction(start, [read, name]);
+  return html`<div class="row"><button type="button" class="main" disabled=${read === null} aria-disabled=${busy ? "true" : undefined} onClick=${press}>
+      ${busy ? "The judge reads them…" : "Judge and preview"}</button><${Refusal} of=${error} /></div>
     ${done !== null && read !== null &&
     html`<p role="status"><progress value=${done} max=${read.pairs.length} aria-label="Judged pairs"></progress> ${count(done)} of ${plural(read.pairs.length, "pair")} judged</p>`}
+    ${asked?.who && html`<${Who} onClose=${() => {
+      setAsked(null);
+      void press();
+    }} />`}
     ${asked?.offers && html`<${Offer} name=${name} other=${asked.offers} open=${open} look=${look} onClose=${() => setAsked(null)} />`}
     ${asked?.preview &&
     html`<${ChangeDialog} title=${`Add ${plural(asked.body.examples.length, "pair")} to ${asked.to}?`} preview=${asked.preview} confirm="Add them" run=${add} onClose=${() => setAsked(null)}

@@ -1,6 +1,6 @@
 // Small parts that several views share.
 import { html, useEffect, useRef, useState } from "./ui.js";
-import { Problem } from "./api.js";
+import { Problem, savedKey, savedPerson, savePerson } from "./api.js";
 import { inApi, inThisZone, promise } from "./format.js";
 
 /** @typedef {(error: unknown) => void} Report Shows an error of a view as a whole, above it. */
@@ -144,6 +144,27 @@ export function Dialog({ title, onClose, children, wide = false }) {
     <h2>${title}</h2>
     ${children}
   </dialog>`;
+}
+
+/** @returns {boolean} Whether nobody has been asked for a name that this service needs. */
+export const asksWho = () => savedKey() === null && savedPerson() === null;
+
+/** The name that stands beside labels, asked once for a browser without a key. @param {{ onClose: () => void }} props */
+export function Who({ onClose }) {
+  const [name, setName] = useState(savedPerson() ?? "");
+  const use = (/** @type {string} */ chosen) => {
+    savePerson(chosen);
+    onClose();
+  };
+  const submit = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    use(name.trim());
+  };
+  return html`<${Dialog} title="Who are you?" onClose=${() => use(savedPerson() ?? "")}>
+    <p>Your name stands beside your labels and changes. This browser asks once.</p>
+    <form onSubmit=${submit}><label>Your name <input maxlength="60" autocomplete="name" data-first value=${name} onInput=${(/** @type {any} */ e) => setName(e.target.value)} /></label>
+      <div class="row end"><button type="button" class="quiet" onClick=${() => use("")}>Without a name</button><button class="main" disabled=${name.trim() === ""}>Use this name</button></div></form>
+  <//>`;
 }
 
 /** A promise, with the API's words in small letters. @param {{ of: any }} props */

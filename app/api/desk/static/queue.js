@@ -174,7 +174,7 @@ class Queue {
     const { held } = this;
     this.held = null;
     this.pairs = [];
-    if (held !== null && !held.pair.isPooled) call("POST", "audits/labels", bodyOf(held), { keepalive: true }).catch(this.report);
+    if (held !== null && !held.pair.isPooled) call("POST", "audits/labels", bodyOf(held), { keepalive: true }).then(() => dispatchEvent(new Event("labeled")), this.report);
     if (isClosing) this.pool.leave();
     else if (this.pool.state.done > 0) this.work(() => this.pool.save().then(this.onSaved));
   }

@@ -91,9 +91,8 @@ function reasonOf(judgment) {
   if (reason === "suspended") return "Labels have shown more errors than promised, so this set gives no verdicts until its alarm ends.";
   if (reason === "infeasible") return "The labels of the set are not enough for this promise, so no pair gets a verdict.";
   if (threshold === null) return "No set was chosen, so nothing is promised.";
-  const [is, most] = [unsure(uncertainty), unsure(threshold)];
-  const limit = is === most ? "about as much as" : reason === null ? "not above" : "above";
-  return `Its uncertainty is ${is} of the most, ${limit} the ${most} up to which this promise allows verdicts.`;
+  const [is, most] = unsure(uncertainty, threshold);
+  return `Its uncertainty is ${is} of the most, ${reason === null ? "not above" : "above"} the ${most} up to which this promise allows verdicts.`;
 }
 
 /** Says so if the judge goes by the order. @param {any} judgment */

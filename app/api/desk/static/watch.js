@@ -40,7 +40,7 @@ const Criterion = ({ of }) =>
     <dl class="facts">
       <div><dt>wrong verdicts</dt><dd>${between(of.error_interval)}</dd></div>
       <div><dt>promised</dt><dd>at most ${plain(of.alpha)}</dd></div>
-      <div><dt>labels that count</dt><dd>${count(of.labelled)} <small>${count(of.errors)} against the verdict, ${count(of.ties)} ties</small></dd></div>
+      <div><dt>labels that count</dt><dd>${count(of.labelled)} <small>${count(of.errors)} against the verdict, ${count(of.ties)} ties${of.waiting > 0 && `; ${count(of.waiting)} more count later`}</small></dd></div>
       <div><dt>wait for a label</dt><dd>${count(of.open)}${of.expired > 0 && html` <small>${count(of.expired)} expired</small>`}</dd></div>
     </dl>
     <${Evidence} label="evidence against it" value=${of.evidence} line=${of.alarm_evidence} />
