@@ -2,8 +2,6 @@
 
 import json
 import random
-import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,7 @@ from typer.testing import CliRunner, Result
 
 from app.cli import app
 from app.files.reading import read_rows
-from tests.unit.cli.commands import PROGRAM, scripted_application, write_rows
-from tests.unit.cli.listening import Disturbed, listening
+from tests.unit.cli.commands import write_rows
 from tests.unit.cli.test_filter import calibrated
 
 runner = CliRunner()
@@ -212,36 +209,6 @@ def test_texts_are_kept_if_they_are_wanted(service: str, tmp_path: Path) -> None
     ]
     again = judged(service, tmp_path, [found], out="again.jsonl")
     assert "their battles have been judged" in again.stderr
-
-
-def test_a_run_that_is_killed_goes_on_and_judges_nothing_again(tmp_path: Path) -> None:
-    rows = many(90)
-    killed: list[subprocess.Popen[bytes]] = []
-    application = Disturbed(
-        scripted_application(),
-        "/judge/batch",
-        at=5,
-        then=lambda: killed[0].send_signal(signal.SIGKILL),
-    )
-    with listening(application) as url:
-        calibrated(url)
-        whole = judged(url, tmp_path, rows, out="whole.jsonl")
-        assert whole.exit_code == 0, whole.stderr
-        paths = [str(tmp_path / "in.jsonl"), "--out", str(tmp_path / "rows.jsonl")]
-        options = ["--url", url, "--alpha", "0.1"]
-        killed.append(subprocess.Popen([*PROGRAM, "battles", *paths, *options]))
-        assert killed[0].wait() == -signal.SIGKILL
-        kept = (tmp_path / PARTIAL).read_text().splitlines()[1:]
-        # The results of the first request are in the file before the second is sent.
-        assert len(kept) == 8
-        before = application.requests
-        result = judged(url, tmp_path, rows)
-        assert result.exit_code == 0, result.stderr
-    # Requests with 8 battles, with four times as many, and with the others.
-    assert application.requests - before == 3
-    expected = untimed(rows_in(tmp_path / "whole.jsonl"))
-    assert untimed(rows_in(tmp_path / "rows.jsonl")) == expected
-    assert not (tmp_path / PARTIAL).exists()
 
 
 def test_an_unfinished_run_with_another_seed_is_not_continued(service: str, tmp_path: Path) -> None:

@@ -182,45 +182,6 @@ def test_a_run_that_is_stopped_leaves_the_old_version_and_goes_on(
     assert journals(tmp_path) == []
 
 
-@pytest.mark.parametrize("path", ["/calibrate/scores", "/examples"])
-def test_a_busy_service_is_waited_for(judging: Judging, tmp_path: Path, path: str) -> None:
-    file = written(tmp_path, examples(ROWS))
-    busy = Disturbed(judging.application(), path, at=1, then=lambda: None)
-    with listening(busy) as url:
-        result = calibrated(url, file)
-        assert result.exit_code == 0, result.stderr
-        assert [each["n"] for each in versions(url)] == [ROWS]
-    assert "waiting for the service" in result.stderr
-    assert judging.pairs == ROWS
-
-
-def stopped(url: str, disturbed: Disturbed, file: Path) -> None:
-    """Leaves a run with four judged pairs behind."""
-    assert disturbed.requests == 0
-    result = calibrated(url, file, "--patience", "0")
-    assert result.exit_code == 1
-    assert "draining" in result.stderr
-
-
-def test_scores_of_another_judge_are_dropped_only_on_request(
-    judging: Judging, tmp_path: Path
-) -> None:
-    file = written(tmp_path, examples(ROWS))
-    disturbed = Disturbed(judging.application(), "/calibrate/scores", at=2, then=lambda: None)
-    with listening(disturbed) as url:
-        stopped(url, disturbed, file)
-    assert journals(tmp_path) == [".labels.jsonl.calibrate-default.partial"]
-    known = judging.pairs
-    with listening(judging.application("other")) as url:
-        result = calibrated(url, file)
-        assert result.exit_code == 1
-        assert "4 results of a run with other settings (judge)" in result.stderr
-        assert judging.pairs == known
-        assert calibrated(url, file, "--overwrite").exit_code == 0
-        assert [each["judge"] for each in versions(url)] == ["other"]
-    assert judging.pairs == known + ROWS
-
-
 def test_a_judge_that_is_replaced_during_a_run_spoils_nothing(
     judging: Judging, tmp_path: Path
 ) -> None:
@@ -238,22 +199,6 @@ def test_a_judge_that_is_replaced_during_a_run_spoils_nothing(
         disturbed.app = one
         assert calibrated(url, file).exit_code == 0
         assert [(each["judge"], each["n"]) for each in versions(url)] == [("one", ROWS)]
-
-
-def test_a_run_goes_on_by_content_and_not_by_place(judging: Judging, tmp_path: Path) -> None:
-    rows = examples(ROWS)
-    file = written(tmp_path, rows)
-    disturbed = Disturbed(judging.application(), "/calibrate/scores", at=3, then=lambda: None)
-    with listening(disturbed) as url:
-        stopped(url, disturbed, file)
-        # Two judged rows are gone, one has another label, and the order is another.
-        rows[2]["label"] = "B"
-        written(tmp_path, rows[:1:-1])
-        known = judging.pairs
-        assert calibrated(url, file).exit_code == 0
-        assert judging.pairs - known == ROWS - 8 + 1
-        httpx.post(f"{url}/calibrate", json={"calibration": "one", "examples": rows[2:]})
-        assert examples_in(url, "default") == examples_in(url, "one")
 
 
 def test_standard_input_is_kept_in_the_cache_folder(judging: Judging, tmp_path: Path) -> None:
@@ -285,18 +230,6 @@ def test_a_run_with_more_scores_than_a_request_holds_makes_few_versions(
     assert len(whole) == made[-1]["n"] == 100
 
 
-def test_pairs_that_are_too_large_for_one_request_are_sent_in_parts(
-    judging: Judging, tmp_path: Path
-) -> None:
-    rows = [{**row, "response_b": f"quality=0 {'x' * 500}"} for row in examples(40)]
-    rows[3]["response_b"] = "x" * 10_000
-    with listening(judging.application(max_body_bytes=8000)) as url:
-        result = calibrated(url, written(tmp_path, rows))
-        assert result.exit_code == 1
-        assert "added 39, updated 0, ties 0, removed 0, failed 1" in result.output
-        assert "line 4: the body has more than 8000 bytes" in one_line(result.output)
-
-
 def test_a_run_in_which_nothing_was_judged_changes_nothing(
     judging: Judging, tmp_path: Path
 ) -> None:
@@ -321,24 +254,6 @@ def test_a_name_that_the_service_refuses_leaves_no_file(
     assert result.exit_code == 1
     assert "invalid_request: calibration: " in result.stderr
     assert os.listdir(tmp_path) == ["labels.jsonl"]
-
-
-def test_two_runs_of_the_same_file_do_not_mix(judging: Judging, tmp_path: Path) -> None:
-    file = written(tmp_path, examples(ROWS))
-    results: list[Result] = []
-
-    def second() -> None:
-        results.append(calibrated(urls[0], file))
-
-    urls: list[str] = []
-    with listening(judging.application()) as plain:
-        urls.append(plain)
-        disturbed = Disturbed(judging.application(), "/calibrate/scores", at=2, then=second)
-        with listening(disturbed) as url:
-            assert calibrated(url, file).exit_code == 0
-    (refused,) = results
-    assert refused.exit_code == 1
-    assert "is being written by another process" in one_line(refused.stderr)
 
 
 def replaced(url: str, file: Path, *options: str) -> Result:

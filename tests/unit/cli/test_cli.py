@@ -45,26 +45,6 @@ def test_every_command_has_a_line_in_the_help() -> None:
         assert line, name
 
 
-def test_an_empty_file_of_labels_is_an_error(clean_url: str, tmp_path: Path) -> None:
-    file = write_rows(tmp_path / "none.jsonl", [])
-    result = runner.invoke(app, ["calibrate", str(file), "--url", clean_url])
-    assert result.exit_code == 1
-    assert f"{file} is empty" in result.stderr
-
-
-def test_labels_of_several_formats_and_shapes_are_added(clean_url: str, tmp_path: Path) -> None:
-    write_rows(tmp_path / "1.jsonl", examples(3))
-    (tmp_path / "2.csv").write_text("prompt,chosen,rejected\nx,quality=3,quality=1\n")
-    (tmp_path / "3.tsv").write_text("q\ta\tb\tbest\ny\tquality=1\tquality=3\tmodel_b\n")
-    files = [str(tmp_path / name) for name in ("1.jsonl", "2.csv")]
-    result = runner.invoke(app, ["calibrate", *files, "--url", clean_url])
-    assert result.exit_code == 0, result.stderr
-    mapped = "question=q,response_a=a,response_b=b,label=best"
-    last = [str(tmp_path / "3.tsv"), "--map", mapped]
-    assert runner.invoke(app, ["calibrate", *last, "--url", clean_url]).exit_code == 0
-    assert httpx.get(f"{clean_url}/calibrations/default").json()["n"] == 5
-
-
 def test_many_failures_are_shown_in_part(clean_url: str, tmp_path: Path) -> None:
     rows = [*examples(2), *({"question": f"[/bold] [{i}", "label": "A"} for i in range(20))]
     file = write_rows(tmp_path / "labels.jsonl", rows)
@@ -93,22 +73,6 @@ def test_one_pair_is_judged(calibrated_url: str) -> None:
     assert (found["verdict"], found["alpha"]) == ("B", 0.2)
 
 
-def test_a_file_is_judged_in_order_and_keeps_its_other_fields(
-    calibrated_url: str, tmp_path: Path
-) -> None:
-    rows = [comparison(id=i, note=f"né {i} \ud800") for i in range(25)]
-    file, out = write_rows(tmp_path / "pairs.jsonl", rows), tmp_path / "verdicts.jsonl"
-    options = ["--batch-size", "10", "--out", str(out), "--guarantee", "pac"]
-    result = runner.invoke(app, ["judge", str(file), "--url", calibrated_url, *options])
-    assert result.exit_code == 0, result.stderr
-    assert result.stdout == ""
-    found = rows_of(out.read_text(encoding="utf-8"))
-    assert [row["id"] for row in found] == list(range(25))
-    assert [row["note"] for row in found] == [row["note"] for row in rows]
-    assert {row["judgment"]["guarantee"] for row in found} == {"pac"}
-    assert "né 3" in out.read_text(encoding="utf-8")
-
-
 def test_stdin_is_judged_and_an_item_error_sets_the_exit_status(calibrated_url: str) -> None:
     rows = [
         comparison(id=1),
@@ -127,12 +91,6 @@ def test_stdin_is_judged_and_an_item_error_sets_the_exit_status(calibrated_url: 
         "invalid_request",
         "invalid_comparison",
     ]
-
-
-def test_a_refused_request_prints_the_services_message(clean_url: str) -> None:
-    result = runner.invoke(app, [*ONE_PAIR, "--url", clean_url, "--guarantee", "[/bold]"])
-    assert result.exit_code == 1
-    assert "invalid_request: guarantee:" in one_line(result.stderr)
 
 
 @pytest.mark.parametrize(
@@ -154,25 +112,6 @@ def test_an_impossible_call_prints_the_reason(arguments: list[str], words: str) 
     assert result.exit_code == 1, result.output
     assert words in one_line(result.stderr)
     assert "Traceback" not in result.output
-
-
-@pytest.mark.parametrize(
-    ("line", "fault"),
-    [
-        ("[1]", "this is not a JSON object"),
-        ("3", "this is not a JSON object"),
-        ("{", "this is not JSON"),
-        ("[" * 100_000, "this is not JSON"),
-    ],
-)
-def test_a_line_that_is_not_an_object_is_reported_by_its_number(
-    tmp_path: Path, line: str, fault: str
-) -> None:
-    file = tmp_path / "bad.jsonl"
-    file.write_text(json.dumps(comparison()) + f"\n{line}\n", encoding="utf-8")
-    result = runner.invoke(app, ["judge", str(file)])
-    assert result.exit_code == 1
-    assert f"line 2: {fault}" in one_line(result.stderr)
 
 
 @pytest.mark.parametrize(

@@ -118,25 +118,6 @@ def test_every_format_and_shape_gives_the_same_screen(
         assert "unusable, 1: no p_fwd and p_rev" in one_line(result.stderr)
 
 
-def test_several_files_and_folders_are_one_sample(
-    judged: list[dict[str, Any]], tmp_path: Path
-) -> None:
-    whole = run(written(tmp_path / "whole.jsonl", judged))
-    folder = tmp_path / "parts"
-    folder.mkdir()
-    first = written(folder / "a.csv", flat(judged[:20]))
-    second = written(folder / "b.parquet", judged[20:])
-    for inputs in ([folder], [first, second], [folder / "*"]):
-        assert run(*inputs).stdout == whole.stdout
-
-
-def test_a_map_names_the_column_of_the_label(judged: list[dict[str, Any]], tmp_path: Path) -> None:
-    rows = [{"better": row["label"], "judgment": row["judgment"]} for row in judged]
-    file = written(tmp_path / "rows.jsonl", rows)
-    mapped = run(file, "--map", "label=better")
-    assert mapped.stdout == run(written(tmp_path / "e.jsonl", judged)).stdout
-
-
 def test_answers_of_several_judges_are_refused(
     judged: list[dict[str, Any]], tmp_path: Path
 ) -> None:

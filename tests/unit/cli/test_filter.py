@@ -1,7 +1,5 @@
 """`scope-judge filter`: no abstention, tie or error is kept, and a flipped pair is turned round."""
 
-import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +11,7 @@ from typer.testing import CliRunner, Result
 
 from app.cli import app
 from app.files.reading import read_rows
-from tests.unit.cli.commands import PROGRAM, rows_of, scripted_application, write_rows
-from tests.unit.cli.listening import Disturbed, listening
+from tests.unit.cli.commands import rows_of, write_rows
 
 runner = CliRunner()
 GOOD, BAD, SAME = "quality=4", "quality=0", "quality=3.9"
@@ -155,36 +152,6 @@ def test_order_columns_and_format_stay(service: str, tmp_path: Path) -> None:
     assert [row["decision"] for row in found] == list(range(30)), "the input's own column"
     assert [row["score"] for row in found] == [i / 7 for i in range(30)]
     assert {row["judgment_decision"] for row in found} == {"keep"}
-
-
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_stopped_run_goes_on_and_judges_nothing_again(
-    how: signal.Signals, tmp_path: Path
-) -> None:
-    rows = [labelled(f"quality=4.{i:02}", BAD) for i in range(24)]
-    file, out = write_rows(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl"
-    started: list[subprocess.Popen[bytes]] = []
-
-    def stop() -> None:
-        started[0].send_signal(how)
-        started[0].wait()
-
-    disturbed = Disturbed(scripted_application(), "/judge/batch", at=2, then=stop)
-    with listening(disturbed) as url:
-        calibrated(url)
-        command = ["filter", str(file), "--out", str(out), "--url", url]
-        started.append(subprocess.Popen([*PROGRAM, *command], stderr=subprocess.PIPE))
-        _, told = started[0].communicate()
-        assert started[0].returncode == (-signal.SIGKILL if how == signal.SIGKILL else 130)
-        assert b"Traceback" not in told
-        assert not out.exists()
-        before = disturbed.requests
-        result = runner.invoke(app, command)
-    assert result.exit_code == 0, result.stderr
-    # The first request had 8 rows, and the second one the others.
-    assert disturbed.requests - before == 2
-    assert [row["response_a"] for row in rows_in(out)] == [row["response_a"] for row in rows]
-    assert [each.name for each in tmp_path.iterdir() if each.name.endswith(".partial")] == []
 
 
 @pytest.mark.parametrize(

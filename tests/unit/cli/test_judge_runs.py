@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import os
 import resource
 import signal
 import stat
@@ -89,37 +88,6 @@ def test_patience_ends(tmp_path: Path) -> None:
     assert partial_of(out).exists()
 
 
-def test_an_error_that_passes_is_no_result(tmp_path: Path) -> None:
-    failed: set[str] = set()
-
-    def result(item: dict[str, Any]) -> dict[str, Any]:
-        if item["question"] not in failed:
-            failed.add(item["question"])
-            return {"id": 1, "error": problem("engine_unavailable", "it is gone")}
-        return judgment(item)
-
-    file, out = pairs_in(tmp_path), tmp_path / "out.jsonl"
-    assert judged(Service(result=result), file, out=out).exit_code == 0
-    assert rows_of(out.read_text()) == expected(file)
-
-
-def test_an_answer_of_another_shape_is_no_result(tmp_path: Path) -> None:
-    file, out = pairs_in(tmp_path), tmp_path / "out.jsonl"
-
-    def result(item: dict[str, Any]) -> dict[str, Any]:
-        return {"id": None, "verdict": "A"} if item["question"] == "qqqq" else judgment(item)
-
-    stopped = judged(Service(result=result), file, out=out)
-    assert stopped.exit_code == 1
-    assert isinstance(stopped.exception, SystemExit)
-    assert "the answer does not fit this client at `preferred` of Judgment" in stopped.stderr
-    assert not out.exists()
-    service = Service()
-    assert judged(service, file, out=out).exit_code == 0
-    assert numbers(service) == [3, 4, 5]
-    assert rows_of(out.read_text()) == expected(file)
-
-
 def test_kill_9_costs_no_result(tmp_path: Path) -> None:
     file, out = pairs_in(tmp_path, count=20), tmp_path / "out.jsonl"
     started: list[subprocess.Popen[bytes]] = []
@@ -178,16 +146,6 @@ def test_a_result_that_is_there_is_only_replaced_on_request(tmp_path: Path) -> N
     assert judged(Service(), file, "--overwrite", out=out).exit_code == 0
     assert rows_of(out.read_text()) == expected(file)
     assert stat.S_IMODE(out.stat().st_mode) == 0o640
-
-
-def test_an_interrupted_overwrite_leaves_the_earlier_result_and_goes_on(tmp_path: Path) -> None:
-    file, out = pairs_in(tmp_path), tmp_path / "out.jsonl"
-    out.write_text(EARLIER)
-    assert judged(Service(4), file, "--overwrite", out=out).exit_code == 1
-    assert out.read_text() == EARLIER
-    service = Service()
-    assert judged(service, file, "--overwrite", out=out).exit_code == 0
-    assert len(service.asked) == 2
 
 
 def test_results_of_other_settings_are_not_mixed_in(tmp_path: Path) -> None:
@@ -263,16 +221,6 @@ def test_an_unwritable_output_is_reported_before_anything_is_judged(
     assert result.exit_code == 1
     assert words in result.stderr
     assert service.batches == 0
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
-def test_a_read_only_file_is_not_replaced(tmp_path: Path) -> None:
-    out = tmp_path / "out.jsonl"
-    out.write_text(EARLIER)
-    out.chmod(0o444)
-    result = judged(Service(), pairs_in(tmp_path), "--overwrite", out=out)
-    assert "cannot be written: Permission denied" in result.stderr
-    assert out.read_text() == EARLIER
 
 
 @pytest.mark.parametrize("code", ["calibration_not_found", "labels_missing"])

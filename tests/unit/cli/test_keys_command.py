@@ -125,14 +125,6 @@ def test_a_file_keeps_its_mode_and_a_symlink_stays(tmp_path: Path, path: Path) -
     assert names_in(path) == ["a"]
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root may give files away")
-def test_a_file_keeps_its_owner(path: Path) -> None:
-    write_keys(path)
-    os.chown(path, 12345, 54321)
-    assert run(path, "add", "a", "--role", "admin").exit_code == 0
-    assert (path.stat().st_uid, path.stat().st_gid) == (12345, 54321)
-
-
 def test_the_file_is_taken_from_the_environment(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,23 +230,6 @@ def test_an_impossible_path_is_reported(
     assert words in one_line(result.stderr)
     assert "Traceback" not in result.output
     assert not (tmp_path / "absent").exists()
-
-
-def test_a_full_disk_keeps_the_file_and_leaves_no_temporary_file(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = write_keys(path, entry("a")).read_bytes()
-
-    def full(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    result = run(path, "add", "b", "--role", "judge")
-    assert result.exit_code == 1
-    assert "No space left on device" in one_line(result.stderr)
-    assert result.stdout == ""
-    assert path.read_bytes() == before
-    assert {each.name for each in path.parent.iterdir()} == {path.name, f"{path.name}.lock"}
 
 
 def test_two_processes_that_add_keys_at_once_lose_nothing(path: Path) -> None:

@@ -151,27 +151,6 @@ def test_one_map_leads_every_command_from_excel_to_its_end(tmp_path: Path, clean
     assert "label=COLUMN,A=WORD,B=WORD" in told
 
 
-def test_the_first_row_need_not_have_all_columns(tmp_path: Path, clean_url: str) -> None:
-    rows = [{"note": "a remark"}, *rows_with_labels(40)]
-    file = tmp_path / "late.jsonl"
-    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    result = run("calibrate", file, "--url", clean_url)
-    assert "41 rows: 40 usable, 1 unusable" in one_line(result.stderr)
-    assert httpx.get(f"{clean_url}/calibrations/default").json()["n"] == 40
-
-
-def rows_with_labels(count: int) -> list[dict[str, str]]:
-    return [
-        {
-            "question": f"Late {i}?",
-            "response_a": f"quality={1 + i / 10}",
-            "response_b": "quality=0",
-            "label": "A" if i % 4 else "B",
-        }
-        for i in range(count)
-    ]
-
-
 def test_labels_that_people_add_in_excel_to_judged_pairs_are_read(
     tmp_path: Path, clean_url: str
 ) -> None:
@@ -189,14 +168,3 @@ def test_labels_that_people_add_in_excel_to_judged_pairs_are_read(
     assert judged.exit_code == 0, judged.output
     assert judged.stdout == expected
     assert "60 rows: 58 usable, 1 tie, 1 unlabeled" in one_line(judged.stderr)
-
-
-def test_an_unknown_encoding_and_a_wrong_one_are_refused(tmp_path: Path) -> None:
-    file = excel_file(tmp_path / "x.csv")
-    for command in ("judge", "calibrate", "curve", "filter", "battles", "evaluate"):
-        out = ("--out", tmp_path / "out.jsonl") if command in ("filter", "battles") else ()
-        for unknown in ("ansi-de", "undefined"):
-            result = run(command, file, *out, "--encoding", unknown)
-            assert f"--encoding {unknown} is unknown" in one_line(result.stderr), command
-        result = run(command, file, *out)
-        assert "such as --encoding cp1252 for CSV from Excel" in one_line(result.stderr)

@@ -311,12 +311,6 @@ def test_a_pool_moves_with_its_pairs_without_labels(own_url: str, empty_url: str
     assert [row["label"] for row in rows_of(text)[1:]].count(None) == 6
 
 
-def test_a_pipe_moves_a_set(url: str, empty_url: str) -> None:
-    text = run(url, "export", "small").stdout
-    assert run(empty_url, "import", "-", "--yes", input=text).exit_code == 0
-    assert set_at(empty_url, "small") == set_at(url, "small")
-
-
 def test_an_export_holds_one_version_even_if_the_set_changes_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,16 +358,6 @@ def test_a_large_import_says_how_many_versions_it_makes(url: str) -> None:
     assert 2 <= made["version"] <= 3
     assert made["n"] == 460
     assert "added 460, updated 0" in one_line(result.stderr)
-
-
-def test_a_busy_service_is_waited_for(url: str) -> None:
-    text = run(url, "export", "default").stdout
-    plain = application_of(store=MemoryStore())
-    with listening(Disturbed(plain, "/examples", at=1, then=lambda: None)) as busy:
-        result = run(busy, "import", "-", "--yes", input=text)
-        assert result.exit_code == 0, result.stderr
-        assert set_at(busy)["n"] == 460
-    assert "waiting for the service" in result.stderr
 
 
 def test_a_rollback_that_gets_no_answer_is_not_repeated() -> None:

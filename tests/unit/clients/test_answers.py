@@ -225,11 +225,6 @@ def test_a_number_that_no_judgment_has_is_refused(value: str) -> None:
     assert isinstance(outcome("judge", content.encode()), AnswerError)
 
 
-def test_rewards_of_another_number_of_responses_are_refused() -> None:
-    shorter = {**GROUP, "rewards": GROUP["rewards"][:1]}
-    assert isinstance(outcome("group_rewards", json.dumps(shorter).encode()), AnswerError)
-
-
 @pytest.mark.parametrize("index", [-1, 2])
 @pytest.mark.parametrize("name", ["calibrate", "pool"])
 def test_an_error_of_an_example_that_was_not_sent_is_refused(name: str, index: int) -> None:

@@ -23,7 +23,6 @@ from tests.unit.clients.planned import (
     Clock,
     Handler,
     PlannedService,
-    hang_up,
     judgment,
     problem,
     serving,
@@ -193,21 +192,6 @@ def test_results_before_a_failure_come_first(kind: Kind) -> None:
 
 
 @both
-def test_a_service_that_leaves_and_comes_back_costs_no_result(kind: Kind) -> None:
-    acts = [hang_up, problem(503, "draining"), problem(429, "overloaded", Retry_After="2")] * 3
-    with serving(PlannedService(acts)) as service:
-        found = call(
-            kind,
-            service.url,
-            "judge_many",
-            pairs(500),
-            clock=Clock(),
-            client_patience_s=1000,
-        )
-    assert numbers(found) == list(range(500))
-
-
-@both
 def test_no_more_requests_are_in_flight_than_allowed_and_as_many_are(kind: Kind) -> None:
     allowed, lock, now = 3, threading.Lock(), [0, 0]
     # The first batch is alone, because its time is measured; the next three meet here.
@@ -310,29 +294,6 @@ def test_something_that_is_no_pair_is_named_by_its_number(kind: Kind, bad: Any, 
     with serving(PlannedService()) as service, pytest.raises(TypeError) as caught:
         call(kind, service.url, "judge_many", [*pairs(1), bad])
     assert words in str(caught.value)
-
-
-@both
-def test_an_option_that_does_not_exist_is_an_error_at_once(kind: Kind) -> None:
-    with pytest.raises(TypeError, match="'alhpa' is not one of the options alpha, calibration"):
-        call(kind, "http://127.0.0.1:1", "judge_many", pairs(1), alhpa=0.1)
-
-
-class _Terminal:
-    """A terminal that keeps what is written."""
-
-    def __init__(self) -> None:
-        self.text = ""
-
-    def write(self, text: str) -> int:
-        self.text += text
-        return len(text)
-
-    def flush(self) -> None:
-        """Nothing is buffered."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def test_a_pause_ends_when_the_caller_leaves() -> None:

@@ -177,20 +177,6 @@ def test_an_address_that_never_answered_is_probably_wrong(kind: Kind) -> None:
     assert "SCOPE_URL" in caught.value.detail
 
 
-def test_a_given_patience_also_holds_for_an_address_that_never_answered(kind: Kind) -> None:
-    clock = Clock()
-    with pytest.raises(UnavailableError):
-        call(
-            kind,
-            f"http://127.0.0.1:{free_port()}",
-            "judge",
-            *PAIR,
-            clock=clock,
-            client_patience_s=2.0,
-        )
-    assert clock.pauses == [0.5, 1.0]
-
-
 def test_a_service_that_was_there_is_waited_for(kind: Kind) -> None:
     # The first error shows that there is a service, so the lost connection is one of a restart.
     acts = [problem(503, "draining"), hang_up, hang_up]
@@ -266,21 +252,6 @@ def test_waiting_is_logged(kind: Kind, caplog: pytest.LogCaptureFixture) -> None
     assert line.getMessage() == "waiting 0.5 s for the service: draining: no: draining"
 
 
-def test_a_repeated_request_is_the_same(kind: Kind) -> None:
-    with serving(PlannedService([hang_up])) as service:
-        call(kind, service.url, "judge", *PAIR, clock=Clock(), client_patience_s=9, id="x")
-    assert (
-        service.bodies[0]
-        == service.bodies[1]
-        == {
-            "question": "question",
-            "response_a": "a",
-            "response_b": "b",
-            "id": "x",
-        }
-    )
-
-
 def unconfirmed(handler: Handler) -> None:
     """Answers with thresholds that the store has not confirmed for twelve seconds."""
     answer = {"results": [judgment({"question": "old"})]}
@@ -301,9 +272,3 @@ def test_thresholds_that_are_not_confirmed_are_asked_for_again_on_demand(kind: K
                 client_confirmed_only=only,
             )
         assert len(service.bodies) == requests
-
-
-@pytest.mark.parametrize("url", ["http://host:port", "http://host:99999", "http://h:0"])
-def test_an_impossible_port_is_named_as_such(kind: Kind, url: str) -> None:
-    with pytest.raises(ValueError, match="is not the address of a service"):
-        call(kind, url, "info")

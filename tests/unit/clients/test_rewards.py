@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from scope_judge import ItemError, RequestError, Rewards, TooLargeError
+from scope_judge import ItemError, TooLargeError
 from tests.unit.clients.client_kinds import KINDS, Kind, call
 from tests.unit.clients.planned import Clock, Handler, PlannedService, problem, serving
 
@@ -85,38 +85,9 @@ def test_something_that_is_no_group_is_named_by_its_number(kind: Kind, bad: Any)
         call(kind, service.url, "rewards_many", [*groups(1), bad])
 
 
-def test_the_service_rewards_the_better_response(kind: Kind, service_url: str) -> None:
-    found = call(kind, service_url, "group_rewards", "Which?", ANSWERS, comparisons=True)
-    assert isinstance(found, Rewards)
-    assert found.rewards == (1.0, -1.0, 1.0)
-    assert found.ties == (1, 0, 1)
-    assert found.comparisons is not None
-    assert [(each.a, each.b, each.judgment.verdict) for each in found.comparisons] == [(0, 1, "A")]
-
-
-def test_the_service_takes_the_messages_of_a_trainer(kind: Kind, service_url: str) -> None:
-    responses = [[{"role": "assistant", "content": text}] for text in ANSWERS[:2]]
-    question = [{"role": "user", "content": "Which?"}]
-    assert call(kind, service_url, "rewards", question, responses) == [1.0, -1.0]
-
-
-def test_the_service_abstains_into_no_reward(kind: Kind, service_url: str) -> None:
-    equal = call(kind, service_url, "group_rewards", "Which?", ["quality=1 x", "quality=1 y"])
-    assert equal.rewards == (None, None)
-    assert equal.reasons == ("abstained", "abstained")
-
-
 def test_the_service_rewards_many_groups_and_single_responses(kind: Kind, service_url: str) -> None:
     given = [(f"{number}?", ANSWERS[:2]) for number in range(700)]
     found = call(kind, service_url, "rewards_many", given)
     assert [each.rewards for each in found] == [(1.0, -1.0)] * 700
     one = call(kind, service_url, "reference_rewards", "Which?", ["quality=0"], "quality=3")
     assert one.rewards == (-1.0,)
-
-
-@pytest.mark.parametrize("responses", [[], ["a", None]])
-def test_the_service_says_what_is_wrong_with_a_group(
-    kind: Kind, service_url: str, responses: list[Any]
-) -> None:
-    with pytest.raises(RequestError, match="invalid_request"):
-        call(kind, service_url, "rewards", "Which?", responses)

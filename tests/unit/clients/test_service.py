@@ -9,9 +9,7 @@ import pytest
 from scope_judge import (
     ConflictError,
     ItemError,
-    Judgment,
     NotFoundError,
-    RequestError,
     RequestUsage,
     SingleJudgment,
 )
@@ -37,23 +35,12 @@ def test_a_judgment_is_the_one_of_the_service(kind: Kind, service_url: str) -> N
             assert getattr(found, name) == value
 
 
-def test_an_abstention_is_a_judgment_without_a_verdict(kind: Kind, service_url: str) -> None:
-    found = call(kind, service_url, "judge", "Which?", "quality=1", "quality=1")
-    assert isinstance(found, Judgment)
-    assert (found.verdict, found.reason, found.accepted) == ("abstain", "no_preference", False)
-
-
 def test_responses_may_have_their_names_in_the_service(kind: Kind, service_url: str) -> None:
     named = {"response_a": "quality=0", "response_b": "quality=3"}
     assert call(kind, service_url, "judge", "Which?", **named).verdict == "B"
     for pair in ({}, {"a": "x"}, {"a": "x", **named}, {"a": "x", "b": "y", "response_b": "z"}):
         with pytest.raises(TypeError, match="response_a= and response_b="):
             call(kind, service_url, "judge", "Which?", **pair)
-
-
-def test_without_an_alpha_there_is_no_promise(kind: Kind, service_url: str) -> None:
-    found = call(kind, service_url, "judge", "Which?", "quality=1", "quality=0", alpha=None)
-    assert (found.alpha, found.guarantee, found.threshold) == (None, None, None)
 
 
 def test_messages_and_turns_are_judged(kind: Kind, service_url: str) -> None:
@@ -79,21 +66,6 @@ def test_several_alphas_are_asked_for_at_once(kind: Kind, service_url: str) -> N
     assert call(kind, service_url, "calibration").requested == ()
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "code"),
-    [
-        ({"calibration": "no"}, NotFoundError, "calibration_not_found"),
-        ({"alpha": 2}, RequestError, "invalid_request"),
-        ({"guarantee": "marginal", "delta": 0.1}, RequestError, "invalid_request"),
-    ],
-)
-def test_judge_raises_the_error_of_its_pair(
-    kind: Kind, service_url: str, options: dict[str, Any], error: type[Exception], code: str
-) -> None:
-    with pytest.raises(error, match=code):
-        call(kind, service_url, "judge", "Which?", "a", "b", **options)
-
-
 def test_many_pairs_have_results_in_order_and_errors_in_their_places(
     kind: Kind, service_url: str
 ) -> None:
@@ -107,11 +79,6 @@ def test_many_pairs_have_results_in_order_and_errors_in_their_places(
     assert errors == {100: "invalid_comparison", 300: "calibration_not_found"}
     assert {each.verdict for i, each in enumerate(found) if i not in (100, 300, 650)} == {"A"}
     assert found[650].verdict == "B"
-
-
-def test_a_criterion_of_a_pair_overrides_that_of_the_call(kind: Kind, service_url: str) -> None:
-    found = call(kind, service_url, "judge_many", [pair(1), pair(1, alpha=0.3)], alpha=None)
-    assert [each.alpha for each in found] == [None, 0.3]
 
 
 def test_examples_of_several_requests_are_one_report(kind: Kind, service_url: str) -> None:
@@ -182,11 +149,6 @@ def test_the_service_says_what_it_is(kind: Kind, service_url: str) -> None:
     answer = httpx.get(f"{service_url}/info").json()
     assert (found.judge, found.limits.max_batch) == ("scripted", 300)
     assert found.fingerprint == answer["fingerprint"]
-
-
-def test_a_set_that_does_not_exist_is_not_found(kind: Kind, service_url: str) -> None:
-    with pytest.raises(NotFoundError, match="calibration_not_found"):
-        call(kind, service_url, "calibration", "no-such")
 
 
 def test_a_set_is_deleted_once(kind: Kind, service_url: str) -> None:
