@@ -182,43 +182,6 @@ async def test_a_wrong_query_is_refused(query: str) -> None:
         problem(await client.get(f"/audits?{query}"), "invalid_request")
 
 
-async def test_keys_label_only_their_sets_and_only_with_the_role(tmp_path: Path) -> None:
-    keys = Keys(
-        write_keys(
-            tmp_path / "keys.json",
-            entry("all", ["judge", "calibrate"]),
-            entry("judge", ["judge"]),
-            entry("one", ["judge", "calibrate"], ["default"]),
-        )
-    )
-    every = header_of("all")
-    async with client_of(keys=keys, audit_rate=1.0) as client:
-        for name in ("default", "other"):
-            examples = [{**comparison(question=f"Q{i}?"), "label": "A"} for i in range(20)]
-            body = {"calibration": name, "examples": examples}
-            assert (await client.post("/calibrate", json=body, headers=every)).status_code == 200
-        (here,) = await drawn(client, [1], headers=every)
-        (there,) = await drawn(client, [1], headers=every, calibration="other")
-
-        judge, one = header_of("judge"), header_of("one")
-        for response in (
-            await send(client, {here: "A"}, headers=judge),
-            await client.post("/calibrations/default/absorb", json={}, headers=judge),
-        ):
-            assert "calibrate" in problem(response, "forbidden")["detail"]
-        refused = problem(await send(client, {here: "A", there: "A"}, headers=one), "forbidden")
-        assert there in refused["detail"]
-        assert [a["label"] for a in (await listed(client, headers=every))["audits"]] == [None] * 2
-        assert [a["id"] for a in (await listed(client, headers=one))["audits"]] == [here]
-        for path in ("/audits?calibration=other", "/calibrations/other/absorb"):
-            method = "GET" if "?" in path else "POST"
-            response = await client.request(method, path, json={}, headers=one)
-            problem(response, "forbidden")
-        assert (await send(client, {here: "A"}, headers=one)).json()["labelled"] == 1
-        labeled = (await listed(client, "?status=labelled", headers=every))["audits"]
-        assert [each["labelled_by"] for each in labeled] == ["one"]
-
-
 async def test_an_absorbed_example_is_what_calibrate_would_have_made_of_the_pair() -> None:
     pair = comparison(question="Traffic 1?", response_a="quality=1.25")
     async with client_of(audit_rate=1.0) as client:

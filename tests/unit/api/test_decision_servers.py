@@ -92,52 +92,6 @@ async def test_a_server_without_label_mass_has_null_in_its_answers() -> None:
         assert (answer.status_code, answer.json()["added"]) == (200, 3)
 
 
-async def test_a_probability_of_0_or_1_is_bounded_and_marked() -> None:
-    def certain(answer: dict[str, Any]) -> dict[str, Any]:
-        for one in answer["answers"]:
-            likelier = one["choice"] if "b0" in str(server.asked[-1]) else None
-            for option in one["probabilities"] if likelier else ():
-                option["probability"] = float(option["value"] == likelier)
-        return answer
-
-    server = FakeDecisions(path="/decisions", shape="openai", decimals=2)
-    async with service_of(server) as service:
-        server.change = certain
-        sure = (await service.post("/judge", json={**pair(0), "alpha": None})).json()
-        other = (await service.post("/judge", json={**pair(1), "alpha": None})).json()
-    assert (sure["bounded"], other["bounded"]) == (True, False)
-    for order in ("p_fwd", "p_rev"):
-        assert max(sure[order], 1 - sure[order]) == pytest.approx(0.995)
-
-
-async def test_another_version_of_the_model_is_503_and_never_a_verdict() -> None:
-    server = FakeDecisions()
-    async with service_of(server) as service:
-        server.version = "the-judge-2.0.0"
-        for _ in range(2):
-            answer = await service.post("/judge", json={**pair(0), "alpha": None})
-            assert (answer.status_code, answer.json()["code"]) == (503, "engine_unavailable")
-            assert "answers as 'the-judge-2.0.0'" in answer.json()["detail"]
-            assert "verdict" not in answer.json()
-        ready = await service.get("/readyz")
-        assert (ready.status_code, "the-judge-2.0.0" in ready.text) == (503, True)
-
-
-async def test_a_wrong_answer_fails_alone_in_a_batch() -> None:
-    def without_answers(answer: dict[str, Any]) -> dict[str, Any]:
-        asked = str(server.asked[-1])
-        return {**answer, "answers": {}} if "Question 1?" in asked else answer
-
-    server = FakeDecisions()
-    async with service_of(server) as service:
-        server.change = without_answers
-        batch = {"comparisons": [pair(i) for i in range(3)], "alpha": None}
-        results = (await service.post("/judge/batch", json=batch)).json()["results"]
-    failed = [result for result in results if "error" in result]
-    assert [result["error"]["code"] for result in failed] == ["judgment_failed"] * len(failed)
-    assert 1 <= len(failed) < 3
-
-
 @pytest.mark.parametrize(
     ("given", "says"),
     [

@@ -60,8 +60,9 @@ async def test_a_set_that_nobody_audits_says_how_to_switch_audits_on() -> None:
         assert (found["name"], found["version"]) == ("default", 1)
         assert (found["criteria"], found["refused"], found["alarm"]) == ([], 0, False)
         assert "SCOPE_AUDIT_RATE" in found["note"]
-        assert set(found["drift"]) == {"uncertainty", "position_gap", "label_mass"}
-        assert not any(each["alarm"] for each in found["drift"].values())
+        streams = {name: stream for name, stream in found["drift"].items() if stream is not None}
+        assert set(streams) == {"uncertainty", "position_gap", "label_mass"}
+        assert not any(stream["alarm"] for stream in streams.values())
         problem(await client.get("/calibrations/none/monitor"), "calibration_not_found")
 
 
@@ -147,22 +148,6 @@ def three_keys(tmp_path: Path) -> Keys:
             entry("elsewhere", ["calibrate"], ["other"]),
         )
     )
-
-
-async def test_only_keys_with_role_and_set_end_alarms_or_read_their_trail(tmp_path: Path) -> None:
-    keys = three_keys(tmp_path)
-    async with client_of(keys=keys, audit_rate=1.0, on_alarm="abstain") as client:
-        client.headers.update(header_of("all"))
-        await calibrate(client)
-        judged = await judge(client, pairs(40), alpha=0.1)
-        await label(client, [(each["audit"]["id"], "B") for each in judged])
-        assert (await shown(client))["criteria"][0]["alarm"]
-        for name in ("trainer", "elsewhere"):
-            refused = await client.post(RESUME, json=REASON, headers=header_of(name))
-            problem(refused, "forbidden")
-        problem(await client.get(TRAIL, headers=header_of("elsewhere")), "forbidden")
-        problem(await client.post(RESUME, json={}), "invalid_request")
-        assert (await judge(client, pairs(1), alpha=0.1))[0]["reason"] == "suspended"
 
 
 async def test_a_key_with_its_role_resumes_and_the_trail_tells_all(tmp_path: Path) -> None:

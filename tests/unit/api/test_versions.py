@@ -4,19 +4,16 @@ import dataclasses
 import hashlib
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from app.api.auth.keys import Keys
 from app.judges.engines.scripted import ScriptedEngine
 from app.release import RELEASE
 from app.stores.memory import MemoryStore
 from scope_judge import records
 from tests.serving import client_of
-from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import calibrated, comparison, examples, problem
 from tests.unit.api.test_api import check
 
@@ -149,40 +146,6 @@ async def test_a_rollback_accepts_only_one_version_number(body: Any) -> None:
         answer = await client.post("/calibrations/default/rollback", json=body)
         problem(answer, "invalid_request")
         assert len(await versions(client)) == 1
-
-
-async def test_the_trail_names_the_key_and_keys_cannot_use_other_sets(
-    tmp_path: Path,
-) -> None:
-    everything = ("judge", "calibrate", "admin")
-    file = write_keys(
-        tmp_path / "keys.json",
-        entry("ci", everything),
-        entry("elsewhere", everything, ["other"]),
-    )
-    async with client_of(keys=Keys(file)) as client:
-        owner, other = header_of("ci"), header_of("elsewhere")
-        body = {"examples": examples(3)}
-        assert (await client.post("/calibrate", json=body, headers=owner)).status_code == 200
-        await client.delete("/calibrations/default", headers=owner)
-        assert (await roll_back(client, 1, **owner)).status_code == 200
-        told = await versions(client, **owner)
-        assert [(each["action"], each["by"]) for each in told] == [
-            ("rollback", "ci"),
-            ("delete", "ci"),
-            ("calibrate", "ci"),
-        ]
-        for response in (
-            await client.get("/calibrations/default", headers=other),
-            await client.get("/calibrations/default/versions", headers=other),
-            await roll_back(client, 2, **other),
-            await client.delete("/calibrations/default", headers=other),
-            await client.post("/calibrate", json=body, headers=other),
-        ):
-            problem(response, "forbidden")
-        listed = (await client.get("/calibrations", headers=other)).json()
-        assert listed == {"calibrations": [], "next_after": None}
-        assert await versions(client, **owner) == told
 
 
 async def test_the_last_twenty_versions_can_be_restored_and_older_ones_are_refused() -> None:

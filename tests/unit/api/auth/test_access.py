@@ -16,6 +16,7 @@ from tests.unit.api.asgi import never_read, talk
 from tests.unit.api.keyring import entry, header_of, key_of, response_to, write_keys
 from tests.unit.api.problems import comparison, examples, problem
 from tests.unit.api.rewards.reward_routes import PATHS
+from tests.unit.api.rewards.reward_routes import ROUTES as REWARDS
 
 HOLDERS = {
     "-".join(roles) or "none": roles
@@ -298,35 +299,72 @@ async def test_without_a_key_file_every_route_is_open_to_this_machine() -> None:
         assert (await client.delete("/calibrations/default")).status_code == 204
 
 
-async def test_a_key_can_use_only_its_own_calibration_sets(client: httpx.AsyncClient) -> None:
-    async def status(method: str, path: str, **body: Any) -> int:
-        response = await client.request(method, path, json=body or None, headers=header_of("one"))
-        if response.status_code == 403:
-            assert "default" in problem(response, "forbidden")["detail"]
-        return response.status_code
+NAMED = {"calibration": "default"}
+SCORE = {"gap_fwd": 1.0, "gap_rev": 1.0, "label_mass": 1.0}
+BOTH = [{"small": SCORE, "large": SCORE}]
+SCORED = {"fingerprint": "f" * 64, "examples": []}
+# The body of each request for the set `default`; the routes with its name in their path are all.
+OF_ONE_SET: dict[tuple[str, str], Any] = {
+    ("POST", "/judge"): comparison(**NAMED),
+    ("POST", "/calibrate"): {"examples": examples(1), **NAMED},
+    ("POST", "/calibrate/scores"): {"examples": examples(1), **NAMED},
+    **{
+        ("POST", route.path): route.body("a", "b") | NAMED
+        for route in REWARDS.values()
+        if not route.in_query
+    },
+    ("GET", "/audits?calibration=default"): None,
+    **{
+        (method, path): {
+            "examples": SCORED,
+            "pool": {"comparisons": []},
+            "rollback": {"version": 1},
+            "resume": {"reason": "mended"},
+            "absorb": {},
+            "cascade": {"small": "f" * 64, "large": "e" * 64, "alpha": 0.1, "pairs": BOTH * 1000},
+        }.get(path.rpartition("/")[2])
+        if method == "POST"
+        else None
+        for method, path in ROUTES
+        if path.startswith("/calibrations/{name}")
+    },
+}
 
-    everything = header_of("judge-calibrate-admin")
-    fingerprint = (await client.get("/info", headers=everything)).json()["fingerprint"]
-    both = {"examples": examples(20)}
-    for name in ("one", "default"):
-        await client.post("/calibrate", json={**both, "calibration": name}, headers=everything)
-    assert await status("POST", "/calibrate", **both, calibration="one") == 200
-    assert await status("POST", "/calibrate", **both) == 403
-    assert await status("POST", "/calibrate/scores", **both, calibration="one") == 200
-    assert await status("POST", "/calibrate/scores", **both) == 403
-    for below in ("", "/versions", "/examples", "/monitor"):
-        assert await status("GET", f"/calibrations/one{below}") == 200
-        assert await status("GET", f"/calibrations/default{below}") == 403
-    imported: dict[str, Any] = {"fingerprint": fingerprint, "examples": []}
-    assert await status("POST", "/calibrations/one/examples", **imported) == 200
-    assert await status("POST", "/calibrations/default/examples", **imported) == 403
-    assert await status("DELETE", "/calibrations/default") == 403
-    assert await status("DELETE", "/calibrations/one") == 204
-    left = (await client.get("/calibrations", headers=everything)).json()["calibrations"]
-    assert [each["name"] for each in left] == ["default"]
-    # The list leaves out the sets that the key may not use.
-    seen = (await client.get("/calibrations", headers=header_of("one"))).json()["calibrations"]
-    assert seen == []
+
+@pytest.mark.parametrize(("method", "path"), OF_ONE_SET)
+async def test_a_key_can_use_only_its_own_calibration_sets(
+    method: str, path: str, client: httpx.AsyncClient
+) -> None:
+    url, body = path.replace("{name}", "default"), OF_ONE_SET[method, path]
+    response = await client.request(method, url, json=body, headers=header_of("one"))
+    assert "'default'" in problem(response, "forbidden")["detail"]
+
+
+async def test_lists_have_only_the_sets_and_audits_of_a_key(keys: Keys) -> None:
+    async with client_of(keys=keys, audit_rate=1.0) as client:
+        all_of_it, one = header_of("judge-calibrate-admin"), header_of("one")
+        drawn = dict[str, str]()
+        for name in ("one", "default"):
+            body = {"examples": examples(20), "calibration": name}
+            await client.post("/calibrate", json=body, headers=all_of_it)
+            asked = comparison(calibration=name, question="Drawn?")
+            judged = await client.post("/judge", json=asked, headers=all_of_it)
+            drawn[name] = judged.json()["audit"]["id"]
+        seen = (await client.get("/calibrations", headers=one)).json()["calibrations"]
+        assert [each["name"] for each in seen] == ["one"]
+        audits = (await client.get("/audits", headers=one)).json()["audits"]
+        assert [each["id"] for each in audits] == [drawn["one"]]
+        labels = {"labels": [{"id": each, "label": "A"} for each in drawn.values()]}
+        refused = problem(
+            await client.post("/audits/labels", json=labels, headers=one), "forbidden"
+        )
+        assert drawn["default"] in refused["detail"]
+        # Items of a batch fail alone.
+        pairs = [comparison(calibration=name) for name in drawn]
+        batch = await client.post("/judge/batch", json={"comparisons": pairs}, headers=one)
+        first, second = batch.json()["results"]
+        assert (first["verdict"], second["error"]["code"]) == ("A", "forbidden")
+        assert (await client.delete("/calibrations/one", headers=one)).status_code == 204
 
 
 @pytest.mark.parametrize(

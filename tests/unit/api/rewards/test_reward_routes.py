@@ -161,17 +161,6 @@ async def test_a_wrong_option_is_named(client: httpx.AsyncClient, route: str, fi
     assert [fault["field"] for fault in body["errors"]] == [field]
 
 
-@pytest.mark.parametrize("route", ROUTES)
-async def test_a_key_may_use_its_own_sets_only(route: str, tmp_path: Path) -> None:
-    keys = Keys(write_keys(tmp_path / "keys.json", entry("one", ["judge"], ["one"])))
-    async with client_of(keys=keys) as client:
-        headers = {"Authorization": f"Bearer {key_of('one')}"}
-        sent = request(ROUTES[route], "quality=1", "quality=0", calibration="two")
-        problem(await client.post(**sent, headers=headers), "forbidden")
-        sent = request(ROUTES[route], "quality=1", "quality=0", **PLAIN)
-        assert (await client.post(**sent, headers=headers)).status_code == 200
-
-
 def basic(credentials: str) -> dict[str, str]:
     return {"Authorization": f"Basic {base64.b64encode(credentials.encode()).decode()}"}
 
