@@ -288,6 +288,9 @@ def set_environment(*, reports_start: bool = False) -> None:
         # vLLM's own server does this, too. A forked process could not use CUDA if anything in this
         # one has used it.
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+        # FlashInfer draws tokens with top-p and top-k, which a judge never does, and compiles its
+        # kernels with a CUDA toolkit that the machine may lack (docs/design/gpu.md).
+        "VLLM_USE_FLASHINFER_SAMPLER": "0",
         # Silences two warnings that users cannot act on. At every start vLLM's process warns that
         # vLLM uses a deprecated function of torch. When the engine was killed, Python warns at exit
         # that the engine left a semaphore.
