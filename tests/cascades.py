@@ -1,5 +1,6 @@
 """A cascade of two scripted services, whose judges read their own numbers in the pairs."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -48,13 +49,17 @@ class Switch(httpx.AsyncBaseTransport):
     Args:
         to: The service; None if nothing listens.
         asked: Number of pairs that were sent.
+        statuses: Statuses of the next answers.
+        delay_s: Seconds that each answer takes longer.
     """
 
     to: httpx.ASGITransport | None = None
     asked: int = 0
     statuses: list[int] = field(default_factory=list)
+    delay_s: float = 0.0
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(self.delay_s)
         if self.to is None:
             raise httpx.ConnectError("nothing listens")
         if self.statuses:
@@ -73,13 +78,18 @@ async def large_service(mark: str = "large") -> AsyncIterator[httpx.ASGITranspor
 
 @asynccontextmanager
 async def cascade_client(
-    network: Switch, store: Store | None = None, *, most: float = 1.0, **given: Any
+    network: Switch,
+    store: Store | None = None,
+    *,
+    most: float = 1.0,
+    longest_s: float = 5.0,
+    **given: Any,
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the small service, which asks the large one over the network."""
     settings = Settings(engine="scripted", store_url="memory://", escalate_url=LARGE_URL, **given)
     telemetry = Telemetry.on_own_registry()
     small = await LabelLogitScorer.start(engine("small"), PromptTemplate(), telemetry=telemetry)
-    large = LargeJudge(LARGE_URL, "", timeout_s=5.0, telemetry=telemetry, transport=network)
+    large = LargeJudge(LARGE_URL, "", timeout_s=longest_s, telemetry=telemetry, transport=network)
     await large.start()
     scorer = CascadeScorer(
         small=small,

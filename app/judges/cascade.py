@@ -194,8 +194,6 @@ class LargeJudge:
             UnavailableError: One of the requests failed.
             JudgmentFailedError: The service answered with something else than scores.
         """
-        if self.is_open:
-            raise EngineUnavailableError(f"the large judge {self.info.name!r} does not answer")
         asked = [asyncio.create_task(self._request(part)) for part in self._parts(comparisons)]
         try:
             return [outcome for part in asked for outcome in await part]
@@ -221,6 +219,8 @@ class LargeJudge:
     async def _request(self, part: list[Any]) -> list[ScoreOutcome]:
         """Sends one request, and counts it for the circuit."""
         async with self._places:
+            if self.is_open:
+                raise EngineUnavailableError(f"the large judge {self.info.name!r} does not answer")
             try:
                 answer = await self._send("POST", "/scores", {"comparisons": part})
                 outcomes = self._read(answer, len(part))

@@ -228,14 +228,17 @@ async def _until_closed(client: httpx.AsyncClient) -> None:
     raise AssertionError("the circuit stays open")
 
 
-@pytest.mark.parametrize("fault", ["gone", "another model", "broken", "refused key"])
+@pytest.mark.parametrize("fault", ["gone", "slow", "another model", "broken", "refused key"])
 async def test_without_the_large_judge_what_it_alone_could_decide_is_an_abstention(
     fault: str,
 ) -> None:
-    async with _scene() as (client, network), _another_model() as other:
+    longest_s = 3.0 if fault == "slow" else 5.0
+    async with _scene(longest_s=longest_s) as (client, network), _another_model() as other:
         right, healthy = await _judged(client), network.to
         if fault == "gone":
             network.to = None
+        elif fault == "slow":
+            network.delay_s = 6.0
         elif fault == "another model":
             network.to = other
         else:
@@ -263,7 +266,7 @@ async def test_without_the_large_judge_what_it_alone_could_decide_is_an_abstenti
         )
         assert report.status_code == 503
         assert (await client.get("/readyz")).status_code == 200
-        network.to, network.statuses = healthy, []
+        network.to, network.statuses, network.delay_s = healthy, [], 0.0
         await _until_closed(client)
         assert await _judged(client) == right
 
