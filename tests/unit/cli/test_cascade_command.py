@@ -1,0 +1,39 @@
+"""Tests of `scope-judge cascade plan` against services that listen on a port."""
+
+import json
+from pathlib import Path
+
+import httpx
+from typer.testing import CliRunner, Result
+
+from app.cli import app
+from app.judges.engines.scripted import ScriptedEngine
+from tests.serving import application_of
+from tests.unit.cli.commands import one_line, write_rows
+from tests.unit.cli.listening import listening
+
+
+def planned(folder: Path, url: str, *options: str, count: int = 1000) -> Result:
+    rows = [
+        {"question": f"{i}?", "response_a": f"quality={i % 40 / 10}", "response_b": "quality=2"}
+        for i in range(count)
+    ]
+    file = write_rows(folder / "pairs.jsonl", rows)
+    return CliRunner().invoke(app, ["cascade", "plan", str(file), "--url", url, *options])
+
+
+def test_two_services_are_compared_and_nothing_is_written(tmp_path: Path) -> None:
+    small, large = (application_of(ScriptedEngine(judge=name)) for name in ("small", "large"))
+    with listening(small) as url, listening(large) as other:
+        alone = planned(tmp_path, url)
+        assert alone.exit_code == 1
+        assert "has one judge: start it with SCOPE_ESCALATE_URL" in one_line(alone.stderr)
+        few = planned(tmp_path, url, "--escalate-url", other, count=10)
+        assert "invalid_request: pairs" in few.stderr
+        told = planned(tmp_path, url, "--escalate-url", other)
+        assert told.exit_code == 0, told.stderr
+        assert "1000 pairs: the judges contradict each other on 0.0%" in one_line(told.stdout)
+        assert "Nothing was written." in told.stderr
+        plan = json.loads(planned(tmp_path, url, "--escalate-url", other, "--json").stdout)
+        assert (plan["pairs"], plan["version"], plan["contradictions"]) == (1000, None, 0.0)
+        assert httpx.get(f"{url}/calibrations").json()["calibrations"] == []
