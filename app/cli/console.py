@@ -151,8 +151,13 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2))
 
 
-def confirm(question: str, *, otherwise: str) -> None:
-    """Asks a question; continues only after a yes."""
+def ask(question: str, *, yes: bool, otherwise: str) -> None:
+    """Asks whether a change is to be made, unless `yes` was given; continues only after a yes.
+
+    If nobody can be asked, or the answer is no, the command ends with the message `otherwise`.
+    """
+    if yes:
+        return
     if not sys.stdin.isatty():
         raise CommandError(
             f"{otherwise}: stdin is not a terminal, so nobody can be asked; give --yes"

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.console import confirm, print_cells, say, threshold_cell
+from app.cli.console import print_cells, say, threshold_cell
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
@@ -57,12 +57,6 @@ def show_deletion(name: str, would: "Deletion") -> None:
     if would.in_use:
         rows = ([*_criterion_cells(row), *_row_cells(row)] for row in would.in_use)
         print_cells((*_CRITERION, *_PRESENT), rows, right={"alpha", *_PRESENT})
-
-
-def ask(question: str, *, yes: bool, otherwise: str) -> None:
-    """Asks whether a change that was shown is to be made; see `confirm`."""
-    if not yes:
-        confirm(question, otherwise=otherwise)
 
 
 def note_other_change(name: str, *, shown: int, made: int) -> None:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url, changing, connected
-from app.cli.console import CommandError, evidence, print_cells, print_json, say
+from app.cli.console import CommandError, ask, evidence, print_cells, print_json, say
 from app.cli.effects import (
     EvenIfInfeasible,
     Yes,
-    ask,
     criterion_in_words,
     note_other_change,
     show_change,

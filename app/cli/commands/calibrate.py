@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.assessment import assessment_of_answer, print_assessment
+from app.cli.assessment import assessment_of_answer, print_assessment, ties_in_lines
 from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
-from app.cli.console import CommandError, print_set, say
-from app.cli.effects import EvenIfInfeasible, Yes, ask, note_other_change, show_change
+from app.cli.console import CommandError, ask, print_set, say
+from app.cli.effects import EvenIfInfeasible, Yes, note_other_change, show_change
 from app.cli.labeled_rows import checked_pairs
 from app.cli.running.held_out import held_out, outcomes, print_held_out
 from app.cli.running.options import (
@@ -30,7 +30,6 @@ from app.cli.running.options import (
 from app.cli.running.rows import Item
 from app.cli.running.run import Ask, Run, error_of, finished, is_judged, journal_path
 from app.cli.stopping import resumable
-from app.cli.summary_of_ties import ties_in_lines
 from app.files.labeled import FilePair
 
 # The help of a command needs its options only: functions import the client.

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from app.cli.assessment import labeled_and_ties, ties_of_row
 from app.cli.connection import DEFAULT_URL, Url, connected
 from app.cli.console import CommandError, say
 from app.cli.running.options import (
@@ -11,7 +12,6 @@ from app.cli.running.options import (
     Guarantee,
     given_criterion,
 )
-from app.cli.summary_of_ties import labeled_and_ties, ties_of_row
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:

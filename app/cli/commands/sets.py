@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.cli.assessment import ties_in_lines
 from app.cli.connection import DEFAULT_URL, Url, changing, connected
-from app.cli.console import CommandError, print_cells, print_json, print_set, say, stdout
-from app.cli.effects import Yes, ask, note_other_change, show_change, show_deletion
+from app.cli.console import CommandError, ask, print_cells, print_json, print_set, say, stdout
+from app.cli.effects import Yes, note_other_change, show_change, show_deletion
 from app.cli.running.rows import check_output, write_all
-from app.cli.summary_of_ties import ties_in_lines
 from app.files.reading import read_rows
 from app.files.writing import format_of
 
