@@ -353,24 +353,12 @@ class Settings(BaseSettings):
 VARIABLES = {f"SCOPE_{name.upper()}" for name in Settings.model_fields}
 
 # The client and its adapters read these; `serve` may run in the same shell.
-CLIENT_VARIABLES = {
-    "SCOPE_URL",
-    "SCOPE_API_KEY",
-    "SCOPE_REWARD_ALPHA",
-    "SCOPE_REWARD_GUARANTEE",
-    "SCOPE_REWARD_DELTA",
-    "SCOPE_REWARD_DELTA_FOR",
-    "SCOPE_REWARD_CALIBRATION",
-    "SCOPE_REWARD_GROUP",
-    "SCOPE_REWARD_OPPONENTS",
-    "SCOPE_REWARD_KIND",
-    "SCOPE_REWARD_EMPTY",
-    "SCOPE_REWARD_FAILURES",
-    "SCOPE_REWARD_THOUGHTS",
-    "SCOPE_REWARD_TIMEOUT_S",
-    "SCOPE_REWARD_PATIENCE_S",
-    "SCOPE_REWARD_COMPARISONS_FILE",
-}
+_OF_CLIENT = {"SCOPE_URL", "SCOPE_API_KEY"}
+
+
+def is_of_client(name: str) -> bool:
+    """Whether the client reads a variable; it checks the names of its own."""
+    return name in _OF_CLIENT or name.startswith("SCOPE_REWARD_")
 
 
 # Least similarity (`ratio` of difflib) at which an unknown name counts as a misspelt setting. The
@@ -389,8 +377,11 @@ def read_settings(**overrides: Any) -> Settings:
             the prefix SCOPE_ is invalid too: a misspelt SCOPE_STORE_ULR would otherwise leave the
             default store in use.
     """
-    known = VARIABLES | CLIENT_VARIABLES
-    unknown = sorted(name for name in os.environ if name.startswith("SCOPE_") and name not in known)
+    unknown = sorted(
+        name
+        for name in os.environ
+        if name.startswith("SCOPE_") and name not in VARIABLES and not is_of_client(name)
+    )
     if unknown:
         raise ValueError(_refusal(unknown))
     try:

@@ -21,6 +21,9 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "tensor_parallel": ("2", 2),
     "data_parallel": ("auto", "auto"),
     "vllm_args": ('{"max_num_seqs": 8}', {"max_num_seqs": 8}),
+    "think_tokens": ("512", 512),
+    "think_end": ("</t>", "</t>"),
+    "chat_template_kwargs": ('{"a": 1}', {"a": 1}),
     "scoring": ("votes", "votes"),
     "samples": ("4", 4),
     "temperature": ("0.5", 0.5),
@@ -126,6 +129,7 @@ def test_every_setting_is_in_the_table() -> None:
 @pytest.mark.parametrize("name", GIVEN)
 def test_a_variable_is_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text, value = GIVEN[name]
+    monkeypatch.setenv("SCOPE_SCORING", "thoughts" if "think" in name else "votes")
     monkeypatch.setenv(f"SCOPE_{name.upper()}", text)
     assert getattr(read_settings(), name) == value
     assert read_settings() != Settings.model_construct()
@@ -159,6 +163,15 @@ def test_a_variable_of_the_client_is_not_a_setting_and_not_an_error(
 ) -> None:
     monkeypatch.setenv(name, SECRET)
     assert SECRET not in repr(read_settings())
+
+
+@pytest.mark.parametrize("name", ["samples", "temperature", "think_tokens", "think_end"])
+def test_a_setting_of_another_scoring_is_refused(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"SCOPE_{name.upper()}", GIVEN[name][0])
+    with pytest.raises(ValueError, match=f"SCOPE_{name.upper()}: has no effect with SCOPE_SCORING"):
+        read_settings()
 
 
 @pytest.mark.parametrize("name", ["SCOPE_STORE_ULR", "SCOPE_PORT_8000_TCP"])

@@ -5,13 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from app.settings import CLIENT_VARIABLES, VARIABLES
+from app.settings import VARIABLES
+from scope_judge.reward_settings import VARIABLES as OF_REWARDS
 from tests.unit.docs.markdown import ROOT, files
 
 # SCOPE_REWARD_* names several.
 _NAME = re.compile(r"\bSCOPE_[A-Z0-9_]*[A-Z0-9](?![A-Z0-9_*])")
 _COMPOSE = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
-KNOWN = VARIABLES | CLIENT_VARIABLES | set(re.findall(r"\$\{(SCOPE_\w+):-", _COMPOSE))
+KNOWN = {
+    *VARIABLES,
+    *OF_REWARDS.values(),
+    "SCOPE_URL",
+    "SCOPE_API_KEY",
+    *re.findall(r"\$\{(SCOPE_\w+):-", _COMPOSE),
+}
 
 
 def unknown(text: str) -> set[str]:
