@@ -5,6 +5,7 @@ A method makes the steps of a call; the client that it belongs to runs them.
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator
 from functools import wraps
+from inspect import Signature, signature
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from scope_judge.exchange import Steps
@@ -68,4 +69,7 @@ def _method(runner: str, declared: Callable[..., Any]) -> Any:
     def method(client: Any, /, *args: Any, **options: Any) -> Any:
         return getattr(client, runner)(declared(client, *args, **options))
 
+    # What it returns depends on the client, and is not the steps.
+    shown: Any = method
+    shown.__signature__ = signature(declared).replace(return_annotation=Signature.empty)
     return method
