@@ -3,6 +3,7 @@
 .venv/bin/python -m pytest -n 0 -s tests/integration/desk/test_story.py
 
 prints the clicks, keys and minutes, and keeps pictures of each step in both widths and both themes.
+Labels count at once here; a label counts an hour after its pair was judged elsewhere.
 """
 
 import csv

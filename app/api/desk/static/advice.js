@@ -34,7 +34,7 @@ export const hopeless = (set) =>
   `This judge cannot judge this traffic (right in ${percent(set.accuracy, 1)} of ${count(set.labelled)}). Choose another, or keep people.`;
 
 /** @param {any} set Its details. @returns {boolean} Whether all its pairs have labels and no promise has verdicts, so that more labels hardly help. */
-export const isHopeless = (set) =>
+const isHopeless = (set) =>
   isHopelessAfter(set) && set.infeasible.every((/** @type {any} */ each) => each.more_examples === null);
 
 /** @param {any} preview @returns {boolean} Whether a change leaves a set whose labels are complete without any verdicts. */

@@ -8,10 +8,6 @@ export const percent = (share, digits = 0) =>
 export const between = (interval) =>
   interval ? `${percent(interval[0])} to ${percent(interval[1])}` : "–";
 
-/** @param {number | null | undefined} value @param {number} [digits] */
-export const number = (value, digits = 4) =>
-  value === null || value === undefined ? "–" : value.toFixed(digits);
-
 /** @param {number | null | undefined} value */
 export const count = (value) =>
   value === null || value === undefined ? "–" : value.toLocaleString("en");
