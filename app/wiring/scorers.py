@@ -53,8 +53,6 @@ def open_scorer(
 ) -> AbstractAsyncContextManager[Scorer]:
     """Loads the judge that the settings name, and stops it when the block ends.
 
-    With SCOPE_ESCALATE_URL it is the small judge of a cascade.
-
     Args:
         settings: Settings of the judge.
         observer: Receives the progress of the start.
@@ -67,58 +65,6 @@ def open_scorer(
     Raises:
         StartupError: The settings are wrong, or the model cannot be loaded.
     """
-    opening = _open_judge(
-        settings,
-        observer,
-        telemetry=telemetry,
-        new_engine=new_engine,
-        template=template,
-        tie_key=tie_key,
-    )
-    return _cascade(settings, opening, observer, telemetry) if settings.escalate_url else opening
-
-
-@asynccontextmanager
-async def _cascade(
-    settings: Settings,
-    opening: AbstractAsyncContextManager[Scorer],
-    observer: StartupObserver,
-    telemetry: Telemetry,
-) -> AsyncIterator[Scorer]:
-    if "default_guarantee" in settings.model_fields_set and settings.default_guarantee != "pac":
-        raise StartupError(f"SCOPE_DEFAULT_GUARANTEE: {PAC_ONLY}")
-    key = settings.escalate_api_key
-    large = LargeJudge(
-        settings.escalate_url,
-        "" if key is None else key.get_secret_value(),
-        # The rest is for the small judge, and for the abstention if there is no answer.
-        timeout_s=0.8 * settings.timeout_s,
-        telemetry=telemetry,
-    )
-    stage = "Asking the large judge"
-    async with (
-        _started(large.start, large.stop, observer, stage),
-        opening as small,
-    ):
-        observer.note(f"The judge is a cascade: {small.identity.name}, then {large.info.name}")
-        yield CascadeScorer(
-            small=small,
-            large=large,
-            large_fingerprint=large.info.fingerprint,
-            share=EscalationShare(settings.escalate_max_share),
-            telemetry=telemetry,
-        )
-
-
-def _open_judge(
-    settings: Settings,
-    observer: StartupObserver,
-    *,
-    telemetry: Telemetry,
-    new_engine: Callable[[Settings], Engine] | None = None,
-    template: PromptTemplate | None = None,
-    tie_key: TieKey = lambda: asyncio.sleep(0, b""),
-) -> AbstractAsyncContextManager[Scorer]:
     if settings.engine == "decisions":
         return _decision_servers(settings, observer, telemetry=telemetry)
     finds_prefill = template is None
@@ -144,6 +90,43 @@ def _open_judge(
             yield scorer
 
     return opened()
+
+
+@asynccontextmanager
+async def open_cascade(
+    settings: Settings,
+    opening: AbstractAsyncContextManager[Scorer],
+    observer: StartupObserver,
+    telemetry: Telemetry,
+) -> AsyncIterator[Scorer]:
+    """Puts the judge that is opened before the one of SCOPE_ESCALATE_URL.
+
+    Raises:
+        StartupError: The large judge does not answer, or a setting contradicts the cascade.
+    """
+    if "default_guarantee" in settings.model_fields_set and settings.default_guarantee != "pac":
+        raise StartupError(f"SCOPE_DEFAULT_GUARANTEE: {PAC_ONLY}")
+    key = settings.escalate_api_key
+    large = LargeJudge(
+        settings.escalate_url,
+        "" if key is None else key.get_secret_value(),
+        # The rest is for the small judge, and for the abstention if there is no answer.
+        timeout_s=0.8 * settings.timeout_s,
+        telemetry=telemetry,
+    )
+    stage = "Asking the large judge"
+    async with (
+        _started(large.start, large.stop, observer, stage),
+        opening as small,
+    ):
+        observer.note(f"The judge is a cascade: {small.identity.name}, then {large.info.name}")
+        yield CascadeScorer(
+            small=small,
+            large=large,
+            large_fingerprint=large.info.fingerprint,
+            share=EscalationShare(settings.escalate_max_share),
+            telemetry=telemetry,
+        )
 
 
 def _chat_model(

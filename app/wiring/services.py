@@ -38,7 +38,7 @@ from app.sets.cache import Calibrations
 from app.sets.calibrator import Calibrator
 from app.settings import Settings
 from app.wiring.engines import judge_name, restarts_judge
-from app.wiring.scorers import open_scorer
+from app.wiring.scorers import open_cascade, open_scorer
 from app.wiring.startup import (
     StartupObserver,
     check_answers,
@@ -96,6 +96,8 @@ async def open_services(
         new_engine=new_engine,
         tie_key=store.secret,
     )
+    if settings.escalate_url:
+        opening = open_cascade(settings, opening, observer, telemetry)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(store.close)
         await store.open()

@@ -8,7 +8,11 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
+from app.core.errors import StartupError
+from app.judges.cascade import LargeJudge
+from app.observability.telemetry import Telemetry
 from app.stores.memory import MemoryStore
 from tests.cascades import (
     Switch,
@@ -367,3 +371,31 @@ async def test_rewards_work_as_with_one_judge() -> None:
         known = [each for each in rewards if each is not None]
         assert len(known) >= 6
         assert known == sorted(known)
+
+
+@pytest.mark.parametrize(
+    ("url", "status", "words"),
+    [
+        pytest.param("ftp://large", None, "is not a URL", id="another scheme"),
+        pytest.param("http://me:secret@large", None, "credentials", id="a password"),
+        pytest.param("http://large", None, "does not answer", id="nothing listens"),
+        pytest.param("http://large", 403, "refuses SCOPE_ESCALATE_API_KEY", id="a wrong key"),
+        pytest.param("http://large", 404, "is not a scope-judge service", id="another service"),
+    ],
+)
+async def test_a_start_says_why_there_is_no_large_judge(
+    url: str, status: int | None, words: str
+) -> None:
+    network = Switch()
+    if status is not None:
+        network = Switch(httpx.ASGITransport(FastAPI()), statuses=[status])
+    with pytest.raises(StartupError, match=words) as raised:
+        await LargeJudge(
+            url,
+            "",
+            timeout_s=1.0,
+            telemetry=Telemetry.on_own_registry(),
+            transport=network,
+            sleep=lambda _: asyncio.sleep(0),
+        ).start()
+    assert "secret" not in str(raised.value)
