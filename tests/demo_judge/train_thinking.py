@@ -3,7 +3,8 @@
 python -m tests.demo_judge.train_thinking --out thinking-judge
 
 A question is a row of digits below 5 with letters, "a4b3c0": its answer is their sum modulo 5. The
-thought has each digit again with the sum so far, "a44b32c02". Without it, the judge can only guess.
+thought has each digit again with the sum so far, and the label of the answer: "a44b32c02A". Without
+it, the judge can only guess.
 """
 
 import argparse
@@ -27,13 +28,13 @@ TEMPLATE = PromptTemplate(system="", user="{question}\n{answer_a}A\n{answer_b}B"
 END = "</think>"
 MOST_DIGITS, MODULUS = 5, 5
 _SIZE = RunSize(hidden=96, intermediate=256, layers=3, heads=3, batch=64, chunk=64)
-_STEPS = 500
+_STEPS = 450
 _RATE = 3e-3
 _WARMUP_STEPS = 50
 # Weight of the label, which is one token among many.
-_LABEL_WEIGHT = 2.0
+_LABEL_WEIGHT = 0.5
 # Share of training pairs with an empty thought, as a judge without thoughts reads them.
-_EMPTY = 0.2
+_EMPTY = 0.1
 _SEED = 45
 
 
@@ -62,7 +63,8 @@ def sums(seed: int, *, most_digits: int = MOST_DIGITS) -> Iterator[Sum]:
             response_a=right if is_a else wrong,
             response_b=wrong if is_a else right,
             label="A" if is_a else "B",
-            thought="".join(f"{a}{b}{c}" for a, b, c in zip(letters, digits, partial, strict=True)),
+            thought="".join(f"{a}{b}{c}" for a, b, c in zip(letters, digits, partial, strict=True))
+            + ("A" if is_a else "B"),
         )
 
 

@@ -31,8 +31,8 @@ pytestmark = [
 ]
 
 JUDGE = (str(Path(sys.executable).with_name("scope-judge")), "judge")
-# Three tokens for each digit, and the end.
-WHOLE = 3 * MOST_DIGITS + 1
+# Three tokens for each digit, the label and the end.
+WHOLE = 3 * MOST_DIGITS + 2
 # Thoughts on the longest rows do not fit.
 SHORT = WHOLE - 3
 PAIRS = list(itertools.islice(sums(7), 60))
