@@ -1,10 +1,11 @@
-"""Trains a tiny judge that thinks: it adds digits one by one, and then prefers the right sum.
+"""Trains a tiny judge that thinks: it adds digits one by one, and then writes a label.
 
 python -m tests.demo_judge.train_thinking --out thinking-judge
 
 A question is a row of digits below 5 with letters, "a4b3c0": its answer is their sum modulo 5. The
-thought has each digit again with the sum so far, and the label of the answer: "a44b32c02A". Without
-it, the judge can only guess.
+thought has each digit again with the sum so far, and a label: "a44b32c02A". Within some minutes the
+judge learns to add, and not to find the sum among the answers. So its label is a guess, and its
+verdict follows the label of its thought: it shows that a thought decides, and not that it helps.
 """
 
 import argparse
