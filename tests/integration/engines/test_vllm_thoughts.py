@@ -1,6 +1,10 @@
 """Thoughts of a tiny judge that adds digits, over real vLLM."""
 
 import itertools
+import json
+import subprocess
+import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +18,8 @@ from app.main import build
 from app.settings import Settings
 from app.wiring.services import open_services
 from tests.demo_judge.train_thinking import MOST_DIGITS, Sum, sums, trained
+from tests.integration.processes.server import Server
+from tests.patience import PATIENCE_S, VLLM_START_S
 from tests.unit.kinds.scenes import Quiet
 
 pytestmark = [
@@ -22,6 +28,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Unclosed context:ResourceWarning"),
 ]
 
+JUDGE = (str(Path(sys.executable).with_name("scope-judge")), "judge")
 # Three tokens for each digit, the label and the end.
 WHOLE = 3 * MOST_DIGITS + 2
 # Thoughts on the longest rows do not fit.
@@ -121,3 +128,43 @@ async def test_thoughts_decide_repeat_and_may_not_end(folder: Path) -> None:
         assert (added["n"], added["failed"]) == (len(PAIRS), 0)
         detail = (await client.get("/calibrations/default")).json()
         assert detail["unscored"] == sum(unfinished)
+
+
+def test_a_run_that_is_killed_goes_on_with_the_rest(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "pairs.jsonl"
+    pairs = list(itertools.islice(sums(8), 400))
+    file.write_text("".join(json.dumps(body(pair)) + "\n" for pair in pairs))
+    settings = {
+        "SCOPE_MODEL": str(folder),
+        "SCOPE_SCORING": "thoughts",
+        "SCOPE_THINK_TOKENS": str(SHORT),
+        "SCOPE_PROMPT_FILE": str(folder / "prompt.toml"),
+        "SCOPE_STORE_URL": "memory://",
+    }
+    with Server(tmp_path, settings, start_timeout_s=VLLM_START_S) as server:
+        url = f"http://127.0.0.1:{server.port}"
+
+        def command(out: Path) -> subprocess.Popen[bytes]:
+            options = ["--url", url, "--no-alpha", "--batch-size", "20", "--out", str(out)]
+            return subprocess.Popen([*JUDGE, str(file), *options], stderr=subprocess.DEVNULL)
+
+        out, undisturbed = tmp_path / "out.jsonl", tmp_path / "undisturbed.jsonl"
+        journal = out.with_name(f"{out.name}.partial")
+        run = command(out)
+        while not journal.exists() or journal.read_bytes().count(b"\n") < 60:
+            assert run.poll() is None
+            time.sleep(0.01)
+        run.kill()
+        run.wait()
+        assert not out.exists()
+        assert command(out).wait(PATIENCE_S) == 0
+        assert command(undisturbed).wait(PATIENCE_S) == 0
+
+    def results(path: Path) -> list[Any]:
+        return [json.loads(line)["judgment"] for line in path.read_text().splitlines()]
+
+    found, expected = results(out), results(undisturbed)
+    assert [row["reason"] for row in found] == [row["reason"] for row in expected]
+    assert 0 < sum(row["reason"] == "thought_unfinished" for row in found) < len(pairs) / 2
+    both = [(a["p_bar"], b["p_bar"]) for a, b in zip(found, expected, strict=True) if a["p_bar"]]
+    assert [a for a, _ in both] == pytest.approx([b for _, b in both], abs=1e-3)
