@@ -180,7 +180,7 @@ class _Traffic:
     def report(self) -> _Report:
         monitor = self._monitor()
         criterion = monitor["criteria"][0] if monitor["criteria"] else {}
-        streams = monitor["drift"].values()
+        streams = [stream for stream in monitor["drift"].values() if stream]
         drift = max((stream["evidence"] for stream in streams), default=0.0)
         return _Report(
             Point(self.judged, criterion.get("evidence", 0.0), drift),

@@ -242,13 +242,18 @@ def test_evaluate_ends_if_a_decision_server_changes_its_model(
 
 
 def test_curve(scene: Scene, tmp_path: Path) -> None:
-    file = labeled_file(tmp_path)
-    judged = run(scene, "curve", file, "--judge", "the-judge", "--out", tmp_path / "out")
+    shown = curve_of_evaluated(scene, labeled_file(tmp_path), tmp_path / "out")
+    assert "39 usable" in shown
+    assert ("position flips" in shown) == (scene.kind.orders == 2)
+
+
+def curve_of_evaluated(scene: Scene, file: Path, out: Path) -> str:
+    """What `curve` shows of the judgments of `evaluate`."""
+    judged = run(scene, "evaluate", file, "--judge", "the-judge", "--splits", "5", "--out", out)
     assert judged.exit_code == 0, judged.output
-    assert "39 usable" in judged.output
-    assert ("position flips" in judged.output) == (scene.kind.orders == 2)
-    read = run(scene, "curve", tmp_path / "out" / "judgments.jsonl")
-    assert read.stdout == judged.stdout
+    shown = run(scene, "curve", out / "judgments.jsonl")
+    assert shown.exit_code == 0, shown.output
+    return str(shown.output)
 
 
 async def calibrated(scene: Scene) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -272,11 +277,10 @@ def test_curve_shows_the_thresholds_of_calibrate(scene: Scene, tmp_path: Path) -
     assert detail["n"] == 40
     file = tmp_path / "pairs.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    shown = run(scene, "curve", file, "--judge", "the-judge", "--out", tmp_path / "out")
-    assert shown.exit_code == 0, shown.output
+    shown = curve_of_evaluated(scene, file, tmp_path / "out")
     thresholds = [row["threshold"] for row in detail["thresholds"] if row["feasible"]]
     assert len(thresholds) >= 5
-    assert all(f"{threshold:.6f}" in shown.output for threshold in thresholds)
+    assert all(f"{threshold:.6f}" in shown for threshold in thresholds)
 
 
 def test_noise_check(scene: Scene) -> None:

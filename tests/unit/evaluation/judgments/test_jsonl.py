@@ -17,7 +17,7 @@ from app.ports import Generated
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 SHARE = st.floats(0.0, 1.0)
-TEXT = st.builds(Generated, st.text(), st.booleans())
+TEXT = st.builds(Generated, st.text(), st.booleans(), st.just(""))
 SIDE = st.sampled_from(["A", "B"])
 OBSERVATION = st.sampled_from(["orders", "verbalized", "annotators", "samples"])
 SIGNAL: st.SearchStrategy[dict[str, Any]] = st.one_of(
