@@ -38,10 +38,12 @@ def calibrate(client: httpx.Client, name: str, examples: list[dict[str, Any]]) -
     client.post("/calibrate", json=body).raise_for_status()
 
 
-def judged(client: httpx.Client, name: str, given: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Judgments of pairs at alpha 0.1 with a set."""
+def judged(
+    client: httpx.Client, name: str, given: list[dict[str, Any]], *, alpha: float = 0.1
+) -> list[dict[str, Any]]:
+    """Judgments of pairs with a set."""
     texts = [{k: v for k, v in pair.items() if k != "label"} for pair in given]
-    body = {"calibration": name, "alpha": 0.1, "comparisons": texts}
+    body = {"calibration": name, "alpha": alpha, "comparisons": texts}
     results: list[dict[str, Any]] = (
         client.post("/judge/batch", json=body).raise_for_status().json()["results"]
     )
