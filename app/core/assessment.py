@@ -215,17 +215,17 @@ def _best(assessment: Assessment) -> AlphaRow | None:
 
 
 def _use(row: AlphaRow, assessment: Assessment) -> str:
-    sentence = (
-        f"Use alpha {_alpha(row.alpha)} with pac: it answers {row.coverage:.0%} of pairs like "
-        f"these, and at most {100 * row.alpha:.3g}% of the answers are wrong, except with "
-        "probability "
-    )
-    decided = (
-        ""
+    alpha = _alpha(row.alpha)
+    chosen = (
+        f"Use alpha {alpha} with pac"
         if len(assessment.pac_rows) == 1
-        else ". This holds only if you chose this alpha before you saw these results"
+        else f"If alpha {alpha} was your choice before you saw this table, use it with pac"
     )
-    return f"{sentence}{_alpha(row.delta or 0.0)}{decided}."
+    return (
+        f"{chosen}: it answers {row.coverage:.0%} of pairs like these, and at most "
+        f"{100 * row.alpha:.3g}% of the answers are wrong, except with probability "
+        f"{_alpha(row.delta or 0.0)}."
+    )
 
 
 def _alpha(alpha: float) -> str:

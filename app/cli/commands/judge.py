@@ -59,6 +59,9 @@ def judge(
     keep_texts: Annotated[
         bool, typer.Option(help="Write the question and the responses, too.")
     ] = True,
+    only_verdicts: Annotated[
+        bool, typer.Option("--only-verdicts", help="Write only the rows with a verdict.")
+    ] = False,
     excel: Excel = False,
     overwrite: Overwrite = False,
     patience: Patience = PATIENCE_S,
@@ -93,6 +96,7 @@ def judge(
             flat=flat,
             excel=excel,
             keep_texts=keep_texts,
+            only_verdicts=only_verdicts,
         )
         if ray:
             judge_files_on_ray(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.cli.connection import connected
-from app.cli.console import CommandError
+from app.cli.console import CommandError, say
 from app.cli.running.coverage import (
     judged_pairs,
     print_contradictions,
@@ -53,6 +53,8 @@ _OF_RUN = frozenset(
 # Statuses of errors after which the same comparison may get a judgment later.
 _PASSING = (429, 503, 504)
 _UNCALIBRATED = ". Here: scope-judge calibrate FILE --name NAME, or --no-alpha"
+# Name of the bundled judge.
+_TOY = "demo"
 # The end of the message if the output cannot be written.
 NOTHING_LOST = "; no result is lost: rerun the command to resume"
 
@@ -68,6 +70,7 @@ class FileOptions:
         flat: Write the fields of a judgment beside the columns of the row; None for tables only.
         excel: Write a table that Excel opens.
         keep_texts: Keep the columns that the comparison was made of.
+        only_verdicts: Write only the rows with a verdict.
         otherwise: Alternative to name in the message if there is no service.
         may_fail: Whether the run succeeds although rows have no judgment.
     """
@@ -78,6 +81,7 @@ class FileOptions:
     flat: bool | None = None
     excel: bool = False
     keep_texts: bool = True
+    only_verdicts: bool = False
     otherwise: str = ""
     may_fail: bool = False
 
@@ -135,20 +139,35 @@ def _judge_files(
     flat = is_table(options.out) if options.flat is None else options.flat
     taken = {name for item in items for name in item.row.fields}
     row = partial(_row, taken=taken, flat=flat, texts=options.keep_texts)
+
+    def rows_of(some: Sequence[Item], results: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return [
+            row(item, results[item.key])
+            for item in some
+            if not options.only_verdicts or _has_verdict(results[item.key])
+        ]
+
     # Connected last, so that a wrong file is reported first.
     with judges as service:
         if isinstance(service, ScopeClient):
-            fingerprint, ask = service.info().fingerprint, judging(service, criterion)
+            info = service.info()
+            fingerprint, ask = info.fingerprint, judging(service, criterion)
+            if info.judge == _TOY and CALIBRATION not in criterion:
+                say(
+                    ("note:", "yellow"),
+                    " the demo judge is a toy that knows ten small tasks, and its own set "
+                    "`default` decides what it accepts: name yours with --calibration",
+                )
         else:
             fingerprint, ask = service.fingerprint, service.ask
         if options.out is None:
-            done = _printed(items, ask, row)
+            done = _printed(items, ask, rows_of)
         else:
             # A link stays, and its target is replaced.
             out = options.out.resolve()
             run = run_into(out, fingerprint, criterion, overwrite=options.overwrite)
             with finished(items, ask, run) as done:
-                rows = [row(item, done.results[item.key]) for item in items]
+                rows = rows_of(items, done.results)
                 keep_drawn(out, items, done.results, kept=NOTHING_LOST)
                 delimiter = delimiter_of(item.row for item in items)
                 write_all(out, rows, kept=NOTHING_LOST, excel=options.excel, delimiter=delimiter)
@@ -231,7 +250,11 @@ def _row(
     return with_result(kept, shown, taken=taken, flat=flat)
 
 
-def _printed(items: Sequence[Item], ask: Ask, row: Callable[..., Any]) -> Finished:
+def _has_verdict(result: Mapping[str, Any]) -> bool:
+    return is_judged(result) and result["verdict"] != "abstain"
+
+
+def _printed(items: Sequence[Item], ask: Ask, rows_of: Callable[..., Any]) -> Finished:
     """Prints each row in order, as soon as its result is there."""
     results = unaskable(items)
     refused = len(results)
@@ -239,9 +262,9 @@ def _printed(items: Sequence[Item], ask: Ask, row: Callable[..., Any]) -> Finish
     for key, result in answered(asked_of(items), ask, results):
         results[key] = result
         while waiting and waiting[0].key in results:
-            item = waiting.popleft()
-            print(json_line(row(item, results[item.key])))
+            for row in rows_of([waiting.popleft()], results):
+                print(json_line(row))
         sys.stdout.flush()
-    for item in waiting:
-        print(json_line(row(item, results[item.key])))
+    for row in rows_of(waiting, results):
+        print(json_line(row))
     return Finished(results=results, asked=len(results) - refused)

@@ -164,6 +164,29 @@ def test_a_wrong_file_is_reported_before_anything_is_sent(
     assert service.batches == 0
 
 
+def test_only_verdicts_are_written_on_request(tmp_path: Path) -> None:
+    file, out = pairs_in(tmp_path, count=6), tmp_path / "out.jsonl"
+    service = Service()
+    abstained = iter([False, True, True, False, True, False])
+    answer = service.result
+    service.result = lambda item: (
+        {**answer(item), "verdict": "abstain"} if next(abstained) else answer(item)
+    )
+    result = judged(service, file, "--only-verdicts", out=out)
+    assert result.exit_code == 0, result.stderr
+    verdicts = [row["judgment"]["verdict"] for row in rows_of(out.read_text())]
+    assert len(verdicts) == 3
+    assert "abstain" not in verdicts
+
+
+def test_the_toy_and_its_set_are_named_first(tmp_path: Path) -> None:
+    file, out = pairs_in(tmp_path, count=1), tmp_path / "out.jsonl"
+    said = judged(Service(), file, out=out).stderr
+    assert said.startswith("note: the demo judge is a toy")
+    said = judged(Service(), file, "--calibration", "mine", "--overwrite", out=out).stderr
+    assert "toy" not in said
+
+
 def test_a_row_without_a_comparison_has_its_own_error(tmp_path: Path) -> None:
     file, out = pairs_in(tmp_path, count=2), tmp_path / "out.jsonl"
     with file.open("a") as opened:

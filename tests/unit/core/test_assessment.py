@@ -50,9 +50,9 @@ def right_and_wrong(right: int, wrong: int) -> tuple[np.ndarray, np.ndarray]:
     [
         pytest.param(
             drawn(0.894, 0.822, 1000),
-            r"Use alpha 0\.05 with pac: it answers 74% of pairs like these, and at most 5% of the "
-            r"answers are wrong, except with probability 0\.10\. This holds only if you chose this "
-            r"alpha before you saw these results\.",
+            r"If alpha 0\.05 was your choice before you saw this table, use it with pac: it "
+            r"answers 74% of pairs like these, and at most 5% of the answers are wrong, except "
+            r"with probability 0\.10\.",
             id="a good judge",
         ),
         pytest.param(
@@ -76,7 +76,7 @@ def right_and_wrong(right: int, wrong: int) -> tuple[np.ndarray, np.ndarray]:
         ),
         pytest.param(
             right_and_wrong(300, 0),
-            r"Use alpha 0\.05 with pac: it answers 100% of pairs like these, and at most 5% .*",
+            r"If alpha 0\.05 was your choice .*, use it with pac: it answers 100% of pairs .*",
             id="all right",
         ),
         pytest.param(
@@ -99,7 +99,7 @@ def right_and_wrong(right: int, wrong: int) -> tuple[np.ndarray, np.ndarray]:
         pytest.param(
             (np.linspace(0.0, 0.6, 400), np.arange(400) >= 200),
             r"Your judge .* no better than a coin\. Only its most certain verdicts are better\. "
-            r"Use alpha 0\.\d\d with pac: it answers 5\d% .*",
+            r"If alpha 0\.\d\d was your choice .*, use it with pac: it answers 5\d% .*",
             id="a coin that knows when it is right",
         ),
     ],
@@ -113,7 +113,7 @@ def test_each_kind_of_judge_gets_its_recommendation(
 
 def test_an_alpha_that_is_chosen_from_the_table_shows_its_price() -> None:
     found = assessed(*drawn(0.894, 0.822, 1000))
-    assert "only if you chose this alpha before you saw these results" in recommendation(found)
+    assert "was your choice before you saw this table" in recommendation(found)
     note = note_on_looking(found)
     assert note is not None
     assert "the promise does not cover it" in note
