@@ -180,18 +180,22 @@ def excuse(check: str, route: str, answer: Answer) -> str | None:
         places = {fault["field"].partition(".")[0] for fault in faults}
         if route.startswith("POST /rewards/") and places <= _CHATS:
             return "JSON Schema cannot say which chats are texts"
+        if any("because gap_fwd is" in fault["message"] for fault in faults):
+            return "JSON Schema cannot say that a score is whole"
         if any("leaves none" in fault["message"] for fault in faults):
             return "JSON Schema cannot say that an example of a replacement prefers a side"
         if any("has no active alarm" in fault["message"] for fault in faults):
             return "JSON Schema cannot say whether an alarm is active"
         if any(fault["message"] == "Input should be a valid integer" for fault in faults):
             return "1.0 is an integer in JSON Schema, but not here"
+    if check == "negative_data_rejection" and answer.status == 413:
+        return "413 refuses it, too"
     if check == "negative_data_rejection" and answer.status == 200:
         if route == "GET /calibrations/{name}/next":
             return "alpha and delta are rounded to four digits before their bounds are checked"
         refused = [entry["error"]["code"] for entry in body.get("errors", ())]
-        items = [*body.get("results", ()), *body.get("groups", ())]
-        refused += [entry["error"]["code"] for entry in items if "error" in entry]
+        items = [*body.get("results", ()), *body.get("groups", ()), *body.get("scores", ())]
+        refused += [entry["error"]["code"] for entry in items if entry.get("error")]
         if refused:
             return "the item has its own error, its neighbours are served"
     return None

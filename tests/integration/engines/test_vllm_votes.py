@@ -29,9 +29,8 @@ PAIRS = list(itertools.islice(demo_sets().fresh, 60))
 
 @asynccontextmanager
 async def service(**given: Any) -> AsyncIterator[httpx.AsyncClient]:
-    settings = Settings(
-        **{"scoring": "votes", "samples": SAMPLES, "store_url": "memory://", **given}
-    )
+    votes = {} if "scoring" in given else {"scoring": "votes", "samples": SAMPLES}
+    settings = Settings(**{**votes, "store_url": "memory://", **given})
     app = build(settings, lambda: open_services(settings, Quiet(), on_lost=print), keys=None)
     transport = httpx.ASGITransport(app)
     async with (
