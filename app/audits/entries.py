@@ -31,7 +31,7 @@ DrawId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 # No number is read from a text, or a truth value from a number.
 _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
-# What thousands of rows have in common is kept once.
+# Thousands of rows share these values, which are kept once.
 _Name = Annotated[str, AfterValidator(sys.intern)]
 _Version = Annotated[int, Field(ge=0, lt=2**63)]
 _Count = Annotated[int, Field(ge=0)]

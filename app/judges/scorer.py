@@ -10,7 +10,7 @@ from app.core.score import NoScore, Score
 
 # Errors of one comparison that do not affect the other comparisons of its batch.
 ScoreError = RequestError | JudgmentFailedError
-# What a judge makes of one comparison.
+# The result of one comparison.
 ScoreOutcome = Score | NoScore | ScoreError
 # The kinds of judges that settings can name; `kind` of GET /info.
 JudgeKind = Literal[

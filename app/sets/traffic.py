@@ -94,7 +94,7 @@ class SetTraffic:
         block.judgments += 1
         preference, mass = judgment.preference, judgment.label_mass
         if judgment.rungs:
-            # Of a cascade, the judge that is asked first; it does not depend on the criterion.
+            # In a cascade, this is the judge that is asked first; the criterion does not matter.
             preference, mass = judgment.rungs[0].preference, _of_large(judgment, calibration)
         if preference is not None:
             block.scored += 1

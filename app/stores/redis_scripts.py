@@ -95,7 +95,7 @@ redis.call('SET', position, string.format('%.0f', last))
 return before
 """
 
-# What a caller owes is the time until which it has to pay, in seconds of the server's clock.
+# The key holds the time at which a caller has paid back its use, by the server's clock in seconds.
 CHARGE_SCRIPT = """
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6

@@ -116,6 +116,13 @@ def calibrate(
                 sided = [pair for pair in checked if pair.label in ("A", "B")]
                 detail = client.calibration(of_set)
                 print_held_out(list(outcomes(client, detail, sided)), len(sided))
+                if detail.n > len(pairs):
+                    say(
+                        ("warning:", "yellow"),
+                        f" {of_set} has examples of earlier runs. If the held-out pairs are among "
+                        "them, these verdicts look better than those on new pairs: use a new "
+                        "--name",
+                    )
     if failed:
         raise typer.Exit(1)
 

@@ -134,7 +134,7 @@ class TokenDialect:
         self._context = context
         self.label_tokens = (labels.a, labels.b)
         self.label_params = by_id_params(self.label_tokens)
-        # Of a judge that thinks; set by `think_of`.
+        # Only a judge that thinks has it; `think_of` sets it.
         self.think_end: str | None = None
         self._thinking: PromptRenderer
         self._after_thought: tuple[int, ...] = ()
