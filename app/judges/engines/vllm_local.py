@@ -56,8 +56,8 @@ class VllmEngine:
         self._identity: EngineIdentity
         self._label_params: SamplingParams
         self._uncached_params: SamplingParams
-        # Only a judge that thinks has these: the renderer of its thoughts, their end, and the tokens
-        # after it.
+        # Only a judge that thinks has these: the renderer of its thoughts, their end, and the
+        # tokens after it.
         self._thinking: PromptRenderer
         self._end: EndOfThought | None = None
         self._after_thought: tuple[int, ...] = ()
