@@ -22,26 +22,14 @@ from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.vllm
 
+BATCH = 900
+
 
 def test_the_service_logs_the_loss_ends_and_a_second_start_finds_its_calibration(
     demo_server: Server,
 ) -> None:
     before = calibration_at(demo_server)
-    pairs = [
-        {"question": p.question, "response_a": p.response_a, "response_b": p.response_b}
-        for p in demo_sets().fresh[:900]
-    ]
-    answers: list[httpx.Response] = []
-
-    def post() -> None:
-        body = {"alpha": None, "comparisons": pairs}
-        answers.append(demo_server.client.post("/judge/batch", json=body))
-
-    posting = threading.Thread(target=post)
-    posting.start()
-    with httpx.Client(base_url=demo_server.client.base_url, timeout=PATIENCE_S) as looking:
-        while "scope_pending_comparisons 900.0" not in looking.get("/metrics").text:
-            assert posting.is_alive()
+    posting, answers = batch_in_progress(demo_server)
     os.kill(engine_process_of(demo_server.pid), signal.SIGKILL)
     assert demo_server.wait() == 1
     posting.join(PATIENCE_S)
@@ -52,6 +40,30 @@ def test_the_service_logs_the_loss_ends_and_a_second_start_finds_its_calibration
     assert last == "error: vLLM's engine has died; the service has stopped: start it again"
     demo_server.start()
     assert calibration_at(demo_server) == before
+
+
+@pytest.mark.parametrize("group", [False, True])
+def test_sigterm_ends_a_batch_with_its_verdicts_or_with_an_error(
+    demo_server: Server, group: bool
+) -> None:
+    posting, answers = batch_in_progress(demo_server)
+    # systemd's KillMode=mixed signals the service alone; its default signals vLLM's process, too,
+    # which then ends the prompts in progress.
+    if group:
+        os.killpg(demo_server.pid, signal.SIGTERM)
+    else:
+        demo_server.send_signal(signal.SIGTERM)
+    posting.join(PATIENCE_S)
+    demo_server.wait()
+    (answer,) = answers
+    if group:
+        # Errors, and never a verdict that no judge gave.
+        assert answer.status_code in (502, 503), answer.text[:300]
+    else:
+        assert answer.status_code == 200
+        verdicts = [result["verdict"] for result in answer.json()["results"]]
+        assert len(verdicts) == BATCH
+        assert set(verdicts) == {"A", "B"}
 
 
 def test_a_killed_service_takes_its_engine_along(demo_server: Server) -> None:
@@ -71,3 +83,23 @@ def calibration_at(server: Server) -> dict[str, object]:
     found: dict[str, object] = server.client.get("/calibrations/default").json()
     del found["traffic"]
     return found
+
+
+def batch_in_progress(server: Server) -> tuple[threading.Thread, list[httpx.Response]]:
+    """A thread that waits for the judgments of a batch, and the list that gets its answer."""
+    pairs = [
+        {"question": p.question, "response_a": p.response_a, "response_b": p.response_b}
+        for p in demo_sets().fresh[:BATCH]
+    ]
+    answers: list[httpx.Response] = []
+
+    def post() -> None:
+        body = {"alpha": None, "comparisons": pairs}
+        answers.append(server.client.post("/judge/batch", json=body))
+
+    posting = threading.Thread(target=post)
+    posting.start()
+    with httpx.Client(base_url=server.client.base_url, timeout=PATIENCE_S) as looking:
+        while f"scope_pending_comparisons {BATCH}.0" not in looking.get("/metrics").text:
+            assert posting.is_alive()
+    return posting, answers
