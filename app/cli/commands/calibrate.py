@@ -61,7 +61,7 @@ def calibrate(
     hold_out: Annotated[
         float | None,
         typer.Option(
-            help="Share of the questions to keep out of the set, and to judge with it for a check."
+            help="Share of the questions to keep out of the set, to check its thresholds on them."
         ),
     ] = None,
     columns: ColumnMap = None,
@@ -93,7 +93,10 @@ def calibrate(
     sets = {name: rows.labelled} if by is None else _sets_by(by, name, rows.labelled)
     failed = len(rows.report.unusable)
     with connected(url, patience_s=patience) as client:
-        fingerprint = client.info().fingerprint
+        info = client.info()
+        if hold_out is not None and info.kind == "cascade":
+            raise CommandError("--hold-out is for one judge: a cascade has two thresholds")
+        fingerprint = info.fingerprint
         for of_set, all_pairs in sets.items():
             pairs, checked = held_out(all_pairs, hold_out or 0.0)
             run = Run(

@@ -13,9 +13,13 @@ from fastapi import FastAPI
 from typer.testing import CliRunner, Result
 
 from app.cli import app
+from app.cli.running.held_out import outcomes
+from app.files.labeled import read_pairs
+from app.files.reading import InputFormat
 from app.judges.engines.scripted import ScriptedEngine, by_quality
 from app.ports import LabelLogits, Prompt, PromptError
 from app.stores.memory import MemoryStore
+from scope_judge import Judgment, ScopeClient
 from tests.serving import application_of
 from tests.unit.api.problems import comparison, examples
 from tests.unit.cli.commands import PROGRAM, one_line, send_one_request_at_a_time, write_rows
@@ -383,7 +387,7 @@ def test_held_out_questions_are_not_in_the_set_and_are_judged_with_it(
     assert held % 2 == 0
     assert 80 <= held <= 160
     said = one_line(result.stderr)
-    assert f"{held} held-out pairs, judged with the new set" in said
+    assert f"{held} held-out pairs under the new thresholds" in said
     # The scripted judge accepts all of them where alpha allows a tenth of errors.
     assert f"{held} of {held}" in said
     assert f"{held} of {held}" in one_line(again.stderr)
@@ -391,3 +395,32 @@ def test_held_out_questions_are_not_in_the_set_and_are_judged_with_it(
     # Pairs that are in the set already are no check, and the screen says so.
     assert "has examples of earlier runs" in one_line(known.stderr)
     assert "has examples of earlier runs" not in said + one_line(again.stderr)
+
+
+def test_the_held_out_figures_are_those_of_judging_these_pairs(
+    judging: Judging, tmp_path: Path
+) -> None:
+    # The judge is wrong where it is unsure.
+    rows = [
+        {
+            **comparison(question=f"Which, {i}?", response_a=f"quality={i % 40 / 10}"),
+            "label": "B" if i % 40 < 4 or i % 37 == 0 else "A",
+        }
+        for i in range(300)
+    ]
+    with listening(judging.application()) as url, ScopeClient(url) as client:
+        client.calibrate("mine", rows[:200])
+        detail = client.calibration("mine")
+        pairs = read_pairs([written(tmp_path, rows[200:])], InputFormat(), labelled=True)
+        traffic = detail.traffic
+        found = list(outcomes(client, detail, pairs))
+        assert client.calibration("mine").traffic == traffic
+        for one in found:
+            criterion: Any = {"alpha": one.alpha, "guarantee": one.guarantee}
+            asked = [pair.fields for pair in pairs]
+            judged = client.judge_many(asked, calibration="mine", **criterion)
+            verdicts = [each.verdict for each in judged if isinstance(each, Judgment)]
+            both = zip(verdicts, rows[200:], strict=True)
+            wrong = [verdict != row["label"] for verdict, row in both if verdict != "abstain"]
+            assert (one.judged, one.accepted, one.wrong) == (100, len(wrong), sum(wrong))
+    assert len({one.accepted for one in found}) > 2
