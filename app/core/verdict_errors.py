@@ -1,11 +1,12 @@
-"""Whether people's labels show that more than alpha of the accepted verdicts are wrong."""
+"""Wrong verdicts by the labels of people: how many there are, and whether they exceed alpha."""
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from app.core.preference import gaps_in_reverse, preference_from_gaps
 from app.core.score import Side
 from app.core.shares import Share, weighted_share
 
@@ -69,3 +70,30 @@ def _of_alpha(alpha: float, verdicts: list[LabeledVerdict]) -> ExceededAlpha:
         level=_LEVEL,
     )
     return ExceededAlpha(alpha=alpha, verdicts=len(verdicts), contradicted=share)
+
+
+def accepted_and_wrong(
+    gaps: Sequence[tuple[float, float | None]],
+    prefers_a: Sequence[bool],
+    thresholds: Sequence[float],
+    *,
+    temperature: float = 1.0,
+) -> list[tuple[int, int]]:
+    """The verdicts that each threshold gives on labeled pairs, and how many of them are wrong.
+
+    Args:
+        gaps: `gap_fwd` and `gap_rev` of each pair.
+        prefers_a: Whether the label of each pair is A.
+        thresholds: Thresholds in nats.
+        temperature: Number by which the gaps are divided.
+    """
+    numbers = np.array(gaps, dtype=np.float64).reshape(-1, 2) / temperature
+    forward, reverse = numbers.T
+    found = preference_from_gaps(forward, gaps_in_reverse(forward, reverse))
+    wrong = (found.p_bar > 0.5) != np.array(prefers_a, dtype=bool)
+    decided = found.p_bar != 0.5
+    both = []
+    for threshold in thresholds:
+        accepted = decided & (found.entropy <= threshold)
+        both.append((int(accepted.sum()), int((accepted & wrong).sum())))
+    return both

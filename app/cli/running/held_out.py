@@ -58,39 +58,36 @@ def outcomes(
     Nothing is judged, so that these pairs are no traffic of the set, and are not drawn for audits.
     """
     # Imported late: numpy takes a while.
-    import numpy as np
+    from app.core.verdict_errors import accepted_and_wrong
 
-    from app.core.preference import gaps_in_reverse, preference_from_gaps
-
-    least_mass, rows = client.info().min_label_mass, []
+    least_mass, judged = client.info().min_label_mass, 0
+    gaps: list[tuple[float, float | None]] = []
+    sides: list[bool] = []
     with progress_bar() as bar:
         shown = bar.add_task("scoring held-out pairs", total=len(pairs))
         scores = client.score_pairs(pair.fields for pair in pairs)
         for pair, score in zip(pairs, scores, strict=True):
             bar.advance(shown)
-            if score.error is None:
-                rows.append((score, pair.label == "A"))
-    known = [
-        (score.gap_fwd, np.nan if score.gap_rev is None else score.gap_rev, is_a)
-        for score, is_a in rows
-        if score.gap_fwd is not None
-        and (score.label_mass is None or score.label_mass >= least_mass)
-    ]
-    forward, reverse, sides = np.array(known, dtype=np.float64).reshape(-1, 3).T
-    temperature = detail.temperature or 1.0
-    found = preference_from_gaps(
-        forward / temperature, gaps_in_reverse(forward, reverse) / temperature
+            judged += score.error is None
+            is_on_task = score.label_mass is None or score.label_mass >= least_mass
+            if score.gap_fwd is not None and is_on_task:
+                gaps.append((score.gap_fwd, score.gap_rev))
+                sides.append(pair.label == "A")
+    rows = [(row, row.threshold) for row in detail.thresholds if row.threshold is not None]
+    found = accepted_and_wrong(
+        gaps,
+        sides,
+        [threshold for _, threshold in rows],
+        temperature=detail.temperature or 1.0,
     )
-    for row in detail.thresholds:
-        if row.threshold is not None:
-            accepted = (found.entropy <= row.threshold) & (found.p_bar != 0.5)
-            yield Outcome(
-                guarantee=row.guarantee,
-                alpha=row.alpha,
-                judged=len(rows),
-                accepted=int(accepted.sum()),
-                wrong=int((accepted & ((found.p_bar > 0.5) != (sides == 1.0))).sum()),
-            )
+    for (row, _), (accepted, wrong) in zip(rows, found, strict=True):
+        yield Outcome(
+            guarantee=row.guarantee,
+            alpha=row.alpha,
+            judged=judged,
+            accepted=accepted,
+            wrong=wrong,
+        )
 
 
 def print_held_out(found: Sequence[Outcome], n: int) -> None:
