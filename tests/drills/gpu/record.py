@@ -49,43 +49,36 @@ class Record:
     def results(self) -> str:
         """The outcomes, in Markdown."""
         gpu, cpu = self._runs["gpu"], self._runs["cpu"]
-        parts = ["### On a GPU\n"]
+        parts = ["## On a GPU\n"]
         if gpu is None:
-            parts.append(
-                "**No GPU run exists yet.** Other pages take what they say about GPUs from vLLM's\n"
-                "source, or estimate it.\n"
-            )
+            parts.append("**No GPU run exists yet.**\n")
         else:
-            parts.append(_section(gpu, with_findings=True))
+            parts.append(_section(gpu))
         if cpu is not None:
             passed = sum(step["status"] == "passed" for step in cpu["steps"].values())
             parts.append(
-                f"{passed} of {len(STEPS)} steps passed on the CPU build with a tiny judge.\n"
+                f"With a tiny judge, {passed} of {len(STEPS)} steps passed on the CPU build.\n"
                 "This shows that the checks work, and nothing about a GPU.\n"
             )
         return "\n".join(parts)
 
 
-def _section(run: Mapping[str, Any], *, with_findings: bool) -> str:
+def _section(run: Mapping[str, Any]) -> str:
     machine = run["machine"]
     steps = run["steps"]
     gpus = (steps.get("machine") or {}).get("figures", {}).get("gpus") or []
     named = ", ".join(gpu["name"] for gpu in gpus) or f"{machine['cpu']}, without a GPU"
     versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
-    rows = [
-        [str(number), STEPS[name].title, *_cells(steps.get(name))]
-        for number, name in enumerate(STEPS, start=1)
-    ]
+    rows = [(step.title, _found(steps.get(name))) for name, step in STEPS.items()]
     facts = f"{named}, {machine['cores']} cores; {versions}. Last step run at {run['made']}."
-    columns = 4 if with_findings else 3
-    headings = ("", "step", "outcome", "what was found")
-    outcomes = table(headings[:columns], [row[:columns] for row in rows])
     note = f" {run['note']}" if "note" in run else ""
-    return f"{textwrap.fill(facts + note, 100, break_on_hyphens=False)}\n\n{outcomes}\n"
+    filled = textwrap.fill(facts + note, 100, break_on_hyphens=False)
+    return f"{filled}\n\n{table(('step', 'what was found'), rows)}\n"
 
 
-def _cells(step: Mapping[str, Any] | None) -> list[str]:
+def _found(step: Mapping[str, Any] | None) -> str:
     if step is None:
-        return ["not run yet", ""]
+        return "not run yet"
     sentence = textwrap.shorten(step["sentence"], _MOST_CHARACTERS, placeholder=" ...")
-    return [step["status"], sentence.replace("|", "\\|").replace("<", "&lt;")]
+    shown = sentence.replace("|", "\\|").replace("<", "&lt;")
+    return shown if step["status"] == "passed" else f"**{step['status']}:** {shown}"
