@@ -101,7 +101,8 @@ def _tell(
     if given.write:
         file = write_json("replicas", content(rolling, delays, throughput))
         put_between_markers("rolling", f"{rolling_text(rolling)}.", DOCUMENT)
-        headings, *rows = tables["rates"]
+        through_haproxy = {key: ratio for key, ratio in ratios.items() if "haproxy" in key}
+        headings, *rows = rate_rows(through_haproxy)
         put_between_markers("rates", table(headings, rows), DOCUMENT)
         console.print(f"written to {file} and {DOCUMENT}")
 

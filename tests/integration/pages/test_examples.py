@@ -80,7 +80,7 @@ CLAIMS = [
     Claim("README.md", "Asked for 48 + 27 with the answers 75 and 76", "/judge", SUM, UNCERTAIN),
     Claim(
         "docs/guides/rewards.md",
-        "Here both rewards are -1",
+        "as both are here",
         "/rewards/reference",
         {"question": TULIP, "reference": "pilut", "responses": ["piltu", "tulip"]},
         {"rewards": [-1, -1]},
