@@ -62,11 +62,6 @@ each_file = pytest.mark.parametrize(
 )
 
 
-def is_reward_model(name: str) -> bool:
-    """Whether a file has a reward model's scores, and not votes in two orders."""
-    return name == "reward_model" or "rm_URM" in name
-
-
 @cache
 def file_of(name: str) -> Path:
     """The gzipped JSONL file of a name; synthetic ones are written once."""

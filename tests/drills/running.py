@@ -4,9 +4,9 @@ import argparse
 import json
 import signal
 import sys
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,8 +14,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from tests.benchmarks.report import about
-
-T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
 MEASURED = ROOT / "docs" / "measured"
@@ -46,23 +44,6 @@ class Bar(Progress):
     def step(self, steps: float = 1) -> None:
         """Counts finished steps."""
         self.advance(self._steps, steps)
-
-
-def one_by_one(
-    names: Sequence[str], run: Callable[[str], T], tell: Callable[[T, Console], None]
-) -> dict[str, T]:
-    """Runs each name and tells its outcome at once; Ctrl-C ends with the outcomes so far."""
-    outcomes: dict[str, T] = {}
-    with Bar(len(names)) as bar:
-        for name in names:
-            bar.stage(name)
-            try:
-                outcomes[name] = run(name)
-            except KeyboardInterrupt:
-                break
-            tell(outcomes[name], bar.console)
-            bar.step()
-    return outcomes
 
 
 def add_only(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:

@@ -1,11 +1,8 @@
-"""Renders the kustomizations of this repository without kustomize.
+"""Renders the kustomizations of this repository without kustomize, which CI lacks.
 
-CI may lack kustomize, and Debian's kubectl (1.20) is too old for components. This renderer supports
-only the features that this repository uses and refuses all others. `test_kustomize.py` compares it
-with a real kustomize if one is installed.
+It knows only the features that this repository uses, and refuses all others.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +10,10 @@ import yaml
 
 Manifest = dict[str, Any]
 
-_FIELDS = frozenset(
-    {"apiVersion", "kind", "namespace", "resources", "components", "patches", "images"}
-)
+ROOT = Path(__file__).parents[3] / "deploy" / "kubernetes"
+_FIELDS = {"apiVersion", "kind", "namespace", "resources", "components", "patches", "images"}
 # Name of a list -> field by which Kubernetes merges its items. Other lists are replaced as a whole.
-MERGE_KEYS = {
+_MERGE_KEYS = {
     "containers": "name",
     "env": "name",
     "ports": "containerPort",
@@ -25,126 +21,89 @@ MERGE_KEYS = {
     "volumeMounts": "mountPath",
     "volumes": "name",
 }
-_REPLACED = frozenset({"accessModes", "command", "tolerations", "matchLabelKeys"})
-
-
-class KustomizeError(Exception):
-    """A kustomization is broken, or uses a feature that this renderer does not support."""
+_REPLACED = {"accessModes", "command", "tolerations", "matchLabelKeys"}
 
 
 def read(path: Path) -> Manifest:
-    """Reads a YAML file with one object.
-
-    Raises:
-        KustomizeError: The file is not an object, or repeats a key.
-    """
-    text = path.read_text(encoding="utf-8")
-    _refuse_keys_given_twice(yaml.compose(text, Loader=yaml.SafeLoader))
-    document = yaml.safe_load(text)
-    if not isinstance(document, dict):
-        raise KustomizeError(f"{path} is not an object")
+    """Reads a YAML file with one object."""
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert isinstance(document, dict), path
     return document
+
+
+def the(kind: str, manifests: list[Manifest]) -> dict[str, Any]:
+    """Spec of the only object of a kind."""
+    (spec,) = (each["spec"] for each in manifests if each["kind"] == kind)
+    assert isinstance(spec, dict)
+    return spec
+
+
+def literals(container: Manifest) -> dict[str, str]:
+    """Environment variables of a container with a literal value."""
+    return {each["name"]: each["value"] for each in container["env"] if "value" in each}
+
+
+def adapter_rule() -> dict[str, Any]:
+    """The only rule in the configuration of prometheus-adapter."""
+    (rule,) = read(ROOT / "prometheus-adapter.yaml")["rules"]["custom"]
+    assert isinstance(rule, dict)
+    return rule
 
 
 def build(folder: Path) -> list[Manifest]:
     """The objects that `kubectl kustomize FOLDER` prints, in the order of the files."""
-    kustomization = _kustomization(folder, kind="Kustomization")
+    kustomization = read(folder / "kustomization.yaml")
+    assert kustomization.keys() <= _FIELDS, f"{folder}: not supported"
     manifests: list[Manifest] = []
     for resource in kustomization.get("resources", ()):
         path = folder / resource
         manifests += build(path) if path.is_dir() else [read(path)]
     for component in kustomization.get("components", ()):
-        held = _kustomization(folder / component, kind="Component")
+        held = read(folder / component / "kustomization.yaml")
+        assert held["kind"] == "Component"
         manifests += [read(folder / component / each) for each in held.get("resources", ())]
         _patch(manifests, folder / component, held)
     _patch(manifests, folder, kustomization)
-    if "namespace" in kustomization:
-        for manifest in manifests:
-            manifest["metadata"]["namespace"] = kustomization["namespace"]
+    for manifest in manifests if "namespace" in kustomization else ():
+        manifest["metadata"]["namespace"] = kustomization["namespace"]
     for image in kustomization.get("images", ()):
         _set_image(manifests, **image)
-    names = [identity(manifest) for manifest in manifests]
-    if len(set(names)) < len(names):
-        raise KustomizeError(f"{folder}: an object is there twice: {names}")
+    names = [_identity(manifest) for manifest in manifests]
+    assert len(set(names)) == len(names), f"{folder}: an object is there twice"
     return manifests
 
 
-def identity(manifest: Manifest) -> tuple[str, str]:
-    """Kind and name."""
+def _identity(manifest: Manifest) -> tuple[str, str]:
     return manifest["kind"], manifest["metadata"]["name"]
-
-
-def each_list(value: Any, change: Callable[[str, list[Any]], None], field: str = "") -> None:
-    """Calls `change` with the field and the items of every list below the value."""
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            each_list(inner, change, name)
-    elif isinstance(value, list):
-        for inner in value:
-            each_list(inner, change)
-        change(field, value)
-
-
-def _refuse_keys_given_twice(node: Any) -> None:
-    """Refuses repeated keys, of which PyYAML would silently use the last."""
-    if node.id == "sequence":
-        for item in node.value:
-            _refuse_keys_given_twice(item)
-    elif node.id == "mapping":
-        keys = [key.value for key, _ in node.value]
-        if len(set(keys)) < len(keys):
-            raise KustomizeError(f"a key is there twice: {node.start_mark}")
-        for _, value in node.value:
-            _refuse_keys_given_twice(value)
-
-
-def _kustomization(folder: Path, *, kind: str) -> Manifest:
-    kustomization = read(folder / "kustomization.yaml")
-    if kustomization["kind"] != kind:
-        raise KustomizeError(f"{folder} is a {kustomization['kind']} and not a {kind}")
-    in_component = {"apiVersion", "kind", "patches", "resources"}
-    known = _FIELDS if kind == "Kustomization" else in_component
-    unknown = sorted(kustomization.keys() - known)
-    if unknown:
-        raise KustomizeError(f"{folder}: not supported: {', '.join(unknown)}")
-    return kustomization
 
 
 def _patch(manifests: list[Manifest], folder: Path, kustomization: Manifest) -> None:
     for patch in kustomization.get("patches", ()):
-        if patch.keys() != {"path"}:
-            raise KustomizeError(f"{folder}: only patches with a path alone are supported: {patch}")
-        given = read(folder / patch["path"])
-        targets = [each for each in manifests if identity(each) == identity(given)]
-        if len(targets) != 1:
-            raise KustomizeError(f"{folder}/{patch['path']}: there is no {identity(given)}")
-        _merge(targets[0], given)
+        (path,) = patch.values()
+        given = read(folder / path)
+        (target,) = (each for each in manifests if _identity(each) == _identity(given))
+        _merge(target, given)
 
 
 def _merge(target: Manifest, patch: Manifest) -> None:
     for field, value in patch.items():
-        if field.startswith("$"):
-            raise KustomizeError(f"a directive of a patch is not supported: {field}")
+        assert not field.startswith("$"), f"a directive of a patch is not supported: {field}"
         held = target.get(field)
         if value is None:
             target.pop(field, None)
         elif isinstance(held, dict) and isinstance(value, dict):
             _merge(held, value)
-        elif isinstance(held, list) and field in MERGE_KEYS:
-            _merge_lists(held, value, key=MERGE_KEYS[field])
-        elif isinstance(held, list) and field not in _REPLACED:
-            raise KustomizeError(f"merging the lists of {field} is not supported")
+        elif isinstance(held, list) and field in _MERGE_KEYS:
+            key = _MERGE_KEYS[field]
+            for item in value:
+                same = [each for each in held if each.get(key) == item[key]]
+                if same:
+                    _merge(same[0], item)
+                else:
+                    held.append(item)
         else:
+            assert not isinstance(held, list) or field in _REPLACED, f"merging {field}"
             target[field] = value
-
-
-def _merge_lists(held: list[Manifest], patch: list[Manifest], *, key: str) -> None:
-    for item in patch:
-        same = [each for each in held if each.get(key) == item[key]]
-        if same:
-            _merge(same[0], item)
-        else:
-            held.append(item)
 
 
 def _set_image(manifests: list[Manifest], *, name: str, newName: str, newTag: str) -> None:  # noqa: N803

@@ -3,17 +3,24 @@
 from pathlib import Path
 from typing import Any
 
-from tests.integration.kubernetes.kustomize import Manifest, build, read
-from tests.integration.kubernetes.manifests import ROOT, Deployed, adapter_rule
+from tests.integration.kubernetes.kustomize import (
+    ROOT,
+    Manifest,
+    adapter_rule,
+    build,
+    literals,
+    read,
+    the,
+)
 from tests.integration.monitoring.prometheus import FOLDER, Prometheus
 from tests.integration.processes.server import Server, free_port
 
 _POD = "scope-judge-7d9c5b7f4-x2x5k"
 
 
-def _discovered(it: Deployed, *, port: int, name: str, app: str) -> dict[str, Any]:
+def _discovered(container: Manifest, *, port: int, name: str, app: str) -> dict[str, Any]:
     """A target of Prometheus as the discovery of pods makes it, before relabeling."""
-    (named,) = (each for each in it.container["ports"] if each["name"] == "metrics")
+    (named,) = (each for each in container["ports"] if each["name"] == "metrics")
     pod = {
         "name": name,
         "phase": "Running",
@@ -47,10 +54,11 @@ def _filled(template: str, pods: str) -> str:
 
 
 def test_the_adapter_finds_each_judge_and_its_pending_comparisons(tmp_path: Path) -> None:
-    it, rule = Deployed(build(ROOT / "overlays" / "fleet")), adapter_rule()
+    rule, deployed = adapter_rule(), build(ROOT / "overlays" / "fleet")
+    (judge,) = the("Deployment", deployed)["template"]["spec"]["containers"]
     keys = tmp_path / "keys.json"
     keys.write_text('{"keys": []}', encoding="utf-8")
-    settings = {name: value for name, value in it.env.items() if name.startswith("SCOPE_")}
+    settings = {name: value for name, value in literals(judge).items() if name.startswith("SCOPE_")}
     settings |= {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": "memory://"}
     port = free_port()
     settings |= {"SCOPE_API_KEYS_FILE": str(keys), "SCOPE_DRAIN_LAG_S": "0"}
@@ -58,8 +66,8 @@ def test_the_adapter_finds_each_judge_and_its_pending_comparisons(tmp_path: Path
 
     with Server(tmp_path, settings):
         pods = [
-            _discovered(it, port=port, name=_POD, app="scope-judge"),
-            _discovered(it, port=port, name="redis-0", app="redis"),
+            _discovered(judge, port=port, name=_POD, app="scope-judge"),
+            _discovered(judge, port=port, name="redis-0", app="redis"),
         ]
         with Prometheus(tmp_path / "prometheus", config=_scraping(pods)) as prometheus:
             prometheus.wait_until("scope_pending_comparisons")

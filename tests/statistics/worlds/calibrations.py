@@ -13,7 +13,6 @@ from tests.statistics.worlds.normal import NormalJudge
 DELTA = 0.1
 WEAK, MIDDLING = NormalJudge(accuracy=0.738, auroc=0.685), NormalJudge(accuracy=0.807, auroc=0.744)
 OTHER, STRONG = NormalJudge(accuracy=0.766, auroc=0.777), NormalJudge(accuracy=0.874, auroc=0.809)
-POOR = NormalJudge(accuracy=0.604, auroc=0.597)
 
 
 class Outcome(NamedTuple):

@@ -214,34 +214,6 @@ def test_the_client_imports_nothing_of_the_service() -> None:
     assert not faults, report(faults)
 
 
-@pytest.mark.parametrize(
-    ("file", "source", "faulty"),
-    [
-        ("service.py", "import app.core\nfrom app import api", ["app.core", "app.api"]),
-        ("service.py", "import httpx", ["httpx"]),
-        ("exchange.py", "import httpx, json\nfrom scope_judge.exchange import Call", []),
-    ],
-)
-def test_the_checker_knows_what_the_client_may_import(
-    file: str, source: str, faulty: list[str]
-) -> None:
-    rules = [fault.rule for fault in client_import_faults(file, source)]
-    assert rules == [f"{file} of the client may not import {name}" for name in faulty]
-
-
-def test_the_package_itself_holds_only_its_version() -> None:
-    tree = ast.parse((ROOT / "app" / "__init__.py").read_text(encoding="utf-8"))
-    names = [
-        target.id
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    ]
-    assert names == ["__version__"]
-    assert all(isinstance(node, ast.Assign | ast.Expr) for node in tree.body)
-
-
 @pytest.mark.parametrize("module", ["app.main", "app.cli"])
 def test_importing_an_entry_point_loads_no_vendor(module: str) -> None:
     program = (
@@ -296,25 +268,10 @@ def test_the_checker_reports_file_line_and_rule_of_each_bad_import() -> None:
     ("path", "source", "rules"),
     [
         ("app/judges/engines/vllm_local.py", "import vllm, torch\nfrom . import rendering", []),
-        ("app/judges/engines/scripted.py", "import torch", ["judges may not import torch"]),
         ("app/judges/prompts.py", "import transformers", ["judges may not import transformers"]),
-        ("app/stores/redis.py", "import redis.asyncio, sqlite3", []),
-        ("app/stores/sqlite.py", "import redis", ["stores may not import redis"]),
         ("app/judging/x.py", "from app.judging import judge", []),
-        ("app/judges/x.py", "import app.judging", ["judges may not import app.judging"]),
-        ("app/api/routes/judge.py", "from ..errors import x\nfrom app.core import errors", []),
-        ("app/api/routes/judge.py", "import app.ports", ["api may not import app.ports"]),
-        (
-            "app/wiring/services.py",
-            "from app.judges.engines import vllm_local\nimport app.stores.redis",
-            [],
-        ),
-        ("app/cli/commands/curve.py", "from app.evaluation import curve\nfrom rich import box", []),
         ("app/cli/commands/curve.py", "import matplotlib", ["cli may not import matplotlib"]),
         ("app/corelike.py", "", ["no row of the import table covers corelike"]),
-        ("app/core/x.py", "import app.corelike", ["core may not import app.corelike"]),
-        ("app/core/x.py", "from app import *", ["core may not import app.*"]),
-        ("app/__init__.py", "import os", []),
         ("app/__init__.py", "from app.core import x", ["app may not import app.core.x"]),
     ],
 )

@@ -218,3 +218,21 @@ def test_an_unfinished_run_with_another_seed_is_not_continued(service: str, tmp_
     result = judged(service, tmp_path, [battle(GOOD, BAD)], "--seed", "1")
     assert result.exit_code == 1
     assert "other settings (judge, seed)" in result.stderr
+
+
+def test_a_winner_column_with_labels_is_named_and_not_dropped_unsaid(
+    service: str, tmp_path: Path
+) -> None:
+    rows = [battle(GOOD, BAD, winner="model_a", human_probability=0.5)]
+    result = judged(service, tmp_path, rows)
+    assert "has a column `winner`, which is not read" in " ".join(result.stderr.split())
+    again = judged(service, tmp_path, rows, "--map", "human=winner", "--overwrite")
+    assert "which is not read" not in " ".join(again.stderr.split())
+    assert [row["human"] for row in rows_in(tmp_path / "rows.jsonl")] == ["model_a"]
+
+
+def test_equal_battles_under_new_ids_warn(service: str, tmp_path: Path) -> None:
+    rows = [battle(GOOD, BAD, id="one"), battle(GOOD, BAD, id="two"), battle(BAD, GOOD, id="three")]
+    said = " ".join(judged(service, tmp_path, rows).stderr.split())
+    assert "1 battle has the models and texts of another under a new id" in said
+    assert "one and two" in said

@@ -5,8 +5,6 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
-
 from tests.unit.docs import markdown
 from tests.unit.docs.markdown import DOCS, ROOT
 
@@ -96,39 +94,3 @@ def _sources() -> Iterator[Path]:
         for file in sorted((ROOT / folder).rglob("*")):
             if file.suffix in _SUFFIXES:
                 yield file
-
-
-@pytest.mark.parametrize(
-    ("text", "faults"),
-    [
-        ("[a](guides/monitoring.md#alerts)", []),
-        ("[`a`](guides/monitoring.md)", []),
-        ("![a](nothing.png)", ["line 1: there is no nothing.png"]),
-        ("[a\nb](nothing.md)", ["line 2: there is no nothing.md"]),
-        ("# A b\n[a](#a-b)", []),
-        ("# A b\n\n[a](#b)", ["line 3: page.md has no heading #b"]),
-        ("[a](guides/monitoring.md#b)", ["line 1: guides/monitoring.md has no heading #b"]),
-        ("```text\n[a](nothing.md)\n```", []),
-        ("[a]: nothing.md", ["line 1: there is no nothing.md"]),
-        ("[a](https://example.com/nothing)", []),
-        (
-            "[a](../Makefile)",
-            ["line 1: ../Makefile is not part of the site; name it by its path in `...`"],
-        ),
-    ],
-)
-def test_a_link_that_leads_nowhere_is_found(text: str, faults: list[str]) -> None:
-    assert list(link_faults(DOCS / "page.md", text)) == faults
-
-
-@pytest.mark.parametrize(
-    ("text", "faults"),
-    [
-        ("`app/main.py` and `tests/*/*/conftest.py`", []),
-        ("`app/nothing.py`", ["line 1: there is no app/nothing.py"]),
-        ("```bash\ncat deploy/nothing\n```", ["line 2: there is no deploy/nothing"]),
-        ("app/nothing.py outside code, and `https://host/app/nothing.py`", []),
-    ],
-)
-def test_a_path_that_does_not_exist_is_found(text: str, faults: list[str]) -> None:
-    assert list(path_faults(text)) == faults

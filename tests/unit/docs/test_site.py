@@ -39,18 +39,6 @@ def test_the_navigation_has_every_page_once() -> None:
     assert sorted(navigation()) == sorted(pages)
 
 
-def test_each_page_begins_with_its_only_title() -> None:
-    titles = {
-        page: [
-            line.number
-            for line in markdown.lines((DOCS / page).read_text(encoding="utf-8"))
-            if not line.fenced and line.text.startswith("# ")
-        ]
-        for page in navigation()
-    }
-    assert {page: lines for page, lines in titles.items() if lines != [1]} == {}
-
-
 @pytest.mark.skipif(
     importlib.util.find_spec("zensical") is None, reason="make setup-dev installs zensical"
 )

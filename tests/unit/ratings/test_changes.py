@@ -1,6 +1,5 @@
 """Changes since earlier results: paired by question, on a common zero, or explained."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,23 +78,6 @@ def test_common_questions_narrow_the_interval(tmp_path: Path) -> None:
         assert widths(shared)[model] < 0.9 * width < 0.9 * 0.9 * widths(none)[model]
 
 
-def test_another_seed_is_named(tmp_path: Path) -> None:
-    earlier = kept(found(ARENA.rows(), tmp_path), tmp_path / "earlier")
-    settings = replace(SETTINGS, seed=7)
-    result = found(ARENA.rows(), tmp_path, settings, against=earlier).results.changes
-    assert result is not None
-    assert "--seed 0" in result.note
-    assert min(widths(result).values()) > 10
-
-
-def test_fewer_rounds_are_compared_as_far_as_they_go(tmp_path: Path) -> None:
-    earlier = kept(found(ARENA.rows(), tmp_path), tmp_path / "earlier")
-    settings = replace(SETTINGS, rounds=120)
-    result = found(ARENA.rows(), tmp_path, settings, against=earlier).results.changes
-    assert result is not None
-    assert max(widths(result).values()) < 0.01
-
-
 def test_a_strong_newcomer_moves_no_other_model(tmp_path: Path) -> None:
     """Its rating moves the mean of all models, which is not their change."""
     some = ARENA.rows()[0]
@@ -135,35 +117,6 @@ def test_a_model_without_a_rank_is_not_compared(tmp_path: Path) -> None:
     assert not models["model-03"].moved
     assert models["model-03"].score_before is not None
     assert all(each.change is not None for name, each in models.items() if name != "model-03")
-
-
-def test_the_reference_does_not_change(tmp_path: Path) -> None:
-    settings = replace(SETTINGS, reference="model-02")
-    earlier = kept(found(ARENA.rows(), tmp_path, settings), tmp_path / "earlier")
-    better = simulated(battles=1500, favour=3.0)
-    result = found(better.rows(), tmp_path, settings, against=earlier).results.changes
-    assert result is not None
-    assert by_model(result)["model-02"].change == 0
-    assert all(each.moved and (each.change or 0) < 0 for each in result.models[1:])
-
-
-def test_another_reference_is_another_zero_of_the_same_changes(tmp_path: Path) -> None:
-    earlier = kept(found(ARENA.rows(), tmp_path), tmp_path / "earlier")
-    settings = replace(SETTINGS, reference="model-02")
-    result = found(ARENA.rows(), tmp_path, settings, against=earlier).results.changes
-    assert result is not None
-    for each in result.models:
-        assert each.change == pytest.approx(0.0, abs=1e-9)
-        assert each.score_before == pytest.approx(each.score)
-        assert not each.moved
-
-
-def test_rows_without_names_have_no_question_in_common(tmp_path: Path) -> None:
-    rows = [
-        {name: value for name, value in row.items() if name not in ("id", "question_id")}
-        for row in ARENA.rows()
-    ]
-    assert changes(rows, rows, tmp_path).common_questions == 0
 
 
 def test_the_rounds_read_back_and_have_no_texts(tmp_path: Path) -> None:

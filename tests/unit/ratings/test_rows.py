@@ -130,11 +130,6 @@ def test_a_file_without_battles_is_refused(content: bytes, message: str, tmp_pat
         read_battles([path])
 
 
-def test_an_empty_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequestError, match=r"rows\.jsonl is empty"):
-        read_battles([write(tmp_path / "rows.jsonl", [])])
-
-
 def test_a_tie_is_half_a_win_for_each(tmp_path: Path) -> None:
     found = board(tmp_path, mixed(*(row(winner="tie", p_bar=0.5) for _ in range(8))))
     accepted = found.views["accepted"]
@@ -199,12 +194,6 @@ def test_a_model_that_won_everything_has_no_upper_end(tmp_path: Path) -> None:
     assert (rating.rank, rating.rank_low, rating.rank_high) == (1, 1, 3)
 
 
-def test_a_copy_counts_once(tmp_path: Path) -> None:
-    rows = [{**each, "id": place} for place, each in enumerate(mixed())]
-    found = board(tmp_path, [*rows, {**rows[0], "timestamp": "later"}])
-    assert (found.battles, found.repeated) == (8, 1)
-
-
 def test_a_given_probability_stands_for_the_missing_column(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.jsonl", mixed(row(human="model_a")))
     battles = read_battles([path], human_probability=0.25)
@@ -240,15 +229,6 @@ def test_every_format_gives_the_same_battles(tmp_path: Path) -> None:
             np.testing.assert_equal(getattr(found, field), value, err_msg=f"{name} {field}")
 
 
-def test_a_field_that_is_an_object_or_has_spaces_is_read(tmp_path: Path) -> None:
-    calibration = {"name": "default", "version": 7, "n": 412}
-    rows = [{**each, "p_bar": f" {each['p_bar']} ", "calibration": calibration} for each in mixed()]
-    for name in ("rows.jsonl", "rows.parquet"):
-        replace_file(tmp_path / name, rows)
-        found = read_battles([tmp_path / name])
-        assert found.p_bar.tolist() == [float(each["p_bar"]) for each in rows]
-
-
 @pytest.mark.parametrize("empty", ["", " ", None])
 def test_an_empty_label_of_a_person_is_no_label(tmp_path: Path, empty: str | None) -> None:
     labeled = row(question_id="q9", human="tie", human_probability=0.5)
@@ -258,24 +238,6 @@ def test_an_empty_label_of_a_person_is_no_label(tmp_path: Path, empty: str | Non
         replace_file(path, rows)
         battles = read_battles([path])
         assert int((~np.isnan(battles.human)).sum()) == 1
-
-
-def test_rows_that_excel_saved_as_ansi_are_read_on_request(tmp_path: Path) -> None:
-    path = tmp_path / "rows.csv"
-    replace_file(path, mixed(row(question_id="Wei\u00df?")))
-    path.write_bytes(path.read_text(encoding="utf-8").encode("cp1252"))
-    with pytest.raises(InvalidRequestError, match="such as --encoding cp1252"):
-        read_battles([path])
-    battles = read_battles([path], encoding="cp1252")
-    assert len(battles.first) == 9
-
-
-def test_rows_of_two_runs_differ_only_in_what_no_judgment_depends_on(tmp_path: Path) -> None:
-    runs = [
-        row(question_id=f"q{n}", signature=f"scope-judge 0.{n}; judge x; order seed {n}")
-        for n in (1, 2)
-    ]
-    assert read_battles([write(tmp_path / "rows.jsonl", runs)]).n == 2
 
 
 def test_people_alone_make_a_board_and_unlabeled_rows_do_not_count(tmp_path: Path) -> None:

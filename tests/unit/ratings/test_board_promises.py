@@ -14,7 +14,6 @@ from typer.testing import CliRunner, Result
 
 from app.cli import app
 from tests.unit.cli.commands import one_line, write_rows
-from tests.unit.cli.test_filter import calibrated
 
 Rows = list[dict[str, Any]]
 MODELS = [f"model-{letter}" for letter in "abcdefghi"]
@@ -105,14 +104,6 @@ def test_six_battles_of_a_newcomer_change_no_other_rating(tmp_path: Path) -> Non
             assert joined[model] == pytest.approx(score, abs=1e-6), (view, model)
 
 
-def test_a_provisional_model_gets_a_dash_instead_of_a_number(tmp_path: Path) -> None:
-    rows, _ = arena(600, labelled=0.0)
-    new = {**rows[0], "id": "new", "model_a": "newcomer", "winner": "model_a", "reason": None}
-    result = rated([*rows, {**new, "p_bar": 0.97}], tmp_path)
-    assert line_of(result.stdout, "newcomer") == ["", "provisional", "newcomer", "-", "", "1"]
-    assert "newcomer – – 1" in page_in(tmp_path)
-
-
 def failing(rows: Rows, truth: list[float]) -> Rows:
     """The rows without a judgment where the weakest model loses, three times of four."""
     failed, lost = [], 0
@@ -143,45 +134,6 @@ def test_failures_are_counted_by_model_and_uneven_ones_warn(tmp_path: Path) -> N
         assert not re.search(r"uneven: battles of model-a,", said)
 
 
-def test_even_failures_do_not_warn(tmp_path: Path) -> None:
-    rows, _ = arena(900, labelled=0.0)
-    gone = {"winner": None, "p_bar": None, "reason": None, "error": "engine_unavailable"}
-    rows = [{**row, **gone} if number % 10 == 0 else row for number, row in enumerate(rows)]
-    result = rated(rows, tmp_path)
-    assert "90 battles have no judgment" in one_line(result.stdout)
-    assert "uneven" not in one_line(result.stdout)
-
-
-def test_labels_of_failed_battles_keep_the_ratings_right(tmp_path: Path) -> None:
-    rows, truth = arena(4000, labelled=0.3)
-    rated(failing(rows, truth), tmp_path)
-    found = {view: scores(tmp_path, view) for view in ("debiased", "people", "soft")}
-    true = {
-        model: 1000 + 400 / math.log(10) * strength
-        for model, strength in zip(MODELS, np.linspace(-1.0, 1.0, len(MODELS)), strict=True)
-    }
-    off = {
-        view: found[view]["model-a"] - found[view]["model-e"] - true["model-a"] + true["model-e"]
-        for view in found
-    }
-    assert off["soft"] > 100
-    assert abs(off["debiased"]) < 60
-    assert abs(off["people"]) < 80
-    assert min(found["debiased"], key=lambda model: found["debiased"][model]) == "model-a"
-
-
-def test_the_column_battles_counts_every_judged_battle(tmp_path: Path) -> None:
-    """Also where the judge only guesses."""
-    rows, _ = arena(1500, labelled=0.3, signal=0.0)
-    played = {
-        model: sum(model in (row["model_a"], row["model_b"]) for row in rows) for model in MODELS
-    }
-    result = rated(rows, tmp_path)
-    assert results_in(tmp_path)["main"] == "debiased"
-    for model, number in played.items():
-        assert line_of(result.stdout, model)[-1] == str(number)
-
-
 @pytest.mark.parametrize("guarantee", ["marginal", "pac"])
 def test_a_board_claims_no_more_than_its_guarantee(guarantee: str, tmp_path: Path) -> None:
     rows, _ = arena(600, labelled=0.0, guarantee=guarantee)
@@ -191,15 +143,6 @@ def test_a_board_claims_no_more_than_its_guarantee(guarantee: str, tmp_path: Pat
     assert "Alpha limits the share" not in one_line(result.stdout)
     if guarantee == "marginal":
         assert "about half of all calibrations exceed alpha" in page_in(tmp_path)
-
-
-def test_an_error_rate_of_labels_that_may_have_calibrated_the_set_is_not_shown(
-    tmp_path: Path,
-) -> None:
-    rows, _ = arena(900, labelled=0.5)
-    rated(rows, tmp_path)
-    assert "wrong by these labels" not in page_in(tmp_path)
-    assert "labels that calibrated the set chose its limit" in page_in(tmp_path)
 
 
 def test_ties_among_accepted_verdicts_are_shown(tmp_path: Path) -> None:
@@ -274,79 +217,3 @@ def by_hand() -> Rows:
 def test_each_printed_number_is_the_one_by_hand(text: str, tmp_path: Path) -> None:
     rated(by_hand(), tmp_path)
     assert text in page_in(tmp_path)
-
-
-def test_rows_without_p_bar_name_the_view_and_the_reason(tmp_path: Path) -> None:
-    rows, _ = arena(600, labelled=0.0)
-    for row in rows:
-        del row["p_bar"]
-    result = rated(rows, tmp_path)
-    expected = "The rows have no p_bar, so the table shows the view"
-    assert expected in one_line(result.stdout)
-    assert expected in page_in(tmp_path)
-    assert "abstain_as_tie" in one_line(result.stdout)
-
-
-def test_nearly_equal_names_of_models_warn(tmp_path: Path) -> None:
-    rows, _ = arena(900, labelled=0.0)
-    other = {"model-a": ("atlas-72B", "altas-72b", "atlas-72B "), "model-b": ("bolt", "volt")}
-    for number, row in enumerate(rows):
-        for side in ("model_a", "model_b"):
-            names = other.get(row[side])
-            row[side] = row[side] if names is None else names[number % len(names)]
-    result = rated(rows, tmp_path)
-    said = "'altas-72b' and 'atlas-72B' and 'atlas-72B ' look like one model under several names"
-    assert said in one_line(result.stdout)
-    assert "'bolt'" not in one_line(result.stdout)
-
-
-@pytest.fixture
-def service(clean_url: str) -> str:
-    return calibrated(clean_url)
-
-
-def battle(number: int, **more: Any) -> dict[str, Any]:
-    return {
-        "question": f"q{number}",
-        "model_a": "first",
-        "model_b": "second",
-        "response_a": "quality=4",
-        "response_b": "quality=0",
-        **more,
-    }
-
-
-def judged(service: str, folder: Path, rows: Rows, *options: str) -> Result:
-    file, out = write_rows(folder / "in.jsonl", rows), str(folder / "rows.jsonl")
-    given = ["battles", str(file), "--out", out, "--url", service, "--alpha", "0.1", *options]
-    return CliRunner().invoke(app, given, env={"COLUMNS": "200"})
-
-
-def test_a_winner_column_with_labels_is_named_and_not_dropped_unsaid(
-    service: str, tmp_path: Path
-) -> None:
-    rows = [battle(n, winner="model_a", human_probability=0.5) for n in range(4)]
-    result = judged(service, tmp_path, rows)
-    assert result.exit_code == 0, result.stderr
-    assert "has a column `winner`, which is not read" in one_line(result.stderr)
-    again = judged(service, tmp_path, rows, "--map", "human=winner", "--overwrite")
-    assert "which is not read" not in one_line(again.stderr)
-    lines = (tmp_path / "rows.jsonl").read_text().splitlines()
-    assert [json.loads(line)["human"] for line in lines] == ["model_a"] * 4
-
-
-def test_a_blank_response_is_blamed_by_its_own_column(service: str, tmp_path: Path) -> None:
-    rows = [battle(0), *(battle(n, response_a=" ") for n in range(1, 9))]
-    judged(service, tmp_path, rows)
-    lines = (tmp_path / "rows.jsonl").read_text().splitlines()
-    details = [json.loads(line)["error_detail"] for line in lines[1:]]
-    assert len(details) == 8
-    assert all("response_a" in detail and "response_b" not in detail for detail in details)
-
-
-def test_equal_battles_under_new_ids_warn(service: str, tmp_path: Path) -> None:
-    rows = [battle(0, id="one"), battle(0, id="two"), battle(1, id="three")]
-    result = judged(service, tmp_path, rows)
-    assert result.exit_code == 0, result.stderr
-    assert "1 battle has the models and texts of another under a new id" in one_line(result.stderr)
-    assert "one and two" in one_line(result.stderr)
