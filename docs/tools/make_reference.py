@@ -33,22 +33,12 @@ from docs.tools.http_examples import Example, examples, pretty
 FOLDER = Path(__file__).parents[1] / "reference"
 # The top of a page has the fields and options of so many sections.
 _SHARED_BY = 2
-# Objects in requests whose fields are not listed: messages, which the introduction explains;
-# bodies and questions in the formats of others, which the example shows; scores and plans, which
-# the service itself has returned; and closings and counts, which a sentence explains.
-_UNLISTED = {
-    "TurnIn",
-    "MessageIn",
-    "OpenRlhfIn",
-    "SystemOneQuestionIn",
-    "OpenAiQuestionIn",
-    "ScoredExampleIn",
-    "AuditClosingIn",
-    "PairCannotIn",
-}
+# Objects in requests whose fields are not listed: messages, which the introduction explains, and
+# closings, which a sentence explains.
+_UNLISTED = {"TurnIn", "MessageIn", "AuditClosingIn"}
 # A larger maximum says nothing.
 _LARGEST_SHOWN = 10**9
-# Route of one task -> the page of that task, which stands here instead of an example.
+# Route of one task -> the page of that task, which stands in the table instead of a section.
 SHOWN_ELSEWHERE = {
     "POST /rewards/openrlhf": "../integrations/openrlhf.md",
     "POST /v1/systemone": "../integrations/decisions.md",
@@ -171,21 +161,22 @@ answers; `/openapi.json` is the schema. If the service has a [key file](../guide
 `...` stands for more items or fields.
 """
     schemas = openapi["components"]["schemas"]
-    fields = {route.name: _fields_of(route, schemas) for route in routes}
+    fields = {
+        route.name: _fields_of(route, schemas)
+        for route in routes
+        if route.name not in SHOWN_ELSEWHERE
+    }
     rows = ({each.row for each in of_route} for of_route in fields.values())
     repeated = _common_rows(rows, _SHARED_BY)
     shown = examples()
-    sections, linked = [], set[str]()
+    sections, links = [], dict(SHOWN_ELSEWHERE)
     for route in routes:
-        more = (f"{paragraph}\n" for paragraph in route.paragraphs[1:])
-        parts = [f"## {route.name}\n", *more, *_objects(fields[route.name], repeated)]
-        if route.name in SHOWN_ELSEWHERE:
-            parts.append(f"[Use]({SHOWN_ELSEWHERE[route.name]}).\n")
-        elif route.name in shown:
-            parts.append(_shown(route, shown[route.name]))
-        if len(parts) > 1:
-            sections.append("\n".join(parts))
-            linked.add(route.name)
+        if route.name not in SHOWN_ELSEWHERE and route.name in shown:
+            more = (f"{paragraph}\n" for paragraph in route.paragraphs[1:])
+            described = (*more, *_objects(fields[route.name], repeated))
+            example = _shown(route, shown[route.name])
+            sections.append("\n".join([f"## {route.name}\n", *described, example]))
+            links[route.name] = f"#{anchor(route.name)}"
     every = dict.fromkeys(each.row for each in chain(*fields.values()) if each.row in repeated)
     return page(
         "HTTP API",
@@ -193,7 +184,7 @@ answers; `/openapi.json` is the schema. If the service has a [key file](../guide
         "## Routes\n",
         table(
             ("route", "role of the key", "what it does"),
-            (_route_row(route, is_linked=route.name in linked) for route in routes),
+            (_route_row(route, links.get(route.name)) for route in routes),
         ),
         "## Common fields\n",
         _paragraph(
@@ -234,11 +225,9 @@ class Route:
         return described.split("\n\n")
 
 
-def _route_row(route: Route, *, is_linked: bool) -> tuple[str, str, str]:
+def _route_row(route: Route, link: str | None) -> tuple[str, str, str]:
     need = NEEDS[route.method, route.path]
-    named = f"`{route.name}`"
-    if is_linked:
-        named = f"[{named}](#{anchor(route.name)})"
+    named = f"`{route.name}`" if link is None else f"[`{route.name}`]({link})"
     return named, KEY_NEEDED.get(need, f"`{need}`"), one_line(route.paragraphs[0])
 
 
@@ -387,22 +376,25 @@ def _interval(schema: dict[str, Any]) -> str:
 
 
 def cli_page() -> str:
-    """Every command with its arguments and options."""
+    """Every command with its purpose, and the options that several commands share."""
     introduction = """
-`make setup` installs the command in `.venv/bin`, and `scope-judge COMMAND --help` prints this text.
-Results go to standard output, progress and notes to standard error. If a command that judges or
-labels is interrupted, rerun it to resume.
+`make setup` installs the command in `.venv/bin`. `scope-judge COMMAND --help` has the options of a
+command. Results go to standard output, progress and notes to standard error. If a command that
+judges or labels is interrupted, rerun it to resume.
 """
     commands = dict(_commands({name: loaded_command(name) for name in COMMANDS}, ""))
-    rows = {name: [_option(each) for each in command.params] for name, command in commands.items()}
-    repeated = _common_rows(rows.values(), _SHARED_BY)
-    every = dict.fromkeys(row for row in chain(*rows.values()) if row in repeated)
+    rows = [
+        [_option(each) for each in command.params if not _is_argument(each)]
+        for command in commands.values()
+    ]
+    repeated = _common_rows(rows, _SHARED_BY)
+    every = dict.fromkeys(row for row in chain(*rows) if row in repeated)
     return page(
         "Command line",
         introduction,
-        "## Common options\n\nThe sections below only name these options.\n",
+        table(("command", "what it does"), (_command(*each) for each in commands.items())),
+        "## Options of several commands\n",
         listing(every),
-        *(_command(name, command, rows[name], repeated) for name, command in commands.items()),
     )
 
 
@@ -416,27 +408,17 @@ def _commands(group: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
             yield full, command
 
 
-def _command(name: str, command: Any, rows: Sequence[Row], repeated: Container[Row]) -> str:
+def _command(name: str, command: Any) -> tuple[str, str]:
     arguments = [_argument(each) for each in command.params if _is_argument(each)]
-    heading = " ".join(["## scope-judge", name, *arguments])
-    parts = [f"{heading}\n", inspect.cleandoc(command.help or "") + "\n"]
-    own = [row for row in rows if row not in repeated]
-    if own:
-        parts.append(listing(own))
-    common = [row[0] for row in rows if row in repeated and row[0].startswith("`-")]
-    if common:
-        parts.append(_paragraph(f"{'Also' if own else 'Options'}: {', '.join(common)}."))
-    return "\n".join(parts)
+    purpose = inspect.cleandoc(command.help or "").split("\n\n")[0]
+    return f"`{' '.join([name, *arguments])}`", one_line(purpose)
 
 
 def _option(parameter: Any) -> Row:
-    """The name and meaning of an argument or option, with the same notes as in the help."""
-    if _is_argument(parameter):
-        named = _argument(parameter)
-    else:
-        # The negation of a flag matters only if the flag has another default than off.
-        negations = () if parameter.default is False else parameter.secondary_opts
-        named = "/".join((*parameter.opts, *negations))
+    """The name and meaning of an option, with the same notes as in the help."""
+    # The negation of a flag matters only if the flag has another default than off.
+    negations = () if parameter.default is False else parameter.secondary_opts
+    named = "/".join((*parameter.opts, *negations))
     return f"`{named}`", f"{one_line(parameter.help)}{_note(parameter)}"
 
 
@@ -452,7 +434,7 @@ def _argument(parameter: Any) -> str:
 def _note(parameter: Any) -> str:
     if parameter.envvar:
         return f" [variable: `{parameter.envvar}`]"
-    if parameter.required and not _is_argument(parameter):
+    if parameter.required:
         return " [required]"
     value = parameter.default
     if value is None or value is False or value == ():
