@@ -14,8 +14,7 @@ from app.judges.label_logits import LEAST_LABEL_MASS
 
 # Most modules of app.evaluation need libraries of the extra "evaluation": functions import them.
 if TYPE_CHECKING:
-    from app.evaluation.comparison import ComparedDataset
-    from app.evaluation.protocol import Design, RuleOutcome
+    from app.evaluation.protocol import RuleOutcome
     from app.evaluation.report.table import Table as EvaluationTable
     from app.evaluation.results import DatasetResults, Results
 
@@ -67,29 +66,6 @@ def _report(results: "Results", tables: "Sequence[EvaluationTable]") -> str:
         "- Figures: `figures/`, numbered as the data above. Tables as CSV: `tables/`.",
     ]
     return "\n\n".join(["# Evaluation", "\n".join(facts), *(t.markdown() for t in tables)]) + "\n"
-
-
-def write_comparison(datasets: "Sequence[ComparedDataset]", design: "Design", folder: Path) -> None:
-    """Writes comparison.md and comparison.csv into a folder, and prints the table."""
-    from app.evaluation.report.table import number
-    from app.evaluation.report.tables import comparison_table, nearest_alpha
-
-    compared = comparison_table(datasets, alpha=nearest_alpha(design.alphas))
-    file = folder / "comparison.md"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        replace_text(file, compared.markdown() + "\n")
-        replace_text(folder / "comparison.csv", compared.csv())
-    except OSError as exc:
-        raise CommandError(f"{exc.filename} cannot be written: {exc.strerror}") from None
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for place, column in enumerate(compared.columns):
-        table.add_column(column, justify="left" if place < 2 else "right")
-    for row in compared.rows:
-        cells = (cell if isinstance(cell, float) or cell is None else str(cell) for cell in row)
-        table.add_row(*(cell if isinstance(cell, str) else number(cell) for cell in cells))
-    print_table(table, title=compared.title)
-    say(f"comparison: {file.resolve()}")
 
 
 def _warn_of_low_label_mass(dataset: "DatasetResults") -> None:

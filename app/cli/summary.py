@@ -45,33 +45,42 @@ def print_summary(
             if result.get("error", {}).get("code") == code
         )
         say("  ", ("error", "yellow"), f" {code}, {count}: e.g. {place}: {example}")
-    for promise in promises(judgments):
-        say(promise)
+    print_promises(results)
 
 
-def promises(judgments: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A sentence for each criterion by which verdicts were accepted."""
-    judgments = [judgment for judgment in judgments if judgment["verdict"] != "abstain"]
+def print_promises(results: Sequence[Mapping[str, Any]]) -> None:
+    """Prints a sentence for each criterion, and what to do about an infeasible one."""
+    answers = [result for result in results if "error" not in result]
+    judgments = [judgment for judgment in answers if judgment["verdict"] != "abstain"]
     criteria = Counter(
         (j["alpha"], j["delta"], j["calibration"]["name"], j["calibration"]["n"])
         for j in judgments
         if j["alpha"] is not None and j["calibration"] is not None
     )
-    lines = []
     for alpha, delta, name, n in criteria:
         like = f"if the pairs are like the {n} pairs of {name!r}"
         # Only "pac" has a delta.
         if delta is None:
-            lines.append(
+            say(
                 f"Near {100 * alpha:.3g}% of these verdicts are wrong with a good judge and many "
                 f"labels, {like}. marginal has no bound: about half of all calibrations exceed "
                 "alpha, by how much depends on judge and labels."
             )
         else:
-            lines.append(
+            say(
                 f"At most {100 * alpha:.3g}% of these verdicts are wrong, except with probability "
                 f"{delta:g} of an unlucky calibration, {like}."
             )
     if any(j["alpha"] is None for j in judgments):
-        lines.append("Verdicts without an alpha have no guarantee.")
-    return lines
+        say("Verdicts without an alpha have no guarantee.")
+    infeasible = {
+        (judgment["alpha"], judgment["guarantee"], judgment["calibration"]["name"])
+        for judgment in answers
+        if judgment["reason"] == "infeasible" and judgment["calibration"] is not None
+    }
+    for alpha, guarantee, name in sorted(infeasible):
+        say(
+            f"The labels of {name!r} support no verdict at alpha {alpha:g} with {guarantee}. "
+            "Calibrate a new set: of more pairs (`scope-judge sets show` estimates how many), for "
+            "a larger alpha, or with a better judge."
+        )

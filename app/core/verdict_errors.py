@@ -1,4 +1,4 @@
-"""Wrong verdicts by the labels of people: how many there are, and whether they exceed alpha."""
+"""Wrong verdicts by the labels of people."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
@@ -33,8 +33,8 @@ class LabeledVerdict:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ExceededAlpha:
-    """An alpha that lies below the interval of the verdicts that labels contradict.
+class ContradictedVerdicts:
+    """The verdicts of one alpha that labels contradict.
 
     Args:
         alpha: The alpha.
@@ -46,22 +46,26 @@ class ExceededAlpha:
     verdicts: int
     contradicted: Share
 
+    @property
+    def exceeds_alpha(self) -> bool:
+        """Whether alpha lies below the interval."""
+        return self.contradicted.low > self.alpha
 
-def exceeded_alphas(verdicts: Iterable[LabeledVerdict]) -> list[ExceededAlpha]:
-    """Returns the alphas that labels contradict, in ascending order."""
+
+def contradicted_verdicts(verdicts: Iterable[LabeledVerdict]) -> list[ContradictedVerdicts]:
+    """Returns how many verdicts of each alpha labels contradict, in ascending order of alpha."""
     by_alpha: dict[float, list[LabeledVerdict]] = defaultdict(list)
     for each in verdicts:
         by_alpha[each.alpha].append(each)
-    shares = [
+    return [
         _of_alpha(alpha, those)
         for alpha, those in sorted(by_alpha.items())
         # One unit shows no variance.
         if len({each.unit for each in those}) > 1
     ]
-    return [each for each in shares if each.contradicted.low > each.alpha]
 
 
-def _of_alpha(alpha: float, verdicts: list[LabeledVerdict]) -> ExceededAlpha:
+def _of_alpha(alpha: float, verdicts: list[LabeledVerdict]) -> ContradictedVerdicts:
     units: dict[Hashable, int] = {}
     share = weighted_share(
         np.array([float(each.verdict != each.label) for each in verdicts]),
@@ -69,7 +73,7 @@ def _of_alpha(alpha: float, verdicts: list[LabeledVerdict]) -> ExceededAlpha:
         np.array([units.setdefault(each.unit, len(units)) for each in verdicts]),
         level=_LEVEL,
     )
-    return ExceededAlpha(alpha=alpha, verdicts=len(verdicts), contradicted=share)
+    return ContradictedVerdicts(alpha=alpha, verdicts=len(verdicts), contradicted=share)
 
 
 def accepted_and_wrong(

@@ -8,7 +8,6 @@ from typing import Any
 from app.files.battles import Battle
 
 _WINNERS = {"A": "model_a", "B": "model_b", "abstain": "abstain"}
-_OPPOSITES = {"A": "B", "B": "A"}
 # Hexadecimal digits of a digest in a signature.
 _DIGITS = 12
 _PROBABILITIES = ("p_bar", "p_fwd", "p_rev")
@@ -24,14 +23,12 @@ class Provenance:
         fingerprint: Fingerprint of the judge.
         template: Digest of the prompt template; None if the service does not say.
         version: Version of scope-judge; None if the service does not say.
-        seed: Seed of the order in which the two responses are shown.
     """
 
     judge: str
     fingerprint: str
     template: str | None
     version: str | None
-    seed: int
 
     def signature(self, result: Mapping[str, Any]) -> str:
         """One line that a paper can cite: everything that a judgment depends on.
@@ -47,7 +44,7 @@ class Provenance:
             parts.append(f"template {self.template[:_DIGITS]}")
         if "error" not in result:
             parts += [_calibration(result), _criterion(result)]
-        return "; ".join([*parts, f"order seed {self.seed}"])
+        return "; ".join(parts)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,32 +60,6 @@ class JudgedBattle:
     place: str
     battle: Battle | None
     result: Mapping[str, Any]
-
-
-def of_models(result: Mapping[str, Any], *, swapped: bool) -> dict[str, Any]:
-    """A result in which A is model_a.
-
-    Args:
-        result: The judgment of the comparison as the judge saw it, or an error.
-        swapped: Whether the response of model_b was response A.
-    """
-    if not swapped or "error" in result:
-        return dict(result)
-    verdict, preferred = result["verdict"], result["preferred"]
-    turned = {
-        **result,
-        "verdict": _OPPOSITES.get(verdict, verdict),
-        "preferred": _OPPOSITES.get(preferred, preferred),
-    }
-    if result["p_bar"] is None:
-        return turned
-    return {
-        **turned,
-        "p_bar": 1.0 - result["p_bar"],
-        # The forward order of the judge had the response of model_b first.
-        "p_fwd": 1.0 - result["p_rev"],
-        "p_rev": 1.0 - result["p_fwd"],
-    }
 
 
 def battle_rows(judged: Sequence[JudgedBattle], provenance: Provenance) -> list[dict[str, Any]]:
@@ -136,7 +107,6 @@ def _row(
         "timestamp": result.get("timestamp"),
         **(_label(battle) if battle else {}),
         "audit": (result.get("audit") or {}).get("id"),
-        "swapped": battle.is_swapped(provenance.seed) if battle else None,
         "signature": signature,
         "error": error["code"] if error else None,
         "error_detail": error["detail"] if error else None,

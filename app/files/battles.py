@@ -66,32 +66,6 @@ class Battle:
     human: Winner | None
     human_probability: float | None
 
-    @property
-    def fault(self) -> InvalidComparisonError | None:
-        """Names a blank response by the column of the row, whatever the order for the judge."""
-        for name in ("response_a", "response_b"):
-            response = self.fields[name]
-            texts = [response] if isinstance(response, str) else response
-            if isinstance(texts, list) and not all(str(text).strip() for text in texts):
-                return InvalidComparisonError(f"{name} is blank")
-        return None
-
-    def is_swapped(self, seed: int) -> bool:
-        """Whether the judge gets the response of model_b as response A; a fair coin by the seed.
-
-        The coin depends on the texts only, so that equal comparisons are shown in the same order
-        and judged once.
-        """
-        asked = [self.fields[name] for name in REQUIRED]
-        return int(_digest([seed, *asked])[:8], 16) % 2 == 1
-
-    def shown(self, seed: int) -> Fields:
-        """The comparison in the order in which the judge gets it."""
-        if not self.is_swapped(seed):
-            return self.fields
-        a, b = self.fields["response_a"], self.fields["response_b"]
-        return {**self.fields, "response_a": b, "response_b": a}
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BattleShape:

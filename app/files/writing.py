@@ -4,7 +4,6 @@ import csv
 import gzip
 import io
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +15,6 @@ from app.files.replacing import replacing
 from app.files.workbook import write_workbook
 
 FORMATS = ("jsonl", "json", "csv", "tsv", "xlsx", "parquet")
-# The beginnings of formulas in Excel and LibreOffice, and the full-width signs of East Asia.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _SAME = {"ndjson": "jsonl"}
 
 
@@ -41,7 +38,6 @@ def replace_file(
     path: Path,
     rows: Sequence[Mapping[str, Any]],
     *,
-    excel: bool = False,
     delimiter: str | None = None,
 ) -> None:
     """Writes all rows to a file, atomically; its mode stays.
@@ -52,17 +48,13 @@ def replace_file(
     Args:
         path: The file; its name tells format and compression.
         rows: Columns may differ between rows; a missing value is null, or an empty cell.
-        excel: Write a table that Excel opens: with a byte order mark, no text that it takes for a
-            formula, and semicolons, unless another delimiter is named.
-        delimiter: Delimiter of CSV; None for the usual one.
+        delimiter: Delimiter of CSV; None for a comma.
 
     Raises:
         InvalidRequestError: The name asks for an unknown format, or a text is too long for it.
         OSError: The file cannot be written; an earlier one is unchanged.
     """
     kind = format_of(path)
-    if excel and kind != "xlsx":
-        rows = [for_excel(row) for row in rows]
     with replacing(path) as raw, _compressed(raw, path.suffix) as file:
         if kind == "parquet":
             _write_parquet(file, rows)
@@ -71,35 +63,15 @@ def replace_file(
             write_workbook(file, _columns(rows), rows)
             return
         # UTF-8 cannot encode half of a surrogate pair: a table has its escape, as JSON has.
-        encoding = "utf-8-sig" if excel else "utf-8"
-        text = io.TextIOWrapper(file, encoding=encoding, errors="backslashreplace", newline="")
+        text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
         if kind in ("csv", "tsv"):
-            usual = ";" if excel else ","
-            _write_table(text, rows, (delimiter or usual) if kind == "csv" else "\t", excel=excel)
+            _write_table(text, rows, (delimiter or ",") if kind == "csv" else "\t")
         elif kind == "json":
             text.write("[\n" + ",\n".join(json_line(row) for row in rows) + "\n]\n")
         else:
             text.writelines(f"{json_line(row)}\n" for row in rows)
         text.flush()
         text.detach()
-
-
-def for_excel(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row with an apostrophe before each text that a spreadsheet takes for a formula.
-
-    Numbers stay numbers, also those that a table has as text.
-    """
-    return {_no_formula(name): _no_formula(value) for name, value in row.items()}
-
-
-def _no_formula(value: Any) -> Any:
-    if not isinstance(value, str) or not value.startswith(_FORMULA) or _is_number(value):
-        return value
-    return f"'{value}"
-
-
-def _is_number(text: str) -> bool:
-    return re.fullmatch(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?", text) is not None
 
 
 def json_line(row: Mapping[str, Any]) -> str:
@@ -132,16 +104,12 @@ def _columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(columns)
 
 
-def _write_table(
-    text: IO[str], rows: Sequence[Mapping[str, Any]], delimiter: str, *, excel: bool
-) -> None:
-    # Where Excel separates by semicolons, its decimals have a comma: it takes 1.5 for 1 May.
-    shown = _decimal_comma if excel and delimiter == ";" else _cell
-    cells = [{name: shown(value) for name, value in row.items()} for row in rows]
+def _write_table(text: IO[str], rows: Sequence[Mapping[str, Any]], delimiter: str) -> None:
+    cells = [{name: _cell(value) for name, value in row.items()} for row in rows]
     # Python before 3.13 quotes a carriage return only if line ends have one. Without quotes it ends
     # the row.
     returns = any("\r" in str(part) for row in cells for item in row.items() for part in item)
-    ends = "\r\n" if returns or excel else "\n"
+    ends = "\r\n" if returns else "\n"
     writer = csv.DictWriter(text, _columns(rows), delimiter=delimiter, lineterminator=ends)
     writer.writeheader()
     writer.writerows(cells)
@@ -151,10 +119,6 @@ def _cell(value: Any) -> Any:
     if isinstance(value, bool | list | dict):
         return json.dumps(value, ensure_ascii=False, default=str)
     return value
-
-
-def _decimal_comma(value: Any) -> Any:
-    return str(value).replace(".", ",") if isinstance(value, float) else _cell(value)
 
 
 def _write_parquet(file: IO[bytes], rows: Sequence[Mapping[str, Any]]) -> None:

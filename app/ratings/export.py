@@ -10,27 +10,21 @@ from pyarrow import csv
 
 from app.core.printable import encodable
 from app.files.replacing import replacing
-from app.files.writing import replace_file
 from app.ratings.results import LeaderboardResults
 
 
-def write_csv(results: LeaderboardResults, path: Path, *, excel: bool) -> None:
+def write_csv(results: LeaderboardResults, path: Path) -> None:
     """Writes one row for each view and model; a file that was there is replaced as a whole.
 
     Args:
         results: The results.
         path: File to write or replace.
-        excel: Write a table that Excel opens; see `app.files.writing.replace_file`.
 
     Raises:
         OSError: The file cannot be written.
     """
-    rows = rating_rows(results)
-    if excel:
-        replace_file(path, rows, excel=True)
-        return
     with replacing(path) as file:
-        file.write(csv_of(rows))
+        file.write(csv_of(rating_rows(results)))
 
 
 def rating_rows(results: LeaderboardResults) -> list[dict[str, Any]]:

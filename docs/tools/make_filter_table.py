@@ -9,7 +9,6 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +40,9 @@ def written_pairs(file: Path) -> int:
 
 
 def filtered(file: Path, out: Path, url: str, *options: str) -> list[dict[str, Any]]:
-    """The kept and flipped pairs."""
+    """The kept pairs."""
     subprocess.run(
-        [SCOPE_JUDGE, "filter", str(file), "--out", str(out), "--flip", *options],
+        [SCOPE_JUDGE, "filter", str(file), "--out", str(out), *options],
         env={**os.environ, "SCOPE_URL": url},
         check=True,
         stderr=subprocess.DEVNULL,
@@ -57,9 +56,8 @@ def main() -> None:
         file = Path(made) / "pairs.jsonl"
         wrong = written_pairs(file)
         print(f"{len(demo_sets().fresh)} pairs, {wrong} of them the wrong way round\n")
-        print("| guarantee | alpha | kept | of them wrong | flipped | of them wrong |", end="")
-        print(" dropped | wrong among kept and flipped |")
-        print("|---|---|---|---|---|---|---|---|")
+        print("| guarantee | alpha | kept | of them wrong | dropped |")
+        print("|---|---|---|---|---|")
         for guarantee in ("marginal", "pac"):
             for alpha in ALPHAS:
                 out = Path(made) / f"{guarantee}-{alpha}.jsonl"
@@ -70,13 +68,9 @@ def main() -> None:
 
 def print_row(guarantee: str, alpha: float, rows: list[dict[str, Any]]) -> None:
     """Prints one row of the table."""
-    counts = Counter(row["decision"] for row in rows)
-    wrong = Counter(row["decision"] for row in rows if row["chosen"] != row["right"])
-    print(
-        f"| {guarantee} | {alpha:.2f} | {counts['keep']} | {wrong['keep']} | {counts['flip']} | "
-        f"{wrong['flip']} | {len(demo_sets().fresh) - len(rows)} | "
-        f"{wrong.total() / max(1, len(rows)):.3f} |"
-    )
+    wrong = sum(row["chosen"] != row["right"] for row in rows)
+    dropped = len(demo_sets().fresh) - len(rows)
+    print(f"| {guarantee} | {alpha:.2f} | {len(rows)} | {wrong} | {dropped} |")
 
 
 if __name__ == "__main__":

@@ -57,13 +57,6 @@ def evaluate(
         Path | None,
         typer.Option("--from", help="Evaluate this judgments.jsonl; loads no judge."),
     ] = None,
-    compared: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--compare",
-            help="Folder of one judge's evaluation; repeat to compare judges on common pairs.",
-        ),
-    ] = None,
     judge: Annotated[
         str | None,
         typer.Option(help="Model to judge with, like SCOPE_MODEL.  [default: SCOPE_MODEL]"),
@@ -78,14 +71,10 @@ def evaluate(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder to write. Judgments in it are reused.  [default: evaluation-JUDGE, the "
-            "folder of --from, or evaluation-comparison]"
+            help="Folder to write. Judgments in it are reused.  [default: evaluation-JUDGE, or the "
+            "folder of --from]"
         ),
     ] = None,
-    retry: Annotated[
-        bool,
-        typer.Option("--retry", help="Judge refused pairs again, such as long ones."),
-    ] = False,
     limit: Annotated[int, typer.Option(min=2, help="Pairs to draw per data set.")] = 2000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of draws, samples and splits.")] = 0,
     splits: Annotated[int, typer.Option(min=1, help="Random halves to average over.")] = 1000,
@@ -109,13 +98,6 @@ def evaluate(
     form = given_format(columns, encoding)
     decision = given_contradictions(contradictions)
     design = _design(alpha, delta, seed=seed, splits=splits)
-    if compared:
-        if data or judge or judged:
-            raise CommandError(
-                "--compare needs no judge and no data: give folders of evaluate only"
-            )
-        _compare(compared, design, out or Path("evaluation-comparison"), at_most=limit)
-        return
     if judged is not None and (data or judge):
         raise CommandError("--from needs no judge and no data: give --from, or data to judge")
     from app.cli.evaluation_results import write_results
@@ -148,21 +130,11 @@ def evaluate(
             observations=observations,
             limit=limit,
             seed=seed,
-            retry=retry,
         )
         sources = judged_sources(job, choice, out or folder)
     if not alpha:
         design = replace(design, alphas=alphas(sources))
     write_results(_measured(name, sources, design), out or folder)
-
-
-def _compare(folders: list[Path], design: "Design", out: Path, *, at_most: int) -> None:
-    from app.cli.evaluation_results import write_comparison
-    from app.evaluation.comparison import compare
-
-    with console.status("comparing"):
-        datasets = compare(folders, design, at_most=at_most)
-    write_comparison(datasets, design, out)
 
 
 def _design(alpha: list[float] | None, delta: float, *, seed: int, splits: int) -> "Design":

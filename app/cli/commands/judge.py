@@ -17,8 +17,6 @@ from app.cli.running.options import (
     ColumnMap,
     Delta,
     Encoding,
-    Excel,
-    Flat,
     Guarantee,
     NoAlpha,
     OnRay,
@@ -28,7 +26,6 @@ from app.cli.running.options import (
     given_criterion,
     given_format,
 )
-from app.cli.running.rows import check_excel
 from app.files.writing import json_line
 
 _STDOUT = ("-", "/dev/stdout")
@@ -55,14 +52,9 @@ def judge(
     ] = None,
     columns: ColumnMap = None,
     encoding: Encoding = None,
-    flat: Flat = None,
-    keep_texts: Annotated[
-        bool, typer.Option(help="Write the question and the responses, too.")
-    ] = True,
     only_verdicts: Annotated[
         bool, typer.Option("--only-verdicts", help="Write only the rows with a verdict.")
     ] = False,
-    excel: Excel = False,
     overwrite: Overwrite = False,
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
@@ -88,14 +80,10 @@ def judge(
     if files:
         if (question, a, b) != (None, None, None):
             raise CommandError("give either files, or --question with --a and --b")
-        check_excel(out, excel=excel)
         options = FileOptions(
             form=given_format(columns, encoding),
             out=None if out is None or str(out) in _STDOUT else out,
             overwrite=overwrite,
-            flat=flat,
-            excel=excel,
-            keep_texts=keep_texts,
             only_verdicts=only_verdicts,
         )
         if ray:
@@ -107,7 +95,6 @@ def judge(
         return
     if question is None or a is None or b is None:
         raise CommandError("give a file (or -), or --question with --a and --b")
-    check_excel(out, excel=excel)
     if out is not None:
         raise CommandError("--out goes with files; the judgment of one pair is printed")
     pair = {"question": question, "response_a": a, "response_b": b}

@@ -12,13 +12,11 @@ from rich.table import Table
 from app.cli.console import CommandError, console, print_table, say, stdout
 from app.cli.running.options import (
     Encoding,
-    Excel,
     HumanProbability,
     check_encoding,
     check_extra,
     check_human_probability,
     check_label_noise,
-    check_share,
 )
 
 # The help needs none of these: functions import them.
@@ -60,7 +58,6 @@ def leaderboard(
         ),
     ] = 30,
     rounds: Annotated[int, typer.Option(help="Rounds of the bootstrap.")] = 1000,
-    level: Annotated[float, typer.Option(help="Level of the intervals, in (0, 1).")] = 0.95,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     about: Annotated[
@@ -70,14 +67,13 @@ def leaderboard(
         Path | None,
         typer.Option(help="CSV, JSON or JSONL with model, organization, license and link."),
     ] = None,
-    excel: Excel = False,
     encoding: Encoding = None,
 ) -> None:
     """Rate models from the rows that `scope-judge battles` writes.
 
     The columns human and human_probability hold labels of a random sample.
     """
-    _check(rounds, level, human_probability, label_noise)
+    _check(rounds, human_probability, label_noise)
     check_encoding(encoding)
     from app.ratings.leaderboard import leaderboard_from
     from app.ratings.results import RatingSettings
@@ -86,7 +82,6 @@ def leaderboard(
     settings = RatingSettings(
         rounds=rounds,
         seed=seed,
-        level=level,
         reference=reference,
         min_battles=min_battles,
     )
@@ -99,16 +94,15 @@ def leaderboard(
     _check_names(models, presentation.models, battles.models)
     with console.status("rating"):
         found = leaderboard_from(battles, settings, made=made, against=against)
-    _write(found, presentation, out, excel=excel)
+    _write(found, presentation, out)
     _print(found, settings)
     say((f"{time.monotonic() - begun:.1f} s", "dim"), f"  {out / PAGE_NAME}")
 
 
-def _check(rounds: int, level: float, human_probability: float | None, label_noise: float) -> None:
+def _check(rounds: int, human_probability: float | None, label_noise: float) -> None:
     check_extra("ratings")
     if rounds < _FEWEST_ROUNDS:
         raise CommandError(f"--rounds must be at least {_FEWEST_ROUNDS}, got {rounds}")
-    check_share("level", level)
     check_label_noise(label_noise)
     check_human_probability(human_probability)
 
@@ -142,7 +136,7 @@ def _check_names(file: Path | None, named: Iterable[str], on_board: Collection[s
     say(f"{file} also names models that the board does not have: {shown}")
 
 
-def _write(found: "Leaderboard", presentation: "Presentation", out: Path, *, excel: bool) -> None:
+def _write(found: "Leaderboard", presentation: "Presentation", out: Path) -> None:
     from app.ratings.export import write_csv
     from app.ratings.leaderboard import write_leaderboard
     from app.ratings.page import write_page
@@ -150,7 +144,7 @@ def _write(found: "Leaderboard", presentation: "Presentation", out: Path, *, exc
     try:
         out.mkdir(parents=True, exist_ok=True)
         write_leaderboard(found, out)
-        write_csv(found.results, out / "leaderboard.csv", excel=excel)
+        write_csv(found.results, out / "leaderboard.csv")
         write_page(found.results, out / PAGE_NAME, presentation)
     except OSError as exc:
         raise CommandError(f"{exc.filename or out} cannot be written: {exc.strerror}") from None

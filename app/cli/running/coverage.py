@@ -68,11 +68,16 @@ def _label_of(item: Item) -> Label | None:
         return None
 
 
-def print_contradictions(pairs: Iterable[JudgedPair]) -> None:
-    """Warns if labels show that more than alpha of the accepted verdicts are wrong."""
-    # Imported late: numpy takes a while.
-    from app.core.verdict_errors import LabeledVerdict, exceeded_alphas
+def print_contradictions(pairs: Sequence[JudgedPair]) -> None:
+    """Prints how many accepted verdicts the labels of the rows contradict.
 
+    A warning follows if these are clearly more than alpha of the verdicts.
+    """
+    # Imported late: numpy takes a while.
+    from app.core.verdict_errors import LabeledVerdict, contradicted_verdicts
+
+    ties = sum(pair.label == "tie" for pair in pairs)
+    accepted = [pair for pair in pairs if pair.label and pair.result["verdict"] != "abstain"]
     labeled = (
         LabeledVerdict(
             verdict=pair.result["verdict"],
@@ -81,56 +86,46 @@ def print_contradictions(pairs: Iterable[JudgedPair]) -> None:
             unit=pair.question,
             probability=pair.probability,
         )
-        for pair in pairs
-        if pair.label in ("A", "B")
-        if pair.result["verdict"] != "abstain" and pair.result["alpha"] is not None
+        for pair in accepted
+        if pair.label in ("A", "B") and pair.result["alpha"] is not None
     )
-    for exceeded in exceeded_alphas(labeled):
-        share = exceeded.contradicted
+    for found in contradicted_verdicts(labeled):
+        share = found.contradicted
+        figures = (
+            f"the labels of the rows contradict {share.value:.1%} ({share.low:.1%} to "
+            f"{share.high:.1%}) of the {found.verdicts} verdicts accepted at alpha "
+            f"{found.alpha:g}"
+        )
+        if found.exceeds_alpha:
+            say(
+                ("warning:", "yellow"),
+                f" {figures}. If these labels are right, the promise does not hold for these "
+                "pairs.",
+            )
+        else:
+            say(f"{figures[0].upper()}{figures[1:]}.")
+    if ties:
         say(
-            ("warning:", "yellow"),
-            f" the labels of the rows contradict {share.value:.1%} ({share.low:.1%} to "
-            f"{share.high:.1%}) of the {exceeded.verdicts} verdicts accepted at alpha "
-            f"{exceeded.alpha:g}. If these labels are right, the promise does not hold for these "
-            "pairs.",
+            f"{ties} labels are ties, {sum(pair.label == 'tie' for pair in accepted)} of them on "
+            "accepted verdicts; alpha does not count them."
         )
 
 
-def print_ties(pairs: Iterable[JudgedPair]) -> None:
-    """Prints how many labels are ties, which no verdict can get right, and their share."""
-    # Imported late: numpy takes a while.
-    from app.core.shares import clopper_pearson
+def print_unlike(client: "ScopeClient | None", pairs: Iterable[JudgedPair]) -> None:
+    """Warns of each set whose pairs the judged ones do not look like.
 
-    labeled = [pair for pair in pairs if pair.label is not None]
-    if not labeled:
-        return
-    ties = sum(pair.label == "tie" for pair in labeled)
-    accepted = [pair for pair in labeled if pair.result["verdict"] != "abstain"]
-    line = f"{len(labeled)} of these pairs have a label, of which {ties} are ties."
-    if accepted:
-        among = sum(pair.label == "tie" for pair in accepted)
-        low, high = clopper_pearson(among, len(accepted), tail=0.025)
-        line += (
-            f" Ties are {among / len(accepted):.1%} ({low:.1%} to {high:.1%}) of the "
-            f"{len(accepted)} accepted verdicts with a label; alpha does not count them."
-        )
-    say(line)
-
-
-def unlike_sets(client: "ScopeClient", pairs: Iterable[JudgedPair]) -> list[str]:
-    """A warning for each set whose pairs the judged ones do not look like.
-
-    A set that cannot be read is reported, and does not fail a run that is done.
+    A set that cannot be read is reported, and does not fail a run that is done. Without a service,
+    nothing is known of the scores of a set.
     """
     # Imported late: the help needs no client.
     from scope_judge import ScopeError
 
     by_set = defaultdict[str, list[JudgedPair]](list)
     for pair in pairs:
-        if pair.result["calibration"] is not None:
+        if client is not None and pair.result["calibration"] is not None:
             by_set[pair.result["calibration"]["name"]].append(pair)
-    warnings = []
     for name, judged in by_set.items():
+        assert client is not None, "a set is looked up with a client only"
         try:
             page = client.examples(name, most=_MOST_EXAMPLES)
         except ScopeError as exc:
@@ -138,12 +133,12 @@ def unlike_sets(client: "ScopeClient", pairs: Iterable[JudgedPair]) -> list[str]
             continue
         calibration = _calibration_of(page, judged[0].result.get("temperature"))
         if how := _difference(calibration, judged, tests=len(by_set)):
-            warnings.append(
+            say(
+                ("warning:", "yellow"),
                 f" these pairs do not look like the {page.n} pairs of {name!r} ({how}): the "
                 "promise does not cover them. Label some of them for a set of their own: in a file "
-                "for `scope-judge calibrate`, or as a pool on the desk"
+                "for `scope-judge calibrate`, or as a pool on the desk",
             )
-    return warnings
 
 
 def _calibration_of(page: "ExamplePage", temperature: float | None) -> "Calibration":
@@ -200,9 +195,3 @@ def _difference(
         f"{differs.value.replace('_', ' ')} above {differs.above:.3g}: {differs.share:.0%} of them "
         f"against {differs.expected:.0%}"
     )
-
-
-def print_unlike(warnings: Iterable[str]) -> None:
-    """Prints the warnings of `unlike_sets`, below the summary of a run."""
-    for warning in warnings:
-        say(("warning:", "yellow"), warning)

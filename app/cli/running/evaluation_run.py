@@ -41,14 +41,12 @@ class EvaluationJob:
         observations: Kinds of question that the methods need.
         limit: Largest number of pairs of each data set.
         seed: Seed of draws and samples.
-        retry: Whether to ask again after a failure that normally repeats.
     """
 
     benchmarks: "Sequence[Benchmark]"
     observations: "Sequence[Observation]"
     limit: int
     seed: int
-    retry: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,7 +97,7 @@ def judged_sources(
         raise CommandError(f"--out {folder}: {exc.strerror}") from None
     with JudgmentLog(folder / LOG_NAME, judge=judge_name(choice.settings)) as log, resumable(_KEPT):
         known = log.read()
-        missing = missing_answers(datasets, job.observations, known, retry=job.retry)
+        missing = missing_answers(datasets, job.observations, known)
         if any(one.pairs for one in missing):
             asyncio.run(_ask(choice, missing, known, log))
         log.append(relabeled(datasets, known))

@@ -3,11 +3,10 @@
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +15,14 @@ from app.cli.console import CommandError, say
 from app.cli.running.coverage import (
     judged_pairs,
     print_contradictions,
-    print_ties,
     print_unlike,
-    unlike_sets,
 )
 from app.cli.running.drawn import keep_drawn
 from app.cli.running.rows import Item, check_output, delimiter_of, is_table, read_items, write_all
 from app.cli.running.run import (
     Ask,
     Finished,
+    Results,
     Run,
     answered,
     asked_of,
@@ -56,7 +54,7 @@ _UNCALIBRATED = ". Here: scope-judge calibrate FILE --name NAME, or --no-alpha"
 # Name of the bundled judge.
 _TOY = "demo"
 # The end of the message if the output cannot be written.
-NOTHING_LOST = "; no result is lost: rerun the command to resume"
+_NOTHING_LOST = "; no result is lost: rerun the command to resume"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,9 +65,6 @@ class FileOptions:
         form: How the rows are written.
         out: File of the results; None for stdout.
         overwrite: Replace a file of results, and drop an unfinished run with other settings.
-        flat: Write the fields of a judgment beside the columns of the row; None for tables only.
-        excel: Write a table that Excel opens.
-        keep_texts: Keep the columns that the comparison was made of.
         only_verdicts: Write only the rows with a verdict.
         otherwise: Alternative to name in the message if there is no service.
         may_fail: Whether the run succeeds although rows have no judgment.
@@ -78,9 +73,6 @@ class FileOptions:
     form: InputFormat = field(default_factory=InputFormat)
     out: Path | None = None
     overwrite: bool = False
-    flat: bool | None = None
-    excel: bool = False
-    keep_texts: bool = True
     only_verdicts: bool = False
     otherwise: str = ""
     may_fail: bool = False
@@ -130,27 +122,36 @@ def _judge_files(
     options: FileOptions,
     judges: "AbstractContextManager[ScopeClient | RayJudges]",
 ) -> None:
-    # Imported late: the help needs no client.
-    from scope_judge import ScopeClient
-
     begun = time.monotonic()
     items = read_items(inputs, options.form)
     check_output(options.out, files_of(inputs), overwrite=options.overwrite)
-    flat = is_table(options.out) if options.flat is None else options.flat
+    flat = is_table(options.out)
     taken = {name for item in items for name in item.row.fields}
-    row = partial(_row, taken=taken, flat=flat, texts=options.keep_texts)
 
-    def rows_of(some: Sequence[Item], results: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def rows_of(some: Sequence[Item], results: Results) -> list[dict[str, Any]]:
         return [
-            row(item, results[item.key])
+            # The row itself has the id.
+            with_result(
+                item.row.fields,
+                {name: value for name, value in results[item.key].items() if name != "id"},
+                taken=taken,
+                flat=flat,
+            )
             for item in some
             if not options.only_verdicts or _has_verdict(results[item.key])
         ]
 
     # Connected last, so that a wrong file is reported first.
     with judges as service:
-        if isinstance(service, ScopeClient):
-            info = service.info()
+        # Imported late: the help needs no client.
+        from scope_judge import ScopeClient
+
+        client: ScopeClient | None = None
+        ask: Ask
+        if not isinstance(service, ScopeClient):
+            fingerprint, ask = service.fingerprint, service.ask
+        else:
+            client, info = service, service.info()
             fingerprint, ask = info.fingerprint, judging(service, criterion)
             if info.judge == _TOY and CALIBRATION not in criterion:
                 say(
@@ -158,48 +159,65 @@ def _judge_files(
                     " the demo judge is a toy that knows ten small tasks, and its own set "
                     "`default` decides what it accepts: name yours with --calibration",
                 )
-        else:
-            fingerprint, ask = service.fingerprint, service.ask
         if options.out is None:
             done = _printed(items, ask, rows_of)
         else:
-            # A link stays, and its target is replaced.
-            out = options.out.resolve()
-            run = run_into(out, fingerprint, criterion, overwrite=options.overwrite)
-            with finished(items, ask, run) as done:
-                rows = rows_of(items, done.results)
-                keep_drawn(out, items, done.results, kept=NOTHING_LOST)
-                delimiter = delimiter_of(item.row for item in items)
-                write_all(out, rows, kept=NOTHING_LOST, excel=options.excel, delimiter=delimiter)
+            done = judged_into(
+                options.out,
+                items,
+                ask,
+                lambda results: rows_of(items, results),
+                settings={"judge": fingerprint, "criterion": dict(criterion)},
+                overwrite=options.overwrite,
+            )
+        results = [done.results[item.key] for item in items]
+        places = [item.row.place for item in items]
         pairs = judged_pairs(items, done.results)
-        # Nothing tells the score distribution of a set without a service.
-        unlike = unlike_sets(service, pairs) if isinstance(service, ScopeClient) else []
-    results = [done.results[item.key] for item in items]
-    places = [item.row.place for item in items]
-    print_contradictions(pairs)
-    print_ties(pairs)
-    print_summary(results, places, asked=done.asked, seconds=time.monotonic() - begun)
-    print_unlike(unlike)
-    failed = sum(not is_judged(result) for result in results)
-    if failed and not options.may_fail:
-        raise CommandError(f"{failed} of {len(results)} rows got no judgment; see their `error`")
+        print_contradictions(pairs)
+        print_summary(results, places, asked=done.asked, seconds=time.monotonic() - begun)
+        print_unlike(client, pairs)
+    if not options.may_fail:
+        refuse_failed(results)
 
 
-def run_into(
+def judged_into(
     out: Path,
-    fingerprint: str,
-    criterion: Mapping[str, Any],
+    items: Sequence[Item],
+    ask: Ask,
+    rows_of: Callable[[Results], Sequence[Mapping[str, Any]]],
     *,
+    settings: Mapping[str, Any],
     overwrite: bool,
-    **settings: Any,
-) -> Run:
-    """A run that judges, and writes a file at its end."""
-    return Run(
+) -> Finished:
+    """Judges rows into a file that appears at the end; an interrupted run resumes.
+
+    Args:
+        out: The file.
+        items: The rows.
+        ask: Asks for judgments.
+        rows_of: Makes the rows of the file of all results.
+        settings: Everything that the results depend on beside their comparisons.
+        overwrite: Drop an unfinished run with other settings.
+    """
+    # A link stays, and its target is replaced.
+    out = out.resolve()
+    run = Run(
         journal=beside(out),
-        settings={"judge": fingerprint, "criterion": dict(criterion), **settings},
+        settings=settings,
         overwrite=overwrite,
         kept=f"rerun the command to resume {out}",
     )
+    with finished(items, ask, run) as done:
+        keep_drawn(out, items, done.results, kept=_NOTHING_LOST)
+        delimiter = delimiter_of(item.row for item in items)
+        write_all(out, rows_of(done.results), kept=_NOTHING_LOST, delimiter=delimiter)
+    return done
+
+
+def refuse_failed(results: Sequence[Mapping[str, Any]]) -> None:
+    """Ends the command with an error if a row has no judgment."""
+    if failed := sum(not is_judged(result) for result in results):
+        raise CommandError(f"{failed} of {len(results)} rows got no judgment; see their `error`")
 
 
 def judging(client: "ScopeClient", criterion: Mapping[str, Any], *, dated: bool = False) -> Ask:
@@ -236,18 +254,6 @@ def _checked(fields: Mapping[str, Any], outcome: "Judgment | ItemError") -> dict
         hint = "" if error.code != "calibration_not_found" else _UNCALIBRATED
         raise CommandError(f"{error.detail}{hint}")
     return error_of(error)
-
-
-def _row(
-    item: Item, result: Mapping[str, Any], *, taken: Collection[str], flat: bool, texts: bool
-) -> dict[str, Any]:
-    """A row of the output: the columns of the input, and the result."""
-    kept = item.row.fields
-    if not texts:
-        kept = {name: value for name, value in kept.items() if name not in item.shape.texts}
-    # The row itself has the id.
-    shown = {name: value for name, value in result.items() if name != "id"}
-    return with_result(kept, shown, taken=taken, flat=flat)
 
 
 def _has_verdict(result: Mapping[str, Any]) -> bool:

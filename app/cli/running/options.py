@@ -74,20 +74,6 @@ NoAlpha = Annotated[
 Guarantee = Annotated[str | None, typer.Option(help="marginal or pac.")]
 Delta = Annotated[float | None, typer.Option(help="Probability that the pac guarantee fails.")]
 CalibrationSet = Annotated[str | None, typer.Option(help="Name of the calibration set.")]
-Excel = Annotated[
-    bool,
-    typer.Option(
-        "--excel",
-        help="Write CSV for Excel: byte order mark, the input's delimiter or semicolons with "
-        "decimal commas, ' before formulas.",
-    ),
-]
-Flat = Annotated[
-    bool | None,
-    typer.Option(
-        help="Write columns such as verdict, not one `judgment`.  [default: CSV, TSV, .xlsx]"
-    ),
-]
 
 
 def given_criterion(options: Mapping[str, Any], *, no_alpha: bool = False) -> dict[str, Any]:

@@ -132,18 +132,11 @@ def delimiter_of(rows: Iterable[FileRow]) -> str | None:
     return next((row.delimiter for row in rows if row.delimiter in (",", ";")), None)
 
 
-def check_excel(out: Path | None, *, excel: bool) -> None:
-    """Refuses --excel for another file than a table; raises CommandError."""
-    if excel and not is_table(out):
-        raise CommandError("--excel goes with --out FILE.csv or FILE.tsv")
-
-
 def write_all(
     out: Path | None,
     rows: Sequence[Mapping[str, Any]],
     *,
     kept: str = "",
-    excel: bool = False,
     delimiter: str | None = None,
 ) -> None:
     """Replaces a file atomically, or prints the rows as JSONL."""
@@ -152,6 +145,6 @@ def write_all(
             print(json_line(row))
         return
     try:
-        replace_file(out, rows, excel=excel, delimiter=delimiter)
+        replace_file(out, rows, delimiter=delimiter)
     except OSError as exc:
         raise CommandError(f"{out} cannot be written: {exc.strerror}{kept}") from None

@@ -54,8 +54,6 @@ def missing_answers(
     datasets: Iterable[Dataset],
     observations: Sequence[Observation],
     known: Mapping[tuple[str, str], JudgedPair],
-    *,
-    retry: bool = False,
 ) -> list[MissingAnswers]:
     """The questions to ask: those without an answer in the log, or with one to another question.
 
@@ -63,8 +61,6 @@ def missing_answers(
         datasets: Data sets with the pairs to judge.
         observations: Observations that the methods need.
         known: Content of the log.
-        retry: Also ask again after a failure that normally repeats, such as a prompt that is too
-            long. The judge may have a longer context now.
     """
     return [
         MissingAnswers(
@@ -73,9 +69,7 @@ def missing_answers(
             pairs=[
                 pair
                 for pair in dataset.pairs
-                if not _is_answered(
-                    known.get((dataset.name, pair.id)), dataset, observation, pair, retry=retry
-                )
+                if not _is_answered(known.get((dataset.name, pair.id)), dataset, observation, pair)
             ],
         )
         for dataset in datasets
@@ -84,17 +78,12 @@ def missing_answers(
 
 
 def _is_answered(
-    known: JudgedPair | None,
-    dataset: Dataset,
-    observation: Observation,
-    pair: LabeledPair,
-    *,
-    retry: bool,
+    known: JudgedPair | None, dataset: Dataset, observation: Observation, pair: LabeledPair
 ) -> bool:
     if known is None:
         return False
     failure = (known.failed or {}).get(observation)
-    if failure is not None and (retry or failure not in _FINAL_FAILURES):
+    if failure is not None and failure not in _FINAL_FAILURES:
         return False
     question = dataset.questionnaire.question(observation, pair)
     return (known.asked or {}).get(observation) == question.digest

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from app.evaluation import paper
-from app.evaluation.comparison import ComparedDataset
 from app.evaluation.methods import METHODS, MethodName
 from app.evaluation.metrics import RiskCoverage
 from app.evaluation.paper import PaperOutcome
@@ -60,25 +59,6 @@ def tables_of(results: Results) -> list[Table]:
         _transfer(results),
     )
     return [table for table in made if table.rows]
-
-
-def comparison_table(datasets: Iterable[ComparedDataset], *, alpha: float) -> Table:
-    """Judges on the pairs that all of them judged."""
-    rows = []
-    for dataset in datasets:
-        for judge in dataset.judges:
-            outcomes = {row.selector: row.outcome for row in judge.rows if row.alpha == alpha}
-            scope, pac = outcomes["scope"], outcomes["pac"]
-            figures = (scope.coverage, scope.risk, pac.coverage, pac.risk)
-            rows.append((dataset.name, judge.name, dataset.n, *judge.quality, *figures))
-    rules = (f"{rule} {figure}" for rule in ("SCOPE", "pac") for figure in ("coverage", "risk"))
-    return Table(
-        name="comparison",
-        title=f"Judges on the same pairs, at alpha {level(alpha)}",
-        columns=("data", "judge", "n", *_QUALITY, *rules),
-        rows=tuple(rows),
-        note="Judges are measured on the pairs that all of them judged.",
-    )
 
 
 def _measured(results: Results) -> Iterator[tuple[DatasetResults, MethodResults]]:

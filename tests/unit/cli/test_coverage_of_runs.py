@@ -86,14 +86,19 @@ def test_battles_are_compared_too(service: str, tmp_path: Path) -> None:
     assert "do not look like the 200 pairs" in last
 
 
-def test_ties_among_accepted_verdicts_are_shown(service: str, tmp_path: Path) -> None:
+def test_labeled_rows_tell_the_share_of_wrong_verdicts_and_ties(
+    service: str, tmp_path: Path
+) -> None:
     rows = [{**row, "label": "tie" if i < 40 else "A"} for i, row in enumerate(pairs(100, sure=1))]
     result = ran(service, "judge", write_rows(tmp_path / "labeled.jsonl", rows))
     assert result.exit_code == 0, result.stderr
     said = " ".join(result.stderr.split())
-    assert "100 of these pairs have a label, of which 40 are ties." in said
-    # Clopper and Pearson's interval of 40 in 100 at 95%.
-    assert "Ties are 40.0% (30.3% to 50.3%) of the 100 accepted verdicts with a label" in said
+    # Wilson's interval of 0 in 60 at 95% ends at z^2 / (60 + z^2).
+    assert (
+        "The labels of the rows contradict 0.0% (0.0% to 6.0%) of the 60 verdicts accepted at "
+        "alpha 0.1." in said
+    )
+    assert "40 labels are ties, 40 of them on accepted verdicts" in said
 
 
 def test_contradicted_verdicts_are_the_first_words_of_the_summary(

@@ -50,17 +50,12 @@ def test_an_input_column_never_vanishes(tmp_path: Path) -> None:
     (row,) = rows_of(out.read_text())
     assert {name: row[name] for name in mine} == mine
     assert row["judgment_judgment"]["verdict"] == "A"
-    assert judged(Service(), file, "--flat", "--overwrite", out=out).exit_code == 0
-    (row,) = rows_of(out.read_text())
+    table = tmp_path / "out.csv"
+    assert judged(Service(), file, out=table).exit_code == 0
+    with table.open(newline="") as opened:
+        (row,) = csv.DictReader(opened)
     assert {name: row[name] for name in mine} == mine
-    assert (row["judgment_verdict"], row["judgment_p_bar"], row["reason"]) == ("A", 0.01, None)
-
-
-def test_texts_can_be_left_out(tmp_path: Path) -> None:
-    file, out = pairs_in(tmp_path, count=1, note="mine"), tmp_path / "out.jsonl"
-    assert judged(Service(), file, "--no-keep-texts", out=out).exit_code == 0
-    (row,) = rows_of(out.read_text())
-    assert set(row) == {"id", "note", "judgment"}
+    assert (row["judgment_verdict"], row["judgment_p_bar"], row["reason"]) == ("A", "0.01", "")
 
 
 def test_equal_comparisons_are_judged_once_and_all_have_the_result(tmp_path: Path) -> None:
@@ -103,31 +98,6 @@ def test_a_table_has_columns_without_json_and_the_delimiter_of_the_input(tmp_pat
     assert second["error_code"] == "invalid_comparison"
     assert "response_b" in first
     assert "response_a is empty" in second["error_detail"]
-    # One object on request.
-    result = judged(Service(), file, "--no-alpha", "--no-flat", "--overwrite", out=out)
-    header, *rows = csv.reader(out.read_text().splitlines(), delimiter=";")
-    assert json.loads(rows[0][header.index("judgment")])["verdict"] == "A"
-
-
-def test_for_excel_no_cell_is_a_formula_and_numbers_stay_numbers(tmp_path: Path) -> None:
-    file, out, service = tmp_path / "pairs.csv", tmp_path / "out.csv", Service()
-    formulas = {"response_a": "=1+1", "response_b": "@SUM(A1)", "note": "-2+3", "+more": "+1+1"}
-    with file.open("w", newline="") as opened:
-        row = {"question": "q", **formulas, "number": "-5"}
-        writer = csv.DictWriter(opened, row)
-        writer.writeheader()
-        writer.writerow(row)
-    result = judged(service, file, "--flat", "--excel", out=out)
-    assert result.exit_code == 0, result.stderr
-    with out.open(newline="") as opened:
-        (found,) = csv.DictReader(opened)
-    names = {"+more": "'+more"}
-    assert {name: found[names.get(name, name)] for name in formulas} == {
-        name: f"'{value}" for name, value in formulas.items()
-    }
-    assert (found["number"], found["verdict"], found["p_bar"]) == ("-5", "A", "0.01")
-    # The judge reads the texts as they are.
-    assert [item["response_a"] for item in service.asked] == ["=1+1"]
 
 
 def test_a_map_names_the_columns(tmp_path: Path) -> None:

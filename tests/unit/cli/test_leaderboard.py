@@ -132,7 +132,6 @@ def test_known_label_noise_widens_the_ratings_that_rest_on_labels(
     ("options", "message"),
     [
         (("--rounds", "5"), "--rounds must be at least 100"),
-        (("--level", "95"), "--level must be between 0 and 1"),
         (("--human-probability", "0"), "--human-probability must be above 0"),
         (("--label-noise", "0.5"), "--label-noise must be at least 0 and below 0.5"),
         (("--reference", "nobody"), "the reference 'nobody' is not a model"),

@@ -37,21 +37,20 @@ def longest(row: dict[str, Any], name: str) -> Any:
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
-@pytest.mark.parametrize("layout", ["--flat", "--no-flat"])
 def test_a_judged_file_is_judged_again_and_read_by_every_command(
-    service: str, tmp_path: Path, ending: str, layout: str
+    service: str, tmp_path: Path, ending: str
 ) -> None:
     given = write_rows(tmp_path / "pairs.jsonl", pairs())
     once, twice, thrice = (tmp_path / f"{name}.{ending}" for name in ("once", "twice", "thrice"))
-    run(service, "judge", given, "--alpha", "0.1", layout, "--out", once)
-    run(service, "judge", once, "--no-alpha", layout, "--out", twice)
-    run(service, "judge", twice, "--alpha", "0.2", layout, "--out", thrice)
+    run(service, "judge", given, "--alpha", "0.1", "--out", once)
+    run(service, "judge", once, "--no-alpha", "--out", twice)
+    run(service, "judge", twice, "--alpha", "0.2", "--out", thrice)
     first, last = ([row.fields for row in read_rows(path)] for path in (once, thrice))
     # Every column of the earlier runs is there as it was.
     assert [
         {name: row[name] for name in columns} for columns, row in zip(first, last, strict=True)
     ] == first
-    if layout == "--flat":
+    if ending == "csv":
         assert {str(row["alpha"]) for row in first} == {"0.1"}
         assert {str(longest(row, "alpha")) for row in last} == {"0.2"}
     # The answers of the judge are found beside those of earlier runs.

@@ -1,12 +1,12 @@
 """Labels contradict an alpha only where its verdicts are wrong too often to be chance."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pytest
 
 from app.core.shares import weighted_share
-from app.core.verdict_errors import LabeledVerdict, exceeded_alphas
+from app.core.verdict_errors import LabeledVerdict, contradicted_verdicts
 
 
 def verdicts(
@@ -22,8 +22,12 @@ def verdicts(
         )
 
 
+def exceeded_alphas(verdicts: Iterable[LabeledVerdict]) -> list[float]:
+    return [each.alpha for each in contradicted_verdicts(verdicts) if each.exceeds_alpha]
+
+
 def test_an_alpha_below_the_interval_is_exceeded() -> None:
-    (exceeded,) = exceeded_alphas(verdicts(23, 77))
+    (exceeded,) = contradicted_verdicts(verdicts(23, 77))
     assert (exceeded.alpha, exceeded.verdicts) == (0.05, 100)
     # Wilson's interval of 23 of 100: z = 1.96, so the centre is (0.23 + 0.0192) / 1.0384 = 0.2400
     # and the reach 1.96 sqrt(0.23 x 0.77 / 99.0 + 0.000096) / 1.0384, about 0.082.
@@ -37,7 +41,7 @@ def test_an_alpha_within_the_interval_is_not_exceeded(wrong: int) -> None:
 
 def test_every_alpha_is_compared_with_its_own_verdicts() -> None:
     both = [*verdicts(23, 77), *verdicts(23, 77, alpha=0.2)]
-    assert [each.alpha for each in exceeded_alphas(both)] == [0.05]
+    assert exceeded_alphas(both) == [0.05]
     assert exceeded_alphas([]) == []
 
 

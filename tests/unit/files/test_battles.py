@@ -1,4 +1,4 @@
-"""Battles in files: models, ids, labels, and the order in which the judge sees them."""
+"""Battles in files: models, ids and labels."""
 
 import math
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import InvalidComparisonError, InvalidRequestError
-from app.files.battle_rows import JudgedBattle, Provenance, battle_rows, of_models
+from app.files.battle_rows import JudgedBattle, Provenance, battle_rows
 from app.files.battles import Battle, battle_shape
 
 ROW = {
@@ -16,9 +16,7 @@ ROW = {
     "response_a": "5",
     "response_b": "4",
 }
-PROVENANCE = Provenance(
-    judge="demo", fingerprint="f" * 64, template="c" * 64, version="1.2.0", seed=7
-)
+PROVENANCE = Provenance(judge="demo", fingerprint="f" * 64, template="c" * 64, version="1.2.0")
 JUDGMENT: dict[str, Any] = {
     "verdict": "B",
     "preferred": "B",
@@ -49,16 +47,9 @@ def battle(**changes: Any) -> Battle:
 
 
 def row_of(result: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    found = battle(**changes)
-    shown = of_models(result, swapped=found.is_swapped(PROVENANCE.seed))
-    (row,) = battle_rows(
-        [JudgedBattle(place="f.jsonl, line 1", battle=found, result=shown)], PROVENANCE
-    )
+    judged = JudgedBattle(place="f.jsonl, line 1", battle=battle(**changes), result=result)
+    (row,) = battle_rows([judged], PROVENANCE)
     return row
-
-
-# Question for which seed 7 swaps the responses -> whether it does.
-BOTH_ORDERS = {f"q{i}": battle(question=f"q{i}").is_swapped(7) for i in range(8)}
 
 
 def test_a_row_without_an_id_is_named_by_its_content() -> None:
@@ -163,49 +154,6 @@ def test_a_label_keeps_the_probability_of_its_draw() -> None:
     assert (found.human, found.human_probability) == ("model_a", 0.05)
 
 
-def test_the_order_is_a_fair_coin_by_the_seed() -> None:
-    many = [battle(question=f"q{i}") for i in range(1000)]
-    swapped = [each.is_swapped(7) for each in many]
-    assert swapped == [each.is_swapped(7) for each in many]
-    # Four standard deviations.
-    assert abs(sum(swapped) - 500) < 64
-    differing = sum(a != b.is_swapped(8) for a, b in zip(swapped, many, strict=True))
-    assert abs(differing - 500) < 64
-    for each, is_swapped in zip(many, swapped, strict=True):
-        shown = each.shown(7)
-        assert (shown["response_a"], shown["response_b"]) == (
-            ("4", "5") if is_swapped else ("5", "4")
-        )
-
-
-@pytest.mark.parametrize("question", BOTH_ORDERS)
-def test_the_winner_and_the_probabilities_are_those_of_the_models(question: str) -> None:
-    # The judge prefers B with 0.8: the response of model_b, or in the other order of model_a.
-    row = row_of(JUDGMENT, question=question)
-    assert row["swapped"] == BOTH_ORDERS[question]
-    if row["swapped"]:
-        assert row["winner"] == "model_a"
-        found = [row[name] for name in ("p_bar", "p_fwd", "p_rev")]
-        # With model_a's response shown first: the judge's reverse order.
-        assert found == pytest.approx([0.8, 0.7, 0.9])
-    else:
-        assert row["winner"] == "model_b"
-        assert [row[name] for name in ("p_bar", "p_fwd", "p_rev")] == [0.2, 0.1, 0.3]
-    assert row["accepted"] is True
-    assert (row["model_a"], row["model_b"]) == ("small", "large")
-
-
-def test_both_orders_are_tested() -> None:
-    assert set(BOTH_ORDERS.values()) == {True, False}
-
-
-def test_an_abstention_stays_one_in_any_order() -> None:
-    unsure = {**JUDGMENT, "verdict": "abstain", "reason": "uncertain"}
-    for question in BOTH_ORDERS:
-        row = row_of(unsure, question=question)
-        assert (row["winner"], row["accepted"], row["reason"]) == ("abstain", False, "uncertain")
-
-
 def test_a_row_has_all_that_a_leaderboard_reads() -> None:
     row = row_of(JUDGMENT, id="b1", human="tie", human_probability=0.1)
     assert {name: row[name] for name in ("id", "human", "human_probability")} == {
@@ -225,20 +173,19 @@ def test_a_row_has_all_that_a_leaderboard_reads() -> None:
 def test_a_signature_is_one_line_with_all_that_a_judgment_depends_on() -> None:
     assert row_of(JUDGMENT)["signature"] == (
         "scope-judge 1.2.0; judge demo (fingerprint ffffffffffff); template cccccccccccc; "
-        "calibration default, version 3, n 600; pac, alpha 0.1, delta 0.05; order seed 7"
+        "calibration default, version 3, n 600; pac, alpha 0.1, delta 0.05"
     )
     free = {**JUDGMENT, "alpha": None, "guarantee": None, "delta": None, "calibration": None}
-    assert row_of(free)["signature"].endswith("; no calibration; no alpha; order seed 7")
+    assert row_of(free)["signature"].endswith("; no calibration; no alpha")
 
 
 def test_an_error_has_no_winner_and_the_signature_of_its_run() -> None:
     error = {"error": {"code": "prompt_too_long", "detail": "the prompt has 9 tokens"}}
     whole = battle()
-    swapped = whole.is_swapped(7)
     rows = battle_rows(
         [
             JudgedBattle(place="line 1", battle=whole, result=error),
-            JudgedBattle(place="line 2", battle=whole, result=of_models(JUDGMENT, swapped=swapped)),
+            JudgedBattle(place="line 2", battle=whole, result=JUDGMENT),
             JudgedBattle(place="line 3", battle=None, result=error),
         ],
         PROVENANCE,

@@ -1,6 +1,5 @@
 """Rows that are written in any format are read back."""
 
-import csv
 import json
 from datetime import date
 from pathlib import Path
@@ -27,41 +26,6 @@ def test_a_line_that_is_printed_steers_no_terminal_and_has_the_same_value() -> N
     line = json_line(row)
     assert line.isprintable()
     assert json.loads(line) == row
-
-
-@pytest.mark.parametrize("ending", ["csv", "tsv"])
-def test_for_excel_no_text_is_a_formula_and_numbers_stay_numbers(
-    tmp_path: Path, ending: str
-) -> None:
-    formulas = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "-", "+49 30 1", "\uff1d1"]
-    numbers = ["-5", "+0.5", "-1e-3", "-,5", -5, -0.25, "5"]
-    texts = ["'=1", " =1", "a=1", ""]
-    rows = [{"=name": value} for value in (*formulas, *numbers, *texts, None)]
-    path = tmp_path / f"out.{ending}"
-    replace_file(path, rows, excel=True)
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        header, *cells = csv.reader(file, delimiter=";" if ending == "csv" else "\t")
-    assert header == ["'=name"]
-    assert [each[0] if each else "" for each in cells] == [
-        *(f"'{text}" for text in formulas),
-        *(str(n).replace("-0.25", "-0,25" if ending == "csv" else "-0.25") for n in numbers),
-        *texts,
-        "",
-    ]
-    replace_file(path, rows)
-    with path.open(encoding="utf-8", newline="") as file:
-        assert next(csv.reader(file)) == ["=name"]
-
-
-def test_a_german_excel_opens_the_bytes(tmp_path: Path) -> None:
-    rows = [{"Frage": "Wei\u00df?", "p": 0.5, "n": 3, "ja": True, "x": 1e-07, "leer": None}]
-    path = tmp_path / "out.csv"
-    replace_file(path, rows, excel=True)
-    expected = "Frage;p;n;ja;x;leer\r\nWei\u00df?;0,5;3;true;1e-07;\r\n"
-    assert path.read_bytes() == expected.encode("utf-8-sig")
-    # An Excel that separates by commas has decimal points.
-    replace_file(path, rows, excel=True, delimiter=",")
-    assert path.read_bytes().startswith("Frage,p,n,ja,x,leer\r\nWei\u00df?,0.5".encode("utf-8-sig"))
 
 
 def test_csv_has_the_delimiter_that_is_named(tmp_path: Path) -> None:
@@ -111,7 +75,7 @@ def test_a_workbook_has_texts_as_they_are_and_numbers_as_numbers(tmp_path: Path)
     texts = ["=1+1", "-1", "5", "a\r\nb\x0b", " x ", "_x0041", "'q", "\u202e\U0001f600"]
     row: dict[str, Any] = {f"t{number}": text for number, text in enumerate(texts)}
     row |= {"n": 3, "p": 0.5, "yes": True, "none": None, "list": [1], "=name": "x"}
-    replace_file(path, [row, {"yes": False}], excel=True)
+    replace_file(path, [row, {"yes": False}])
     first, second = (found.fields for found in read_rows(path))
     assert first == {**row, "list": "[1]"}
     assert list(second) == list(row)

@@ -83,7 +83,7 @@ def board(judge: str = "demo", *, labelled: bool = True) -> Board:
     return Board(
         judge=judge,
         signature="scope-judge 0.1.0; judge demo (fingerprint 0123456789ab); template ba9876543210;"
-        " calibration default, version 7, n 600; pac, alpha 0.1, delta 0.1; order seed 0",
+        " calibration default, version 7, n 600; pac, alpha 0.1, delta 0.1",
         alpha=0.1,
         guarantee="pac",
         models=tuple(sorted(MODELS)),

@@ -75,15 +75,13 @@ async def ask(
     data: Dataset,
     engine: Engine | None = None,
     observations: Sequence[Observation] = ALL,
-    *,
-    retry: bool = False,
 ) -> tuple[dict[tuple[str, str], JudgedPair], int]:
     """The content of the log afterwards, and the number of pairs asked, counted per observation."""
     answered: list[int] = []
     interviewer = Interviewer(scorer=scorer_of(engine or ScriptedEngine()))
     with JudgmentLog(folder / "judgments.jsonl", judge="scripted") as log:
         known = log.read()
-        missing = missing_answers([data], observations, known, retry=retry)
+        missing = missing_answers([data], observations, known)
         interviewer.check(known.values(), observations)
         await interviewer.ask(missing, log, lambda _, n: answered.append(n))
         log.append(relabeled([data], known))
@@ -159,12 +157,6 @@ async def test_a_failure_is_stored_and_asked_again_unless_it_would_repeat(
     _, asked = await ask(tmp_path, dataset(3), ScriptedEngine(script), ["orders", "annotators"])
     # A prompt that is too long is not asked again.
     assert asked == (0 if isinstance(error, PromptTooLongError) else 2)
-    judged, asked = await ask(
-        tmp_path, dataset(3), observations=["orders", "annotators"], retry=True
-    )
-    assert asked == 2
-    assert judged["d", "pair-1"].failed is None
-    assert judged["d", "pair-1"].gaps == pytest.approx((1.0, 1.0))
 
 
 @pytest.mark.parametrize("observation", ["orders", "annotators"])
@@ -262,7 +254,7 @@ async def test_the_same_name_with_other_weights_is_refused(tmp_path: Path) -> No
 
 
 async def ask_reward_model(
-    folder: Path, model: NumberModel, pairs: Sequence[LabeledPair], *, retry: bool = False
+    folder: Path, model: NumberModel, pairs: Sequence[LabeledPair]
 ) -> dict[tuple[str, str], JudgedPair]:
     """The content of the log after a run with a reward model, whose observation is its score."""
     questionnaire = Questionnaire.of(None, (), ["orders"], seed=0)
@@ -271,7 +263,7 @@ async def ask_reward_model(
     with JudgmentLog(folder / "judgments.jsonl", judge=number_model.MODEL.judge) as log:
         known = log.read()
         interviewer.check(known.values(), ["orders"])
-        missing = missing_answers([data], ["orders"], known, retry=retry)
+        missing = missing_answers([data], ["orders"], known)
         await interviewer.ask(missing, log, lambda *_: None)
         return log.read()
 
