@@ -567,6 +567,16 @@ class Auditor:
         ]
         return sorted(audits, key=lambda audit: audit.position)
 
+    def ending(self, name: str) -> list[Audit]:
+        """Returns the draws whose labels end the alarms of a set, as far as there are any."""
+        book = self.book(name)
+        alarm = book.alarms.first()
+        if alarm is None or alarm.entry.needed is None:
+            return []
+        audits = book.since(alarm.position)
+        own = [audit for audit in audits if audit.fingerprint == self._fingerprint]
+        return own[: alarm.entry.needed]
+
     def _usable(self, calibration: str | None, may_use: Callable[[str], bool]) -> list[Book]:
         return [
             book for book in self.books if calibration in (None, book.name) and may_use(book.name)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.integration.desk.browsing import FORMS, barriers, look_in, open_page, overflow
 from tests.integration.desk.test_views import HOSTILE
@@ -138,6 +138,22 @@ def test_a_skipped_pair_comes_back_after_all_others(service: Server, browser: Br
         expect(page.get_by_role("heading", name="Try a pair")).to_be_visible()
 
 
+def test_an_alarm_is_shown_although_labels_come_faster_than_the_answer(
+    service: Server, browser: Browser
+) -> None:
+    with open_page(browser, f"http://127.0.0.1:{service.port}") as page:
+        held: list[Route] = []
+        page.route("**/monitor", lambda route: held.append(route))
+        with page.expect_request("**/monitor"):
+            page.goto("/desk#label/default")
+        press(page, "1")
+        press(page, "1")
+        expect(page.get_by_text("29 pairs wait")).to_be_visible()
+        held[0].fulfill(json={"name": "default", "light": "red", "recovery": None})
+        expect(page.get_by_text("the traffic of default has changed")).to_be_visible()
+        page.unroute_all(behavior="ignoreErrors")
+
+
 def test_a_killed_service_loses_no_answer_that_it_has_taken(
     service: Server, browser: Browser
 ) -> None:
@@ -257,6 +273,4 @@ def test_hostile_texts_are_labeled_as_text(service: Server, browser: Browser) ->
                 expect(page.get_by_role("region", name="Question")).not_to_have_text(question)
         send(page)
         assert page.title() == "scope-judge desk"
-        page.keyboard.press("?")
-        expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
     assert json.dumps(labels_of(service)).count("tie") == 30 + len(texts)

@@ -153,3 +153,17 @@ async def test_sides_are_random_and_a_label_means_the_side_that_was_shown(
         await send(client, {audit["id"]: "A" if is_a else "B"}, header_of("ann"))
     assert 4 <= swapped <= 16
     assert await labels(client) == [("A", "ann")] * 20
+
+
+async def test_after_an_alarm_people_label_the_pairs_that_end_it_and_no_others(
+    client: httpx.AsyncClient,
+) -> None:
+    wrong = dict.fromkeys(await drawn(client, range(30)), "B")
+    await drawn(client, range(1000, 1005))
+    await send(client, wrong)
+    recovery = (await client.get("/calibrations/default/monitor")).json()["recovery"]
+    needed = recovery["audits"]
+    assert len(await order_of(client, "ann")) == 5
+    await drawn(client, range(2000, 2003 + needed))
+    ending = {f"Traffic {number}?" for number in range(2000, 2000 + needed)}
+    assert set(await order_of(client, "ann")) == ending

@@ -7,16 +7,6 @@ import { savedKey, savedPerson } from "./api.js";
 import { goalOf, PoolCard } from "./pool.js";
 import { useQueue } from "./queue.js";
 
-const KEYS = [
-  ["1", "the left response is better"],
-  ["2", "the right response is better"],
-  ["T", "both are equally good"],
-  ["S", "skip: show this pair again later"],
-  ["N", "this pair cannot be labeled"],
-  ["U", "take the last answer back"],
-  ["?", "these keys"],
-];
-
 /** The question why a pair cannot be labeled. @param {{ onClose: () => void, onReason: (reason: string) => void }} props */
 function Reason({ onClose, onReason }) {
   const [reason, setReason] = useState("");
@@ -34,13 +24,6 @@ function Reason({ onClose, onReason }) {
     </form>
   <//>`;
 }
-
-/** @param {{ onClose: () => void }} props */
-const Keys = ({ onClose }) =>
-  html`<${Dialog} title="Keys" onClose=${onClose}>
-    <dl class="keys">${KEYS.map(([key, what]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}</dl>
-    <div class="row end"><button type="button" class="main" onClick=${onClose} data-first>Close</button></div>
-  <//>`;
 
 /** What stands in place of a pair when there is none. @param {{ state: any, name: string, onFinish: () => void, onAgain: () => void, onSave: () => void }} props */
 function Done({ state, name, onFinish, onAgain, onSave }) {
@@ -82,7 +65,7 @@ export function Label({ name, sets, info, report, onChanged }) {
   // A key that may only label sees no sets.
   const goal = set === undefined ? "" : goalOf(name);
   const queue = useQueue(name, goal, info, report, onChanged);
-  const [asks, setAsks] = useState(/** @type {"reason" | "keys" | "name" | null} */ (asksWho() ? "name" : null));
+  const [asks, setAsks] = useState(/** @type {"reason" | "name" | null} */ (asksWho() ? "name" : null));
   const [rendered, setRendered] = useState(false);
   const { state, answer, undo, skip, finish, save } = queue;
   const pair = state?.pair ?? null;
@@ -99,7 +82,6 @@ export function Label({ name, sets, info, report, onChanged }) {
         s: skip,
         u: undo,
         n: () => canClose && setAsks("reason"),
-        "?": () => setAsks("keys"),
       };
       const action = actions[event.key.toLowerCase()];
       if (action === undefined) return;
@@ -131,7 +113,6 @@ export function Label({ name, sets, info, report, onChanged }) {
       <button type="button" class="quiet" disabled=${pair === null} onClick=${skip}>Skip for now <kbd>S</kbd></button>
       <button type="button" class="quiet" disabled=${!canClose} onClick=${() => setAsks("reason")}>Cannot be labeled <kbd>N</kbd></button>
       <button type="button" class="quiet" aria-pressed=${rendered} onClick=${() => setRendered(!rendered)}>Markdown</button>
-      <button type="button" class="quiet" onClick=${() => setAsks("keys")}>Keys <kbd>?</kbd></button>
     </div>`}
     ${savedKey() === null && savedPerson() ? html`<p class="hint">Your labels have the name ${savedPerson()}. <button type="button" class="link" onClick=${() => setAsks("name")}>Change it</button></p>`
       : savedKey() !== null && html`<p class="hint">Your labels have the name of your key, ${info.caller}.</p>`}
@@ -141,7 +122,6 @@ export function Label({ name, sets, info, report, onChanged }) {
       setAsks(null);
       answer("none", reason);
     }} />`}
-    ${asks === "keys" && html`<${Keys} onClose=${() => setAsks(null)} />`}
     ${asks === "name" && html`<${Who} onClose=${() => setAsks(null)} />`}
     ${state.pool?.done > 0 && pair !== null && html`<p class="row hint">${plural(state.pool.done, "label")} ${state.pool.done === 1 ? "waits" : "wait"} in this browser, and become one version when you leave or save.
       <button type="button" class="quiet accent" onClick=${save}>Save now</button></p>`}

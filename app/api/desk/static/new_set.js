@@ -3,7 +3,7 @@ import { html, useEffect, useState } from "./ui.js";
 import { allSets, ofSet, post, Problem } from "./api.js";
 import { count, percent, plain, plural } from "./format.js";
 import { ChangeDialog } from "./change.js";
-import { keepPairs } from "./pair_store.js";
+import { KEPT, keepPairs } from "./pair_store.js";
 import { FileProblem, pairsOf } from "./pair_rows.js";
 import { Action, asksWho, Dialog, Refusal, useAction, Who } from "./parts.js";
 import { scored } from "./scoring.js";
@@ -97,7 +97,7 @@ function Outcome({ preview, read, info }) {
   const row = preview.thresholds.find((/** @type {any} */ each) => each.alpha === info.default_alpha && each.guarantee === info.default_guarantee);
   if (preview.unlabelled > 0)
     return html`<p>${plural(preview.unlabelled, "pair")} ${preview.unlabelled === 1 ? "waits" : "wait"} for a label then; until they have them, there are
-      few or no verdicts. This browser keeps their texts, and the service only their scores.</p>`;
+      few or no verdicts. ${KEPT}</p>`;
   return html`<p>The judge is right in ${percent(preview.accuracy, 1)} of the ${count(read.labelled)} labels. ${row?.feasible
     ? `At ${plain(row.alpha)}, ${percent(row.coverage)} of pairs get a verdict then.` : `At ${plain(info.default_alpha)}, no pair gets a verdict yet.`}</p>`;
 }

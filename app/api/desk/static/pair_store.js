@@ -8,6 +8,9 @@
  * @property {any} score What the judge said of it, in this order of its responses.
  */
 
+/** The service keeps texts only with a draw, and of each pair until its label: these are no draws. */
+export const KEPT = "Only this browser has their texts, until all have a label; the service keeps their scores. In another browser, open the file again.";
+
 /** @param {string} name */
 const keyOf = (name) => `${location.pathname} ${name}`;
 /** For a browser that keeps nothing, such as a private window. @type {Map<string, KeptPair[]>} */
@@ -40,6 +43,7 @@ export async function keepPairs(name, pairs) {
 /** @param {string} name */
 export async function forgetPairs(name) {
   unkept.delete(name);
+  keepLabels(name, {});
   await inStore("readwrite", (store) => store.delete(keyOf(name))).catch(() => undefined);
 }
 

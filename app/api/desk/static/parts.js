@@ -15,22 +15,33 @@ import { inApi, inThisZone, promise } from "./format.js";
  */
 export function useLoad(load, inputs, report) {
   const [state, setState] = useState(/** @type {{ data: T | null, failed: boolean }} */ ({ data: null, failed: false }));
-  const [turn, setTurn] = useState(0);
+  const again = useRef(() => {});
   useEffect(() => {
     let current = true;
-    load().then(
-      (data) => current && setState({ data, failed: false }),
-      (error) => {
-        if (!current) return;
-        setState((/** @type {any} */ before) => ({ ...before, failed: true }));
-        report(error);
-      },
-    );
-    return () => {
-      current = false;
+    let busy = false;
+    let stale = false;
+    // One request at a time: labels that come fast neither drop an answer nor pile up requests.
+    again.current = async () => {
+      stale = true;
+      if (busy) return;
+      busy = true;
+      while (stale && current) {
+        stale = false;
+        await load().then(
+          (data) => current && setState({ data, failed: false }),
+          (error) => {
+            if (!current) return;
+            setState((/** @type {any} */ before) => ({ ...before, failed: true }));
+            report(error);
+          },
+        );
+      }
+      busy = false;
     };
-  }, [...inputs, turn]);
-  return { ...state, reload: () => setTurn((/** @type {number} */ n) => n + 1) };
+    again.current();
+    return () => void (current = false);
+  }, inputs);
+  return { ...state, reload: () => again.current() };
 }
 
 const REFRESH_MS = 10_000;

@@ -3,7 +3,7 @@ import { html, useEffect, useState } from "./ui.js";
 import { call, get, ofSet } from "./api.js";
 import { count, percent, plain, plural } from "./format.js";
 import { PairFileField } from "./new_set.js";
-import { keepLabels, keepPairs, keptPairs, forgetPairs, unsavedLabels } from "./pair_store.js";
+import { KEPT, keepLabels, keepPairs, keptPairs, forgetPairs, unsavedLabels } from "./pair_store.js";
 import { Action } from "./parts.js";
 import { scored } from "./scoring.js";
 
@@ -150,7 +150,9 @@ export function PoolCard({ set, info, goal, here, onFile }) {
   }, [alpha, set.version]);
   return html`<section class="card" aria-labelledby="pool-title">
     <h2 id="pool-title">Pairs to label: ${count(set.unlabelled)} of ${set.name}</h2>
-    ${goal !== "" && here !== null && here < set.unlabelled && html`<${Texts} set=${set} info=${info} here=${here} onFile=${onFile} />`}
+    ${goal !== "" && here !== null && here < set.unlabelled
+      ? html`<${Texts} set=${set} info=${info} here=${here} onFile=${onFile} />`
+      : html`<p class="hint">${KEPT}</p>`}
     <div class="ways">
       <div><p>A promise that holds for this set, of at most
           ${" "}<select aria-label="Promise" value=${alpha} onChange=${(/** @type {any} */ e) => setAlpha(e.target.value)}>${ALPHAS.map((each) => html`<option value=${String(each)}>${plain(each)}</option>`)}</select> wrong.

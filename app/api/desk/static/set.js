@@ -6,6 +6,7 @@ import { adviceOf, isToy } from "./advice.js";
 import { ACTIONS, between, count, GUARANTEES, moment, percent, plain, plural, promise } from "./format.js";
 import { ChangeDialog } from "./change.js";
 import { MorePairs } from "./new_set.js";
+import { forgetPairs } from "./pair_store.js";
 import { Curve } from "./plot.js";
 import { Absorption } from "./recalibrate.js";
 import { Meanings } from "./words.js";
@@ -114,6 +115,7 @@ function Deletion({ name, onDeleted }) {
   const look = async () => setPreview(await call("DELETE", ofSet(name, "?dry_run=true")));
   const change = async () => {
     await call("DELETE", ofSet(name));
+    await forgetPairs(name);
     setPreview(null);
     onDeleted();
   };

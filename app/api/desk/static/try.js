@@ -2,7 +2,8 @@
 import { html, useState } from "./ui.js";
 import { isToy } from "./advice.js";
 import { get, ofSet, post, savedKey, urlOf } from "./api.js";
-import { Copyable, Promised, Refusal, Share, useAction } from "./parts.js";
+import { Markdown } from "./markdown.js";
+import { Action, Copyable, Promised, Refusal, Share, useAction } from "./parts.js";
 import { GUARANTEES, percent, unsure } from "./format.js";
 import { Curve, shareAt } from "./plot.js";
 import { Meanings } from "./words.js";
@@ -117,10 +118,21 @@ const Orders = ({ judgment }) =>
     <${Share} label=${judgment.orders === 2 ? "Average" : "One order"} value=${judgment.p_bar} figure=${percent(judgment.p_bar, 1)} kind="strong" />
   </div>`;
 
-/** The answer to the last request. @param {{ shown: any }} props */
-const Result = ({ shown: { judgment, detail } }) =>
+/** What a chat model says of its verdict, if somebody asks. @param {{ body: any, canWrite: boolean }} props */
+function Why({ body, canWrite }) {
+  const [text, setText] = useState(/** @type {string | null} */ (null));
+  if (!canWrite) return null;
+  const ask = async () => setText((await post("judge", { ...body, explain: true })).explanation ?? "The judge wrote nothing.");
+  if (text === null) return html`<p><${Action} run=${ask} waits="The judge writes…">Why?<//></p>`;
+  return html`<section class="note" aria-label="Explanation"><${Markdown} text=${text} />
+    <p class="hint">Written afterwards. This is not the reason of the verdict, and no promise covers it.</p></section>`;
+}
+
+/** The answer to the last request. @param {{ shown: any, info: any }} props */
+const Result = ({ shown: { of, judgment, detail }, info }) =>
   html`<section class="card result" aria-label="Result" aria-live="polite">
     <${Verdict} judgment=${judgment} />
+    <${Why} key=${of} body=${JSON.parse(of)} canWrite=${info.kind?.startsWith("chat model") && judgment.preferred !== null} />
     <${Orders} judgment=${judgment} />
     ${detail !== null && detail.curve.length > 0 && html`<${Place} judgment=${judgment} detail=${detail} />`}
     ${judgment.risk_level !== null && html`<p class="hint">The smallest promise that gives this pair a verdict: ${percent(judgment.risk_level, 1)}.</p>`}
@@ -178,6 +190,6 @@ export function Try({ info, sets, name }) {
     ${shown === null || shown.of !== now
       ? html`<section class="card empty"><p>The judge reads the pair twice, once in each order of the responses. The
           verdict and its reason appear here.</p></section>`
-      : html`<${Result} shown=${shown} />`}
+      : html`<${Result} shown=${shown} info=${info} />`}
   </div>`;
 }

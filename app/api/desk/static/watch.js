@@ -7,7 +7,6 @@ import { ACTIONS, age, between, clock, count, day, evidence, moment, plain, plur
 import { Absorption } from "./recalibrate.js";
 import { Meanings } from "./words.js";
 
-const DAY_MS = 86_400_000;
 const LISTED = 30;
 const LIGHTS = { red: "Stop", amber: "With care", green: "No sign of trouble" };
 
@@ -56,30 +55,12 @@ const Criterion = ({ of }) =>
       </table></div></details>`}
   </section>`;
 
-/** Counts open audits by age and key. @param {any[]} audits */
-function grouped(audits) {
-  /** @type {Map<string, number[]>} */
-  const rows = new Map();
-  for (const audit of audits) {
-    const days = (Date.now() - new Date(audit.drawn_at).getTime()) / DAY_MS;
-    const column = days < 1 ? 0 : days < 3 ? 1 : days < 7 ? 2 : 3;
-    const row = rows.get(audit.drawn_by ?? "unknown") ?? [0, 0, 0, 0];
-    row[column] += 1;
-    rows.set(audit.drawn_by ?? "unknown", row);
-  }
-  return [...rows].sort(([one], [other]) => one.localeCompare(other));
-}
-
 /** @param {{ audits: any[], more: boolean }} props */
-function OpenAudits({ audits, more }) {
-  if (audits.length === 0) return html`<p>No pair waits for a label.</p>`;
-  return html`<p>${more ? "The oldest " : ""}${plural(audits.length, "pair")} ${audits.length === 1 ? "waits" : "wait"} for a label; the
-      oldest has waited ${age(audits[0].drawn_at)} and expires ${moment(audits[0].expires_at)}.</p>
-    <div class="scroll" tabindex="0" role="group" aria-label="Pairs to label by key and age"><table>
-      <thead><tr><th scope="col">Drawn by</th><th scope="col">under 1 day</th><th scope="col">1 to 3</th><th scope="col">3 to 7</th><th scope="col">older</th></tr></thead>
-      <tbody>${grouped(audits).map(([key, ages]) => html`<tr><th scope="row">${key}</th>${ages.map((n) => html`<td>${count(n)}</td>`)}</tr>`)}</tbody>
-    </table></div>`;
-}
+const OpenAudits = ({ audits, more }) =>
+  audits.length === 0
+    ? html`<p>No pair waits for a label.</p>`
+    : html`<p>${more ? "The oldest " : ""}${plural(audits.length, "pair")} ${audits.length === 1 ? "waits" : "wait"} for a label; the
+        oldest has waited ${age(audits[0].drawn_at)} and expires ${moment(audits[0].expires_at)}.</p>`;
 
 const EVENTS = { alarm: "Alarm", alarm_ended: "A new version ended the alarm", resumed: "Resumed", closed: "Pair closed", label_changed: "Label changed" };
 
