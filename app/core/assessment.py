@@ -21,7 +21,7 @@ _USUAL_ALPHA = 0.10
 _MOST_GROWTH = 10
 
 # Price of a choice of alpha or of the number of labels after seeing the labels;
-# docs/design/guarantees.md, section 10, has the simulations.
+# docs/design/guarantees.md, section 8, has the simulations.
 AFTER_LOOKING: Mapping[Guarantee, str] = {
     "marginal": (
         "not promised: this is a choice made after seeing the labels, and marginal is about "

@@ -1,4 +1,4 @@
-"""Prints the table of docs/design/guarantees.md, section 10, and more.
+"""Prints the table of docs/design/guarantees.md, section 8, and more.
 
 Usage: python docs/tools/make_looking_table.py      (about two minutes)
 

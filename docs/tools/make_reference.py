@@ -376,26 +376,15 @@ def _interval(schema: dict[str, Any]) -> str:
 
 
 def cli_page() -> str:
-    """Every command with its purpose, and the options that several commands share."""
+    """Every command with its purpose; the options are left to `--help`."""
     introduction = """
 `make setup` installs the command in `.venv/bin`. `scope-judge COMMAND --help` has the options of a
 command. Results go to standard output, progress and notes to standard error. If a command that
 judges or labels is interrupted, rerun it to resume.
 """
-    commands = dict(_commands({name: loaded_command(name) for name in COMMANDS}, ""))
-    rows = [
-        [_option(each) for each in command.params if not _is_argument(each)]
-        for command in commands.values()
-    ]
-    repeated = _common_rows(rows, _SHARED_BY)
-    every = dict.fromkeys(row for row in chain(*rows) if row in repeated)
-    return page(
-        "Command line",
-        introduction,
-        table(("command", "what it does"), (_command(*each) for each in commands.items())),
-        "## Options of several commands\n",
-        listing(every),
-    )
+    commands = _commands({name: loaded_command(name) for name in COMMANDS}, "")
+    rows = (_command_row(name, command) for name, command in commands)
+    return page("Command line", introduction, table(("command", "what it does"), rows))
 
 
 def _commands(group: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
@@ -408,38 +397,14 @@ def _commands(group: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
             yield full, command
 
 
-def _command(name: str, command: Any) -> tuple[str, str]:
-    arguments = [_argument(each) for each in command.params if _is_argument(each)]
+def _command_row(name: str, command: Any) -> tuple[str, str]:
+    arguments = [
+        f"{each.name.upper()}{'...' if each.nargs == -1 else ''}"
+        for each in command.params
+        if each.param_type_name == "argument"
+    ]
     purpose = inspect.cleandoc(command.help or "").split("\n\n")[0]
     return f"`{' '.join([name, *arguments])}`", one_line(purpose)
-
-
-def _option(parameter: Any) -> Row:
-    """The name and meaning of an option, with the same notes as in the help."""
-    # The negation of a flag matters only if the flag has another default than off.
-    negations = () if parameter.default is False else parameter.secondary_opts
-    named = "/".join((*parameter.opts, *negations))
-    return f"`{named}`", f"{one_line(parameter.help)}{_note(parameter)}"
-
-
-def _is_argument(parameter: Any) -> bool:
-    return bool(parameter.param_type_name == "argument")
-
-
-def _argument(parameter: Any) -> str:
-    name = parameter.name.upper()
-    return f"{name}..." if parameter.nargs == -1 else name
-
-
-def _note(parameter: Any) -> str:
-    if parameter.envvar:
-        return f" [variable: `{parameter.envvar}`]"
-    if parameter.required:
-        return " [required]"
-    value = parameter.default
-    if value is None or value is False or value == ():
-        return ""
-    return f" [default: `{parameter.opts[0] if value is True else value}`]"
 
 
 # --- Metrics

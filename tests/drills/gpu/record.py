@@ -10,13 +10,10 @@ from typing import Any, Literal
 from tests.benchmarks.report import about
 from tests.drills.gpu.steps import STEPS, Outcome
 from tests.drills.running import MEASURED
-from tests.markdown import table
 
 FILE = MEASURED / "gpu.json"
 PAGE = MEASURED.parent / "design" / "gpu.md"
 _FACTS = ("made", "commit", "machine", "versions")
-# Longer sentences of a step are cut on the page.
-_MOST_CHARACTERS = 200
 
 
 class Record:
@@ -64,21 +61,17 @@ class Record:
 
 
 def _section(run: Mapping[str, Any]) -> str:
-    machine = run["machine"]
-    steps = run["steps"]
+    machine, steps = run["machine"], run["steps"]
     gpus = (steps.get("machine") or {}).get("figures", {}).get("gpus") or []
     named = ", ".join(gpu["name"] for gpu in gpus) or f"{machine['cpu']}, without a GPU"
     versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
-    rows = [(step.title, _found(steps.get(name))) for name, step in STEPS.items()]
-    facts = f"{named}, {machine['cores']} cores; {versions}. Last step run at {run['made']}."
-    note = f" {run['note']}" if "note" in run else ""
-    filled = textwrap.fill(facts + note, 100, break_on_hyphens=False)
-    return f"{filled}\n\n{table(('step', 'what was found'), rows)}\n"
-
-
-def _found(step: Mapping[str, Any] | None) -> str:
-    if step is None:
-        return "not run yet"
-    sentence = textwrap.shorten(step["sentence"], _MOST_CHARACTERS, placeholder=" ...")
-    shown = sentence.replace("|", "\\|").replace("<", "&lt;")
-    return shown if step["status"] == "passed" else f"**{step['status']}:** {shown}"
+    status = {name: steps[name]["status"] if name in steps else "not run" for name in STEPS}
+    passed = sum(each == "passed" for each in status.values())
+    others = [f"{STEPS[name].title} ({each})" for name, each in status.items() if each != "passed"]
+    text = (
+        f"{passed} of {len(STEPS)} steps passed on {run['made'][:10]}: {named}, "
+        f"{machine['cores']} cores; {versions}. `docs/measured/gpu.json` has what they found."
+    )
+    text += f" Not passed: {', '.join(others)}." if others else ""
+    text += f" {run['note']}" if "note" in run else ""
+    return textwrap.fill(text, 100, break_on_hyphens=False) + "\n"
