@@ -9,14 +9,15 @@ from dataclasses import dataclass
 
 from app.audits.alarms import Alarm
 from app.audits.auditor import Auditor
-from app.audits.changes import ChangeReport, Changes
+from app.audits.changes import Changes
 from app.audits.entries import Audit, in_fields, written
 from app.audits.monitor import Monitor
 from app.core.calibration import LabeledExample
 from app.core.comparison import Criterion
 from app.core.errors import AuditsIncompleteError, StoreUnavailableError
-from app.sets.batch import JudgedBatch, JudgedExample
+from app.sets.batch import Judged, JudgedBatch
 from app.sets.cache import Calibrations
+from app.sets.trail import SetChange
 from scope_judge import records
 
 
@@ -72,7 +73,7 @@ class Absorber:
 
     async def absorb(
         self, name: str, *, by: str, dry_run: bool, even_if_infeasible: bool
-    ) -> tuple[ChangeReport, Chosen]:
+    ) -> tuple[SetChange, Chosen]:
         """Makes labeled draws examples of the set, all in one version or not at all.
 
         Ties keep their scores, as by POST /calibrate. Absorbing again changes nothing.
@@ -197,10 +198,9 @@ def _first_since(alarm: Alarm, own: list[Audit], *, now: float) -> list[Audit]:
     return own[:needed]
 
 
-def _example_of(audit: Audit) -> JudgedExample:
+def _example_of(audit: Audit) -> Judged:
     """Returns a labeled audit as an example."""
     label = audit.label
     assert label is not None, "open audits are not absorbed"
     assert label != "none", "closed audits are not absorbed"
-    example = LabeledExample(score=audit.score, label=label, question=audit.question)
-    return JudgedExample(digest=audit.digest, example=example)
+    return audit.digest, LabeledExample(score=audit.score, label=label, question=audit.question)

@@ -13,8 +13,9 @@ counts, because an entry names the position that it follows.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from app.audits.entries import AboutAlarm, AlarmEnd, AlarmEntry
+from app.audits.entries import AboutAlarm, AlarmEnd, AlarmEntry, in_fields, written
 from app.core.comparison import Criterion
+from scope_judge import records
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,6 +24,11 @@ class Alarm:
 
     position: int
     entry: AlarmEntry
+
+    @property
+    def record(self) -> records.EndedAlarm:
+        """What callers see of an alarm that ends."""
+        return records.EndedAlarm(**in_fields(self.entry.criterion), rang_at=written(self.entry.at))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,6 +12,7 @@ Orders = Literal[1, 2]
 CERTAIN_GAP = 800.0
 # Reasons for which a judge gives a comparison no score: the service abstains, whatever alpha is.
 Unscored = Literal["thought_unfinished", "escalation_unavailable"]
+_FIELDS = ("gap_fwd", "gap_rev", "label_mass")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,6 +59,12 @@ class Score:
         return replace(self, gap_fwd=0.0 - self.gap_rev, gap_rev=0.0 - self.gap_fwd, small=small)
 
     @property
+    def fields(self) -> dict[str, float | None]:
+        """The first three fields by their names, as records and stores have them."""
+        numbers = (self.gap_fwd, self.gap_rev, self.label_mass)
+        return dict(zip(_FIELDS, numbers, strict=True))
+
+    @property
     def numbers(self) -> tuple[float, float, float]:
         """The first three fields as numbers; NaN in place of None."""
         return self.gap_fwd, _number(self.gap_rev), _number(self.label_mass)
@@ -78,6 +85,11 @@ class NoScore:
     def swapped(self) -> "NoScore":
         """The same outcome with the responses in the other order."""
         return self if self.small is None else replace(self, small=self.small.swapped)
+
+    @property
+    def fields(self) -> dict[str, float | None]:
+        """The `fields` of a score, all of them None."""
+        return dict.fromkeys(_FIELDS)
 
     @property
     def numbers(self) -> tuple[float, float, float]:

@@ -511,7 +511,7 @@ class Calibrations:
 def _count_newer(now: Calibration, seen: set[str]) -> int:
     """Returns how many labeled examples of a set are not among those that were seen."""
     return sum(
-        example.label in ("A", "B") and digest not in seen for digest, example in now.table.pairs()
+        example.label in ("A", "B") and digest not in seen for digest, example in now.table.items()
     )
 
 

@@ -1,12 +1,17 @@
 """Changes calibration sets: adds labeled batches, restores versions, deletes sets.
 
-Every change becomes an entry of the set's trail, and every version of a set can be restored.
+Every change becomes an entry of the set's trail, and a line of the log. The last versions of a set
+can be restored.
 """
 
+import asyncio
 import logging
+import random
+import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from app.core.calibration import Calibration
 from app.core.cascade import CascadePlan
@@ -19,115 +24,36 @@ from app.core.errors import (
     ScopeJudgeError,
     SetFullError,
     StoreCorruptError,
+    StoreUnavailableError,
     VersionNotFoundError,
 )
-from app.core.fingerprint import INPUTS_DIFFER
+from app.core.fingerprint import INPUTS_DIFFER, example_digest
 from app.judges.cascade import CascadeScorer
 from app.judges.scorer import ScoreOutcome, Scorer
 from app.off_loop import off_loop
-from app.ports import KEPT_VERSIONS, Entry, Head, SetStore
-from app.sets.batch import (
-    JudgedBatch,
-    JudgedExample,
-    ScoredExample,
-    digested,
-    examples_of,
-)
+from app.ports import KEPT_VERSIONS, Head, SetStore
+from app.release import RELEASE
+from app.sets.batch import Judged, JudgedBatch, labeled_example
 from app.sets.cache import Calibrations, refuse_other_judge
-from app.sets.codec import decode
-from app.sets.trail import Change, Edit
-from app.sets.writer import Writer, next_number
+from app.sets.codec import decode, encode, stored_thresholds
+from app.sets.trail import Change, SetChange
+
+T = TypeVar("T")
 
 _PROGRESS_CHUNK = 64
 # Pairs of a set, with and without labels.
 MOST_PAIRS = 50_000
+# Each conflict means that another writer succeeded, so somebody always makes progress. Fifty in a
+# row mean dozens of writers on one set.
+_ATTEMPTS = 50
+# The pause after a conflict is random, so that writers do not collide again.
+_LONGEST_PAUSE_S = 0.05
 
+# The log is a second trail outside the store; it contains no texts.
 logger = logging.getLogger("app.calibrations")
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CalibrationReport:
-    """The outcome of one labeled batch.
-
-    Args:
-        calibration: The set after the batch.
-        added: Number of new examples.
-        updated: Number of examples that the set already had or that the batch repeats. The last
-            label counts.
-        ties: Number of examples without a preferred side; the set keeps them for their scores.
-        removed: Number of examples of the set that the batch removed.
-        n_before: Number of examples of the set before it.
-        failed: (index in the batch, error) of each example that could not be judged.
-    """
-
-    calibration: Calibration
-    added: int
-    updated: int
-    ties: int
-    removed: int
-    n_before: int
-    failed: tuple[tuple[int, ScopeJudgeError], ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Preview:
-    """A change on top of the present version of a set; nothing is written.
-
-    Args:
-        before: The set as it is.
-        after: The set as it would be; `before` itself if the batch changes nothing.
-        edit: The change, for the trail.
-        failed: (index in the batch, error) of each example that could not be judged.
-    """
-
-    before: Calibration
-    after: Calibration
-    edit: Edit
-    failed: tuple[tuple[int, ScopeJudgeError], ...]
-
-    @property
-    def present(self) -> Calibration | None:
-        """The set as it is; None if there is none, and `before` is without examples."""
-        return self.before if self.before.write_id else None
-
-    @property
-    def report(self) -> CalibrationReport:
-        """The outcome of the change."""
-        return CalibrationReport(
-            calibration=self.after,
-            added=self.edit.added,
-            updated=self.edit.updated,
-            ties=self.edit.ties,
-            removed=self.edit.removed or 0,
-            n_before=self.before.n,
-            failed=self.failed,
-        )
-
-
-# Looks at a change before it is written; raises an error to refuse it.
-Check = Callable[[Preview], Awaitable[None]]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PoolReport:
-    """The outcome of adding pairs without labels.
-
-    Args:
-        batch: The judged pairs, in order.
-        outcome: The set afterwards. `updated` counts the pairs that it already had or that the
-            request repeats.
-    """
-
-    batch: JudgedBatch
-    outcome: CalibrationReport
-
-    @property
-    def digests(self) -> list[str | None]:
-        """Digest of each pair, in order; None for those that failed."""
-        return [
-            example.digest if isinstance(example, JudgedExample) else None
-            for example in self.batch.examples
-        ]
+# Looks at a change before it is written, and notes what it does; raises an error to refuse it.
+Look = Callable[[SetChange], Awaitable[SetChange]]
 
 
 class Calibrator:
@@ -154,7 +80,6 @@ class Calibrator:
         self._runtimes = () if runtime is None else (runtime,)
         self._store = store
         self._calibrations = calibrations
-        self._writer = Writer(store, calibrations)
         self._now = now
 
     async def add(
@@ -165,7 +90,7 @@ class Calibrator:
         by: str = "service",
         unread: int = 0,
         on_progress: Callable[[int], None] | None = None,
-    ) -> CalibrationReport:
+    ) -> SetChange:
         """Judges a labeled batch and adds it to a set, all in one version or not at all.
 
         Adding is idempotent. A comparison that the set already has updates its label and adds no
@@ -180,8 +105,8 @@ class Calibrator:
             on_progress: Called with the number of examples judged so far.
 
         Returns:
-            The outcome. A batch that changes nothing makes no version. If the set does not exist
-            then, its version in the outcome is 0.
+            The change. A batch that changes nothing makes no version. If the set does not exist
+            then, its version is 0.
 
         Raises:
             JudgeMismatchError: The set belongs to another judge; nothing was judged.
@@ -217,14 +142,10 @@ class Calibrator:
         comparisons = [example.comparison for example in examples]
         if adds:
             await self._refuse_above_limit(name, None if replaces else present, comparisons)
-        scores = await self._scores(comparisons, "examples", on_progress)
-        scored = [
-            ScoredExample(labelled=example, score=score)
-            for example, score in zip(examples, scores, strict=True)
-        ]
         return await off_loop(
             JudgedBatch.of,
-            scored,
+            examples,
+            await self._scores(comparisons, "examples", on_progress),
             fingerprint=self._identity.fingerprint,
             unread=unread,
             replaces=replaces,
@@ -235,12 +156,14 @@ class Calibrator:
         self, name: str, present: Calibration | None, comparisons: Sequence[Comparison]
     ) -> None:
         """Raises SetFullError if comparisons have no room beside the present examples."""
-        known = examples_of(present)
+        known = {} if present is None else present.examples
         if len(known) + len(comparisons) > MOST_PAIRS:
-            fingerprint = self._identity.fingerprint
-            pairs = await off_loop(digested, comparisons, fingerprint=fingerprint)
-            new = {digest for digest, _ in pairs if digest not in known}
-            _refuse_full(name, len(known) + len(new))
+            digests = await off_loop(self._digests, comparisons)
+            _refuse_full(name, len(known) + len(set(digests) - known.keys()))
+
+    def _digests(self, comparisons: Sequence[Comparison]) -> list[str]:
+        """The digest of each comparison; long work for large texts."""
+        return [example_digest(self._identity.fingerprint, pair) for pair in comparisons]
 
     async def _present(self, name: str) -> Calibration | None:
         """Returns the set as it is now; raises JudgeMismatchError if another judge made it."""
@@ -265,17 +188,17 @@ class Calibrator:
             StoreUnavailableError: The store does not answer; trying again is safe.
         """
 
-        async def attempt(head: Head | None) -> Calibration | None:
+        async def plan_set(head: Head | None) -> SetChange:
             if await self._calibrations.current(name) is not None:
                 raise CascadeError(
                     f"there is a calibration {name!r}, and its plan was fixed before its first "
                     "label: use another name, or delete the calibration first"
                 )
-            edit = Edit(action="plan", by=by, at=self._now())
-            planned = replace(self._empty(name), cascade=plan)
-            return await self._writer.write(head, None, planned, edit)
+            empty = self._empty(name)
+            after = replace(empty, cascade=plan)
+            return SetChange(action="plan", by=by, at=self._now(), before=empty, after=after)
 
-        return await self._writer.until_written(name, attempt)
+        return (await self._make(name, plan_set)).calibration
 
     async def scores(self, comparisons: Sequence[Comparison]) -> list[ScoreOutcome]:
         """Scores comparisons for no set; raises UnavailableError if the judge does not answer."""
@@ -310,7 +233,7 @@ class Calibrator:
         *,
         by: str = "service",
         unread: int = 0,
-    ) -> PoolReport:
+    ) -> tuple[JudgedBatch, SetChange]:
         """Judges pairs and adds them to a set without labels, all in one version or not at all.
 
         Adding is idempotent: a pair that the set has keeps its label and its scores, and is not
@@ -330,46 +253,50 @@ class Calibrator:
                 broke. Posting the pairs again is safe.
         """
         present = await self._present(name)
-        known = examples_of(present)
-        fingerprint = self._identity.fingerprint
-        pairs = await off_loop(digested, comparisons, fingerprint=fingerprint)
-        new = {digest: pair for digest, pair in reversed(pairs) if digest not in known}
+        known = {} if present is None else present.examples
+        digests = await off_loop(self._digests, comparisons)
+        new = dict[str, Comparison]()
+        for digest, pair in zip(digests, comparisons, strict=True):
+            if digest not in known:
+                new.setdefault(digest, pair)
         _refuse_full(name, len(known) + len(new))
-        scores = await self._scores(list(new.values()), "pairs")
-        batch = await off_loop(
-            JudgedBatch.of_pool,
-            pairs,
-            dict(zip(new, scores, strict=True)),
-            known,
-            fingerprint=fingerprint,
+        scores = dict(zip(new, await self._scores(list(new.values()), "pairs"), strict=True))
+
+        def judged(digest: str, pair: Comparison) -> Judged | ScopeJudgeError:
+            score = scores[digest] if digest in scores else known[digest].score
+            if isinstance(score, ScopeJudgeError):
+                return score
+            return digest, labeled_example(score, pair, None)
+
+        batch = JudgedBatch(
+            examples=await off_loop(lambda: list(map(judged, digests, comparisons))),
+            fingerprint=self._identity.fingerprint,
+            action="pool",
             unread=unread,
             runtimes=self._runtimes,
         )
-        return PoolReport(batch=batch, outcome=await self.put(name, batch, by=by))
-
-    async def preview(self, name: str, batch: JudgedBatch, *, by: str) -> Preview:
-        """Returns what `put` would do now, and changes nothing.
-
-        Raises:
-            JudgeMismatchError: The examples or the set belong to another judge.
-            StoreUnavailableError: The store does not answer.
-        """
-        self._refuse_foreign(batch)
-        return await self._applied(name, batch, await self._calibrations.current(name), by=by)
+        return batch, await self.put(name, batch, by=by)
 
     async def put(
-        self, name: str, batch: JudgedBatch, *, by: str, check: Check | None = None
-    ) -> CalibrationReport:
+        self,
+        name: str,
+        batch: JudgedBatch,
+        *,
+        by: str,
+        look: Look | None = None,
+        dry_run: bool = False,
+    ) -> SetChange:
         """Adds judged examples to a set, all in one version or not at all.
 
         Args:
             name: Name of the calibration set; a missing set is made.
             batch: The examples.
             by: Name of the key that posted the examples, for the trail.
-            check: Looks at the change of each attempt before it is written.
+            look: Looks at the change of each attempt before it is written.
+            dry_run: Write nothing.
 
         Returns:
-            The outcome, as of `add`.
+            The change, as of `add`.
 
         Raises:
             JudgeMismatchError: The examples or the set belong to another judge; nothing was added.
@@ -378,18 +305,19 @@ class Calibrator:
         """
         self._refuse_foreign(batch)
 
-        async def attempt(head: Head | None) -> CalibrationReport | None:
+        async def apply(head: Head | None) -> SetChange:
             # On top of concurrent changes: each attempt begins with the present version.
             current = await self._calibrations.current(name)
-            change = await self._applied(name, batch, current, by=by)
-            if check is not None:
-                await check(change)
-            if change.after is change.before:
-                return change.report
-            written = await self._writer.write(head, current, change.after, change.edit)
-            return replace(change, after=written).report if written else None
+            self._refuse_without_plan(name, current)
+            before = current or self._empty(name)
+            refuse_other_judge(before, self._identity.fingerprint)
+            if before.cascade is not None:
+                _refuse_half_scored(batch)
+            change = await off_loop(batch.applied_to, before, by=by, at=self._now())
+            _refuse_full(name, change.calibration.n)
+            return change
 
-        return await self._writer.until_written(name, attempt)
+        return await self._make(name, apply, look=look, dry_run=dry_run)
 
     def _refuse_foreign(self, batch: JudgedBatch) -> None:
         if batch.fingerprint != self._identity.fingerprint:
@@ -400,31 +328,15 @@ class Calibrator:
                 "again with this one"
             )
 
-    async def _applied(
-        self, name: str, batch: JudgedBatch, current: Calibration | None, *, by: str
-    ) -> Preview:
-        """Applies a batch to the present version of a set."""
-        self._refuse_without_plan(name, current)
-        before = current or self._empty(name)
-        refuse_other_judge(before, self._identity.fingerprint)
-        if before.cascade is not None:
-            _refuse_half_scored(batch)
-        after, added, removed = await off_loop(batch.applied_to, before)
-        _refuse_full(name, after.n)
-        edit = batch.edit(by=by, at=self._now(), added=added, removed=removed)
-        return Preview(before=before, after=after, edit=edit, failed=batch.errors)
-
-    async def preview_rollback(self, name: str, version: int, *, by: str) -> Preview:
-        """Returns what `rollback` would do now, and changes nothing; raises its errors."""
-        head = await self._writer.counted(self._store.head(name))
-        change = await self._restoring(name, version, head=head, by=by)
-        # Like every set that is only looked at, it has the number of the last change.
-        number = next_number(head) - 1
-        return replace(change, after=replace(change.after, version=number))
-
     async def rollback(
-        self, name: str, version: int, *, by: str = "service", check: Check | None = None
-    ) -> Calibration:
+        self,
+        name: str,
+        version: int,
+        *,
+        by: str = "service",
+        look: Look | None = None,
+        dry_run: bool = False,
+    ) -> SetChange:
         """Restores an earlier version of a set, as a new version.
 
         A rollback is idempotent: nothing changes if the set already equals that version. A deleted
@@ -434,10 +346,11 @@ class Calibrator:
             name: Name of the calibration set.
             version: Number of the version to restore.
             by: Name of the key that requested the rollback, for the trail.
-            check: Looks at the change of each attempt before it is written.
+            look: Looks at the change of each attempt before it is written.
+            dry_run: Write nothing.
 
         Returns:
-            The set, with exactly the examples of that version.
+            The change. The set then has exactly the examples of that version.
 
         Raises:
             CalibrationNotFoundError: There is no such set and never was.
@@ -446,37 +359,36 @@ class Calibrator:
             StoreUnavailableError: The store does not answer; trying again is safe.
         """
 
-        async def attempt(head: Head | None) -> Calibration | None:
-            change = await self._restoring(name, version, head=head, by=by)
-            if check is not None:
-                await check(change)
-            if change.after is change.before:
-                return change.after
-            return await self._writer.write(head, change.present, change.after, change.edit)
+        async def restore(head: Head | None) -> SetChange:
+            if head is None:
+                raise _not_found(name)
+            now = await self._calibrations.current(name)
+            was = await self._earlier(name, version, newest=head.number)
+            refuse_other_judge(was, self._identity.fingerprint)
+            # Like every set that is only looked at, it has the number of the last change.
+            was = replace(was, version=head.number)
+            change = SetChange(
+                action="rollback",
+                by=by,
+                at=self._now(),
+                before=now or self._empty(name),
+                after=was,
+                rolled_back_to=version,
+            )
+            change = await off_loop(_counted, change)
+            if change.added or change.updated or change.removed or now is None:
+                return change
+            return replace(change, after=now) if now.fingerprint == was.fingerprint else change
 
-        return await self._writer.until_written(name, attempt)
-
-    async def _restoring(self, name: str, version: int, *, head: Head | None, by: str) -> Preview:
-        """Returns the rollback of a set as it is now."""
-        if head is None:
-            raise _not_found(name)
-        now = await self._calibrations.current(name)
-        was = await self._earlier(name, version, newest=head.number)
-        refuse_other_judge(was, self._identity.fingerprint)
-        edit = Edit(action="rollback", by=by, at=self._now(), rolled_back_to=version)
-        edit = await off_loop(_counted, edit, now, was)
-        changed = edit.added or edit.updated or edit.removed
-        if now is not None and not changed and now.fingerprint == was.fingerprint:
-            was = now
-        return Preview(before=now or self._empty(name), after=was, edit=edit, failed=())
+        return await self._make(name, restore, look=look, dry_run=dry_run)
 
     async def _earlier(self, name: str, version: int, *, newest: int) -> Calibration:
         """Returns an earlier version of a set."""
-        blob = await self._writer.counted(self._store.read(name, version))
+        blob = await self._counted(self._store.read(name, version))
         if blob is not None:
             least = self._calibrations.min_label_mass
             return await off_loop(decode, name, blob, min_label_mass=least)
-        entries = await self._writer.counted(self._store.trail(name, before=version + 1, limit=1))
+        entries = await self._counted(self._store.trail(name, before=version + 1, limit=1))
         if not entries or entries[0].head.number != version:
             raise VersionNotFoundError(
                 f"calibration {name!r} has no version {version}: GET /calibrations/{name}/versions "
@@ -506,15 +418,18 @@ class Calibrator:
             StoreUnavailableError: The store does not answer.
         """
 
-        async def attempt(head: Head | None) -> bool | None:
-            before = await self.deletable(name)
-            if head is None:
-                return None
-            removed = None if before is None else before.n
-            edit = Edit(action="delete", by=by, at=self._now(), removed=removed)
-            return True if await self._writer.delete(head, name, before, edit) else None
+        async def remove(head: Head | None) -> SetChange:
+            present = await self.deletable(name)
+            return SetChange(
+                action="delete",
+                by=by,
+                at=self._now(),
+                before=present or self._empty(name),
+                after=None,
+                removed=None if present is None else present.n,
+            )
 
-        await self._writer.until_written(name, attempt)
+        await self._make(name, remove)
 
     async def deletable(self, name: str) -> Calibration | None:
         """Returns the set that `delete` would remove; None if it cannot be read.
@@ -534,31 +449,120 @@ class Calibrator:
     async def versions(self, name: str, *, before: int | None, limit: int) -> list[Change]:
         """Returns the trail of a set, newest change first; a deleted set still has a trail.
 
-        Entries that this version cannot parse are left out, so that they do not hide the others.
-        The numbers of the versions show the gap, and the log has a warning.
-
         Args:
             name: Name of the calibration set.
             before: Only versions below this number; None for all versions.
-            limit: Largest number of changes. The answer has fewer only at the beginning of the
-                trail.
+            limit: Largest number of changes.
 
         Raises:
             CalibrationNotFoundError: There is no such set and never was.
+            StoreCorruptError: This version did not write an entry.
             StoreUnavailableError: The store does not answer.
         """
-        page = limit
-        while True:
-            entries = await self._writer.counted(self._store.trail(name, before=before, limit=page))
-            if not entries and await self._writer.counted(self._store.head(name)) is None:
-                raise _not_found(name)
-            # In a thread: parsing a thousand records takes a tenth of a second.
-            changes = await off_loop(_parsed, name, entries)
-            # Read more if too many were left out: a client that pages treats an empty page as the
-            # end.
-            if len(changes) >= limit or len(entries) < page:
-                return changes[:limit]
-            page *= 2
+        entries = await self._counted(self._store.trail(name, before=before, limit=limit))
+        if not entries and await self._counted(self._store.head(name)) is None:
+            raise _not_found(name)
+        # In a thread: parsing a thousand records takes a tenth of a second.
+        return await off_loop(lambda: [Change.parse(name, entry.record) for entry in entries])
+
+    async def _make(
+        self,
+        name: str,
+        plan: Callable[[Head | None], Awaitable[SetChange]],
+        *,
+        look: Look | None = None,
+        dry_run: bool = False,
+    ) -> SetChange:
+        """Makes a change, and repeats it until no concurrent change conflicts with it.
+
+        Args:
+            name: Name of the calibration set.
+            plan: Reads the set, and returns the change on top of the given head, which is None if
+                there never was a set.
+            look: Looks at the change of each attempt.
+            dry_run: Write nothing.
+
+        Raises:
+            StoreUnavailableError: The store does not answer, or every attempt conflicted.
+        """
+        for _ in range(_ATTEMPTS):
+            # The head before the set: a change made after this line has another one, so that our
+            # attempt is refused.
+            head = await self._counted(self._store.head(name))
+            change = await plan(head)
+            if look is not None:
+                change = await look(change)
+            if dry_run or change.after is change.before:
+                return change
+            made = await self._write(name, head, change)
+            if made is not None:
+                return made
+            await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE_S))
+        raise StoreUnavailableError(
+            f"too many other writers change calibration {name!r}; nothing was changed. Try again",
+            retry_after_s=1,
+        )
+
+    async def _write(self, name: str, head: Head | None, change: SetChange) -> SetChange | None:
+        """Writes a change on top of a head; returns None if a concurrent change conflicted."""
+        number = head.number + 1 if head else 1
+        if change.after is not None:
+            after = replace(
+                change.after,
+                write_id=uuid.uuid4().hex,
+                version=number,
+                changed_at=change.at.timestamp(),
+                release=RELEASE,
+            )
+            change = replace(change, after=after)
+        blob, entry = await off_loop(_encoded, number, change)
+        what = (name, number, change.action, change.by)
+        try:
+            written = await self._counted(
+                self._store.write(
+                    name,
+                    Head(entry.write_id or "", number),
+                    blob=blob,
+                    thresholds=stored_thresholds(entry.thresholds_after or {}),
+                    record=entry.record,
+                    expected=head,
+                )
+            )
+        except (StoreUnavailableError, asyncio.CancelledError):
+            # If the connection breaks here, the set may or may not be deleted. It stays cached: the
+            # next answer of the store decides, and SCOPE_MAX_STALENESS_S bounds its use.
+            logger.warning(
+                "calibration %s: version %d (%s by %r) may have been written or not", *what
+            )
+            raise
+        if not written:
+            return None
+        if change.after is None:
+            self._calibrations.forget(name)
+        else:
+            self._calibrations.remember(change.after)
+        logger.info(
+            "calibration %s: version %d (%s by %r), added %d, updated %d, ties %d, removed %s, "
+            "failed %d, n %d, rolled back to %s, batch %s",
+            *what,
+            entry.added,
+            entry.updated,
+            entry.ties,
+            entry.removed,
+            entry.failed,
+            entry.n,
+            entry.rolled_back_to,
+            entry.batch_digest,
+        )
+        return change
+
+    async def _counted(self, call: Awaitable[T]) -> T:
+        """Awaits a call of the store; counts a failure in the metrics."""
+        try:
+            return await call
+        except StoreUnavailableError:
+            self._calibrations.count_store_error()
+            raise
 
     def _empty(self, name: str) -> Calibration:
         return Calibration(
@@ -584,23 +588,18 @@ def _refuse_half_scored(batch: JudgedBatch) -> None:
         )
 
 
-def _parsed(name: str, entries: Sequence[Entry]) -> list[Change]:
-    """Parses records; those that this version cannot parse are logged and left out."""
-    changes = []
-    for entry in entries:
-        try:
-            changes.append(Change.parse(name, entry.record))
-        except StoreCorruptError as exc:
-            logger.warning("%s; it is left out", exc.detail)
-    return changes
+def _encoded(number: int, change: SetChange) -> tuple[bytes | None, Change]:
+    """The bytes and the entry of a change; long work for a large set."""
+    blob = None if change.after is None else encode(change.after)
+    return blob, Change.of(number, change)
 
 
-def _counted(rollback: Edit, now: Calibration | None, was: Calibration) -> Edit:
+def _counted(rollback: SetChange) -> SetChange:
     """Returns the rollback with the numbers of examples that it adds, updates and removes."""
-    examples = examples_of(now)
-    put, take = was.table.since(examples)
-    added = sum(digest not in examples for digest in put)
-    return replace(rollback, added=added, updated=len(put) - added, removed=len(take))
+    before, after = rollback.before.table, rollback.calibration.table
+    known = sum(digest in before for digest in after)
+    changed = sum(before.get(digest) not in (None, example) for digest, example in after.items())
+    return replace(rollback, added=len(after) - known, updated=changed, removed=len(before) - known)
 
 
 def _refuse_full(name: str, pairs: int) -> None:

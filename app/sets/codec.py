@@ -22,29 +22,48 @@ the question is left out if it is unknown.
 
 import json
 import math
+import re
 import zlib
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any
 
-from app.core.calibration import Calibration
+from pydantic import ConfigDict, Field, TypeAdapter
+
+from app.core.calibration import Calibration, LabeledExample
+from app.core.cascade import CascadePlan
 from app.core.errors import StoreCorruptError
-from app.core.examples import Draft
+from app.core.examples import Examples
+from app.core.score import NoScore, Score, score_of_json
 from app.core.threshold_rows import ThresholdRow
-from app.sets.parsing import (
-    PARSE_ERRORS,
-    parse_count,
-    parse_digest,
-    parse_example,
-    parse_finite,
-    parse_plan,
-    parse_text,
-)
 
 _FORMAT = 1
 # Fast: digests make most of the size, and compress to half at any level.
 _LEVEL = 1
 _IN_LINE = 512
+_DIGEST = re.compile("[0-9a-f]{64}")
+# What parsing raises for bytes that this version did not write.
+_DAMAGE = (zlib.error, KeyError, ValueError, TypeError, OverflowError, RecursionError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Header:
+    """The fields of the first line that make a calibration."""
+
+    __pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False)
+
+    write_id: str
+    version: Annotated[int, Field(ge=0)]
+    judge: str
+    fingerprint: str
+    release: str | None
+    changed_at: float | None
+    runtimes: tuple[str, ...]
+    cascade: CascadePlan | None = None
+
+
+_HEADER = TypeAdapter(_Header)
 
 
 def threshold_fields(calibration: Calibration) -> dict[str, ThresholdRow]:
@@ -67,15 +86,20 @@ def thresholds_of(calibration: Calibration) -> dict[str, float | None]:
     }
 
 
+def stored_thresholds(thresholds: Mapping[str, float | None]) -> dict[str, str]:
+    """Returns thresholds as a store keeps them, for programs that read it."""
+    return {
+        field: repr(-math.inf if threshold is None else threshold)
+        for field, threshold in thresholds.items()
+    }
+
+
 def thresholds_in(blob: bytes) -> dict[str, str]:
-    """Returns the thresholds of a version for programs that read the store; {} if it is damaged."""
+    """Returns the stored thresholds of a version; {} if it is damaged."""
     try:
         first, _, _ = zlib.decompress(blob).partition(b"\n")
-        return {
-            field: repr(-math.inf if threshold is None else parse_finite(threshold))
-            for field, threshold in json.loads(first)["thresholds"].items()
-        }
-    except (zlib.error, *PARSE_ERRORS):
+        return stored_thresholds(json.loads(first)["thresholds"])
+    except _DAMAGE:
         return {}
 
 
@@ -94,7 +118,7 @@ def encode(calibration: Calibration) -> bytes:
         "thresholds": thresholds_of(calibration),
         **({} if calibration.cascade is None else {"cascade": asdict(calibration.cascade)}),
     }
-    examples = ((digest, example.fields) for digest, example in calibration.table.pairs())
+    examples = ((digest, _row(example)) for digest, example in calibration.table.items())
     lines = [fields, *iter(lambda: dict(islice(examples, _IN_LINE)), {})]
     text = "\n".join(json.dumps(line, separators=(",", ":")) for line in lines)
     return zlib.compress(text.encode("ascii"), _LEVEL)
@@ -113,33 +137,54 @@ def decode(name: str, blob: bytes, *, min_label_mass: float = 0.0) -> Calibratio
     """
     try:
         first, *lines = zlib.decompress(blob).split(b"\n")
-        fields: dict[str, Any] = json.loads(first)
-        if fields["format"] != _FORMAT:
+        if (number := json.loads(first)["format"]) != _FORMAT:
             raise StoreCorruptError(
-                f"a version of calibration {name!r} has the format {fields['format']!r}, and this "
+                f"a version of calibration {name!r} has the format {number!r}, and this "
                 f"release of scope-judge reads the format {_FORMAT} only. Run the release that "
                 "wrote it, or delete the calibration and calibrate again"
             )
-        draft = Draft()
-        for line in lines:
-            for digest, example in json.loads(line).items():
-                draft.set(parse_digest(digest), parse_example(example))
-        changed_at, release = fields["changed_at"], fields["release"]
+        fields = _HEADER.validate_json(first)
+        examples = {
+            digest: _example(row) for line in lines for digest, row in json.loads(line).items()
+        }
+        if not all(map(_DIGEST.fullmatch, examples)):
+            raise ValueError("not digests")
         return Calibration(
+            **vars(fields),
             name=name,
-            write_id=parse_text(fields["write_id"]),
-            version=parse_count(fields["version"]),
-            judge=parse_text(fields["judge"]),
-            fingerprint=parse_text(fields["fingerprint"]),
-            examples=draft.done(),
+            examples=Examples.of(examples),
             min_label_mass=min_label_mass,
-            changed_at=None if changed_at is None else parse_finite(changed_at),
-            release=None if release is None else parse_text(release),
-            runtimes=tuple(map(parse_text, fields["runtimes"])),
-            cascade=parse_plan(fields["cascade"]) if "cascade" in fields else None,
         )
-    except (zlib.error, *PARSE_ERRORS) as exc:
+    except _DAMAGE as exc:
         raise StoreCorruptError(
             f"calibration {name!r} is stored in a form that this version cannot read. Delete the "
             "calibration and calibrate again, or restore the store from a backup"
         ) from exc
+
+
+def _row(example: LabeledExample) -> tuple[Any, ...]:
+    """An example as a version has it."""
+    score, small = example.score, example.score.small
+    question = (example.question,) if example.question or small else ()
+    last = () if small is None else (tuple(small.fields.values()),)
+    return (*score.fields.values(), example.label, *question, *last)
+
+
+def _example(row: Any) -> LabeledExample:
+    """Reads an example; raises an error of `_DAMAGE` for any other value."""
+    gap_fwd, gap_rev, label_mass, label, *more = row
+    question, small = (*more, None, None)[:2]
+    if label not in ("A", "B", None, "tie") or len(more) > 2:
+        raise ValueError("not a labeled example")
+    if question is not None and not _DIGEST.fullmatch(question):
+        raise ValueError("not a digest")
+    score = _score(gap_fwd, gap_rev, label_mass)
+    if small is not None:
+        score = replace(score, small=_score(*small))
+    return LabeledExample(score=score, label=label, question=question)
+
+
+def _score(gap_fwd: Any, gap_rev: Any, label_mass: Any) -> Score | NoScore:
+    if gap_fwd is gap_rev is label_mass is None:
+        return NoScore(reason="thought_unfinished")
+    return score_of_json(gap_fwd, gap_rev, label_mass)

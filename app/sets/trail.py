@@ -1,136 +1,105 @@
-"""Entries of the trail of a calibration set: who changed the set, when, and with what effect.
+"""Changes of a calibration set, and their entries in its trail.
 
 Each change makes a version. The trail is the list of all changes; the store keeps the last versions
 themselves.
 """
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from app.core.calibration import Calibration
-from app.core.errors import StoreCorruptError
+from app.core.errors import ScopeJudgeError, StoreCorruptError
 from app.sets.codec import thresholds_of
-
-# Fields with their usual values, which a record leaves out.
-_NOT_WRITTEN: Mapping[str, Any] = {
-    "unlabelled": 0,
-}
+from app.sets.effects import Effect
+from scope_judge import records
 
 Action = Literal["absorb", "calibrate", "delete", "import", "plan", "pool", "rollback"]
-Thresholds = Mapping[str, float | None]
-_Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Edit:
-    """A requested change of a set, before it has a version number.
+class SetChange:
+    """A change of a set: made, or only looked at.
 
     Args:
         action: The requested action.
-        by: Name of the key that requested the change, or "service".
-        at: Time of the change, in UTC.
+        by: Name of the key that requested it, or "service".
+        at: Its time, in UTC.
+        before: The set before it; one without examples and write id if there was none, or if it
+            could not be read.
+        after: The set after it, `before` itself if nothing changes; None for a deletion.
         added: Number of new examples.
-        updated: Number of examples that the set already had, including repetitions in the batch.
-        ties: Number of examples without a preferred side.
+        updated: Number of examples that the set already had or that the batch repeats. The last
+            label counts.
+        ties: Number of examples without a preferred side; the set keeps them for their scores.
         removed: Number of examples removed from the set; None if the set could not be read.
-        failed: Number of examples that could not be parsed or judged.
+        unread: Number of posted examples that could not be parsed.
+        failed: (index in the batch, error) of each example that could not be judged.
         batch_digest: Digest from `core.fingerprint.batch_digest`; None without a batch.
         rolled_back_to: The version that a rollback restores; None for other actions.
+        effects: The effect on each criterion in use; None if nobody looked at it.
+        ended: The active alarms that it ends.
     """
 
     action: Action
     by: str
     at: datetime
+    before: Calibration
+    after: Calibration | None
     added: int = 0
     updated: int = 0
     ties: int = 0
     removed: int | None = 0
-    failed: int = 0
+    unread: int = 0
+    failed: tuple[tuple[int, ScopeJudgeError], ...] = ()
     batch_digest: str | None = None
     rolled_back_to: int | None = None
+    effects: tuple[Effect, ...] | None = None
+    ended: tuple[records.EndedAlarm, ...] = ()
+
+    @property
+    def calibration(self) -> Calibration:
+        """The set after a change that is no deletion."""
+        assert self.after is not None, "a deletion leaves no set"
+        return self.after
+
+    @property
+    def present(self) -> Calibration | None:
+        """The set before the change; None if there was none or it could not be read."""
+        return self.before if self.before.write_id else None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
-    """One change of a set: an entry of its trail, as it is stored and shown.
+class Change(records.Version):
+    """An entry of a trail, as it is stored and shown."""
 
-    The fields that `Edit` also has mean the same here.
-
-    Args:
-        version: Number of the version that the change made; a deletion takes a number too.
-        write_id: Write id of that version; None for a deletion.
-        action: An `Action`, or the name of an action that a later release added.
-        at: Time of the change in UTC, in ISO 8601 to the second.
-        by: Name of the key that requested the change, or "service".
-        batch_digest: Digest of the labeled batch; None without a batch.
-        added: Number of new examples.
-        updated: Number of examples that the set already had.
-        ties: Number of examples without a preferred side.
-        removed: Number of examples removed from the set; None if the set could not be read.
-        failed: Number of examples that could not be parsed or judged.
-        n: Number of examples after the change.
-        min_label_mass: Setting of the service that made the change. The thresholds before and after
-            were computed with it. None if a deleted set could not be read.
-        judge: Name of the judge of the set; None if a deleted set could not be read.
-        fingerprint: Fingerprint of that judge; None if a deleted set could not be read.
-        rolled_back_to: The version that a rollback restored; None for other actions.
-        thresholds_before: "guarantee:alpha" -> lambda_hat in nats, None if infeasible. The whole
-            mapping is None if there was no set or the set could not be read.
-        thresholds_after: The thresholds after the change, in the same form; None for a deletion.
-        unlabelled: Number of pairs without a label after the change. Both mappings leave out the
-            thresholds that depend on missing labels.
-    """
-
-    # No number is read from a text, or a count from a truth value.
     __pydantic_config__ = ConfigDict(strict=True, allow_inf_nan=False)
 
-    version: _Count
-    write_id: str | None
-    action: str
-    at: str
-    by: str
-    batch_digest: str | None
-    added: _Count
-    updated: _Count
-    ties: _Count
-    removed: _Count | None
-    failed: _Count
-    n: _Count
-    min_label_mass: float | None
-    judge: str | None
-    fingerprint: str | None
-    rolled_back_to: _Count | None
-    thresholds_before: Thresholds | None
-    thresholds_after: Thresholds | None
-    unlabelled: _Count = 0
-
     @classmethod
-    def of(
-        cls, number: int, before: Calibration | None, after: Calibration | None, edit: Edit
-    ) -> "Change":
-        """Makes the entry of an edit.
-
-        Args:
-            number: Number of the version that the change makes.
-            before: The set before the change; None if there was none or it could not be read.
-            after: The set after the change; None for a deletion.
-            edit: The requested change and its effect on the examples.
-        """
-        subject = after or before
+    def of(cls, number: int, change: SetChange) -> "Change":
+        """Makes the entry of a change with this number."""
+        after, present = change.after, change.present
+        subject = after or present
         return cls(
-            **{**asdict(edit), "at": edit.at.strftime("%Y-%m-%dT%H:%M:%SZ")},
             version=number,
             write_id=after.write_id if after else None,
+            action=change.action,
+            at=change.at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            by=change.by,
+            batch_digest=change.batch_digest,
+            added=change.added,
+            updated=change.updated,
+            ties=change.ties,
+            removed=change.removed,
+            failed=len(change.failed) + change.unread,
             n=after.n if after else 0,
             min_label_mass=subject.min_label_mass if subject else None,
             judge=subject.judge if subject else None,
             fingerprint=subject.fingerprint if subject else None,
-            thresholds_before=thresholds_of(before) if before else None,
+            rolled_back_to=change.rolled_back_to,
+            thresholds_before=thresholds_of(present) if present else None,
             thresholds_after=thresholds_of(after) if after else None,
             unlabelled=after.unlabelled if after else 0,
         )
@@ -144,7 +113,7 @@ class Change:
             record: The stored JSON.
 
         Raises:
-            StoreCorruptError: The record is not an entry, or a field has an impossible value.
+            StoreCorruptError: The record is not an entry.
         """
         try:
             return _CHANGE.validate_json(record)
@@ -156,11 +125,7 @@ class Change:
     @property
     def record(self) -> str:
         """The entry as the store keeps it: JSON without spaces."""
-        fields = asdict(self)
-        for name, usual in _NOT_WRITTEN.items():
-            if fields[name] == usual:
-                del fields[name]
-        return json.dumps(fields, separators=(",", ":"))
+        return json.dumps(asdict(self), separators=(",", ":"))
 
 
 _CHANGE = TypeAdapter(Change)

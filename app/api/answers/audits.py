@@ -4,20 +4,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from app.audits.alarms import Alarm
 from app.audits.entries import AlarmEntry, LabelEntry, TrailEntry, in_fields, written
 from scope_judge import records
-
-
-def ended_alarm(alarm: Alarm) -> records.EndedAlarm:
-    """Converts an alarm."""
-    entry = alarm.entry
-    return records.EndedAlarm(**in_fields(entry.criterion), rang_at=written(entry.at))
-
-
-def resumed(name: str, ended: Sequence[Alarm]) -> records.Resumed:
-    """Converts the alarms that were ended."""
-    return records.Resumed(name=name, resumed=tuple(map(ended_alarm, ended)))
 
 
 def audit_trail(name: str, entries: Sequence[TrailEntry], *, limit: int) -> records.AuditTrail:

@@ -1,13 +1,12 @@
-"""Builds the records of calibration sets and of the trail of their versions."""
+"""Builds the records of calibration sets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from app.core.assessment import AFTER_LOOKING, share_interval
 from app.core.calibration import STANDARD_DELTA, Calibration, ThresholdRow
 from app.core.cascade import Chosen
 from app.observability.gauges import TrafficFigures
-from app.sets.trail import Change
 from scope_judge import records
 
 
@@ -135,36 +134,3 @@ def calibration_detail(
             drifted=drifted,
         ),
     )
-
-
-def versions(name: str, changes: Sequence[Change]) -> records.Versions:
-    """Converts one page of a trail."""
-    return records.Versions(name=name, versions=tuple(map(_version, changes)))
-
-
-def _version(change: Change) -> records.Version:
-    return records.Version(
-        version=change.version,
-        write_id=change.write_id,
-        action=change.action,
-        at=change.at,
-        by=change.by,
-        batch_digest=change.batch_digest,
-        added=change.added,
-        updated=change.updated,
-        ties=change.ties,
-        removed=change.removed,
-        failed=change.failed,
-        n=change.n,
-        min_label_mass=change.min_label_mass,
-        judge=change.judge,
-        fingerprint=change.fingerprint,
-        rolled_back_to=change.rolled_back_to,
-        thresholds_before=_as_dict(change.thresholds_before),
-        thresholds_after=_as_dict(change.thresholds_after),
-        unlabelled=change.unlabelled,
-    )
-
-
-def _as_dict(thresholds: Mapping[str, float | None] | None) -> dict[str, float | None] | None:
-    return None if thresholds is None else dict(thresholds)

@@ -1,29 +1,32 @@
 """Builds the records of changes of calibration sets: what they do to the alphas in use."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from app.api.answers.audits import ended_alarm
 from app.api.answers.calibrations import calibration_fields, threshold
 from app.api.answers.records import usage_of_request
 from app.audits.absorption import Chosen
-from app.audits.changes import ChangeReport, Deletion
+from app.audits.book import Book
+from app.core.calibration import Calibration
+from app.core.threshold_rows import ThresholdRow
 from app.sets.effects import Effect, criterion_of, missing_labels
+from app.sets.trail import SetChange
 from scope_judge import records
 
 
-def change_fields(report: ChangeReport, *, dry_run: bool) -> dict[str, Any]:
+def change_fields(change: SetChange, *, dry_run: bool) -> dict[str, Any]:
     """The fields of `CalibrationChange`; the last three are None if nobody looked at the change."""
-    batch, effects = report.batch, report.effects
+    effects = change.effects
     return {
-        **calibration_fields(batch.calibration),
+        **calibration_fields(change.calibration),
         "dry_run": dry_run,
-        "added": batch.added,
-        "updated": batch.updated,
-        "removed": batch.removed,
+        "added": change.added,
+        "updated": change.updated,
+        "removed": change.removed,
         "effects": tuple(map(_effect, effects)) if effects is not None else None,
-        "ends_alarms": tuple(map(ended_alarm, report.ended)) if effects is not None else None,
-        "note": f"{_examples(report)}; {effects_note(effects)}" if effects is not None else None,
+        "ends_alarms": change.ended if effects is not None else None,
+        "note": f"{_examples(change)}; {effects_note(effects)}" if effects is not None else None,
     }
 
 
@@ -39,17 +42,17 @@ def _effect(effect: Effect) -> records.Effect:
     )
 
 
-def rollback_report(report: ChangeReport, *, dry_run: bool) -> records.RollbackReport:
+def rollback_report(change: SetChange, *, dry_run: bool) -> records.RollbackReport:
     """Converts the report of a rollback."""
-    return records.RollbackReport(**change_fields(report, dry_run=dry_run))
+    return records.RollbackReport(**change_fields(change, dry_run=dry_run))
 
 
-def absorb_report(report: ChangeReport, chosen: Chosen, *, dry_run: bool) -> records.AbsorbReport:
+def absorb_report(change: SetChange, chosen: Chosen, *, dry_run: bool) -> records.AbsorbReport:
     """Converts the report of an absorption."""
     return records.AbsorbReport(
-        **change_fields(report, dry_run=dry_run),
+        **change_fields(change, dry_run=dry_run),
         replaced=chosen.replaces,
-        ties=report.batch.ties,
+        ties=change.ties,
         unlabelled_audits=chosen.unlabelled,
         waiting=chosen.waiting,
         other_judge=chosen.other_judge,
@@ -58,48 +61,60 @@ def absorb_report(report: ChangeReport, chosen: Chosen, *, dry_run: bool) -> rec
 
 
 def calibration_report(
-    report: ChangeReport, errors: Sequence[records.ExampleError], *, dry_run: bool
+    change: SetChange, errors: Sequence[records.ExampleError], *, dry_run: bool
 ) -> records.CalibrationReport:
     """Converts the report of a batch.
 
     Args:
-        report: The new version and the counts of the batch.
-        errors: All failed examples: those in the report, and those that could not be parsed.
+        change: The new version and the counts of the batch.
+        errors: All failed examples: those of the change, and those that could not be parsed.
         dry_run: Whether nothing has changed.
     """
     return records.CalibrationReport(
-        **change_fields(report, dry_run=dry_run),
-        ties=report.batch.ties,
+        **change_fields(change, dry_run=dry_run),
+        ties=change.ties,
         failed=len(errors),
         errors=tuple(errors),
         usage=usage_of_request(),
     )
 
 
-def deletion(preview: Deletion, *, limited_keys: int) -> records.Deletion:
-    """Converts a preview.
+def deletion(
+    name: str,
+    present: Calibration | None,
+    in_use: Sequence[ThresholdRow],
+    book: Book,
+    *,
+    now: float,
+    limited_keys: int,
+) -> records.Deletion:
+    """Says what the deletion of a set ends.
 
     Args:
-        preview: The preview.
+        name: Name of the set.
+        present: The set; None if it cannot be read.
+        in_use: The row of each criterion in use.
+        book: Its audits, which stay with their active alarms.
+        now: The time in seconds since 1970.
         limited_keys: Number of keys that may use this set and only certain others.
     """
-    present = preview.present
-    return records.Deletion(
-        name=preview.name,
+    made = records.Deletion(
+        name=name,
         version=None if present is None else present.version,
         n=None if present is None else present.n,
-        in_use=tuple(map(threshold, preview.in_use)),
-        audits=preview.audits,
-        open_audits=preview.open_audits,
-        alarms=tuple(map(ended_alarm, preview.alarms)),
+        in_use=tuple(map(threshold, in_use)),
+        audits=len(book.audits),
+        open_audits=len(book.open(now)),
+        alarms=tuple(alarm.record for alarm in book.alarms.standing()),
         limited_keys=limited_keys,
-        note=_deletion_note(preview, limited_keys),
+        note="",
     )
+    lost = [criterion_of(row) for row in in_use if row.feasible]
+    return replace(made, note=_deletion_note(made, lost))
 
 
-def _deletion_note(deletion: Deletion, limited_keys: int) -> str:
+def _deletion_note(deletion: records.Deletion, lost: Sequence[str]) -> str:
     """Says in a sentence what a deletion ends, and what stays."""
-    lost = [criterion_of(row) for row in deletion.in_use if row.feasible]
     verdicts = (
         f"{', '.join(lost)} {'has' if len(lost) == 1 else 'have'} verdicts, and will get 404 "
         "calibration_not_found"
@@ -107,23 +122,22 @@ def _deletion_note(deletion: Deletion, limited_keys: int) -> str:
         else "no alpha in use has verdicts"
     )
     back = "its trail stays, but it cannot be read, so a rollback cannot restore this version"
-    if deletion.present is not None:
+    if deletion.version is not None:
         back = (
-            f"its trail stays, so a rollback to version {deletion.present.version} restores its "
-            f"{deletion.present.n} examples"
+            f"its trail stays, so a rollback to version {deletion.version} restores its "
+            f"{deletion.n} examples"
         )
     stay = (
         f"audits ({deletion.audits}, {deletion.open_audits} of them open), active alarms "
-        f"({len(deletion.alarms)}) and keys that are limited to it ({limited_keys}) stay"
+        f"({len(deletion.alarms)}) and keys that are limited to it ({deletion.limited_keys}) stay"
     )
     return f"{verdicts}; {back}; {stay}"
 
 
-def _examples(report: ChangeReport) -> str:
-    batch = report.batch
-    ties = f"{batch.ties} ties, " if batch.ties else ""
-    changes = f"{batch.added} added, {batch.updated} updated, {ties}{batch.removed} removed"
-    return f"{batch.n_before} examples become {batch.calibration.n} ({changes})"
+def _examples(change: SetChange) -> str:
+    ties = f"{change.ties} ties, " if change.ties else ""
+    changes = f"{change.added} added, {change.updated} updated, {ties}{change.removed} removed"
+    return f"{change.before.n} examples become {change.calibration.n} ({changes})"
 
 
 def effects_note(effects: Sequence[Effect]) -> str:

@@ -4,23 +4,23 @@ from collections.abc import Sequence
 
 from app.api.answers.records import usage_of_request
 from app.core.calibration import Calibration
-from app.sets.calibrator import PoolReport
+from app.sets.trail import SetChange
 from scope_judge import records
 
 
 def pool_report(
-    report: PoolReport,
+    change: SetChange,
     digests: Sequence[str | None],
     errors: Sequence[records.ExampleError],
 ) -> records.PoolReport:
     """Converts a report.
 
     Args:
-        report: The new version and the counts.
+        change: The new version and the counts.
         digests: Digest of each posted pair; None for those that failed.
-        errors: All failed pairs: those in the report, and those that could not be parsed.
+        errors: All failed pairs: those of the change, and those that could not be parsed.
     """
-    calibration = report.outcome.calibration
+    calibration = change.calibration
     return records.PoolReport(
         name=calibration.name,
         version=calibration.version,
@@ -28,8 +28,8 @@ def pool_report(
         labelled=calibration.labelled,
         unlabelled=calibration.unlabelled,
         pool_ties=calibration.ties,
-        added=report.outcome.added,
-        known=report.outcome.updated,
+        added=change.added,
+        known=change.updated,
         failed=len(errors),
         digests=tuple(digests),
         errors=tuple(errors),

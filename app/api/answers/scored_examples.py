@@ -3,34 +3,25 @@
 from collections.abc import Sequence
 from heapq import nsmallest
 
-from app.core.calibration import Calibration
+from app.core.calibration import Calibration, LabeledExample
 from app.core.score import NoScore, Score
-from app.sets.batch import JudgedBatch, JudgedExample
+from app.sets.batch import JudgedBatch
 from scope_judge import records
 
 
-def _scored(example: JudgedExample) -> records.ScoredExample:
-    judged, score = example.example, example.example.score
+def _scored(digest: str, example: LabeledExample) -> records.ScoredExample:
     return records.ScoredExample(
-        digest=example.digest,
-        gap_fwd=None if isinstance(score, NoScore) else score.gap_fwd,
-        gap_rev=None if isinstance(score, NoScore) else score.gap_rev,
-        label_mass=None if isinstance(score, NoScore) else score.label_mass,
-        label=judged.label,
-        question=judged.question,
-        small=small_score(score.small),
+        digest=digest,
+        **example.score.fields,
+        label=example.label,
+        question=example.question,
+        small=small_score(example.score.small),
     )
 
 
 def small_score(score: Score | NoScore | None) -> records.SmallScore | None:
     """Converts the score of a cascade's small judge."""
-    if score is None:
-        return None
-    if isinstance(score, NoScore):
-        return records.SmallScore(gap_fwd=None, gap_rev=None, label_mass=None)
-    return records.SmallScore(
-        gap_fwd=score.gap_fwd, gap_rev=score.gap_rev, label_mass=score.label_mass
-    )
+    return None if score is None else records.SmallScore(**score.fields)
 
 
 def scores(
@@ -46,9 +37,7 @@ def scores(
     return records.Scores(
         judge=judge,
         fingerprint=batch.fingerprint,
-        scores=tuple(
-            _scored(example) for example in batch.examples if isinstance(example, JudgedExample)
-        ),
+        scores=tuple(_scored(*judged) for judged in batch.examples if isinstance(judged, tuple)),
         ties=batch.ties,
         failed=len(errors),
         errors=tuple(errors),
@@ -75,7 +64,5 @@ def example_page(calibration: Calibration, *, after: str, limit: int) -> records
         min_label_mass=calibration.min_label_mass,
         n=calibration.n,
         release=calibration.release,
-        examples=tuple(
-            _scored(JudgedExample(digest=digest, example=table[digest])) for digest in page
-        ),
+        examples=tuple(_scored(digest, table[digest]) for digest in page),
     )

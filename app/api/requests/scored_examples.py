@@ -18,7 +18,7 @@ from app.api.requests.models import Digest, DryRun, EvenIfInfeasible, Replace, S
 from app.core.calibration import LabeledExample
 from app.core.comparison import Label
 from app.core.score import NoScore, Score, score_of_numbers
-from app.sets.batch import JudgedBatch, JudgedExample
+from app.sets.batch import Judged, JudgedBatch
 
 # An import with more faults is refused without reading the rest.
 _MOST_FAULTY = 10
@@ -70,12 +70,11 @@ class ScoredExampleIn(NumbersIn):
         None, description="The score of a cascade's small judge; null for a judge alone."
     )
 
-    def judged(self) -> JudgedExample:
+    def judged(self) -> Judged:
         """The example as a set keeps it."""
         small = None if self.small is None else self.small.score()
         score = replace(self.score(), small=small)
-        example = LabeledExample(score=score, label=self.label, question=self.question)
-        return JudgedExample(digest=self.digest, example=example)
+        return self.digest, LabeledExample(score=score, label=self.label, question=self.question)
 
 
 class ImportIn(Strict):
@@ -107,7 +106,7 @@ class ImportIn(Strict):
         Raises:
             InvalidRequestError: An example is invalid; the error names the first ten.
         """
-        judged: list[JudgedExample] = []
+        judged: list[Judged] = []
         faults: list[Any] = []
         for i, value in enumerate(self.examples):
             try:

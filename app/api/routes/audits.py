@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from app.api.answers.audits import audit_trail, resumed
+from app.api.answers.audits import audit_trail
 from app.api.answers.changes import absorb_report
 from app.api.bodies import JsonRoute
 from app.api.dependencies import CurrentCaller, CurrentServices
@@ -133,7 +133,8 @@ async def resume(
     caller.check_calibration(name)
     calibration = await services.calibrations.get(name)
     ended = await services.monitor.resume(calibration, reason=body.reason, by=caller.name)
-    return as_json(partial(resumed, name, ended))
+    resumed = tuple(alarm.record for alarm in ended)
+    return as_json(lambda: Resumed(name=name, resumed=resumed))
 
 
 @router.post(

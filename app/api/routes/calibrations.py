@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from app.api.answers.calibrations import calibration_detail, calibration_of, versions
+from app.api.answers.calibrations import calibration_detail, calibration_of
 from app.api.answers.changes import calibration_report, deletion, rollback_report
 from app.api.answers.monitor import monitor
 from app.api.answers.scored_examples import example_page, scores
@@ -93,16 +93,16 @@ async def calibrate(
             unread=len(examples.unread),
             replaces=body.replace,
         )
-        report = await services.changes.take(
+        change = await services.changes.take(
             body.calibration,
             batch,
             by=caller.name,
             dry_run=body.dry_run,
             even_if_infeasible=body.even_if_infeasible,
         )
-    errors = examples.errors(report.batch.failed)
+    errors = examples.errors(change.failed)
     return await off_loop(
-        as_json, partial(calibration_report, report, errors, dry_run=body.dry_run)
+        as_json, partial(calibration_report, change, errors, dry_run=body.dry_run)
     )
 
 
@@ -224,10 +224,14 @@ async def delete_calibration(
     if not asked.dry_run:
         await services.calibrator.delete(name, by=caller.name)
         return Response(status_code=204)
-    preview = await services.changes.preview_deletion(name)
+    present = await services.calibrator.deletable(name)
+    in_use = () if present is None else await services.changes.rows_in_use(present)
+    book, now = services.auditor.book(name), services.auditor.now()
     keys = request.app.state.keys
     limited = 0 if keys is None else keys.limited_to(name)
-    return await off_loop(as_json, partial(deletion, preview, limited_keys=limited))
+    return await off_loop(
+        as_json, partial(deletion, name, present, in_use, book, now=now, limited_keys=limited)
+    )
 
 
 @router.get("/calibrations/{name}/examples", response_model=ExamplePage, responses=OF_ONE)
@@ -270,14 +274,14 @@ async def import_examples(
     """Adds examples with scores of the same judge, as one new version."""
     caller.check_calibration(name)
     batch = await request.run(body.batch)
-    report = await services.changes.take(
+    change = await services.changes.take(
         name,
         batch,
         by=caller.name,
         dry_run=body.dry_run,
         even_if_infeasible=body.even_if_infeasible,
     )
-    return await off_loop(as_json, partial(calibration_report, report, [], dry_run=body.dry_run))
+    return await off_loop(as_json, partial(calibration_report, change, [], dry_run=body.dry_run))
 
 
 @router.get("/calibrations/{name}/versions", response_model=Versions, responses=OF_ONE)
@@ -299,7 +303,7 @@ async def list_versions(
     """
     caller.check_calibration(name)
     changes = await services.calibrator.versions(name, before=before, limit=limit)
-    return await off_loop(as_json, partial(versions, name, changes))
+    return await off_loop(as_json, lambda: Versions(name=name, versions=tuple(changes)))
 
 
 @router.post(
@@ -318,7 +322,7 @@ async def roll_back(
 ) -> Response:
     """Restores an earlier version of a set as a new version."""
     caller.check_calibration(name)
-    report = await services.changes.rollback(
+    change = await services.changes.rollback(
         name, body.version, by=caller.name, dry_run=body.dry_run
     )
-    return await off_loop(as_json, partial(rollback_report, report, dry_run=body.dry_run))
+    return await off_loop(as_json, partial(rollback_report, change, dry_run=body.dry_run))

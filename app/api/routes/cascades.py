@@ -1,6 +1,7 @@
 """The routes of cascades: scores of pairs without labels, and the plan of a set."""
 
 from functools import partial
+from typing import Any
 
 from fastapi import APIRouter, Response
 
@@ -62,12 +63,9 @@ async def score_pairs(
 def _pair_score(outcome: Score | NoScore | ScopeJudgeError) -> PairScore:
     if isinstance(outcome, ScopeJudgeError):
         return _failed(outcome)
-    small = small_score(outcome.small)
-    if isinstance(outcome, NoScore):
-        return PairScore(reason=outcome.reason, small=small)
-    return PairScore(
-        gap_fwd=outcome.gap_fwd, gap_rev=outcome.gap_rev, label_mass=outcome.label_mass, small=small
-    )
+    reason = outcome.reason if isinstance(outcome, NoScore) else None
+    numbers: dict[str, Any] = dict(outcome.fields)
+    return PairScore(**numbers, reason=reason, small=small_score(outcome.small))
 
 
 def _failed(error: ScopeJudgeError) -> PairScore:

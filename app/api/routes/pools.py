@@ -20,7 +20,7 @@ from app.api.routes.calibrations import LARGEST_PAGE, OF_ONE, Name
 from app.core.comparison import Comparison
 from app.core.errors import BatchTooLargeError, JudgeMismatchError, SetFullError
 from app.off_loop import off_loop
-from app.sets.calibrator import PoolReport as Pooled
+from app.sets.batch import JudgedBatch
 from scope_judge.records import NextLabels, PoolReport
 
 router = APIRouter(tags=["calibrating"], route_class=JsonRoute)
@@ -50,7 +50,7 @@ async def add_pairs(
     check_batch_size(len(body.comparisons), services)
     pairs = await request.run(_read_all, body)
     async with services.admission.admit(len(pairs.read)):
-        report = await services.calibrator.pool(
+        batch, change = await services.calibrator.pool(
             name,
             list(pairs.read.values()),
             by=caller.name,
@@ -58,7 +58,7 @@ async def add_pairs(
         )
     return await request.run(
         as_json,
-        lambda: pool_report(report, _digests(pairs, report), pairs.errors(report.outcome.failed)),
+        lambda: pool_report(change, _digests(pairs, batch), pairs.errors(change.failed)),
     )
 
 
@@ -66,11 +66,11 @@ def _read_all(body: PoolIn) -> PostedItems[Comparison]:
     return PostedItems(body.items(), PoolPairIn.pair)
 
 
-def _digests(pairs: PostedItems[Comparison], report: Pooled) -> list[str | None]:
+def _digests(pairs: PostedItems[Comparison], batch: JudgedBatch) -> list[str | None]:
     """The digest of each posted pair; None for those that failed."""
     digests: list[str | None] = [None] * len(pairs)
-    for index, digest in zip(pairs.read, report.digests, strict=True):
-        digests[index] = digest
+    for index, judged in zip(pairs.read, batch.examples, strict=True):
+        digests[index] = judged[0] if isinstance(judged, tuple) else None
     return digests
 
 

@@ -13,6 +13,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from gc import freeze  # tests/conftest.py replaces `gc.freeze` after this import
 from itertools import pairwise
@@ -25,7 +26,7 @@ from app.core.examples import Examples
 from app.judging.services import Services
 from app.ports import Head, Store
 from app.sets.codec import encode, thresholds_in
-from app.sets.trail import Change, Edit
+from app.sets.trail import Change, SetChange
 from app.stores.redis import RedisStore
 from app.stores.sqlite import SqliteStore
 from tests import serving
@@ -50,7 +51,9 @@ def scores() -> dict[str, LabeledExample]:
 
 def one_call_s(table: dict[str, LabeledExample]) -> float:
     """Returns the CPU seconds of one call for the whole set, the shortest of three."""
-    fields = {digest: example.fields for digest, example in table.items()}
+    fields = {
+        digest: (*example.score.fields.values(), example.label) for digest, example in table.items()
+    }
     begun = [time.process_time()]
     for _ in range(3):
         json.dumps(fields)
@@ -98,14 +101,21 @@ async def large_set(
             fingerprint=identity,
             examples=content,
         )
-        edit = Edit(action="calibrate", by="service", at=datetime.now(UTC), added=N)
+        change = SetChange(
+            action="calibrate",
+            by="service",
+            at=datetime.now(UTC),
+            before=replace(first, write_id="", examples={}),
+            after=first,
+            added=N,
+        )
         blob = await asyncio.to_thread(encode, first)
         assert await store.write(
             "default",
             Head("one", 1),
             blob=blob,
             thresholds=thresholds_in(blob),
-            record=Change.of(1, None, first, edit).record,
+            record=Change.of(1, change).record,
             expected=None,
         )
         yield services

@@ -307,7 +307,7 @@ async def test_a_rollback_needs_no_audits() -> None:
         store.broken = True
         would = await services.changes.rollback("default", 1, by="ana", dry_run=True)
         done = await services.changes.rollback("default", 1, by="ana")
-    assert (would.batch.removed, done.batch.removed, done.batch.calibration.n) == (1, 1, 1)
+    assert (would.removed, done.removed, done.calibration.n) == (1, 1, 1)
 
 
 async def test_a_set_that_cannot_be_read_can_be_deleted_after_a_look() -> None:

@@ -104,7 +104,7 @@ async def test_a_set_of_another_judge_is_refused_with_the_release_that_made_it(
     store = MemoryStore()
     async with client_of(store=store) as client:
         with monkeypatch.context() as patch:
-            patch.setattr("app.sets.writer.RELEASE", wrote)
+            patch.setattr("app.sets.calibrator.RELEASE", wrote)
             await calibrated(client)
         # A version knows its release.
         await client.delete("/calibrations/default")

@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "judges": _SHARED | {"numpy", "httpx", "jinja2", "huggingface_hub"},
     "stores": {"core", "ports", "numpy"},
     # A version of a set, and an audit, are JSON in the store, which pydantic parses.
-    "sets": _SHARED | {"judges", "release", "pydantic"},
+    "sets": _SHARED | {"judges", "release"} | _ANSWERS,
     "audits": _SHARED | {"judges", "sets", "numpy"} | _ANSWERS,
     "judging": _SHARED | {"judges", "sets", "audits", "numpy"},
     # The only package that knows HTTP; h11 is uvicorn's parser. Ray and the commands share its

@@ -59,7 +59,7 @@ async def test_every_example_of_a_batch_is_counted_once() -> None:
             (4, JudgmentFailedError),
         ]
         assert (report.calibration.version, report.calibration.n) == (2, 4)
-        assert (report.n_before, report.calibration.labelled, report.calibration.ties) == (1, 3, 1)
+        assert (report.before.n, report.calibration.labelled, report.calibration.ties) == (1, 3, 1)
         assert report.calibration.accuracy == pytest.approx(2 / 3)
 
 

@@ -59,9 +59,12 @@ async def test_a_set_keeps_its_runtimes_through_changes_rollback_and_deletion() 
         second = (await services.calibrator.add("default", batch(3))).calibration
         assert second.runtimes == (H100S, A100)
         assert (await services.calibrations.get("default")).runtimes == (H100S, A100)
-        assert (await services.calibrator.rollback("default", 1)).runtimes == (A100,)
+        assert (await services.calibrator.rollback("default", 1)).calibration.runtimes == (A100,)
         await services.calibrator.delete("default")
-        assert (await services.calibrator.rollback("default", 2)).runtimes == (H100S, A100)
+        assert (await services.calibrator.rollback("default", 2)).calibration.runtimes == (
+            H100S,
+            A100,
+        )
 
 
 async def test_another_runtime_is_reported_once(warned: Callable[[], list[str]]) -> None:

@@ -1,4 +1,4 @@
-"""Entries of a trail: readable ones are shown, and corrupt ones do not hide the others."""
+"""Entries of a trail are shown; those that nobody wrote are refused."""
 
 import json
 from datetime import UTC, datetime
@@ -14,7 +14,6 @@ from app.core.fingerprint import batch_digest
 from app.judging.services import Services
 from app.sets.calibrator import Calibrator
 from app.sets.trail import Change
-from app.stores.memory import MemoryStore
 from tests.serving import labelled, services_of
 from tests.unit.sets.trails import batch, trail
 
@@ -55,6 +54,7 @@ async def test_a_batch_is_recorded_with_who_when_what_and_the_thresholds() -> No
         rolled_back_to=None,
         thresholds_before=None,
         thresholds_after=newest.thresholds_before,
+        unlabelled=0,
     )
     assert (newest.version, newest.by, newest.batch_digest) == (2, "mallory", batch_digest(second))
     assert (two.added, two.updated, two.ties, two.removed) == (2, 1, 2, 0)
@@ -100,12 +100,6 @@ async def test_versions_are_listed_page_by_page_and_for_deleted_sets() -> None:
             await versions("never", before=None, limit=1)
 
 
-@pytest.mark.parametrize("record", ["", "{}", "[]", "3", "[" * 100_000])
-async def test_a_record_that_was_never_written_is_corrupt(record: str) -> None:
-    with pytest.raises(StoreCorruptError, match="'default'"):
-        Change.parse("default", record)
-
-
 async def newest_record(services: Services) -> dict[str, Any]:
     await services.calibrator.add("default", batch(1))
     (entry,) = await services.store.trail("default", before=None, limit=1)
@@ -114,24 +108,17 @@ async def newest_record(services: Services) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [
-        '{"version": "1"}',
-        '{"added": 1.5}',
-        f'{{"n": 1{"0" * 400}}}',
-        '{"by": "\\ud800"}',
-        '{"judge": ["a"]}',
-        '{"thresholds_after": {"marginal:0.10": "x"}}',
-        '{"thresholds_after": {"marginal:0.10": NaN}}',
-        f'{{"thresholds_after": {{"marginal:0.10": 1{"0" * 400}}}}}',
-    ],
-    ids=lambda text: text[:48],
+    "record",
+    ["", "{}", "[]", '{"version": "1"}', '{"added": 1.5}', '{"by": "\\ud800"}', '{"judge": ["a"]}']
+    + [f'{{"thresholds_after": {{"marginal:0.10": {value}}}}}' for value in ('"x"', "NaN")],
 )
-async def test_a_record_with_an_impossible_value_is_corrupt(changes: str) -> None:
+async def test_a_record_that_was_never_written_is_corrupt(record: str) -> None:
     async with services_of() as services:
-        record = {**await newest_record(services), **json.loads(changes)}
+        written = json.dumps(await newest_record(services))
+    if ":" in record:
+        record = f"{written[:-1]},{record[1:]}"
     with pytest.raises(StoreCorruptError, match="'default'"):
-        Change.parse("default", json.dumps(record))
+        Change.parse("default", record)
 
 
 async def test_a_record_of_a_later_release_is_shown() -> None:
@@ -141,27 +128,9 @@ async def test_a_record_of_a_later_release_is_shown() -> None:
     assert (change.action, change.n) == ("merge", 1)
 
 
-async def test_a_corrupt_entry_does_not_hide_others(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    store = MemoryStore()
-    async with services_of(store=store) as services:
-        for number in range(1, 10):
-            await services.calibrator.add("default", batch(number))
-        stored = store._trails["default"]
-        for index in (1, 2, 3, 7, 8):
-            stored[index] = stored[index]._replace(record="{}")
-        pages: list[list[int]] = [[99]]
-        while pages[-1]:
-            page = await services.calibrator.versions("default", before=pages[-1][-1], limit=2)
-            pages.append([change.version for change in page])
-        assert pages[1:] == [[7, 6], [5, 1], []]
-    assert "did not write; it is left out" in caplog.text
-
-
 async def test_a_record_has_the_minimum_label_mass_of_its_thresholds() -> None:
     async with services_of(min_label_mass=0.5) as services:
         await services.calibrator.add("default", batch(1))
         await services.calibrator.delete("default")
         assert [change.min_label_mass for change in await trail(services)] == [0.5, 0.5]
-        assert (await services.calibrator.rollback("default", 1)).min_label_mass == 0.5
+        assert (await services.calibrator.rollback("default", 1)).calibration.min_label_mass == 0.5
