@@ -161,7 +161,9 @@ class Settings(BaseSettings):
     )
     default_guarantee: Literal["marginal", "pac"] = Field(
         "marginal",
-        description="Default guarantee: `marginal` or `pac`.",
+        description="Default guarantee. `pac`: at most alpha of the verdicts are wrong, except "
+        "with probability delta of unlucky labels. `marginal`: near alpha are wrong with a good "
+        "judge and many labels, without a bound.",
     )
     default_delta: float = Field(0.10, gt=0, lt=1, description="Default delta of `pac`.")
     min_label_mass: float = Field(

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from scope_judge.records import CalibrationDetail, Threshold
 
 
-def print_assessment(assessment: Assessment, *, stderr: bool = False) -> None:
+def print_assessment(assessment: Assessment, *, output: Console = stdout) -> None:
     """Prints the figures, a table of alphas, the feasible alphas, and one recommendation."""
-    output = console if stderr else stdout
     say(_figures(assessment), output=output)
     if assessment.n:
         print_alphas(assessment.rows, assessment.n, output=output)
@@ -44,8 +43,28 @@ def print_alphas(rows: Sequence[AlphaRow], n: int, *, output: Console = stdout) 
     print_thresholds(title, rows, more=[_more(row) for row in rows], output=output)
 
 
-def assessment_of_answer(answer: "CalibrationDetail") -> Assessment:
-    """The assessment of an answer of GET /calibrations/{name}."""
+def print_detail(detail: "CalibrationDetail", *, output: Console = console) -> None:
+    """Prints a calibration set: its figures, what each alpha gives, and its labels."""
+    say(f"calibration {detail.name}, version {detail.version}", output=output)
+    if detail.unlabelled:
+        print_thresholds("thresholds so far", detail.thresholds, output=output)
+        say(
+            f"{detail.unlabelled} pairs have no label yet: label them on the desk, or GET "
+            f"/calibrations/{detail.name}/next lists those to label next",
+            output=output,
+        )
+    else:
+        print_assessment(_assessment_of(detail), output=output)
+    for line in _ties_in_lines(detail):
+        say(line, output=output)
+    if detail.counted < detail.labelled:
+        say(
+            f"pac counts one pair of each question: {detail.counted} of {detail.labelled}.",
+            output=output,
+        )
+
+
+def _assessment_of(answer: "CalibrationDetail") -> Assessment:
     more = {(row.guarantee, row.alpha): row.more_examples for row in answer.infeasible}
     return Assessment(
         # A tie is not a label.
@@ -108,7 +127,7 @@ def ties_of_row(row: "Threshold") -> str | None:
     return f"{row.tie_share:.1%} of the accepted ones are ties ({low:.1%} to {high:.1%})"
 
 
-def ties_in_lines(detail: "CalibrationDetail") -> Iterator[str]:
+def _ties_in_lines(detail: "CalibrationDetail") -> Iterator[str]:
     """Yields a line about the labels, and one about each guarantee that accepts ties."""
     yield f"{labeled_and_ties(detail)}, {detail.unlabelled} without a label."
     for row in detail.thresholds:

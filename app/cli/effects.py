@@ -59,22 +59,6 @@ def show_deletion(name: str, would: "Deletion") -> None:
         print_cells((*_CRITERION, *_PRESENT), rows, right={"alpha", *_PRESENT})
 
 
-def note_other_change(name: str, *, shown: int, made: int) -> None:
-    """Says that somebody else changed the set between the look and the change.
-
-    Args:
-        name: Name of the set.
-        shown: Version that the effects were shown for.
-        made: Version that the change has made, or the one that it found if it changed nothing.
-    """
-    if made > shown + 1:
-        say(
-            ("note:", "yellow"),
-            f" somebody changed {name} after version {shown} was shown: `scope-judge sets versions "
-            f"{name}` lists the changes, and `scope-judge sets rollback` takes them back",
-        )
-
-
 def criterion_in_words(of: "AuditEvent | EndedAlarm | MonitoredCriterion") -> str:
     """The criterion of an alarm in words."""
     delta = "" if of.delta is None else f", delta {of.delta:g}"

@@ -47,7 +47,7 @@ def write_results(results: "Results", folder: Path) -> None:
             say("too few pairs to calibrate on one half", output=stdout)
             say("", output=stdout)
             continue
-        print_splits(bpe.rows, bpe.n)
+        _print_splits(bpe.rows, bpe.n)
         print_alphas(dataset.all_labels, bpe.n)
     say(f"report: {report.resolve()}")
 
@@ -93,7 +93,7 @@ def _print_quality(dataset: "DatasetResults") -> None:
     print_table(table, title=f"{dataset.name}: {dataset.n} pairs")
 
 
-def print_splits(rows: "Sequence[RuleOutcome]", n: int) -> None:
+def _print_splits(rows: "Sequence[RuleOutcome]", n: int) -> None:
     """Prints SCOPE and pac at every alpha, calibrated on random halves and tested on the others."""
     shown = [row for row in rows if row.selector in ("scope", "pac")]
     splits = shown[0].outcome.splits if shown else 0

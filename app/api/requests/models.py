@@ -174,7 +174,12 @@ class CriterionIn(Strict):
     """The criterion of a verdict; a missing field is taken from the batch, then the settings."""
 
     alpha: Alpha = None
-    guarantee: Guarantee | None = Field(None, description="`marginal` or `pac`.")
+    guarantee: Guarantee | None = Field(
+        None,
+        description="`pac`: at most alpha of the verdicts are wrong, except with probability delta "
+        "of unlucky labels. `marginal`: near alpha are wrong with a good judge and many labels, "
+        "without a bound.",
+    )
     delta: Probability | None = Field(
         None, description="Probability that `pac` fails; only with `pac`."
     )

@@ -1,7 +1,6 @@
-"""`scope-judge audits`: shows, labels, absorbs and closes audits, and ends their alarms."""
+"""`scope-judge audits`: shows, labels and absorbs audits, and ends their alarms."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -10,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url, changing, connected
-from app.cli.console import CommandError, ask, evidence, print_cells, print_json, say
+from app.cli.console import CommandError, ask, evidence, print_cells, say
 from app.cli.effects import (
     EvenIfInfeasible,
     Yes,
     criterion_in_words,
-    note_other_change,
     show_change,
 )
 from app.cli.running.options import (
@@ -32,13 +30,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="Say what audits show, send labels from files, make labeled audits calibration examples, "
-    "close audits that nobody can label, end alarms, and show the trail of all this.",
+    "end alarms, and show the trail of all this.",
     no_args_is_help=True,
     add_completion=False,
 )
 
 Name = Annotated[str, typer.Argument(help="Name of the calibration set.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the service's answer as JSON.")]
 _HEADINGS = ("when", "by", "event", "what", "reason")
 _AUDITS = (
     "labels",
@@ -54,7 +51,7 @@ _AUDITS = (
 
 
 @app.command()
-def status(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL) -> None:
+def status(name: Name, url: Url = DEFAULT_URL) -> None:
     """Show the error rate of a set's verdicts, with its audits and alarms.
 
     Evidence of 1 means nothing; an alarm starts at "alarm at". "certified without expired" holds
@@ -62,12 +59,11 @@ def status(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL) -> None:
     """
     with connected(url) as client:
         found = client.monitor(name)
-    if as_json:
-        print_json(asdict(found))
-        return
     say((f"{name}, version {found.version}: {found.summary}.", "bold"))
     headings = ("alpha", "guarantee", "delta", *_AUDITS, "state")
     print_cells(headings, map(_audited, found.criteria), right={"alpha", "delta", *_AUDITS})
+    abstentions = sum(each.abstentions for each in found.criteria)
+    say(f"All counts are of verdicts; {abstentions} abstentions were drawn, too.")
     for each in found.criteria:
         if each.alarm:
             say(("alarm", "bold red"), f" under {criterion_in_words(each)} {_since(each)}")
@@ -145,8 +141,9 @@ def label(
 ) -> None:
     """Send labels of audits from files, after a report on them.
 
-    A label is A, B, tie, or none with a reason. Rows without a label are left out. A repeated
-    command changes nothing.
+    A label is A, B, tie, or none with a reason, which closes an audit that nobody can label. Rows
+    without a label are left out; the exit status is 1 if a row was unusable. A repeated command
+    changes nothing.
     """
     from app.cli.labeled_rows import print_label_report
     from app.files.audit_labels import read_audit_labels
@@ -170,6 +167,8 @@ def label(
             _print_labels(client.label_audits(labels))
         if reasons:
             _print_labels(client.close_audits(reasons))
+    if rows.report.unusable:
+        raise CommandError(f"{len(rows.report.unusable)} rows were unusable")
 
 
 def _print_labels(report: "AuditLabels") -> None:
@@ -182,20 +181,6 @@ def _print_labels(report: "AuditLabels") -> None:
     if report.earlier:
         labelers = ", ".join(sorted({each.labeler for each in report.earlier}))
         say(f"{len(report.earlier)} were labeled first by {labelers}: those labels stay")
-
-
-@app.command()
-def close(
-    audits: Annotated[list[str], typer.Argument(help="Ids of the audits.")],
-    reason: Annotated[str, typer.Option(help="Why they cannot be labeled, for the trail.")],
-    url: Url = DEFAULT_URL,
-) -> None:
-    """Close audits that nobody can label, so that labels of later audits count.
-
-    A closed audit counts as right for the alarm, and as wrong for the certificate.
-    """
-    with connected(url) as client:
-        _print_labels(client.close_audits(dict.fromkeys(audits, reason)))
 
 
 @app.command()
@@ -215,12 +200,17 @@ def absorb(
         would = absorbed(dry_run=True)
         show_change(name, would)
         if would.unlabelled_audits:
-            say(f"{would.unlabelled_audits} audits without a label are left out.")
+            say(
+                f"{would.unlabelled_audits} audits without a label are left out, of verdicts and "
+                "of abstentions."
+            )
         if would.waiting:
-            say(f"{would.waiting} labels wait for an earlier audit that is open.")
+            say(
+                f"{would.waiting} labels, of verdicts and of abstentions, wait for an earlier "
+                "audit that is open."
+            )
         ask(f"Absorb into {name}?", yes=yes, otherwise="nothing was absorbed")
         done = absorbed()
-    note_other_change(name, shown=would.version, made=done.version)
     say(f"{name} is version {done.version} with {done.n} examples.")
 
 

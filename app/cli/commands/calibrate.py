@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.assessment import assessment_of_answer, print_assessment, ties_in_lines
+from app.cli.assessment import print_detail
 from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
-from app.cli.console import CommandError, ask, print_set, say
-from app.cli.effects import EvenIfInfeasible, Yes, note_other_change, show_change
+from app.cli.console import CommandError, ask, say
+from app.cli.effects import EvenIfInfeasible, Yes, show_change
 from app.cli.labeled_rows import checked_pairs
 from app.cli.running.held_out import held_out, outcomes, print_held_out
 from app.cli.running.options import (
@@ -225,9 +225,7 @@ def _added(
             otherwise="nothing was replaced",
         )
     with resumable(f"{name} has been replaced as a whole, or is unchanged; rerun the command"):
-        report = add()
-    note_other_change(name, shown=would.version, made=report.version)
-    return report
+        return add()
 
 
 def _scoring(client: "ScopeClient", name: str) -> Ask:
@@ -247,19 +245,7 @@ def _print_outcome(
     detail: "CalibrationDetail", report: "CalibrationReport", *, failed: int
 ) -> None:
     """Prints the set after the run, and the numbers of pairs that were added and so on."""
-    say(f"calibration {detail.name}, version {report.version}")
-    if detail.unlabelled:
-        print_set(detail.name, detail.version, detail.n, detail.thresholds)
-        say(
-            f"{detail.unlabelled} pairs have no label yet: GET /calibrations/{detail.name}/next "
-            "lists those to label next"
-        )
-    else:
-        print_assessment(assessment_of_answer(detail), stderr=True)
-    for line in ties_in_lines(detail):
-        say(line)
-    if detail.counted < detail.labelled:
-        say(f"pac counts one pair of each question: {detail.counted} of {detail.labelled}.")
+    print_detail(detail)
     say(
         f"added {report.added}, updated {report.updated}, ties {report.ties}, "
         f"removed {report.removed}, failed {failed}"

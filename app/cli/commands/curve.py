@@ -8,7 +8,7 @@ import typer
 
 from app.cli.assessment import print_assessment
 from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url
-from app.cli.console import CommandError, console, say
+from app.cli.console import CommandError, say
 from app.cli.labeled_rows import checked_pairs, print_label_report
 from app.cli.running.options import (
     ColumnMap,
@@ -38,13 +38,6 @@ def curve(
         typer.Option(help="Alpha in (0, 1); repeat for more.  [default: 0.05 to 0.25]"),
     ] = None,
     delta: Annotated[float, typer.Option(help="Delta of pac, in (0, 1).")] = STANDARD_DELTA,
-    split: Annotated[
-        bool,
-        typer.Option(
-            "--split",
-            help="Also calibrate on random halves and test on the rest.",
-        ),
-    ] = False,
     plot: Annotated[Path | None, typer.Option(help="Figure to write, .png or .svg.")] = None,
     columns: ColumnMap = None,
     encoding: Encoding = None,
@@ -88,8 +81,6 @@ def curve(
         print_label_report(scores.report)
     assessment = assessment_of(scores, alphas, delta=delta)
     print_assessment(assessment)
-    if split:
-        _print_splits(scores, alphas, delta)
     if plot is not None:
         _write_figure(scores, assessment, plot)
 
@@ -127,22 +118,6 @@ def _check(alphas: tuple[float, ...], delta: float, plot: Path | None) -> None:
         raise CommandError(f"--plot {plot}: the name must end in .png or .svg")
     if find_spec("matplotlib") is None:
         raise CommandError("--plot needs matplotlib: pip install scope-judge[evaluation]")
-
-
-def _print_splits(scores: "LabeledScores", alphas: tuple[float, ...], delta: float) -> None:
-    # Imported late: these need libraries of the extra "evaluation".
-    from app.cli.evaluation_results import print_splits
-    from app.evaluation.protocol import Design, run_protocol
-    from app.evaluation.selectors import Points, pac, scope
-
-    if scores.n < 4:
-        raise CommandError("--split needs at least 4 labeled pairs")
-    rules = {"scope": scope, "pac": pac}
-    points = Points.of(scores.uncertainty, scores.error)
-    design = Design(alphas=alphas, delta=delta)
-    with console.status("splitting"):
-        rows = run_protocol(points, design, selectors=rules)
-    print_splits(rows, scores.n)
 
 
 def _write_figure(scores: "LabeledScores", assessment: Assessment, plot: Path) -> None:

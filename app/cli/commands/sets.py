@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.assessment import ties_in_lines
+from app.cli.assessment import print_detail
 from app.cli.connection import DEFAULT_URL, Url, changing, connected
-from app.cli.console import CommandError, ask, print_cells, print_json, print_set, say, stdout
-from app.cli.effects import Yes, note_other_change, show_change, show_deletion
+from app.cli.console import CommandError, ask, print_cells, say, stdout
+from app.cli.effects import Yes, show_change, show_deletion
 from app.cli.running.rows import check_output, write_all
 from app.files.reading import read_rows
 from app.files.writing import format_of
@@ -33,7 +33,6 @@ app = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(help="Name of the calibration set.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the service's answer as JSON.")]
 
 _SHOWN_ALPHA = 0.10
 _RIGHT = {"version", "accuracy", "added", "updated", "removed", "n"}
@@ -43,16 +42,13 @@ _DESCRIBED = ("name", "version", "judge", "fingerprint", "n", "release", "runtim
 
 
 @app.command(name="list")
-def list_sets(as_json: AsJson = False, url: Url = DEFAULT_URL) -> None:
+def list_sets(url: Url = DEFAULT_URL) -> None:
     """List the sets that your key can use. In a pipe, the table is tab-separated.
 
     The last column has the guarantees for which alpha 0.10 is feasible.
     """
     with connected(url) as client:
         calibrations = list(client.calibrations())
-    if as_json:
-        print_json([asdict(each) for each in calibrations])
-        return
     headings = ("name", "version", "n", "judge", "accuracy", f"alpha {_SHOWN_ALPHA:.2f}")
     print_cells(headings, map(_cells, calibrations), right=_RIGHT)
     if not calibrations:
@@ -68,14 +64,11 @@ def _cells(one: "Calibration") -> list[str]:
 
 
 @app.command()
-def show(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL) -> None:
+def show(name: Name, url: Url = DEFAULT_URL) -> None:
     """Show the thresholds and the quality of a set."""
     with connected(url) as client:
         detail = client.calibration(name)
-    if as_json:
-        print_json(asdict(detail))
-        return
-    print_set(name, detail.version, detail.n, detail.thresholds, output=stdout)
+    print_detail(detail, output=stdout)
     for line in _quality(detail):
         say(line, output=stdout)
 
@@ -83,11 +76,7 @@ def show(name: Name, as_json: AsJson = False, url: Url = DEFAULT_URL) -> None:
 def _quality(detail: "CalibrationDetail") -> Iterable[str]:
     yield f"judge {detail.judge} ({detail.fingerprint[:12]})"
     yield (
-        f"accuracy {_share(detail.accuracy)}, AUROC {_share(detail.auroc)}, expected "
-        f"calibration error {_share(detail.expected_calibration_error)}"
-    )
-    yield (
-        f"position flips {_share(detail.position_flips)}, label mass "
+        f"expected calibration error {_share(detail.expected_calibration_error)}, label mass "
         f"{_share(detail.mean_label_mass)}, off task {detail.off_task}"
     )
     for row in detail.thresholds:
@@ -96,8 +85,6 @@ def _quality(detail: "CalibrationDetail") -> Iterable[str]:
                 f"alpha {row.alpha:.2f}: the large judge is asked about "
                 f"{row.cascade.escalated:.1%} of the pairs. {row.cascade.why}"
             )
-    yield from ties_in_lines(detail)
-    yield f"pac counts {detail.counted} pairs of {detail.questions} questions"
     if detail.traffic is not None:
         yield from _traffic(detail.traffic)
 
@@ -121,15 +108,11 @@ def _traffic(traffic: "Traffic") -> Iterable[str]:
 def versions(
     name: Name,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Most versions to list.")] = 20,
-    as_json: AsJson = False,
     url: Url = DEFAULT_URL,
 ) -> None:
     """List the changes of a set, newest first."""
     with connected(url) as client:
         changes = client.versions(name, limit=limit)
-    if as_json:
-        print_json([asdict(change) for change in changes])
-        return
     headings = ("version", "when", "by", "action", "added", "updated", "removed", "n")
     print_cells(headings, map(_change_cells, changes), right=_RIGHT)
 
@@ -165,7 +148,6 @@ def rollback(
         ask(f"Roll {name} back to version {version}?", yes=yes, otherwise="nothing was changed")
         with changing():
             now = client.rollback(name, version)
-    note_other_change(name, shown=would.version, made=now.version)
     say(f"{name} is version {now.version}, with the {now.n} examples of version {version}.")
 
 
@@ -188,7 +170,6 @@ def delete(name: Name, yes: Yes = False, url: Url = DEFAULT_URL) -> None:
         return
     # The trail has the deletion last.
     last = changes[0].version - 1
-    note_other_change(name, shown=would.version, made=changes[0].version)
     say(f"`scope-judge sets rollback {name} {last}` restores it from its trail.")
 
 
@@ -253,16 +234,12 @@ def import_set(
             judge=exported.judge,
             runtimes=exported.runtimes,
         )
-        would = None
         try:
-            would = add(dry_run=True)
-            show_change(into, would)
+            show_change(into, add(dry_run=True))
         except TooLargeError:
             say("Their effect cannot be shown before, because they need several requests.")
         ask(f"Import into {into}?", yes=yes, otherwise="nothing was imported")
         report = add()
-    if would is not None:
-        note_other_change(into, shown=would.version, made=report.version)
     say(
         f"{into} is version {report.version} with {report.n} examples: added {report.added}, "
         f"updated {report.updated}, removed {report.removed}."

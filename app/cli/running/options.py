@@ -71,7 +71,14 @@ NoAlpha = Annotated[
     bool,
     typer.Option("--no-alpha", help="Accept every verdict, without a guarantee."),
 ]
-Guarantee = Annotated[str | None, typer.Option(help="marginal or pac.")]
+Guarantee = Annotated[
+    str | None,
+    typer.Option(
+        help="pac: at most alpha of the verdicts are wrong, except with probability delta of "
+        "unlucky labels. marginal: near alpha are wrong with a good judge and many labels, without "
+        "a bound.  [default: the service's]"
+    ),
+]
 Delta = Annotated[float | None, typer.Option(help="Probability that the pac guarantee fails.")]
 CalibrationSet = Annotated[str | None, typer.Option(help="Name of the calibration set.")]
 

@@ -5,6 +5,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import httpx
 
 from tests.integration.processes.server import Server
 from tests.redis_server import RedisServer
@@ -23,6 +26,10 @@ def scope_judge(server: Server, *arguments: str) -> str:
     return told.stdout
 
 
+def set_at(server: Server) -> Any:
+    return httpx.get(f"http://127.0.0.1:{server.port}/calibrations/mine").json()
+
+
 def test_a_set_moves_from_sqlite_to_redis(tmp_path: Path, redis_server: RedisServer) -> None:
     rows = examples(600)
     for row in rows[::25]:
@@ -35,10 +42,10 @@ def test_a_set_moves_from_sqlite_to_redis(tmp_path: Path, redis_server: RedisSer
     with Server(tmp_path / "one", sqlite) as one:
         scope_judge(one, "calibrate", str(labels), "--name", "mine")
         scope_judge(one, "sets", "export", "mine", "--out", str(moved))
-        before = json.loads(scope_judge(one, "sets", "show", "mine", "--json"))
+        before = set_at(one)
     with Server(tmp_path / "other", {**SCRIPTED, "SCOPE_STORE_URL": redis_server.url}) as other:
         scope_judge(other, "sets", "import", str(moved), "--yes")
-        assert json.loads(scope_judge(other, "sets", "show", "mine", "--json")) == before
+        assert set_at(other) == before
         assert scope_judge(other, "sets", "list").startswith("mine\t1\t600\tscripted\t")
     thresholds = {row["alpha"]: row for row in before["thresholds"] if row["feasible"]}
     assert thresholds

@@ -88,9 +88,11 @@ def test_an_audit_that_nobody_can_label_is_closed_with_a_reason(url: str, drawn:
     told = label(url, labelled(drawn, "A", "none", "A", "A", reason="not in English"))
     assert "labeled 3, closed 0" in told
     assert "labeled 0, closed 1" in told
-    told = label(url, labelled(drawn, "A", "none", "A", "A"))
+    unusable = run(url, "audits", "label", "--yes", labelled(drawn, "A", "none", "A", "A"))
+    told = one_line(unusable.output)
     assert "the label none needs a reason" in told
     assert "sent before 3" in told
+    assert (unusable.exit_code, "1 rows were unusable" in told) == (1, True)
 
 
 def test_a_map_names_columns_and_words(url: str, drawn: Path) -> None:
@@ -154,5 +156,3 @@ def test_a_key_that_may_only_label_sends_a_file(
         )
         monkeypatch.setenv("SCOPE_API_KEY", key_of("ann"))
         assert "labeled 1, closed 0" in label(url, file)
-        closed = run(url, "audits", "close", judged["audit"]["id"], "--reason", "x")
-        assert closed.exit_code == 0, closed.output

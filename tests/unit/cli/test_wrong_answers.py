@@ -49,7 +49,6 @@ COMMANDS: dict[str, Any] = {
     "sets import SET --yes": example(records.CalibrationReport),
     "audits status x": example(records.Monitor),
     "audits absorb x --yes": example(records.AbsorbReport),
-    "audits close x --reason y": example(records.AuditLabels),
     "audits resume x --reason y": example(records.Resumed),
     "audits trail x": {**example(records.AuditTrail), "next_before": None},
 }
