@@ -5,11 +5,11 @@ import inspect
 import re
 from typing import Any
 
-from app.api.answers import decisions, openrlhf
+from app.api.answers import decisions, judgments
 from app.api.answers.problems import STATUS
 from scope_judge import records
 
-_DECLARED = {**vars(decisions), **vars(openrlhf), **vars(records)}
+_DECLARED = {**vars(decisions), **vars(judgments), **vars(records)}
 
 
 def describe_answers(schemas: dict[str, Any]) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 from fastapi import Response
 
+from app.api.answers.making import to_json
 from app.api.answers.problems import STATUS
-from app.api.answers.records import to_json
 from app.core import errors
 from app.core.comparison import Judgment
 from app.core.errors import ScopeJudgeError

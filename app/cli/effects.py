@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from scope_judge.records import (
         AbsorbReport,
         AuditEvent,
+        CalibrationChange,
         CalibrationReport,
         Deletion,
         Effect,
         EndedAlarm,
         MonitoredCriterion,
-        RollbackReport,
         Threshold,
     )
 
@@ -40,7 +40,7 @@ _BEFORE_AND_AFTER = (
 _PRESENT = ("threshold", "coverage")
 
 
-def show_change(name: str, would: "AbsorbReport | CalibrationReport | RollbackReport") -> None:
+def show_change(name: str, would: "AbsorbReport | CalibrationReport | CalibrationChange") -> None:
     """Prints what a change would do: a sentence, and a row for each alpha in use."""
     say(f"{name}, version {would.version}: {would.note}.")
     if would.effects:

@@ -20,21 +20,6 @@ _USUAL_ALPHA = 0.10
 # More than so many times the labels would rest on the luck of a few pairs.
 _MOST_GROWTH = 10
 
-# Price of a choice of alpha or of the number of labels after seeing the labels;
-# docs/design/guarantees.md, section 8, has the simulations.
-AFTER_LOOKING: Mapping[Guarantee, str] = {
-    "marginal": (
-        "not promised: this is a choice made after seeing the labels, and marginal is about "
-        "calibrations whose alpha and number of labels were decided before it"
-    ),
-    "pac": (
-        "not promised: this is a choice made after seeing the labels. In simulations with delta "
-        "0.10, the true error exceeded alpha in up to 19% of the calibrations that were labeled "
-        "until alpha was feasible, in up to 17% of those that followed more_examples, and in up to "
-        "11% at the smallest feasible of five alphas: with a weak judge, in nearly all of those "
-        "that accepted anything. For several alphas, divide delta by their number"
-    ),
-}
 _LOOKING_NOTE = (
     "Choosing alpha from this table is a look at the labels, and the promise does not cover it: in "
     "simulations with delta 0.10, some alpha of 0.02 to 0.30 was exceeded in up to 29% of "

@@ -14,11 +14,10 @@ from app.core.comparison import STANDARD_ALPHAS as STANDARD_ALPHAS
 from app.core.comparison import STANDARD_DELTA as STANDARD_DELTA
 from app.core.comparison import Guarantee
 from app.core.diagnostics import (
-    Feasibility,
     auroc,
     expected_calibration_error,
-    feasibility,
     feasible_alphas,
+    more_examples,
 )
 from app.core.errors import CascadeError, LabelsMissingError
 from app.core.examples import Examples
@@ -467,23 +466,23 @@ class Calibration:
     def _curve_of(self, guarantee: Guarantee) -> ThresholdCurve:
         return self.pac_pairs.curve if guarantee == "pac" else self.curve
 
-    def feasibility(self, row: ThresholdRow) -> Feasibility:
-        """Returns the ways to make an alpha feasible, given the error rates of these examples.
+    def more_examples(self, row: ThresholdRow) -> int | None:
+        """The number of further examples that make the alpha of a row feasible, as far as is known.
 
-        There are none while pairs have no label.
+        None while pairs have no label, too.
         """
         if self.unlabelled or self.cascade is not None:
-            return Feasibility(smallest_alpha=None, more_examples=None)
+            return None
         curve = self._curve_of(row.guarantee)
-        return feasibility(
+        return more_examples(
             curve, row.alpha, row.guarantee, row.delta, off_task=self.n - self.ties - curve.n
         )
 
     @cached_property
-    def infeasible(self) -> tuple[tuple[ThresholdRow, Feasibility], ...]:
-        """The infeasible standard rows, each with the ways to make its alpha feasible."""
+    def infeasible(self) -> tuple[tuple[ThresholdRow, int | None], ...]:
+        """The infeasible standard rows, each with its `more_examples`."""
         rows = [row for row in self.standard_rows if not row.feasible and not row.labels_missing]
-        return tuple((row, self.feasibility(row)) for row in rows)
+        return tuple((row, self.more_examples(row)) for row in rows)
 
     @cached_property
     def feasible_alphas(self) -> Mapping[Guarantee, tuple[AlphaInterval, ...]]:

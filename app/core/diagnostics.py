@@ -1,7 +1,6 @@
 """Quality of a judge's confidence, and the changes that make an alpha feasible."""
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
@@ -83,30 +82,17 @@ def confidence_bins(confidence: ArrayLike) -> NDArray[np.int64]:
     return np.clip(numbers, 0, _BINS - 1)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Feasibility:
-    """The two ways to make an infeasible alpha feasible.
-
-    Args:
-        smallest_alpha: Smallest feasible alpha with these examples, to three decimals for "pac",
-            where larger alphas may be infeasible again; None if no alpha is feasible.
-        more_examples: Number of further examples that make the alpha feasible if the error rates
-            stay the same; None if no number does, or more than 100,000 are needed.
-    """
-
-    smallest_alpha: float | None
-    more_examples: int | None
-
-
-def feasibility(
+def more_examples(
     curve: ThresholdCurve,
     alpha: float,
     guarantee: Guarantee,
     delta: float | None,
     *,
     off_task: int = 0,
-) -> Feasibility:
-    """Computes the changes that make alpha feasible, from the error rates of the examples.
+) -> int | None:
+    """The number of further examples that make alpha feasible if the error rates stay the same.
+
+    None if no number does, or more than 100,000 are needed.
 
     Args:
         curve: Curve of the calibration set without its off-task examples.
@@ -117,20 +103,15 @@ def feasibility(
             off task.
     """
     if guarantee == "marginal":
-        first = float(curve.risk_levels[0]) if len(curve.risk_levels) else math.inf
-        smallest, needed = first if first < 1.0 else None, _examples_marginal(curve, alpha)
+        needed = _examples_marginal(curve, alpha)
     else:
         assert delta is not None, "pac needs a delta"
-        feasible = np.flatnonzero(_is_feasible_pac(curve, delta))
-        smallest = float(ALPHA_GRID[feasible[0]]) if len(feasible) else None
         needed = _examples_pac(curve, alpha, delta)
     if needed is None:
-        return Feasibility(smallest_alpha=smallest, more_examples=None)
+        return None
     n = curve.n + off_task
     more = max(0, math.ceil(Fraction(needed * n, curve.n)) - n)
-    return Feasibility(
-        smallest_alpha=smallest, more_examples=more if more <= MOST_EXAMPLES else None
-    )
+    return more if more <= MOST_EXAMPLES else None
 
 
 def feasible_alphas(

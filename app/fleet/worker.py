@@ -1,13 +1,15 @@
 """One judge of a bulk run, loaded in a Ray actor on one machine."""
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from app.api.answers.records import judgment_batch, to_python
+from app.api.answers.judgments import judgment_batch
+from app.api.answers.making import to_json
 from app.api.requests.models import JudgeBatchIn
 from app.core.comparison import Judgment
 from app.core.errors import (
@@ -165,7 +167,7 @@ async def judge_rows(
         if isinstance(item.asked, JudgeRequest):
             own = "calibration" in fields
             _refuse_passing(outcome, has_own_calibration=own)
-    return list(map(to_python, judgment_batch(items, outcomes).results))
+    return [json.loads(to_json(one)) for one in judgment_batch(items, outcomes).results]
 
 
 def _refuse_passing(outcome: Judgment | ScopeJudgeError, *, has_own_calibration: bool) -> None:

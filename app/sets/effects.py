@@ -79,7 +79,7 @@ def _row(calibration: Calibration, criterion: Criterion) -> ThresholdRow:
 
 
 def _more_labels(calibration: Calibration, row: ThresholdRow) -> int | None:
-    return 0 if row.feasible else calibration.feasibility(row).more_examples
+    return 0 if row.feasible else calibration.more_examples(row)
 
 
 def refuse_infeasible(name: str, effects: Sequence[Effect]) -> None:

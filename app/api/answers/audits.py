@@ -1,15 +1,15 @@
-"""Builds the records of audits: drawn judgments, their labels and the trail."""
+"""Builds the records of the trail of audits."""
 
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from app.audits.entries import AlarmEntry, LabelEntry, TrailEntry, in_fields, written
+from app.audits.entries import AlarmEntry, LabelEntry, TrailEntry, written
 from scope_judge import records
 
 
 def audit_trail(name: str, entries: Sequence[TrailEntry], *, limit: int) -> records.AuditTrail:
-    """Converts a page of at most `limit` entries."""
+    """A page of at most `limit` entries."""
     return records.AuditTrail(
         name=name,
         entries=tuple(map(_event, entries)),
@@ -17,39 +17,41 @@ def audit_trail(name: str, entries: Sequence[TrailEntry], *, limit: int) -> reco
     )
 
 
-_EVENT_FIELDS = [field.name for field in dataclasses.fields(records.AuditEvent)]
+_NOTHING: dict[str, Any] = dict.fromkeys(
+    field.name for field in dataclasses.fields(records.AuditEvent)
+)
 
 
 def _event(item: TrailEntry) -> records.AuditEvent:
-    """Converts an entry of the trail; fields that its kind does not have are None."""
+    """An entry of the trail; fields that its kind does not have are None."""
     entry = item.entry
-    of_kind: dict[str, Any]
+    fields: dict[str, Any] = {"at": written(entry.at), "by": entry.by}
     if isinstance(entry, LabelEntry):
-        of_kind = {
+        fields |= {
             "event": "closed" if item.before is None else "label_changed",
             "reason": entry.reason,
             "id": entry.id,
             "before": item.before,
             "after": entry.label,
         }
+        return records.AuditEvent(**_NOTHING | fields)
+    criterion = entry.criterion
+    fields |= {"alpha": criterion.alpha, "guarantee": criterion.guarantee, "delta": criterion.delta}
+    if isinstance(entry, AlarmEntry):
+        fields |= {
+            "event": "alarm",
+            "version": entry.decider.version,
+            "errors": entry.errors,
+            "audited": entry.audited,
+            "suspended": entry.suspends,
+            "audits": entry.needed,
+            "first_judged_at": written(entry.first_judged_at),
+            "last_judged_at": written(entry.last_judged_at),
+        }
     else:
-        of_kind = in_fields(entry.criterion)
-        if isinstance(entry, AlarmEntry):
-            of_kind |= {
-                "event": "alarm",
-                "version": entry.decider.version,
-                "errors": entry.errors,
-                "audited": entry.audited,
-                "suspended": entry.suspends,
-                "audits": entry.needed,
-                "first_judged_at": written(entry.first_judged_at),
-                "last_judged_at": written(entry.last_judged_at),
-            }
-        else:
-            of_kind |= {
-                "event": "alarm_ended" if entry.because == "version" else "resumed",
-                "reason": entry.reason,
-                "version": entry.version,
-            }
-    fields: dict[str, Any] = dict.fromkeys(_EVENT_FIELDS)
-    return records.AuditEvent(**fields | {"at": written(entry.at), "by": entry.by} | of_kind)
+        fields |= {
+            "event": "alarm_ended" if entry.because == "version" else "resumed",
+            "reason": entry.reason,
+            "version": entry.version,
+        }
+    return records.AuditEvent(**_NOTHING | fields)

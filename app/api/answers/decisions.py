@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from app.api.answers.records import judgment, usage_of_request
+from app.api.answers.judgments import judgment, usage_of_request
 from app.api.requests.decisions import Decision, Value
 from app.core.comparison import Judgment
 from app.core.errors import JudgmentFailedError

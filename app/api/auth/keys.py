@@ -253,13 +253,6 @@ class Keys:
         match.check_not_expired(self._now())
         return match
 
-    def limited_to(self, calibration: str) -> int:
-        """Returns the number of keys that may use a calibration set, and not all others."""
-        return sum(
-            known.caller.calibrations is not None and known.caller.may_use(calibration)
-            for known in self._known
-        )
-
     def check(self) -> None:
         """Raises KeysUnavailableError while the key file cannot be used."""
         self._refresh()

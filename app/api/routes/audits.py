@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 
 from app.api.answers.audits import audit_trail
-from app.api.answers.changes import absorb_report
+from app.api.answers.sets import absorb_report
 from app.api.bodies import JsonRoute
 from app.api.dependencies import CurrentCaller, CurrentServices
 from app.api.requests.audits import MOST_LABELS, AbsorbIn, AuditLabelsIn, ResumeIn

@@ -3,12 +3,18 @@
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Response
 
-from app.api.answers.calibrations import calibration_detail, calibration_of
-from app.api.answers.changes import calibration_report, deletion, rollback_report
 from app.api.answers.monitor import monitor
-from app.api.answers.scored_examples import example_page, scores
+from app.api.answers.sets import (
+    calibration_detail,
+    calibration_of,
+    calibration_report,
+    change_of,
+    deletion,
+    example_page,
+    scores,
+)
 from app.api.bodies import JsonRequest, JsonRoute, PostedItems
 from app.api.dependencies import CurrentCaller, CurrentServices, check_batch_size
 from app.api.requests.models import (
@@ -43,13 +49,14 @@ from app.core.errors import (
 )
 from app.off_loop import off_loop
 from scope_judge.records import (
+    Calibration,
+    CalibrationChange,
     CalibrationDetail,
     CalibrationPage,
     CalibrationReport,
     Deletion,
     ExamplePage,
     Monitor,
-    RollbackReport,
     Scores,
     Versions,
 )
@@ -156,7 +163,7 @@ async def list_calibrations(
     page = names[:limit]
     # One set at a time, so that a page never holds more than one set that is not cached.
     sets = [
-        await off_loop(calibration_of, calibration)
+        await off_loop(calibration_of, calibration, kind=Calibration)
         async for calibration in services.calibrations.readable(page)
     ]
     following = page[-1] if len(names) > limit else None
@@ -215,7 +222,6 @@ async def monitor_calibration(
 async def delete_calibration(
     name: Name,
     asked: Annotated[DeletionQuery, Query()],
-    request: Request,
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
@@ -226,12 +232,8 @@ async def delete_calibration(
         return Response(status_code=204)
     present = await services.calibrator.deletable(name)
     in_use = () if present is None else await services.changes.rows_in_use(present)
-    book, now = services.auditor.book(name), services.auditor.now()
-    keys = request.app.state.keys
-    limited = 0 if keys is None else keys.limited_to(name)
-    return await off_loop(
-        as_json, partial(deletion, name, present, in_use, book, now=now, limited_keys=limited)
-    )
+    book = services.auditor.book(name)
+    return await off_loop(as_json, partial(deletion, name, present, in_use, book))
 
 
 @router.get("/calibrations/{name}/examples", response_model=ExamplePage, responses=OF_ONE)
@@ -308,7 +310,7 @@ async def list_versions(
 
 @router.post(
     "/calibrations/{name}/rollback",
-    response_model=RollbackReport,
+    response_model=CalibrationChange,
     responses=error_responses(
         *ACCESS_ERRORS,
         *STORE_ERRORS,
@@ -325,4 +327,6 @@ async def roll_back(
     change = await services.changes.rollback(
         name, body.version, by=caller.name, dry_run=body.dry_run
     )
-    return await off_loop(as_json, partial(rollback_report, change, dry_run=body.dry_run))
+    return await off_loop(
+        as_json, partial(change_of, change, kind=CalibrationChange, dry_run=body.dry_run)
+    )

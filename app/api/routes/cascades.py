@@ -1,13 +1,12 @@
 """The routes of cascades: scores of pairs without labels, and the plan of a set."""
 
 from functools import partial
-from typing import Any
 
 from fastapi import APIRouter, Response
 
+from app.api.answers.judgments import usage_of_request
 from app.api.answers.problems import problem_of
-from app.api.answers.records import usage_of_request
-from app.api.answers.scored_examples import small_score
+from app.api.answers.sets import judge_score, small_score
 from app.api.bodies import JsonRequest, JsonRoute, PostedItems
 from app.api.dependencies import CurrentCaller, CurrentServices, check_batch_size
 from app.api.requests.cascades import CascadePlanIn
@@ -50,7 +49,7 @@ async def score_pairs(
     async with services.admission.admit(len(pairs.read)):
         outcomes = await services.calibrator.scores(list(pairs.read.values()))
     rows = dict(zip(pairs.read, map(_pair_score, outcomes), strict=True))
-    rows |= {place: _failed(error) for place, error in pairs.unread}
+    rows |= {place: _pair_score(error) for place, error in pairs.unread}
     answer = PairScores(
         judge=services.identity.name,
         fingerprint=services.identity.fingerprint,
@@ -62,14 +61,8 @@ async def score_pairs(
 
 def _pair_score(outcome: Score | NoScore | ScopeJudgeError) -> PairScore:
     if isinstance(outcome, ScopeJudgeError):
-        return _failed(outcome)
-    reason = outcome.reason if isinstance(outcome, NoScore) else None
-    numbers: dict[str, Any] = dict(outcome.fields)
-    return PairScore(**numbers, reason=reason, small=small_score(outcome.small))
-
-
-def _failed(error: ScopeJudgeError) -> PairScore:
-    return PairScore(error=problem_of(error))
+        return PairScore(gap_fwd=None, gap_rev=None, label_mass=None, error=problem_of(outcome))
+    return judge_score(outcome, kind=PairScore, small=small_score(outcome.small))
 
 
 @router.post(

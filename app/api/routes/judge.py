@@ -6,7 +6,7 @@ from functools import partial
 
 from fastapi import APIRouter, Response
 
-from app.api.answers.records import judgment_batch, single_judgment
+from app.api.answers.judgments import judgment_batch, single_judgment
 from app.api.auth.callers import Caller
 from app.api.bodies import JsonRequest, JsonRoute
 from app.api.dependencies import (

@@ -5,8 +5,7 @@ from functools import partial
 from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse, Response
 
-from app.api.answers import records
-from app.api.answers.usage import usage_of
+from app.api.answers import info as about
 from app.api.dependencies import CurrentCaller, CurrentServices
 from app.api.responses import ENGINE_ERRORS, KEY_ERRORS, STORE_ERRORS, as_json, error_responses
 from app.core.errors import DrainingError, KeysUnavailableError, RouteNotFoundError
@@ -61,11 +60,11 @@ async def metrics(services: CurrentServices, caller: CurrentCaller) -> Response:
 @router.get("/info", response_model=Info, responses=error_responses(*KEY_ERRORS))
 async def info(services: CurrentServices, caller: CurrentCaller) -> Response:
     """Shows the judge, its fingerprint, the limits and the version."""
-    return as_json(partial(records.info, services, caller=caller.name))
+    return as_json(partial(about.info, services, caller=caller.name))
 
 
 @router.get("/usage", response_model=Usage, responses=error_responses(*KEY_ERRORS))
 async def usage(services: CurrentServices, caller: CurrentCaller) -> Response:
     """Shows the use of your key, or to an admin of all keys, since this replica started."""
     only = None if "admin" in caller.roles else caller.name
-    return as_json(partial(usage_of, services.telemetry.usage, only=only))
+    return as_json(partial(about.usage_of, services.telemetry.usage, only=only))

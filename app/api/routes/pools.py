@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from app.api.answers.pools import next_labels, pool_report
+from app.api.answers.sets import next_labels, pool_report
 from app.api.bodies import JsonRequest, JsonRoute, PostedItems
 from app.api.dependencies import CurrentCaller, CurrentServices, check_batch_size
 from app.api.requests.models import PoolIn, PoolPairIn, Probability

@@ -6,8 +6,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from app.api.answers.openrlhf import OpenRlhfRewards, openrlhf_rewards
-from app.api.answers.records import rewards_batch, single_rewards
+from app.api.answers.judgments import (
+    OpenRlhfRewards,
+    openrlhf_rewards,
+    rewards,
+    rewards_batch,
+    usage_of_request,
+)
 from app.api.auth.callers import Caller
 from app.api.bodies import JsonRequest, JsonRoute
 from app.api.dependencies import (
@@ -95,8 +100,8 @@ async def reward_groups(
     groups = await request.run(body.all)
     outcomes = await _rewards(groups, body, request, services, caller)
     make = partial(rewards_batch, outcomes, comparisons=body.comparisons)
-    rewards = [outcome for outcome in outcomes if isinstance(outcome, GroupRewards)]
-    return await _answer_with(make, rewards, request)
+    judged = [outcome for outcome in outcomes if isinstance(outcome, GroupRewards)]
+    return await _answer_with(make, judged, request)
 
 
 @router.post("/rewards/reference", response_model=SingleRewards, responses=_RESPONSES)
@@ -129,8 +134,8 @@ async def reward_openrlhf(
     """
     check_responses(len(body.query), services)
     groups = await request.run(body.groups, _endings_of(services))
-    rewards = await _judged(groups, options.rule(services.defaults), services, caller)
-    return await _answer_with(partial(openrlhf_rewards, rewards), rewards, request)
+    judged = await _judged(groups, options.rule(services.defaults), services, caller)
+    return await _answer_with(partial(openrlhf_rewards, judged), judged, request)
 
 
 _Body = RewardGroupIn | RewardGroupsIn | RewardReferenceIn
@@ -140,11 +145,12 @@ async def _of_one(
     group: Group, body: _Body, request: JsonRequest, services: Services, caller: Caller
 ) -> Response:
     """The answer to a request with one group, whose error is that of the request."""
-    (rewards,) = await _rewards([group], body, request, services, caller)
-    if isinstance(rewards, RequestError):
-        raise rewards
-    make = partial(single_rewards, rewards, comparisons=body.comparisons)
-    return await _answer_with(make, [rewards], request)
+    (outcome,) = await _rewards([group], body, request, services, caller)
+    if isinstance(outcome, RequestError):
+        raise outcome
+    usage = usage_of_request()
+    make = partial(rewards, outcome, comparisons=body.comparisons, kind=SingleRewards, usage=usage)
+    return await _answer_with(make, [outcome], request)
 
 
 async def _rewards(
@@ -162,8 +168,8 @@ async def _rewards(
     if body.rendered:
         groups = await request.run(_unrendered, groups, _endings_of(services))
     asked = [group for group in groups if isinstance(group, Group)]
-    rewards = iter(await _judged(asked, rule, services, caller))
-    return [next(rewards) if isinstance(group, Group) else group for group in groups]
+    judged = iter(await _judged(asked, rule, services, caller))
+    return [next(judged) if isinstance(group, Group) else group for group in groups]
 
 
 def _unrendered(
@@ -196,9 +202,9 @@ async def _judged(
 
 
 async def _answer_with(
-    make: Callable[[], object], rewards: Sequence[GroupRewards], request: JsonRequest
+    make: Callable[[], object], groups: Sequence[GroupRewards], request: JsonRequest
 ) -> Response:
     """The response with the body that `make` returns and the age of the thresholds."""
-    outcomes = (pair.outcome for group in rewards for pair in group.compared)
+    outcomes = (pair.outcome for group in groups for pair in group.compared)
     judgments = (outcome for outcome in outcomes if isinstance(outcome, Judgment))
     return await request.run(as_json, make, headers=age_headers(judgments))

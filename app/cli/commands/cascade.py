@@ -66,7 +66,7 @@ def plan(
 
     The pairs must not be those that you label afterwards. A label in the files is not read.
     """
-    from scope_judge.records import SmallScore
+    from scope_judge.records import JudgeScore
 
     check_share("--alpha", alpha)
     comparisons = _comparisons(files, given_format(columns, encoding))
@@ -78,13 +78,13 @@ def plan(
                 "the large judge with --escalate-url, for a plan that is only printed"
             )
         scores = _scores(client, comparisons)
-        both: list[tuple[SmallScore | PairScore, PairScore]]
+        both: list[tuple[JudgeScore | PairScore, PairScore]]
         if info.rungs is None:
             with connected(escalate_url or "") as other:
                 both = list(zip(scores, _scores(other, comparisons), strict=True))
                 small, large = info.fingerprint, other.info().fingerprint
         else:
-            nothing = SmallScore(gap_fwd=None, gap_rev=None, label_mass=None)
+            nothing = JudgeScore(gap_fwd=None, gap_rev=None, label_mass=None)
             both = [(score.small or nothing, score) for score in scores]
             small, large = (rung.fingerprint for rung in info.rungs)
         with changing():

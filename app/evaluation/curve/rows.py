@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from app.core.assessment import AlphaRow, Assessment
 from app.core.calibration import GUARANTEES
 from app.core.comparison import Guarantee
-from app.core.diagnostics import feasibility, feasible_alphas
+from app.core.diagnostics import feasible_alphas, more_examples
 from app.core.threshold_rows import ThresholdRow, threshold_on
 from app.core.thresholds import ThresholdCurve
 from app.evaluation.curve.labeled_scores import LabeledScores
@@ -29,7 +29,7 @@ def assessment_of(
     def more_labels(row: ThresholdRow) -> int | None:
         if row.feasible:
             return None
-        return feasibility(curve, row.alpha, row.guarantee, row.delta).more_examples
+        return more_examples(curve, row.alpha, row.guarantee, row.delta)
 
     rows = threshold_rows(scores, alphas, delta=delta)
     return Assessment(

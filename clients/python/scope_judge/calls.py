@@ -417,7 +417,7 @@ class Calls:
     def plan_cascade(
         self,
         name: str,
-        pairs: Iterable[tuple[records.SmallScore | records.PairScore, records.PairScore]],
+        pairs: Iterable[tuple[records.JudgeScore, records.PairScore]],
         *,
         small: str,
         large: str,
@@ -521,7 +521,7 @@ class Calls:
     @call
     def rollback(
         self, name: str, version: int, *, dry_run: bool = False
-    ) -> Steps[records.RollbackReport]:
+    ) -> Steps[records.CalibrationChange]:
         """Restores an earlier version of a calibration set as a new one.
 
         If the connection breaks before the answer, the change may have been made, and is not sent
@@ -534,7 +534,7 @@ class Calls:
         """
         body = {"version": version, "dry_run": dry_run}
         path = _set_path(name, "/rollback")
-        return self._post(records.RollbackReport, path, body, idempotent=dry_run)
+        return self._post(records.CalibrationChange, path, body, idempotent=dry_run)
 
     @call
     def preview_deletion(self, name: str) -> Steps[records.Deletion]:
@@ -868,10 +868,10 @@ def _item_error(item: Item, error: ScopeError) -> ItemError:
 
 
 def _unscored(item: Item, error: ScopeError) -> records.PairScore:
-    return records.PairScore(error=_problem(error))
+    return records.PairScore(gap_fwd=None, gap_rev=None, label_mass=None, error=_problem(error))
 
 
-def _numbers(score: records.SmallScore | records.PairScore) -> dict[str, float | None]:
+def _numbers(score: records.JudgeScore) -> dict[str, float | None]:
     return {name: getattr(score, name) for name in ("gap_fwd", "gap_rev", "label_mass")}
 
 

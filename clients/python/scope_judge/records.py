@@ -41,12 +41,27 @@ Identifier = str | int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class OfCriterion:
+    """The criterion that an answer is about.
+
+    Args:
+        alpha: Largest share of wrong verdicts among accepted ones.
+        guarantee: `marginal` or `pac`.
+        delta: Probability that `pac` fails; None with `marginal`.
+    """
+
+    alpha: float
+    guarantee: Guarantee
+    delta: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationReference:
-    """The version of the calibration set that a judgment was made with.
+    """A version of a calibration set, such as the one that a judgment was made with.
 
     Args:
         name: Name of the calibration set.
-        version: Version that the judgment used.
+        version: Version of the calibration set.
         n: Number of examples in the set, with and without labels.
     """
 
@@ -276,35 +291,25 @@ class JudgmentBatch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CascadeChoice:
-    """Which of a cascade and its large judge alone serves at one alpha, with coverage and cost.
+    """Which of a cascade and its large judge alone serves at one alpha, and its cost.
 
     Args:
         serves: `cascade`, or `large` if every pair goes to the large judge.
         why: The reason in a sentence.
-        small_threshold: Largest uncertainty in nats at which the small judge decides; None if the
-            large judge decides everything.
         escalated: Share of the set's pairs that the large judge is asked about: its cost against
             the large judge alone.
-        cascade_coverage: Coverage of the cascade; 0 if it is infeasible.
-        large_coverage: Coverage of the large judge alone; 0 if it is infeasible.
     """
 
     serves: Literal["cascade", "large"]
     why: str
-    small_threshold: float | None
     escalated: float
-    cascade_coverage: float
-    large_coverage: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Threshold:
+class Threshold(OfCriterion):
     """The threshold of one alpha and guarantee, with coverage and risk on the set's examples.
 
     Args:
-        alpha: Largest share of wrong verdicts among accepted ones.
-        guarantee: `marginal` or `pac`.
-        delta: Probability that `pac` fails; None with `marginal`.
         threshold: Largest accepted uncertainty in nats; None if nothing is accepted.
         coverage: Share of the set's pairs that are accepted: of all of them under `marginal`, and
             of one pair of each question under `pac`.
@@ -319,9 +324,6 @@ class Threshold:
             judge's; else None.
     """
 
-    alpha: float
-    guarantee: Guarantee
-    delta: float | None
     threshold: float | None
     coverage: float
     empirical_risk: float | None
@@ -333,13 +335,10 @@ class Threshold:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Calibration:
+class Calibration(CalibrationReference):
     """One version of a calibration set.
 
     Args:
-        name: Name of the calibration set.
-        version: Version of the calibration set.
-        n: Number of its pairs, with and without labels.
         judge: Name of the judge.
         fingerprint: Digest of model, prompt, prefill and label tokens. A calibration serves one
             fingerprint only.
@@ -357,9 +356,6 @@ class Calibration:
             decide; None for a judge alone.
     """
 
-    name: str
-    version: int
-    n: int
     judge: str
     fingerprint: str
     accuracy: float | None
@@ -389,13 +385,10 @@ class ExampleError:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Effect:
+class Effect(OfCriterion):
     """The effect of a change on one criterion in use.
 
     Args:
-        alpha: Largest share of wrong verdicts among accepted ones.
-        guarantee: `marginal` or `pac`.
-        delta: Probability that `pac` fails; None with `marginal`.
         before: The threshold before the change.
         after: The threshold after the change.
         becomes_infeasible: Whether there are verdicts before the change but not after it.
@@ -403,9 +396,6 @@ class Effect:
             rates stay the same; 0 if it is feasible, None if no number does.
     """
 
-    alpha: float
-    guarantee: Guarantee
-    delta: float | None
     before: Threshold
     after: Threshold
     becomes_infeasible: bool
@@ -413,19 +403,13 @@ class Effect:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EndedAlarm:
+class EndedAlarm(OfCriterion):
     """A criterion whose alarm was ended.
 
     Args:
-        alpha: Alpha of its criterion.
-        guarantee: Guarantee of its criterion.
-        delta: Delta of its criterion; None with `marginal`.
         rang_at: Time of the alarm, in UTC.
     """
 
-    alpha: float
-    guarantee: Guarantee
-    delta: float | None
     rang_at: str
 
 
@@ -439,64 +423,35 @@ class CalibrationChange(Calibration):
         added: New examples.
         updated: Examples that were in the set already and have been replaced.
         removed: Examples that left the set: with `replace`, all others.
-        effects: The effect on each criterion in use.
-        ends_alarms: The active alarms that the change ends.
-        note: The effects in a sentence.
-    """
-
-    dry_run: bool
-    added: int
-    updated: int
-    removed: int
-    effects: tuple[Effect, ...]
-    ends_alarms: tuple[EndedAlarm, ...]
-    note: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RollbackReport(CalibrationChange):
-    """The calibration set after a rollback, with its effects on the criteria in use.
-
-    `removed` and `updated` count the examples of the current version that leave it or get their
-    earlier label back. With `dry_run` nothing has changed: the set is described as it would be,
-    with the number of its last change.
-
-    Args:
-        added: Examples that come back.
-        updated: Examples that get their earlier label back.
-        removed: Examples that leave the set, with their labels.
-    """
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CalibrationReport(Calibration):
-    """The calibration set after a batch was added, with the counts and errors of that batch.
-
-    Args:
-        added: New examples.
-        updated: Examples that were in the set already and have been replaced.
-        ties: Examples labeled `tie`; the set keeps their scores, and thresholds leave them out.
-        removed: Examples that left the set: with `replace`, all others.
-        failed: Examples that the judge could not judge.
-        errors: The examples that failed.
-        dry_run: Whether nothing has changed, and the set is described as it would be, with the
-            number of its current version.
-        effects: The effect on each criterion in use; None without `dry_run` and `replace`.
+        effects: The effect on each criterion in use; None if nobody looked at the change before it
+            was made, as for examples that are only added.
         ends_alarms: The active alarms that the change ends; None likewise.
         note: The effects in a sentence; None likewise.
-        usage: The work of the judge for this request.
     """
 
+    dry_run: bool
     added: int
     updated: int
-    ties: int
     removed: int
-    failed: int
-    errors: tuple[ExampleError, ...]
-    dry_run: bool
     effects: tuple[Effect, ...] | None
     ends_alarms: tuple[EndedAlarm, ...] | None
     note: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CalibrationReport(CalibrationChange):
+    """The calibration set after a batch was added, with the counts and errors of that batch.
+
+    Args:
+        ties: Examples labeled `tie`; the set keeps their scores, and thresholds leave them out.
+        failed: Examples that the judge could not judge.
+        errors: The examples that failed.
+        usage: The work of the judge for this request.
+    """
+
+    ties: int
+    failed: int
+    errors: tuple[ExampleError, ...]
     usage: RequestUsage
 
 
@@ -511,7 +466,6 @@ class AbsorbReport(CalibrationChange):
     set is described as it would be, with the number of the current version.
 
     Args:
-        removed: Examples that left the set: after an alarm, all others.
         replaced: Whether the audits replace all examples, as after an alarm.
         ties: Examples labeled `tie`; the set keeps their scores, and thresholds leave them out.
         unlabelled_audits: Audits that were left out because they were closed or have expired.
@@ -543,9 +497,7 @@ class Deletion:
         in_use: The threshold of each criterion in use; judgments under it get 404
             `calibration_not_found`.
         audits: Audits of the set, which stay.
-        open_audits: Those of them that wait for a label.
         alarms: Active alarms of the set, which stay active if it comes back.
-        limited_keys: Keys that are limited to certain sets, this one among them.
         note: The same in a sentence.
     """
 
@@ -554,9 +506,7 @@ class Deletion:
     n: int | None
     in_use: tuple[Threshold, ...]
     audits: int
-    open_audits: int
     alarms: tuple[EndedAlarm, ...]
-    limited_keys: int
     note: str
 
 
@@ -605,27 +555,16 @@ class Traffic:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Infeasible:
+class Infeasible(OfCriterion):
     """An alpha at which nothing is accepted, and what would make it feasible.
 
     Args:
-        alpha: Largest share of wrong verdicts among accepted ones.
-        guarantee: `marginal` or `pac`.
-        delta: Probability that `pac` fails; None with `marginal`.
-        smallest_feasible_alpha: Smallest alpha that accepts something with the present examples.
-            Larger ones may be infeasible under `pac`.
         more_examples: Number of further examples that make this alpha feasible if the error rates
-            stay the same; None if more than 100,000 are needed.
-        after_looking: The price of acting on the two figures, in words: the promise does not cover
-            it.
+            stay the same; None if more than 100,000 are needed. The promise does not cover adding
+            labels until it is feasible.
     """
 
-    alpha: float
-    guarantee: Guarantee
-    delta: float | None
-    smallest_feasible_alpha: float | None
     more_examples: int | None
-    after_looking: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -666,8 +605,6 @@ class CalibrationDetail(Calibration):
         off_task: Number of examples below `SCOPE_MIN_LABEL_MASS`, which thresholds leave out.
         unscored: Number of examples to which the judge gave no score (`thought_unfinished`), which
             thresholds leave out; coverage is a share of all examples.
-        tie_rate: Share of the pairs that people found equal; None while pairs have no label. The
-            promise is about the other pairs.
         infeasible: The alphas at which nothing is accepted.
         feasible_alphas: All alphas at which something is accepted, for each guarantee. The promise
             does not cover choosing one of them after seeing them.
@@ -686,7 +623,6 @@ class CalibrationDetail(Calibration):
     temperature: float | None
     off_task: int
     unscored: int = 0
-    tie_rate: float | None
     infeasible: tuple[Infeasible, ...]
     feasible_alphas: tuple[FeasibleAlphas, ...]
     requested: tuple[Threshold, ...]
@@ -770,16 +706,16 @@ class Versions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SmallScore:
-    """The score of a cascade's small judge.
+class JudgeScore:
+    """The score of one judge.
 
     Args:
         gap_fwd: Logit of response A minus that of response B, with response A shown first; None,
             like the other fields, if the judge gave no score.
         gap_rev: The same difference with response B shown first; None for a judge that sees no
             order.
-        label_mass: Probability of the two label tokens together; None if the judge does not report
-            it.
+        label_mass: Probability of the two label tokens together, in the order where it is smaller;
+            None if the judge does not report it.
     """
 
     gap_fwd: float | None
@@ -788,25 +724,17 @@ class SmallScore:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PairScore:
+class PairScore(JudgeScore):
     """What the judge makes of one pair: a score, the reason why there is none, or an error.
 
     Args:
-        gap_fwd: Logit of response A minus that of response B, with response A shown first.
-        gap_rev: The same difference with response B shown first; None for a judge that sees no
-            order.
-        label_mass: Probability of the two label tokens together, in the order where it is smaller;
-            None if the judge does not report it.
         reason: Reason for which the judge gives no score; None with a score or an error.
         small: The score of a cascade's small judge; None for a judge alone.
         error: Why the pair was not judged; None if it was.
     """
 
-    gap_fwd: float | None = None
-    gap_rev: float | None = None
-    label_mass: float | None = None
     reason: Reason | None = None
-    small: SmallScore | None = None
+    small: JudgeScore | None = None
     error: Problem | None = None
 
 
@@ -852,29 +780,20 @@ class CascadePlan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ScoredExample:
+class ScoredExample(JudgeScore):
     """The scores and the label of one example.
 
     Args:
         digest: Digest of the comparison and the judge: 64 hexadecimal digits.
-        gap_fwd: Logit of response A minus that of response B, with response A shown first; None,
-            like the next two fields, if the judge gave no score (`thought_unfinished`).
-        gap_rev: The same difference with response B shown first; None for a judge that sees no
-            order.
-        label_mass: Probability of the two label tokens together, in the order where it is smaller;
-            None if the judge does not report it.
         label: The better response, or `tie`; None for a pair without a label.
         question: Digest of the question alone; None if it is unknown.
         small: The score of a cascade's small judge; None for a judge alone.
     """
 
     digest: str
-    gap_fwd: float | None
-    gap_rev: float | None
-    label_mass: float | None
     label: Label | None
     question: str | None
-    small: SmallScore | None = None
+    small: JudgeScore | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -900,11 +819,10 @@ class Scores:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ExamplePage:
+class ExamplePage(CalibrationReference):
     """One page of the examples of a calibration set, sorted by digest; texts are not kept.
 
     Args:
-        name: Name of the calibration set.
         version: Version of the set. If it differs between two pages, the set has changed: begin
             again.
         judge: Name of the judge.
@@ -912,31 +830,24 @@ class ExamplePage:
             fingerprint only.
         runtimes: Known runtimes that computed the scores (`runtime` of `GET /info`).
         min_label_mass: Value of `SCOPE_MIN_LABEL_MASS`.
-        n: Number of examples in the set, with and without labels.
         release: Release of scope-judge that made the version.
         examples: The examples of this page, sorted by digest. The last digest is the `after` of the
             next page.
     """
 
-    name: str
-    version: int
     judge: str
     fingerprint: str
     runtimes: tuple[str, ...]
     min_label_mass: float
-    n: int
     release: str | None
     examples: tuple[ScoredExample, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PoolReport:
+class PoolReport(CalibrationReference):
     """The calibration set after pairs without labels were added to it.
 
     Args:
-        name: Name of the calibration set.
-        version: Version of the calibration set.
-        n: Number of examples in the set, with and without labels.
         labelled: Examples with a preferred side.
         unlabelled: Pairs of a pool that have no label yet.
         pool_ties: Pairs that people found equal, in a pool or not; thresholds leave them out, and
@@ -950,9 +861,6 @@ class PoolReport:
         usage: The work of the judge for this request.
     """
 
-    name: str
-    version: int
-    n: int
     labelled: int
     unlabelled: int
     pool_ties: int
@@ -965,12 +873,10 @@ class PoolReport:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class NextLabels:
+class NextLabels(CalibrationReference):
     """The pairs to label next, in this order, for one alpha and delta under "pac".
 
     Args:
-        name: Name of the calibration set.
-        version: Version of the calibration set.
         alpha: The alpha that the labels are for.
         delta: The delta that the labels are for.
         n: Pairs that `pac` counts.
@@ -984,11 +890,8 @@ class NextLabels:
         words: How many labels are missing, in a sentence.
     """
 
-    name: str
-    version: int
     alpha: float
     delta: float
-    n: int
     labelled: int
     needed: int
     complete: bool
@@ -1356,7 +1259,7 @@ class Drift:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Recovery:
+class Recovery(OfCriterion):
     """How the set gets verdicts again after an alarm, without breaking the promise.
 
     An absorption replaces all examples by the first `audits` drawn since the first active alarm.
@@ -1365,9 +1268,6 @@ class Recovery:
     0.6 alpha of its most certain pairs.
 
     Args:
-        alpha: Largest share of wrong verdicts among accepted ones.
-        guarantee: `marginal` or `pac`.
-        delta: Probability that `pac` fails; None with `marginal`.
         since: Time of the first active alarm, in UTC.
         audits: Number of audits that replace all examples: the first ones since the alarm; None if
             it is above 100,000.
@@ -1376,9 +1276,6 @@ class Recovery:
         note: The same in a sentence.
     """
 
-    alpha: float
-    guarantee: Guarantee
-    delta: float | None
     since: str
     audits: int | None
     drawn: int
@@ -1574,7 +1471,6 @@ class Info:
         runtime: The part of the installation that decides how scores are rounded: vLLM's version,
             the GPU's compute capability (or the CPU), and how many GPUs share the judge; None if
             unknown. It is not part of the fingerprint.
-        alpha_bounds: The share that alpha bounds, in words. The promise does not cover ties.
         default_alpha: Value of `SCOPE_DEFAULT_ALPHA`.
         default_guarantee: Value of `SCOPE_DEFAULT_GUARANTEE`.
         default_delta: Value of `SCOPE_DEFAULT_DELTA`.
@@ -1601,7 +1497,6 @@ class Info:
     decision_server: DecisionServer | None
     rungs: tuple[JudgeOfCascade, ...] | None = None
     runtime: str | None
-    alpha_bounds: str
     default_alpha: float
     default_guarantee: Guarantee
     default_delta: float
@@ -1706,34 +1601,13 @@ class Rewards:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Basis:
-    """What all comparisons of a request were judged by.
-
-    Args:
-        judge: Name of the judge.
-        alpha: Largest share of wrong verdicts among accepted ones; None without a guarantee.
-        guarantee: `marginal` or `pac`; None without an alpha.
-        delta: Probability that the guarantee `pac` fails; None for `marginal`.
-        calibration: The version of the calibration set; None without one.
-    """
-
-    judge: str
-    alpha: float | None
-    guarantee: Guarantee | None
-    delta: float | None
-    calibration: CalibrationReference | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class SingleRewards(Rewards):
     """The rewards of a request with one group, with their cost.
 
     Args:
-        basis: Judge, criterion and set; None if no comparison was judged.
         usage: The work of the judge for this request.
     """
 
-    basis: Basis | None
     usage: RequestUsage
 
 
@@ -1754,12 +1628,10 @@ class RewardsBatch:
 
     Args:
         groups: The rewards of each group, or its error.
-        basis: Judge, criterion and set; None if no comparison was judged.
         usage: The work of the judge for this request.
     """
 
     groups: tuple[Rewards | GroupError, ...]
-    basis: Basis | None
     usage: RequestUsage
 
 

@@ -43,7 +43,7 @@ COMMANDS: dict[str, Any] = {
     "sets list": {**example(records.CalibrationPage), "next_after": None},
     "sets show x": example(records.CalibrationDetail),
     "sets versions x": example(records.Versions),
-    "sets rollback x 1 --yes": example(records.RollbackReport),
+    "sets rollback x 1 --yes": example(records.CalibrationChange),
     "sets delete x --yes": {**example(records.Deletion), **example(records.Versions)},
     "sets export x": example(records.ExamplePage),
     "sets import SET --yes": example(records.CalibrationReport),
@@ -107,7 +107,7 @@ def test_limits_below_one_are_no_answer(
 
 
 def test_a_change_whose_answer_cannot_be_read_may_have_been_made() -> None:
-    would = json.dumps(example(records.RollbackReport)).encode()
+    would = json.dumps(example(records.CalibrationChange)).encode()
     acts = [lambda handler: handler.send(200, would), page(200)]
     with serving(PlannedService(acts)) as service:
         arguments = ["sets", "rollback", "x", "1", "--yes", "--url", service.url]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.core.calibration import Calibration, LabeledExample
 from app.core.comparison import Guarantee, Side
-from app.core.diagnostics import feasibility
+from app.core.diagnostics import more_examples
 from app.core.pac import pac_threshold
 from app.core.preference import LN2, FloatArray
 from app.core.thresholds import ThresholdCurve
@@ -51,7 +51,7 @@ def test_only_off_task_examples_make_every_alpha_infeasible() -> None:
     assert (found.n, found.accuracy, found.risk_coverage) == (50, 1.0, ())
     for row in found.standard_rows:
         assert (row.feasible, row.coverage, row.empirical_risk) == (False, 0.0, None)
-        assert found.feasibility(row).more_examples is None
+        assert found.more_examples(row) is None
 
 
 @pytest.mark.parametrize("guarantee", ["marginal", "pac"])
@@ -60,10 +60,10 @@ def test_more_examples_includes_future_off_task_examples(guarantee: Guarantee) -
     on, off = [score(4, "A", 0.9)] * 8, [score(4, "A", 0.1)] * 4
     found = calibration(on + off, 0.5)
     row = found.row(0.1, guarantee, delta)
-    more = found.feasibility(row).more_examples
+    more = found.more_examples(row)
     assert more is not None
     # Two in three examples are on task, so the set needs 1.5 times as many new examples.
-    alone = feasibility(found.curve, 0.1, guarantee, delta).more_examples
+    alone = more_examples(found.curve, 0.1, guarantee, delta)
     assert alone is not None
     assert more == math.ceil((8 + alone) * 12 / 8) - 12
     # That many examples make alpha feasible; three fewer do not.

@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI, Response
 
 from app.api import errors
-from app.api.answers.records import to_python
+from app.api.answers.making import to_json
 from app.api.responses import as_json
 from app.core.errors import InternalError
 from app.judges.engines.scripted import ScriptedEngine
@@ -60,7 +60,7 @@ async def test_answers_have_the_recorded_fields_and_values() -> None:
 async def test_an_answer_with_a_number_that_is_not_finite_is_a_defect(number: float) -> None:
     record = AuditReference(id="drawn", rate=number)
     with pytest.raises(InternalError, match="not finite"):
-        to_python(record)
+        to_json(record)
     app = FastAPI()
     errors.install(app)
 

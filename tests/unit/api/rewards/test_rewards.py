@@ -64,13 +64,6 @@ async def rewarded(
 async def test_a_group_is_rewarded_by_its_accepted_comparisons(client: httpx.AsyncClient) -> None:
     await calibrated(client)
     found = await rewarded(client, group(qualities(2, 0, 1), alpha=0.2))
-    assert found.pop("basis") == {
-        "judge": "scripted",
-        "alpha": 0.2,
-        "guarantee": "marginal",
-        "delta": None,
-        "calibration": {"name": "default", "version": 1, "n": 60},
-    }
     assert found == {
         "rewards": [1.0, -1.0, 0.0],
         "reasons": [None] * 3,
@@ -126,11 +119,10 @@ async def test_several_groups_are_one_engine_call(
     assert both["usage"]["engine_prompts"] == 5 * 4 * 2
     alone = [await rewarded(client, {**each, **options}) for each in groups]
     assert {row.pop("usage")["engine_prompts"] for row in alone} == {4 * 2}
-    assert {str(row.pop("basis")) for row in alone} == {str(both["basis"])}
     assert both["groups"] == alone
     nothing = await rewarded(client, {"groups": []}, "/rewards/groups")
     usage = {"engine_prompts": 0, "prompt_tokens": 0, "large": None}
-    assert nothing == {"groups": [], "basis": None, "usage": usage}
+    assert nothing == {"groups": [], "usage": usage}
 
 
 async def test_equal_texts_are_one_player_and_get_identical_rewards(
@@ -269,7 +261,7 @@ async def test_groups_with_a_reference_are_rewarded_beside_the_others(
     found = await rewarded(client, {"groups": groups, "alpha": None}, "/rewards/groups")
     assert engine.calls == [2 * 3]
     alone = await rewarded(client, {**of_reference, "alpha": None}, "/rewards/reference")
-    del alone["usage"], alone["basis"]
+    del alone["usage"]
     assert [each.get("rewards") for each in found["groups"]] == [[-1.0, 1.0]] * 2 + [None]
     assert found["groups"][1] == alone
     assert "the reference is blank" in found["groups"][2]["error"]["detail"]

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from app.api.answers.words import in_words
+from app.api.answers.text import to_text
 from app.core.comparison import Criterion, Judgment
 from app.core.score import Preference
 from tests.serving import client_of
@@ -71,7 +71,7 @@ def test_an_abstention_writes_its_numbers_apart_and_says_which_order_won(
         calibration=None,
         judge="demo",
     )
-    words = in_words(judgment)
+    words = to_text(judgment)
     assert "0.693131 is above 0.693102, the threshold of alpha 0.1 (marginal)" in words
     assert (order is not None) == ("in both orders" in words)
     assert order is None or order in words

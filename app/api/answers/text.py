@@ -4,7 +4,7 @@ from app.core.comparison import Judgment
 from app.core.score import Preference
 
 
-def in_words(judgment: Judgment) -> str:
+def to_text(judgment: Judgment) -> str:
     """Says what the judge decided, and why it abstained if it did."""
     preference = judgment.preference
     if preference is None or judgment.reason is not None:

@@ -1,0 +1,72 @@
+"""Builds the records of the service itself: the judge, the limits, and the use of keys."""
+
+from dataclasses import asdict
+from typing import Any
+
+from app import __version__
+from app.api.answers.making import made
+from app.core.assessment import advice_on_unanimous
+from app.judging.services import Services
+from app.observability.usage import UsageByKey
+from app.release import COMMIT
+from scope_judge import records
+
+# Pairs from which on the share of unanimous ones leads to advice.
+_FEWEST_PAIRS = 50
+# Fields with which a kind of judge describes itself; each is None for a kind without it.
+_OF_KIND = ("kind", "model", "dtype", "label_tokens", "prefill", "template", "head_dtype")
+
+
+def info(services: Services, *, caller: str) -> records.Info:
+    """Describes a running service to a caller of that name."""
+    identity, defaults = services.identity, services.defaults
+    described: dict[str, Any] = dict(identity.described)
+    server = described.get("decision_server")
+    return made(
+        records.Info,
+        identity,
+        **{name: described.get(name) for name in _OF_KIND},
+        version=__version__,
+        commit=COMMIT,
+        judge=identity.name,
+        scoring=_scoring(services),
+        decision_server=server
+        and records.DecisionServer(**{**server, "hosts": tuple(server["hosts"])}),
+        rungs=tuple(records.JudgeOfCascade(**rung) for rung in described.get("rungs") or ())
+        or None,
+        default_alpha=defaults.alpha,
+        default_guarantee=defaults.guarantee,
+        default_delta=defaults.delta,
+        min_label_mass=services.calibrations.min_label_mass,
+        on_alarm=services.monitor.on_alarm,
+        audit_rate=services.auditor.rate,
+        limits=made(records.Limits, services.limits),
+        caller=caller,
+    )
+
+
+def _scoring(services: Services) -> records.Scoring | None:
+    described: Any = services.identity.described.get("scoring")
+    if described is None:
+        return None
+    scoring = {**described, "left_out": tuple(described["left_out"])}
+    if scoring["kind"] != "votes":
+        return records.Scoring(**scoring)
+    pairs = services.telemetry.voted_pairs
+    share = services.telemetry.unanimous_pairs / pairs if pairs else None
+    return records.Scoring(
+        **scoring,
+        pairs=pairs,
+        unanimous=share,
+        # A few pairs say nothing about a share.
+        advice=advice_on_unanimous(share) if pairs >= _FEWEST_PAIRS else None,
+    )
+
+
+def usage_of(used: UsageByKey, *, only: str | None) -> records.Usage:
+    """The use of all keys, or of `only` one."""
+    rows = used.rows() if only is None else [(only, used[only])]
+    return records.Usage(
+        since=used.since.isoformat().replace("+00:00", "Z"),
+        keys=tuple(records.KeyUsage(key=key, **asdict(row)) for key, row in rows),
+    )

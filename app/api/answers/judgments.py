@@ -1,0 +1,176 @@
+"""Builds the records of judgments and rewards."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, get_args
+
+from app.api.answers.making import made
+from app.api.answers.problems import problem_of
+from app.api.answers.text import to_text
+from app.api.requests.models import BatchItem
+from app.core.comparison import Judgment
+from app.core.errors import RequestError, ScopeJudgeError
+from app.core.score import Preference
+from app.fair_queue import CURRENT_FLOW
+from app.judging.judge import Outcome
+from app.judging.rewarder import GroupRewards
+from scope_judge import records
+
+J = TypeVar("J", bound=records.Judgment)
+G = TypeVar("G", bound=records.Rewards)
+
+
+def judgment(judged: Judgment, identifier: str | int | None, *, kind: type[J], **more: Any) -> J:
+    """The record of a judgment; `guarantee` is None without an alpha, which promises nothing.
+
+    Args:
+        judged: The judgment.
+        identifier: The caller's id of the pair.
+        kind: The record.
+        **more: Fields that the record has besides those of a judgment.
+    """
+    criterion, preference = judged.criterion, judged.preference
+    promised = criterion.alpha is not None
+    used, audit = judged.calibration, judged.audit
+    return made(
+        kind,
+        judged,
+        id=identifier,
+        **_numbers(preference, "p_fwd", "p_rev", "p_bar", "uncertainty", "confidence"),
+        preferred=None if preference is None else preference.side,
+        alpha=criterion.alpha,
+        guarantee=criterion.guarantee if promised else None,
+        delta=criterion.delta if promised else None,
+        temperature=judged.temperature if judged.orders == 1 else None,
+        calibration=None if used is None else made(records.CalibrationReference, used),
+        audit=None if audit is None else made(records.AuditReference, audit),
+        rungs=tuple(
+            made(records.Rung, rung, **_numbers(rung.preference, "p_bar", "uncertainty"))
+            for rung in judged.rungs
+        )
+        or None,
+        **more,
+    )
+
+
+def _numbers(preference: Preference | None, *names: str) -> dict[str, float | None]:
+    """Numbers of a preference; each is None without one."""
+    return {name: getattr(preference, name, None) for name in names}
+
+
+def single_judgment(
+    judged: Judgment, identifier: str | int | None, *, explanation: str | None = None
+) -> records.SingleJudgment:
+    """The judgment of the request that is being answered."""
+    return judgment(
+        judged,
+        identifier,
+        kind=records.SingleJudgment,
+        words=to_text(judged),
+        explanation=explanation,
+        usage=usage_of_request(),
+    )
+
+
+def judgment_batch(
+    items: Iterable[BatchItem], outcomes: Iterable[Outcome]
+) -> records.JudgmentBatch:
+    """The outcomes of the batch of the request that is being answered."""
+    return records.JudgmentBatch(
+        results=tuple(
+            records.ItemError(id=item.id, error=problem_of(outcome))
+            if isinstance(outcome, ScopeJudgeError)
+            else judgment(outcome, item.id, kind=records.Judgment)
+            for item, outcome in zip(items, outcomes, strict=True)
+        ),
+        usage=usage_of_request(),
+    )
+
+
+def usage_of_request() -> records.RequestUsage:
+    """The usage of the request that is being answered."""
+    usage = CURRENT_FLOW.get().usage
+    large = records.LargeUsage(
+        comparisons=usage.escalated,
+        engine_prompts=usage.large_prompts,
+        prompt_tokens=usage.large_prompt_tokens,
+    )
+    return made(records.RequestUsage, usage, large=large if usage.escalated else None)
+
+
+def rewards(group: GroupRewards, *, comparisons: bool, kind: type[G], **more: Any) -> G:
+    """The rewards of a group; `comparisons` includes each judgment."""
+    rows = group.standings
+
+    def other(place: int) -> int | None:
+        # The index of the reference is the number of responses.
+        return place if place < len(rows) else None
+
+    pairs = [(*one.pair, one.outcome) for one in group.compared]
+    judged = tuple(
+        records.Comparison(a=a, b=other(b), judgment=judgment(outcome, None, kind=records.Judgment))
+        for a, b, outcome in pairs
+        if comparisons and isinstance(outcome, Judgment)
+    )
+    return kind(
+        rewards=tuple(row.reward for row in rows),
+        reasons=tuple(row.reason for row in rows),
+        accepted=tuple(row.accepted for row in rows),
+        compared=tuple(row.compared for row in rows),
+        ties=tuple(row.ties for row in rows),
+        errors=tuple(
+            records.ComparisonError(a=a, b=other(b), error=problem_of(outcome))
+            for a, b, outcome in pairs
+            if isinstance(outcome, ScopeJudgeError)
+        ),
+        comparisons=judged if comparisons else None,
+        **more,
+    )
+
+
+def rewards_batch(
+    groups: Iterable[GroupRewards | RequestError], *, comparisons: bool
+) -> records.RewardsBatch:
+    """The outcomes of several groups."""
+    return records.RewardsBatch(
+        groups=tuple(
+            records.GroupError(error=problem_of(group))
+            if isinstance(group, RequestError)
+            else rewards(group, comparisons=comparisons, kind=records.Rewards)
+            for group in groups
+        ),
+        usage=usage_of_request(),
+    )
+
+
+# OpenRLHF has no value for "no reward". It is a 0, with a 1 beside it under the reason. A response
+# that is compared with a reference has one comparison.
+_FLAGS = tuple(
+    reason for reason in get_args(records.NoReward) if reason not in ("unopposed", "few_accepted")
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenRlhfRewards:
+    """The rewards of the samples; no reward is 0, with a 1 in one of `extra_logs`.
+
+    Args:
+        rewards: The reward of each sample; 0 also stands for no reward.
+        scores: (reward + 1) / 2.
+        extra_logs: For each reason of a missing reward, 1 or 0 for each sample.
+    """
+
+    rewards: tuple[float, ...]
+    scores: tuple[float, ...]
+    extra_logs: dict[str, tuple[int, ...]]
+
+
+def openrlhf_rewards(groups: Sequence[GroupRewards]) -> OpenRlhfRewards:
+    """The rewards of samples, each of which is a group of one response."""
+    rows = [group.standings[0] for group in groups]
+    rewards = tuple(row.reward or 0.0 for row in rows)
+    return OpenRlhfRewards(
+        rewards=rewards,
+        scores=tuple((reward + 1.0) / 2.0 for reward in rewards),
+        extra_logs={name: tuple(int(row.reason == name) for row in rows) for name in _FLAGS},
+    )
