@@ -11,6 +11,7 @@ import httpx
 import numpy as np
 
 from app.judges.cascade import CascadeScorer, EscalationShare, LargeJudge
+from app.judges.engines.openai_servers import Endpoints
 from app.judges.engines.scripted import Script, ScriptedEngine, logits_of_gap
 from app.judges.label_logits import LabelLogitScorer
 from app.judges.prompts import PromptTemplate
@@ -83,18 +84,19 @@ async def cascade_client(
     *,
     most: float = 1.0,
     longest_s: float = 5.0,
+    probe_every_s: float = 0.02,
     **given: Any,
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the small service, which asks the large one over the network."""
     settings = Settings(engine="scripted", store_url="memory://", escalate_url=LARGE_URL, **given)
     telemetry = Telemetry.on_own_registry()
     small = await LabelLogitScorer.start(engine("small"), PromptTemplate(), telemetry=telemetry)
-    large = LargeJudge(LARGE_URL, "", timeout_s=longest_s, telemetry=telemetry, transport=network)
+    endpoints = Endpoints(urls=(LARGE_URL,), timeout_s=longest_s, probe_every_s=probe_every_s)
+    large = LargeJudge(endpoints, telemetry, network)
     await large.start()
     scorer = CascadeScorer(
         small=small,
         large=large,
-        large_fingerprint=large.info.fingerprint,
         share=EscalationShare(most),
         telemetry=telemetry,
     )

@@ -146,10 +146,6 @@ class Telemetry:
             "scope_large_prompts",
             "Prompts that the large judge of a cascade read.",
         )
-        self._escalation_open = gauge(
-            "scope_escalation_circuit_open",
-            "1 while the large judge of a cascade is not asked because it failed; else 0.",
-        )
         self._engine_errors = counter(
             "scope_engine_errors",
             "Engine calls that failed completely, by error code.",
@@ -328,9 +324,7 @@ class Telemetry:
         self._thoughts.labels("unfinished").inc(unfinished)
         self._thought_tokens.inc(tokens)
 
-    def count_escalations(
-        self, *, answered: int = 0, unavailable: int = 0, over_share: int = 0
-    ) -> None:
+    def count_escalations(self, *, answered: int, unavailable: int, over_share: int) -> None:
         """Counts comparisons for the large judge of a cascade, by what became of them."""
         self._escalations.labels("answered").inc(answered)
         self._escalations.labels("unavailable").inc(unavailable)
@@ -339,10 +333,6 @@ class Telemetry:
     def count_large_prompts(self, prompts: int) -> None:
         """Counts prompts that the large judge of a cascade read."""
         self._large_prompts.inc(prompts)
-
-    def show_escalation(self, *, is_open: bool) -> None:
-        """Shows whether the circuit to the large judge of a cascade is open."""
-        self._escalation_open.set(is_open)
 
     def count_engine_prompts(self, prompts: int) -> None:
         """Counts prompts that are sent to the engine."""

@@ -10,6 +10,7 @@ from app.core.cascade import PAC_ONLY
 from app.core.errors import StartupError
 from app.judges.cascade import CascadeScorer, EscalationShare, LargeJudge
 from app.judges.decision_servers import DecisionScorer
+from app.judges.engines.openai_servers import Endpoints
 from app.judges.label_logits import LabelLogitScorer, with_found_prefill
 from app.judges.prompts import PromptTemplate, load_template
 from app.judges.reward_model import RewardModelScorer
@@ -107,23 +108,23 @@ async def open_cascade(
     if "default_guarantee" in settings.model_fields_set and settings.default_guarantee != "pac":
         raise StartupError(f"SCOPE_DEFAULT_GUARANTEE: {PAC_ONLY}")
     key = settings.escalate_api_key
-    large = LargeJudge(
-        settings.escalate_url,
-        "" if key is None else key.get_secret_value(),
+    endpoints = Endpoints(
+        urls=(settings.escalate_url.rstrip("/"),),
+        api_key="" if key is None else key.get_secret_value(),
         # The rest is for the small judge, and for the abstention if there is no answer.
         timeout_s=0.8 * settings.timeout_s,
-        telemetry=telemetry,
+        settings=("SCOPE_ESCALATE_URL", "SCOPE_ESCALATE_API_KEY"),
     )
+    large = LargeJudge(endpoints, telemetry)
     stage = "Asking the large judge"
     async with (
         _started(large.start, large.stop, observer, stage),
         opening as small,
     ):
-        observer.note(f"The judge is a cascade: {small.identity.name}, then {large.info.name}")
+        observer.note(f"The judge is a cascade: {small.identity.name}, then {large.identity.name}")
         yield CascadeScorer(
             small=small,
             large=large,
-            large_fingerprint=large.info.fingerprint,
             share=EscalationShare(settings.escalate_max_share),
             telemetry=telemetry,
         )

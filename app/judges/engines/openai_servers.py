@@ -1,4 +1,4 @@
-"""OpenAI-compatible servers of one model: requests go to the least busy server that works."""
+"""Servers of one judge, most of them OpenAI-compatible: requests go to the least busy one."""
 
 import asyncio
 import json
@@ -51,6 +51,7 @@ class Endpoints:
         api_key: Key sent to every server; empty for none.
         timeout_s: Timeout of one request.
         probe_every_s: Seconds between two probes of a server.
+        settings: The settings of the URLs and of the key, for messages.
 
     Raises:
         StartupError: There is no URL, a URL is wrong or repeated, or the key is wrong.
@@ -60,16 +61,31 @@ class Endpoints:
     api_key: str = field(default="", repr=False)
     timeout_s: float = 120.0
     probe_every_s: float = 2.0
+    settings: tuple[str, str] = ("SCOPE_OPENAI_URLS", "SCOPE_OPENAI_API_KEY")
 
     def __post_init__(self) -> None:
+        of_urls, of_key = self.settings
         if not self.urls:
-            raise StartupError("SCOPE_OPENAI_URLS is empty: give the base URL of a server")
+            raise StartupError(f"{of_urls} is empty: give the base URL of a server")
         for url in self.urls:
-            _check_url(url)
+            self._check_url(url)
         if len(set(self.urls)) < len(self.urls):
-            raise StartupError("SCOPE_OPENAI_URLS names a server twice")
+            raise StartupError(f"{of_urls} names a server twice")
         if not re.fullmatch(r"[!-~]*", self.api_key):
-            raise StartupError("SCOPE_OPENAI_API_KEY contains characters that a key cannot have")
+            raise StartupError(f"{of_key} contains characters that a key cannot have")
+
+    def _check_url(self, url: str) -> None:
+        of_urls, of_key = self.settings
+        try:
+            parts, _ = urlsplit(url), httpx.URL(url)
+            usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except (ValueError, httpx.InvalidURL):
+            usable, parts = False, urlsplit("")
+        # Checked first: the next message quotes the URL, and must not quote a password.
+        if "@" in url:
+            raise StartupError(f"{of_urls} contains credentials: use {of_key}")
+        if not usable or parts.query or parts.fragment:
+            raise StartupError(f"{of_urls}: {url!r} is not a URL such as http://host:8000")
 
     def headers(self) -> dict[str, str]:
         """HTTP headers of every request."""
@@ -81,21 +97,6 @@ def parse_urls(text: str) -> tuple[str, ...]:
     """Splits the comma-separated base URLs of SCOPE_OPENAI_URLS."""
     urls: Sequence[str] = [url.strip().rstrip("/") for url in text.split(",")]
     return tuple(url for url in urls if url)
-
-
-def _check_url(url: str) -> None:
-    try:
-        parts, _ = urlsplit(url), httpx.URL(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except (ValueError, httpx.InvalidURL):
-        usable, parts = False, urlsplit("")
-    # Checked first: the next message quotes the URL, and must not quote a password.
-    if "@" in url:
-        raise StartupError("SCOPE_OPENAI_URLS contains credentials: use SCOPE_OPENAI_API_KEY")
-    if not usable or parts.query or parts.fragment:
-        raise StartupError(
-            f"SCOPE_OPENAI_URLS: {url!r} is not a base URL such as http://host:8000/v1"
-        )
 
 
 class ServerFailedError(Exception):
@@ -140,10 +141,10 @@ class Server:
     Args:
         url: Base URL, as in http://host:8000/v1.
         client: HTTP client shared by all servers.
-        timeout_s: Timeout of one request.
+        endpoints: Timeout of one request, and the setting of the key.
     """
 
-    def __init__(self, url: str, client: httpx.AsyncClient, *, timeout_s: float) -> None:
+    def __init__(self, url: str, client: httpx.AsyncClient, endpoints: Endpoints) -> None:
         self.url = url
         self.is_up = True
         self.requests_in_flight = 0
@@ -151,7 +152,7 @@ class Server:
         # Other servers are preferred until this time of the event loop's clock.
         self.busy_until = 0.0
         self._client = client
-        self._timeout_s = timeout_s
+        self._endpoints = endpoints
 
     def has_room(self, tokens: int) -> bool:
         """Whether the server may take one more request; an idle server takes one of any size."""
@@ -172,7 +173,11 @@ class Server:
             ServerFailedError: There is no answer, or the answer says nothing about this request.
             ServerBusyError: The server is overloaded.
         """
-        return _answer(await self._send("POST", path, body=body, timeout_s=self._timeout_s))
+        return _answer(await self._send("POST", path, body=body))
+
+    async def get(self, path: str) -> dict[str, Any] | PromptTooLongError | JudgmentFailedError:
+        """Asks what the server says of itself; see `post`."""
+        return _answer(await self._send("GET", path, longest_s=_MODELS_TIMEOUT_S))
 
     async def status(self, path: str, body: dict[str, Any]) -> int:
         """Returns the status of the answer to one request, to find out what the server takes.
@@ -181,9 +186,7 @@ class Server:
             ServerFailedError: There is no answer, or the server refuses the key.
             ServerBusyError: The server is overloaded.
         """
-        reply = await self._send("POST", path, body=body, timeout_s=self._timeout_s)
-        _check_welcome(reply)
-        return reply.status
+        return (await self._send("POST", path, body=body)).status
 
     async def card(self, model: str) -> ModelCard:
         """Reads the card of a model from /models.
@@ -192,8 +195,7 @@ class Server:
             ServerFailedError: The server does not answer, or does not serve the model.
             ServerBusyError: The server is overloaded.
         """
-        timeout_s = min(self._timeout_s, _MODELS_TIMEOUT_S)
-        answer = _answer(await self._send("GET", "/models", body=None, timeout_s=timeout_s))
+        answer = await self.get("/models")
         cards = answer.get("data") if isinstance(answer, dict) else None
         if not isinstance(cards, list):
             raise ServerFailedError("does not say which models it serves")
@@ -212,8 +214,14 @@ class Server:
         )
 
     async def _send(
-        self, method: str, path: str, *, body: dict[str, Any] | None, timeout_s: float
+        self,
+        method: str,
+        path: str,
+        *,
+        body: dict[str, Any] | None = None,
+        longest_s: float = math.inf,
     ) -> "_Reply":
+        timeout_s = min(longest_s, self._endpoints.timeout_s)
         # ASCII, because UTF-8 cannot encode half of a surrogate pair: the server refuses the text.
         content = None if body is None else json.dumps(body).encode("ascii")
         try:
@@ -222,13 +230,18 @@ class Server:
                 asyncio.timeout(timeout_s),
                 self._client.stream(method, self.url + path, content=content) as response,
             ):
-                return await _read(response)
+                reply = await _read(response)
         except (TimeoutError, httpx.TimeoutException) as exc:
             raise ServerFailedError(f"did not answer within {timeout_s:g} s") from exc
         except httpx.DecodingError as exc:
             raise ServerFailedError("answers in a broken encoding") from exc
         except httpx.TransportError as exc:
             raise ServerFailedError(f"cannot be reached ({type(exc).__name__})") from exc
+        if reply.status in (429, 503):
+            raise ServerBusyError(retry_after_s=reply.retry_after_s)
+        if reply.status in (401, 403):
+            raise ServerFailedError(f"refuses {self._endpoints.settings[1]}", status=reply.status)
+        return reply
 
 
 class _Reply(NamedTuple):
@@ -260,15 +273,7 @@ async def _read(response: httpx.Response) -> _Reply:
     )
 
 
-def _check_welcome(reply: _Reply) -> None:
-    if reply.status in (429, 503):
-        raise ServerBusyError(retry_after_s=reply.retry_after_s)
-    if reply.status in (401, 403):
-        raise ServerFailedError("refuses SCOPE_OPENAI_API_KEY", status=reply.status)
-
-
 def _answer(reply: _Reply) -> dict[str, Any] | PromptTooLongError | JudgmentFailedError:
-    _check_welcome(reply)
     status = reply.status
     if status >= 500 or status in (404, 405):
         raise ServerFailedError(f"answers with status {status}", status=status)
@@ -297,10 +302,14 @@ class ServerPool:
 
     Args:
         endpoints: Addresses and key of the servers.
+        transport: HTTP transport, for tests.
     """
 
-    def __init__(self, endpoints: Endpoints) -> None:
+    def __init__(
+        self, endpoints: Endpoints, transport: httpx.AsyncBaseTransport | None = None
+    ) -> None:
         self._endpoints = endpoints
+        self._transport = transport
         self._client: httpx.AsyncClient | None = None
         self._servers: list[Server] = []
         self._probes: list[asyncio.Task[None]] = []
@@ -315,6 +324,7 @@ class ServerPool:
         endpoints = self._endpoints
         self._client = httpx.AsyncClient(
             headers=endpoints.headers(),
+            transport=self._transport,
             timeout=httpx.Timeout(endpoints.timeout_s, connect=_CONNECT_TIMEOUT_S, pool=None),
             limits=httpx.Limits(
                 max_connections=None,
@@ -322,9 +332,7 @@ class ServerPool:
                 keepalive_expiry=_KEEP_IDLE_CONNECTION_S,
             ),
         )
-        self._servers = [
-            Server(url, self._client, timeout_s=endpoints.timeout_s) for url in endpoints.urls
-        ]
+        self._servers = [Server(url, self._client, endpoints) for url in endpoints.urls]
 
     async def open(self, model: str) -> ModelCard:
         """Connects, and reads the model's card from every server.

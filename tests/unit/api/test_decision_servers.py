@@ -99,7 +99,7 @@ async def test_a_server_without_label_mass_has_null_in_its_answers() -> None:
         ({"prompt_file": "judge.toml"}, "SCOPE_PROMPT_FILE has no effect"),
         ({"revision": "main"}, "SCOPE_REVISION has no effect with SCOPE_ENGINE=decisions"),
         ({"openai_urls": ""}, "SCOPE_OPENAI_URLS is empty"),
-        ({"openai_urls": "host:1"}, "is not a base URL"),
+        ({"openai_urls": "host:1"}, "is not a URL such as"),
     ],
 )
 def test_settings_that_decision_servers_do_not_take_are_refused(
