@@ -25,11 +25,15 @@ from scope_judge.comparisons import (
     body_of,
     checked,
     comparison,
+    contradicting,
+    example_fields,
     example_item,
     given_fields,
     group_fields,
     group_item,
+    identifier_of,
     pair_item,
+    rows_of,
     to_json,
     two_responses,
 )
@@ -49,8 +53,8 @@ R = TypeVar("R")
 IN_FLIGHT = 4
 # After an error with one of these, the same comparison may get a judgment.
 _PASSING = (429, 503)
-# Each request of examples makes a version of the set, so there are few.
-_FIRST_EXAMPLES = 100
+# Each request of pairs makes a version of the set, so there are few.
+_FIRST_PAIRS = 100
 _PROBE: Group = ("Is the number 37 even or odd?", ["odd", "even"])
 # The service takes so many labels of audits in one request, and lists so many audits.
 _MOST_AUDITS = 1000
@@ -178,14 +182,14 @@ class Calls:
 
         Args:
             pairs: Each is (question, a, b), or a mapping with the fields of POST /judge, whose
-                criterion overrides the arguments. Asynchronous clients take an asynchronous
-                iterable, too.
+                criterion overrides the arguments. Or a pandas DataFrame with the columns question,
+                response_a and response_b. Asynchronous clients take an asynchronous iterable, too.
             in_flight: Most requests at a time; by default 4.
             **criterion: The criterion of every pair, as in `judge`.
         """
         given = checked(criterion, Criterion)
         ask = partial(self._judged, criterion=given)
-        return Stream(self._work("/judge/batch", ask, in_flight), pairs, pair_item)
+        return Stream(self._work("/judge/batch", ask, in_flight), rows_of(pairs), pair_item)
 
     @call
     def rewards(
@@ -272,24 +276,49 @@ class Calls:
 
     @call
     def calibrate(self, name: str, examples: Iterable[Example]) -> Steps[records.CalibrationReport]:
-        """Adds labeled pairs to a calibration set.
+        """Adds labeled pairs to a calibration set, in one version.
 
-        The service recognises a pair by its digest: posting it again updates its label and adds
-        nothing. So a repeated request counts no example twice; its examples are then `updated`.
-        After an error, examples of earlier requests stay in the set; the same call adds the rest.
+        All pairs are judged first; after an error, the set is unchanged. The service recognises a
+        pair by its digest: adding it again updates its label. Pairs with different labels do not
+        count, and are among the `errors` of the report. Its `usage` is that of adding alone.
 
         Args:
             name: Name of the set; it is made if there is none.
             examples: Each is (question, a, b, label), or a mapping with question, response_a,
-                response_b and label. A label is "A", "B" or "tie".
+                response_b and label. A label is "A", "B" or "tie". Or a pandas DataFrame with
+                these columns, whose rows without a label are left out.
         """
-        items = [example_item(example, number) for number, example in enumerate(examples)]
-
-        def ask(some: Sequence[Item]) -> Steps[list[_Part]]:
-            body = body_of({"calibration": name}, "examples", some)
-            return self._reported(records.CalibrationReport, "/calibrate", body, some)
-
-        return self._in_parts("/calibrate", items, ask)
+        rows = {
+            number: example_fields(example, number)
+            for number, example in enumerate(rows_of(examples, labeled=True))
+            if example is not None
+        }
+        contradicted = contradicting(rows)
+        problems = {
+            number: records.Problem(code="contradicting_labels", detail=detail, status=422)
+            for number, detail in contradicted.items()
+        }
+        items = {n: example_item(row, n) for n, row in rows.items() if n not in contradicted}
+        info = yield from self._read_info()
+        ask = partial(self._scored, calibration=name)
+        work = yield from self._work("/calibrate/scores", ask, 1)
+        results = yield from _one_by_one(work, items.values())
+        scores = [result for result in results if not isinstance(result, ItemError)]
+        for number, result in zip(items, results, strict=True):
+            if isinstance(result, ItemError):
+                problems[number] = result.error
+        if not scores and problems:
+            raise min(problems.items())[1].exception()
+        report = yield from self._add_scores(
+            name, scores, {"fingerprint": info.fingerprint, "judge": info.judge}
+        )
+        errors = [
+            records.ExampleError(
+                index=number, id=identifier_of(rows[number].get("id")), error=error
+            )
+            for number, error in sorted(problems.items())
+        ]
+        return dataclasses.replace(report, failed=len(errors), errors=tuple(errors))
 
     @stream
     def score_many(
@@ -310,7 +339,8 @@ class Calls:
             in_flight: Most requests at a time; by default 4.
         """
         ask = partial(self._scored, calibration=calibration)
-        return Stream(self._work("/calibrate/scores", ask, in_flight), examples, example_item)
+        rows = rows_of(examples)
+        return Stream(self._work("/calibrate/scores", ask, in_flight), rows, example_item)
 
     @call
     def add_scores(
@@ -339,14 +369,18 @@ class Calls:
             dry_run: Only say what it would do.
         """
         options = {"replace": replace, "even_if_infeasible": even_if_infeasible, "dry_run": dry_run}
-        common = {
-            **{"judge": judge, "fingerprint": fingerprint, "runtimes": list(runtimes)},
-            **{option: True for option, wanted in options.items() if wanted},
-        }
+        given = {"judge": judge, "fingerprint": fingerprint, "runtimes": list(runtimes)}
+        wanted = {option: True for option, wanted in options.items() if wanted}
+        return self._add_scores(name, examples, {**given, **wanted})
+
+    def _add_scores(
+        self, name: str, examples: Sequence[records.ScoredExample], common: Mapping[str, Any]
+    ) -> Steps[records.CalibrationReport]:
+        once = "replace" in common
         info = self._info or (yield from self._read_info())
         items = [Item(to_json(asdict(example))) for example in examples]
         batches: list[Sequence[Item]] = [items]
-        if not replace and not dry_run:
+        if not once and "dry_run" not in common:
             cutter = Cutter(BatchSize(len(items), len(items)), info.limits.max_body_bytes)
             batches = [*(full for item in items if (full := cutter.add(item))), cutter.rest()]
         parts: list[_Part] = []
@@ -354,7 +388,7 @@ class Calls:
             body = body_of(common, "examples", batch)
             path = _set_path(name, "/examples")
             report = yield from self._post(
-                records.CalibrationReport, path, body, idempotent=not replace
+                records.CalibrationReport, path, body, idempotent=not once
             )
             parts.append(_Part(len(batch), report))
         merged: records.CalibrationReport = _merged(items, parts)
@@ -460,9 +494,18 @@ class Calls:
         path = _set_path(name, "/pool")
 
         def ask(some: Sequence[Item]) -> Steps[list[_Part]]:
-            return self._reported(records.PoolReport, path, body_of({}, "comparisons", some), some)
+            body = body_of({}, "comparisons", some)
+            report = yield from self._post(records.PoolReport, path, body)
+            _check_places(report.errors, len(some))
+            if len(report.digests) != len(some):
+                raise _unfitting("does not have a digest for each pair")
+            return [_Part(len(some), report)]
 
-        return self._in_parts(path, items, ask)
+        work = yield from self._work(
+            path, ask, 1, failed=lambda item, error: _Part(1, error), first_size=_FIRST_PAIRS
+        )
+        merged: records.PoolReport = _merged(items, (yield from _one_by_one(work, items)))
+        return merged
 
     @call
     def next_to_label(
@@ -767,30 +810,6 @@ class Calls:
 
         return self._work("/rewards/groups", ask, in_flight)
 
-    def _reported(
-        self, kind: type[Any], path: str, body: bytes, items: Sequence[Item]
-    ) -> Steps[list[_Part]]:
-        """Posts examples or pairs, and reads the report about them."""
-        report = yield from self._post(kind, path, body)
-        _check_places(report.errors, len(items))
-        if isinstance(report, records.PoolReport) and len(report.digests) != len(items):
-            raise _unfitting("does not have a digest for each pair")
-        return [_Part(len(items), report)]
-
-    def _in_parts(self, path: str, items: Sequence[Item], ask: Asked[_Part]) -> Steps[Any]:
-        """Sends items in as many requests as they need, one after the other."""
-        work = yield from self._work(
-            path, ask, 1, failed=lambda item, error: _Part(1, error), first_size=_FIRST_EXAMPLES
-        )
-        for item in items:
-            if batch := work.cutter.add(item):
-                yield from work.steps(batch)
-        yield from work.steps(work.cutter.rest())
-        parts: list[_Part] = []
-        while some := work.results.take():
-            parts += some
-        return _merged(items, parts)
-
     def _labeled(self, rows: Sequence[Mapping[str, str]]) -> Steps[records.AuditLabels]:
         """Sends labels, one request after the other, and adds up the reports."""
         reports: list[records.AuditLabels] = []
@@ -806,6 +825,18 @@ class Calls:
         return records.AuditLabels(
             **{each.name: total(each.name) for each in fields(records.AuditLabels)}
         )
+
+
+def _one_by_one(work: Work[R], items: Iterable[Item]) -> Steps[list[R]]:
+    """Sends items in as many requests as they need, one after the other."""
+    for item in items:
+        if batch := work.cutter.add(item):
+            yield from work.steps(batch)
+    yield from work.steps(work.cutter.rest())
+    results: list[R] = []
+    while some := work.results.take():
+        results += some
+    return results
 
 
 def _set_path(name: str, below: str = "") -> str:

@@ -12,6 +12,8 @@ Question = str | Sequence[Message]
 Response = str | Sequence[str]
 Pair = tuple[Question, Response, Response] | Mapping[str, Any]
 Label = Literal["A", "B", "tie"]
+_TEXTS = ["question", "response_a", "response_b"]
+_AN_EXAMPLE = "an example: (question, a, b, label)"
 Example = tuple[Question, Response, Response, Label] | Mapping[str, Any]
 # As trainers hand a response over: a text, or one message of the assistant.
 Completion = str | Message | Sequence[Message]
@@ -135,6 +137,74 @@ def two_responses(
     return cast(Response, first), cast(Response, second)
 
 
+def rows_of(given: Any, *, labeled: bool = False) -> Any:
+    """The rows of a pandas DataFrame as mappings, without empty cells; other inputs as they are.
+
+    Only the columns of a pair are read, so that the table may have others. A number in place of a
+    text is written out.
+
+    Args:
+        given: The pairs of a caller.
+        labeled: Whether the rows have a label; a row without one is None.
+
+    Raises:
+        TypeError: The table lacks a column.
+    """
+    if not (hasattr(given, "to_dict") and hasattr(given, "columns")):
+        return given
+    needed = [*_TEXTS, "label"] if labeled else _TEXTS
+    if absent := [name for name in needed if name not in given.columns]:
+        raise TypeError(f"the DataFrame needs the columns {', '.join(needed)}: rename its columns, "
+                        f"or add {', '.join(absent)}")  # fmt: skip
+    read = [name for name in (*needed, "id", "calibration") if name in given.columns]
+    rows = [
+        {name: _cell(name, value) for name, value in row.items() if not _is_missing(value)}
+        for row in given[read].to_dict("records")
+    ]
+    return [row if not labeled or "label" in row else None for row in rows]
+
+
+def _is_missing(value: Any) -> bool:
+    # NaN differs from itself; pandas.NA has no truth value, and neither has an array.
+    try:
+        return value is None or bool(value != value)
+    except (TypeError, ValueError):
+        return type(value).__name__ == "NAType"
+
+
+def _cell(name: str, value: Any) -> Any:
+    if name not in _TEXTS or isinstance(value, bool) or not isinstance(value, (int, float)):
+        return value
+    # pandas makes floats of whole numbers if one of a column is missing.
+    return str(int(value) if value == int(value) else value)
+
+
+def contradicting(examples: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
+    """Finds pairs with different labels, in either order of their responses.
+
+    Args:
+        examples: Number of each example -> its fields.
+
+    Returns:
+        Number of each example of such a pair -> what contradicts it.
+    """
+    pairs: dict[bytes, dict[int, tuple[bytes, Any]]] = {}
+    for number, fields in examples.items():
+        question, a, b = (to_json(fields.get(name)) for name in _TEXTS)
+        label = fields.get("label")
+        if a > b:
+            a, b, label = b, a, {"A": "B", "B": "A"}.get(str(label), label)
+        pairs.setdefault(b"\0".join((question, a, b)), {})[number] = to_json(label), fields
+    found: dict[int, str] = {}
+    for same in pairs.values():
+        if len({label for label, _ in same.values()}) > 1:
+            told = " and ".join(
+                f"number {n} ({fields.get('label')})" for n, (_, fields) in same.items()
+            )
+            found |= dict.fromkeys(same, f"{told} contradict each other, and none of them counts")
+    return found
+
+
 def pair_item(pair: Pair, number: int) -> Item:
     """A pair as an item."""
     return _item(pair, number, size=3, what="a pair: (question, a, b)")
@@ -142,28 +212,36 @@ def pair_item(pair: Pair, number: int) -> Item:
 
 def example_item(example: Example, number: int) -> Item:
     """A labeled pair as an item; the fourth value is its label."""
-    return _item(example, number, size=4, what="an example: (question, a, b, label)")
+    return _item(example, number, size=4, what=_AN_EXAMPLE)
+
+
+def example_fields(example: Example, number: int) -> Mapping[str, Any]:
+    """The fields of a labeled pair."""
+    return _fields(example, number, size=4, what=_AN_EXAMPLE)
 
 
 def _item(given: Any, number: int, *, size: int, what: str) -> Item:
-    # A dict is recognised at once: asking for a Mapping takes a third of the time of the JSON.
-    if type(given) is dict or isinstance(given, Mapping):
-        fields = given
-    elif isinstance(given, Sequence) and not isinstance(given, str) and len(given) == size:
-        fields = comparison(*given[:3])
-        if size == 4:
-            fields["label"] = given[3]
-    else:
-        raise TypeError(
-            f"number {number} is not {what}, or a mapping with question, response_a, response_b"
-        )
+    fields = _fields(given, number, size=size, what=what)
     try:
-        return Item(to_json(fields), _identifier(fields.get("id")))
+        return Item(to_json(fields), identifier_of(fields.get("id")))
     except TypeError as exc:
         raise TypeError(f"number {number} is not {what}: {exc}") from None
 
 
-def _identifier(value: Any) -> Identifier | None:
+def _fields(given: Any, number: int, *, size: int, what: str) -> Mapping[str, Any]:
+    # A dict is recognised at once: asking for a Mapping takes a third of the time of the JSON.
+    if type(given) is dict or isinstance(given, Mapping):
+        return given
+    if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == size:
+        fields = comparison(*given[:3])
+        return {**fields, "label": given[3]} if size == 4 else fields
+    raise TypeError(
+        f"number {number} is not {what}, or a mapping with question, response_a, response_b"
+    )
+
+
+def identifier_of(value: Any) -> Identifier | None:
+    """The value if it can be the id of a pair."""
     return value if isinstance(value, (str, int)) else None
 
 

@@ -95,7 +95,13 @@ CALLS: dict[str, tuple[Callable[[Any], Steps[Any]], Any]] = {
     ),
     "calibrate": (
         lambda client: client.calibrate("default", EXAMPLES),
-        example(records.CalibrationReport),
+        {
+            **INFO,
+            **example(records.CalibrationReport),
+            **example(records.Scores),
+            "fingerprint": INFO["fingerprint"],
+            "errors": [],
+        },
     ),
     "score_many": (
         lambda client: client.score_many(EXAMPLES),
@@ -226,11 +232,10 @@ def test_a_number_that_no_judgment_has_is_refused(value: str) -> None:
 
 
 @pytest.mark.parametrize("index", [-1, 2])
-@pytest.mark.parametrize("name", ["calibrate", "pool"])
-def test_an_error_of_an_example_that_was_not_sent_is_refused(name: str, index: int) -> None:
-    _, answer = CALLS[name]
+def test_an_error_of_a_pair_that_was_not_sent_is_refused(index: int) -> None:
+    _, answer = CALLS["pool"]
     content = json.dumps({**answer, "errors": [{**answer["errors"][0], "index": index}]}).encode()
-    assert isinstance(outcome(name, content), AnswerError)
+    assert isinstance(outcome("pool", content), AnswerError)
 
 
 @pytest.mark.parametrize("digests", [[], ["x"], ["x"] * 3])
