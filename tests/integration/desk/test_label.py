@@ -1,6 +1,5 @@
 """People label audits on the desk: blind, by keyboard, and without a lost answer."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,12 +8,20 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.integration.desk.browsing import FORMS, barriers, look_in, open_page, overflow
-from tests.integration.desk.test_views import HOSTILE
 from tests.integration.desk.worlds import SETTINGS, calibrate, judged, pairs
 from tests.integration.processes.server import Server
 from tests.unit.api.keyring import entry, header_of, key_of, write_keys
 
 LABELED = 20
+HOSTILE = {
+    "script": "<script>document.title = 'owned'</script>",
+    "image in Markdown": "![x](https://evil.example/pixel.png) <img src=x onerror=alert(1)>",
+    "long": "word " * 40_000,
+    "right to left": "\u202e\u0645\u0631\u062d\u0628\u0627\u202c",
+    "emoji": "👩‍👩‍👧‍👦 🏳️‍🌈",
+    "control": "a\u0007b\u001b[31mred",
+    "quotes": 'it\'s "quoted" $(touch /tmp/owned) `x` \\',
+}
 
 
 @pytest.fixture
@@ -43,21 +50,19 @@ def open_audits(service: Server) -> dict[str, dict[str, Any]]:
     return found
 
 
-def labels_of(service: Server) -> dict[str, str]:
-    """Pair of an audit -> its label, in the order of the first judgment, of those with a label."""
-    audits = service.client.get("/audits?limit=1000").raise_for_status().json()["audits"]
-    return {audit["id"]: audit["label"] for audit in audits if audit["label"] is not None}
-
-
-def in_order_of(labels: dict[str, str], expected: dict[str, str]) -> dict[str, str]:
-    """Expected labels under the ids that the service lists, whose order may be the other one."""
+def in_one_order(labels: dict[str, str | None]) -> dict[int, str]:
+    """Pair -> label, in the same of its two orders whichever its id names; without open pairs."""
     turned = {"A": "B", "B": "A"}
-    listed = {int(identifier, 16) >> 1: identifier for identifier in labels}
-    found = {}
-    for identifier, label in expected.items():
-        own = listed.get(int(identifier, 16) >> 1, identifier)
-        found[own] = label if own == identifier else turned.get(label, label)
-    return found
+    numbers = {int(identifier, 16): label for identifier, label in labels.items() if label}
+    return {
+        number >> 1: turned.get(label, label) if number % 2 else label
+        for number, label in numbers.items()
+    }
+
+
+def labels_of(service: Server) -> dict[int, str]:
+    audits = service.client.get("/audits?limit=1000").raise_for_status().json()["audits"]
+    return in_one_order({audit["id"]: audit["label"] for audit in audits})
 
 
 def shown(page: Page) -> tuple[str, str]:
@@ -88,7 +93,7 @@ def test_pairs_labeled_by_keyboard_are_exactly_the_labels_of_the_service(
     service: Server, browser: Browser
 ) -> None:
     audits = open_audits(service)
-    expected: dict[str, str] = {}
+    expected: dict[str, str | None] = {}
     with open_page(browser, f"http://127.0.0.1:{service.port}") as page:
         page.goto("/desk#label/default")
         for number in range(LABELED):
@@ -120,8 +125,7 @@ def test_pairs_labeled_by_keyboard_are_exactly_the_labels_of_the_service(
         with page.expect_response(lambda answer: "12 turns" in (answer.request.post_data or "")):
             page.get_by_role("link", name="Try").click()
         expect(page.get_by_role("heading", name="Try a pair")).to_be_visible()
-    labels = labels_of(service)
-    assert labels == in_order_of(labels, expected)
+    assert labels_of(service) == in_one_order(expected)
     assert skipped in open_audits(service)
 
 
@@ -273,4 +277,4 @@ def test_hostile_texts_are_labeled_as_text(service: Server, browser: Browser) ->
                 expect(page.get_by_role("region", name="Question")).not_to_have_text(question)
         send(page)
         assert page.title() == "scope-judge desk"
-    assert json.dumps(labels_of(service)).count("tie") == 30 + len(texts)
+    assert list(labels_of(service).values()) == ["tie"] * (30 + len(texts))

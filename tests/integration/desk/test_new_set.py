@@ -132,17 +132,17 @@ def test_a_file_that_cannot_be_used_says_why_beside_its_field(
     with open_page(browser, url) as page:
         page.goto("/desk")
         alert = page.get_by_role("region", name="New set").get_by_role("alert")
-        path.write_bytes(b"\x1f\x8b\x08")
+        path.write_bytes(b"PK\x03\x04")
         choose(page, path)
-        expect(alert).to_have_text(
-            "The file cannot be used: the file is compressed: unpack it first."
-        )
+        expect(alert).to_contain_text("The file cannot be used: it is an Excel or Word file")
         other = tmp_path / "pairs.json"
         other.write_text(json.dumps([*OPEN, {"question": "half"}]), encoding="utf-8")
         choose(page, other)
         expect(alert).to_have_count(0)
         expect(
-            page.get_by_text("60 pairs: 0 with a label, 60 to label here. 1 row left out")
+            page.get_by_text(
+                "60 pairs: 0 with a label, 60 to label here. 1 row left out; the first"
+            )
         ).to_be_visible()
 
 

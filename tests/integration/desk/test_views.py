@@ -12,16 +12,6 @@ from tests.integration.desk.worlds import SETTINGS, calibrate, pairs
 from tests.integration.processes.server import Server
 from tests.unit.api.keyring import entry, key_of, write_keys
 
-HOSTILE = {
-    "script": "<script>document.title = 'owned'</script>",
-    "image in Markdown": "![x](https://evil.example/pixel.png) <img src=x onerror=alert(1)>",
-    "long": "word " * 40_000,
-    "right to left": "\u202e\u0645\u0631\u062d\u0628\u0627\u202c",
-    "emoji": "👩‍👩‍👧‍👦 🏳️‍🌈",
-    "control": "a\u0007b\u001b[31mred",
-    "quotes": 'it\'s "quoted" $(touch /tmp/owned) `x` \\',
-}
-
 
 def test_home_says_for_each_set_whether_it_may_be_used_and_why(
     url: str, browser: Browser, service: Server
@@ -54,11 +44,18 @@ def test_home_says_for_each_set_whether_it_may_be_used_and_why(
         expect(cards.locator(".button")).to_have_count(3)
 
 
-def test_a_pair_is_tried_under_a_promise(url: str, browser: Browser, service: Server) -> None:
+def test_a_pair_is_tried_with_the_keyboard_alone(
+    url: str, browser: Browser, service: Server
+) -> None:
     with open_page(browser, url) as page:
         page.goto("/desk#try")
-        page.get_by_role("textbox", name="Response A").fill("quality=4")
-        page.get_by_role("textbox", name="Response B").fill("quality=0")
+        expect(page.get_by_role("heading", name="Try a pair")).to_be_visible()
+        for name, text in (("Response A", "quality=4"), ("Response B", "quality=0")):
+            field = page.get_by_role("textbox", name=name)
+            while not field.evaluate("field => field === document.activeElement"):
+                page.keyboard.press("Tab")
+            page.keyboard.press("Control+A")
+            page.keyboard.type(text)
         page.keyboard.press("Control+Enter")
         result = page.get_by_role("region", name="Result")
         verdict = result.locator(".verdict")
@@ -86,51 +83,41 @@ def test_a_pair_is_tried_under_a_promise(url: str, browser: Browser, service: Se
         expect(verdict).to_have_text("B is better")
 
 
-def test_texts_are_shown_as_they_are(url: str, browser: Browser) -> None:
-    with open_page(browser, url) as page:
-        page.goto("/desk#try")
-        page.get_by_text("The same in your program").click()
-        page.get_by_role("button", name="Python", exact=True).click()
-        for kind, text in HOSTILE.items():
-            page.get_by_role("textbox", name="Response A").fill(text)
-            judge = page.get_by_role("button", name="Judge", exact=True)
-            with page.expect_response("**/judge") as answer:
-                judge.click()
-            assert answer.value.ok, kind
-            expect(page.locator(".verdict")).to_have_count(1)
-            shown = page.locator("pre").text_content() or ""
-            assert json.dumps(text, ensure_ascii=False)[1:-1] in shown, kind
-            assert page.title() == "scope-judge desk", kind
-            assert page.locator("main img, main script").count() == 0, kind
-            assert overflow(page) <= 0, kind
-
-
-def test_a_set_is_rolled_back_after_a_preview(url: str, browser: Browser, service: Server) -> None:
-    path = "/calibrations/quiet"
-    before = service.client.get(path).json()
-    with open_page(browser, url) as page:
-        page.goto("/desk")
-        page.get_by_role("link", name="quiet").click()
-        expect(page.locator("canvas")).to_have_count(1)
-        page.get_by_role("button", name="Roll back to version 1").click()
-        dialog = page.get_by_role("dialog")
-        expect(dialog).to_contain_text("200 removed: the set then has 200 pairs")
-        page.keyboard.press("Escape")
-        expect(dialog).to_have_count(0)
-        assert service.client.get(path).json()["version"] == before["version"]
-        page.get_by_role("button", name="Roll back to version 1").click()
-        dialog.get_by_role("button", name="Roll back").click()
-        expect(page.get_by_role("heading", level=1)).to_contain_text(
-            f"version {before['version'] + 1}, 200 pairs"
-        )
-    assert service.client.get(path).json()["n"] == 200
-
-
-def test_an_alarm_is_red_and_its_recalibration_says_what_it_takes(
+def test_a_set_is_rolled_back_and_deleted_after_a_preview_and_a_question(
     url: str, browser: Browser, service: Server
 ) -> None:
-    monitor = service.client.get("/calibrations/drifted/monitor").json()
-    assert monitor["light"] == "red"
+    path = "/calibrations/gone"
+    for start in (40_000, 41_000):
+        calibrate(service.client, "gone", pairs(50, start=start))
+
+    def version() -> int:
+        return int(service.client.get(path).json()["version"])
+
+    with open_page(browser, url) as page:
+        page.goto("/desk#sets/gone")
+        dialog = page.get_by_role("dialog")
+        page.get_by_role("button", name="Roll back to version 1").click()
+        expect(dialog).to_contain_text("50 removed: the set then has 50 pairs")
+        page.keyboard.press("Escape")
+        expect(dialog).to_have_count(0)
+        assert version() == 2
+        page.get_by_role("button", name="Roll back to version 1").click()
+        dialog.get_by_role("button", name="Roll back").click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text("version 3, 50 pairs")
+        page.get_by_role("button", name="Delete this set").click()
+        preview = service.client.delete(f"{path}?dry_run=true").json()
+        expect(dialog).to_contain_text(preview["note"][1:])
+        # The answer that changes nothing has the focus.
+        page.keyboard.press("Enter")
+        expect(dialog).to_have_count(0)
+        assert version() == 3
+        page.get_by_role("button", name="Delete this set").click()
+        dialog.get_by_role("button", name="Delete", exact=True).click()
+        expect(page.get_by_role("heading", name="May I use this judge?")).to_be_visible()
+    assert service.client.get(path).status_code == 404
+
+
+def test_an_alarm_is_on_every_view_and_leads_to_what_ends_it(url: str, browser: Browser) -> None:
     with open_page(browser, url) as page:
         page.goto("/desk#watch/default")
         state = page.get_by_role("region", name="State")
@@ -148,48 +135,6 @@ def test_an_alarm_is_red_and_its_recalibration_says_what_it_takes(
         expect(page.get_by_text("far beyond the limit").first).to_be_visible()
         # The service's own words, with commands and settings, are for somebody else.
         expect(state.get_by_text("/calibrations/{name}/absorb")).to_be_hidden()
-        expect(state.get_by_role("button", name="End the alarm")).to_have_count(0)
-
-
-def test_a_set_is_deleted_after_a_preview_and_a_question(
-    url: str, browser: Browser, service: Server
-) -> None:
-    calibrate(service.client, "gone", pairs(50, start=40_000))
-    path = "/calibrations/gone"
-    with open_page(browser, url) as page:
-        page.goto("/desk#sets/gone")
-        page.get_by_role("button", name="Delete this set").click()
-        dialog = page.get_by_role("dialog")
-        preview = service.client.delete(f"{path}?dry_run=true").json()
-        expect(dialog).to_contain_text(preview["note"][1:])
-        # The answer that changes nothing has the focus.
-        page.keyboard.press("Enter")
-        expect(dialog).to_have_count(0)
-        assert service.client.get(path).status_code == 200
-        page.get_by_role("button", name="Delete this set").click()
-        dialog.get_by_role("button", name="Delete", exact=True).click()
-        expect(page.get_by_role("heading", name="May I use this judge?")).to_be_visible()
-    assert service.client.get(path).status_code == 404
-
-
-def test_a_pair_is_judged_with_the_keyboard_alone(url: str, browser: Browser) -> None:
-    with open_page(browser, url) as page:
-        page.goto("/desk#try")
-        expect(page.get_by_role("heading", name="Try a pair")).to_be_visible()
-        for name in ("Question", "Response A", "Response B"):
-            field = page.get_by_role("textbox", name=name)
-            for _ in range(20):
-                if field.evaluate("field => field === document.activeElement"):
-                    break
-                page.keyboard.press("Tab")
-            page.keyboard.press("Control+A")
-            page.keyboard.type({"Response A": "quality=4"}.get(name, "quality=0"))
-        for _ in range(20):
-            page.keyboard.press("Tab")
-            if page.evaluate("document.activeElement.textContent.trim()") == "Judge":
-                break
-        page.keyboard.press("Enter")
-        expect(page.locator(".verdict")).to_have_text("A is better")
 
 
 def test_an_error_stands_beside_its_control_until_the_input_changes(

@@ -4,7 +4,7 @@ import { allSets, ofSet, post, Problem } from "./api.js";
 import { count, percent, plain, plural } from "./format.js";
 import { ChangeDialog } from "./change.js";
 import { KEPT, keepPairs } from "./pair_store.js";
-import { FileProblem, pairsOf } from "./pair_rows.js";
+import { FileProblem, NO_COLUMNS, pairsOf } from "./pair_rows.js";
 import { Action, asksWho, Dialog, Refusal, useAction, Who } from "./parts.js";
 import { scored } from "./scoring.js";
 
@@ -20,7 +20,7 @@ function contentsOf(read) {
   const open = read.pairs.length - read.labelled;
   const parts = [`${plural(read.pairs.length, "pair")}: ${count(read.labelled)} with a label, ${count(open)} to label here.`];
   if (read.repeated > 0) parts.push(`${plural(read.repeated, "repeated row")} left out.`);
-  if (read.unreadable > 0) parts.push(`${plural(read.unreadable, "row")} left out: ${read.reason}.`);
+  if (read.unreadable > 0) parts.push(`${plural(read.unreadable, "row")} left out; the first: ${read.reason}.`);
   return parts.join(" ");
 }
 
@@ -46,7 +46,8 @@ export function PairFileField({ onRead, label }) {
   const [columns, setColumns] = useState(/** @type {any} */ (null));
   const [read, setRead] = useState(/** @type {PairFile | null} */ (null));
   const [error, setError] = useState(/** @type {unknown} */ (null));
-  const isWhole = columns === null || REQUIRED.every((field) => columns[field] !== "");
+  const chosen = REQUIRED.map((field) => columns?.[field] ?? field);
+  const isWhole = !chosen.includes("") && new Set(chosen).size === chosen.length;
   useEffect(() => {
     if (file === null || !isWhole) return;
     let current = true;
@@ -56,8 +57,8 @@ export function PairFileField({ onRead, label }) {
         if (!current) return;
         const isEmpty = found.pairs.length === 0;
         setRead(found);
-        if (isEmpty && columns === null && found.names.length > 1) setColumns(NOTHING);
-        else if (isEmpty) refuse(found.reason || "it has no rows");
+        if (isEmpty && found.reason === NO_COLUMNS && found.names.length >= REQUIRED.length) setColumns(NOTHING);
+        else if (isEmpty) refuse(found.reason === NO_COLUMNS ? "a question and two responses need three columns" : found.reason || "it has no rows");
         onRead(isEmpty ? null : found);
       },
       (problem) => current && (problem instanceof FileProblem ? refuse(problem.message) : setError(problem)),
@@ -80,7 +81,8 @@ export function PairFileField({ onRead, label }) {
   return html`<label>${label}
       <input type="file" accept=".jsonl,.ndjson,.json,.csv,.tsv,.txt" onChange=${choose} /></label>
     ${file === null && html`<p class="hint">CSV, TSV, JSON Lines or JSON with a question and two responses a row, with or without a label (A, B or tie).</p>`}
-    ${columns !== null && html`<${Columns} names=${read?.names ?? []} columns=${columns} onChange=${match} />`}
+    ${columns !== null && html`<${Columns} names=${read?.names ?? []} columns=${columns} onChange=${match} />
+      ${!isWhole && html`<p class="hint">The question and the two responses are three different columns.</p>`}`}
     ${read !== null && read.pairs.length > 0 && html`<p class="note row spread" role="status">${contentsOf(read)}
       ${columns === null && html`<button type="button" class="quiet accent" onClick=${() => match(guessOf(read.names))}>Choose the columns</button>`}</p>`}
     <${Refusal} of=${error} />`;

@@ -7,6 +7,11 @@
 
 /** A sentence about a file or a row that cannot be read. */
 export class FileProblem extends Error {}
+export const NO_COLUMNS = "there is no question, response_a and response_b";
+
+const SHEET = "an Excel or Word file: save the sheet as CSV UTF-8";
+/** How files begin that are no text. */
+const SIGNS = { PK: SHEET, "\u00d0\u00cf": SHEET, "%PDF": "a PDF, and pairs need a table, such as CSV UTF-8", "\u001f\u008b": "compressed: unpack it first", "(\u00b5": "compressed: unpack it first", PAR1: "a Parquet file: save it as CSV or JSON Lines" };
 
 const LARGEST = 2 ** 28;
 /** @type {Columns[]} */
@@ -105,14 +110,14 @@ function isMessage(value) {
 export async function rowsOf(file) {
   if (file.size > LARGEST) throw new FileProblem("the file has more than 256 MB: add it in a terminal, with `scope-judge calibrate`");
   const bytes = new Uint8Array(await file.arrayBuffer());
-  if ((bytes[0] === 0x1f && bytes[1] === 0x8b) || (bytes[0] === 0x28 && bytes[1] === 0xb5)) throw new FileProblem("the file is compressed: unpack it first");
+  const start = String.fromCharCode(...bytes.slice(0, 4));
+  for (const [sign, kind] of Object.entries(SIGNS)) if (start.startsWith(sign)) throw new FileProblem(`it is ${kind}`);
   let text;
   try {
     text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
-    throw new FileProblem("the text is not UTF-8");
+    throw new FileProblem("its text is not UTF-8: in Excel, save it as CSV UTF-8");
   }
-  if (text.startsWith("PAR1")) throw new FileProblem("the page reads JSON Lines, JSON, CSV and TSV: save the file as one of these");
   const sign = text.trimStart()[0];
   if (sign === "[") {
     const rows = parsed(text);
@@ -126,7 +131,7 @@ export async function rowsOf(file) {
   }
   const delimiter = delimiterOf(text.split("\n", 1)[0]);
   const [header, ...rows] = tableRows(text, delimiter);
-  if (header === undefined) throw new FileProblem("the file has no rows");
+  if (header === undefined) throw new FileProblem("it has no rows");
   const names = cellsOf(header, delimiter).map((name) => name.trim());
   return rows.map((row) => () => {
     const cells = cellsOf(row, delimiter);
@@ -140,7 +145,7 @@ export function pairOf(row, columns = null) {
   if (typeof row !== "object" || row === null || Array.isArray(row)) throw new FileProblem("this is not a JSON object");
   const texts = (/** @type {Columns} */ layout) => [layout.question, layout.response_a, layout.response_b].map((name) => row[name]);
   const layout = columns ?? LAYOUTS.find((each) => texts(each).every((text) => text !== undefined));
-  if (layout === undefined || texts(layout).some((text) => text === undefined)) throw new FileProblem("there is no question, response_a and response_b");
+  if (layout === undefined || texts(layout).some((text) => text === undefined)) throw new FileProblem(NO_COLUMNS);
   const [question, a, b] = texts(layout);
   const [one, other] = [responseOf(a), responseOf(b)];
   const short = (/** @type {string[]} */ response) => (response.length === 1 ? response[0] : response);

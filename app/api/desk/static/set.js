@@ -3,7 +3,7 @@ import { html, useState } from "./ui.js";
 import { call, get, ofSet, post } from "./api.js";
 import { Action, Promised, useLoad, Waiting } from "./parts.js";
 import { adviceOf, isToy } from "./advice.js";
-import { ACTIONS, between, count, GUARANTEES, moment, percent, plain, plural, promise } from "./format.js";
+import { ACTIONS, between, count, moment, percent, plural, promise } from "./format.js";
 import { ChangeDialog } from "./change.js";
 import { MorePairs } from "./new_set.js";
 import { forgetPairs } from "./pair_store.js";
@@ -68,15 +68,6 @@ const Facts = ({ set }) =>
     <div><dt>orders disagree</dt><dd>${percent(set.position_flips, 1)}</dd></div>
     <div><dt>judge</dt><dd>${set.judge}</dd></div>
   </dl>`;
-
-/** Promises with verdicts, beside those of the table. @param {{ set: any }} props */
-const Feasible = ({ set }) =>
-  html`<p class="hint">${set.feasible_alphas.length === 0 ? "Which promises have verdicts is not known until all pairs have labels" : `Promises with verdicts: ${set.feasible_alphas
-    .map((/** @type {any} */ each) => {
-      const rows = each.intervals.map((/** @type {[number, number]} */ [low, high]) => (low === high ? plain(low) : high >= 0.999 ? `from ${plain(low)}` : `${plain(low)} to ${plain(high)}`));
-      return `${GUARANTEES[each.guarantee]} ${rows.join(", ") || "none"}`;
-    })
-    .join("; ")}`}. Choose yours before you see them: a promise does not cover a choice that you make by these numbers.</p>`;
 
 /** What a version did. @param {any} version */
 function didOf(version) {
@@ -155,8 +146,7 @@ export function OneSet({ name, info, report, onChanged }) {
       <h2 id="promises-title">Promises</h2>
       <${RiskCoverage} set=${set} row=${row} />
       <${Thresholds} set=${set} chosen=${keyOf(row)} onChoose=${setChosen} />
-      <p class="hint">Chosen: <${Promised} of=${row} /></p>
-      ${set.cascade_share === null && html`<${Feasible} set=${set} />`}
+      <p class="hint">Chosen: <${Promised} of=${row} />. Choose yours before you see these numbers: a promise does not cover a choice by them.</p>
       <${Facts} set=${set} />
     </section>
     <div class="two">
