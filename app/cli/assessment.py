@@ -24,7 +24,7 @@ def print_assessment(assessment: Assessment, *, output: Console = stdout) -> Non
     """Prints the figures, a table of alphas, the feasible alphas, and one recommendation."""
     say(_figures(assessment), output=output)
     if assessment.n:
-        print_alphas(assessment.rows, assessment.n, output=output)
+        _print_alphas(assessment.rows, assessment.n, output=output)
         sets = "; ".join(
             f"{name} {alphas_in_words(intervals)}"
             for name, intervals in assessment.feasible.items()
@@ -37,7 +37,7 @@ def print_assessment(assessment: Assessment, *, output: Console = stdout) -> Non
             say(note, output=output)
 
 
-def print_alphas(rows: Sequence[AlphaRow], n: int, *, output: Console = stdout) -> None:
+def _print_alphas(rows: Sequence[AlphaRow], n: int, *, output: Console = stdout) -> None:
     """Prints both guarantees at every alpha, calibrated on all of the n labels."""
     title = f"calibrated on all {n} labels"
     print_thresholds(title, rows, more=[_more(row) for row in rows], output=output)

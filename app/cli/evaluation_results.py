@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from rich import box
 from rich.table import Table
 
-from app.cli.assessment import print_alphas
 from app.cli.console import CommandError, print_table, say, stdout
 from app.files.replacing import replace_text
 from app.judges.label_logits import LEAST_LABEL_MASS
@@ -48,7 +47,6 @@ def write_results(results: "Results", folder: Path) -> None:
             say("", output=stdout)
             continue
         _print_splits(bpe.rows, bpe.n)
-        print_alphas(dataset.all_labels, bpe.n)
     say(f"report: {report.resolve()}")
 
 

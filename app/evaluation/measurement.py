@@ -7,13 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from app import __version__
-from app.core.assessment import AlphaRow
 from app.core.diagnostics import confidence_bins
 from app.core.errors import InvalidRequestError
 from app.core.preference import LN2
 from app.evaluation.benchmarks.catalogue import data_name
-from app.evaluation.curve.labeled_scores import LabeledScores
-from app.evaluation.curve.rows import assessment_of
 from app.evaluation.judgments.jsonl import Judged
 from app.evaluation.judgments.record import JudgedPair
 from app.evaluation.methods import METHODS, MethodName, MethodScores, available
@@ -161,15 +158,8 @@ def _measure_dataset(
         methods=tuple(methods),
         label_noise=ablate_label_noise(bpe, design) if bpe else (),
         calibration_size=ablate_calibration_size(bpe, design) if bpe else (),
-        all_labels=_on_all_labels(bpe, design) if bpe else (),
     )
     return measured, bpe
-
-
-def _on_all_labels(points: Points, design: Design) -> tuple[AlphaRow, ...]:
-    scores = LabeledScores(uncertainty=points.uncertainty, error=points.error)
-    assessment = assessment_of(scores, design.alphas, delta=design.delta)
-    return tuple(assessment.rows)
 
 
 def _method_results(

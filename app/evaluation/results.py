@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.core.assessment import AlphaRow
 from app.evaluation.methods import MethodName
 from app.evaluation.metrics import Quality
 from app.evaluation.protocol import AblationRow, Design, RuleOutcome, TransferRow
@@ -74,8 +73,6 @@ class DatasetResults:
         methods: The methods with answers, in the paper's order.
         label_noise: Label noise ablation of BPE.
         calibration_size: Calibration size ablation of BPE.
-        all_labels: Both guarantees at every alpha, calibrated on all pairs of BPE as `scope-judge
-            curve` does; empty with fewer than 4 pairs.
     """
 
     name: str
@@ -87,7 +84,6 @@ class DatasetResults:
     methods: tuple[MethodResults, ...]
     label_noise: tuple[AblationRow, ...]
     calibration_size: tuple[AblationRow, ...]
-    all_labels: tuple[AlphaRow, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

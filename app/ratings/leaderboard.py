@@ -1,7 +1,8 @@
-"""A leaderboard from battles, and the files that the next one reads.
+"""A leaderboard from battles, and its files.
 
-results.json has every number. rounds.npz has the ratings of each round of the bootstrap, for the
-changes to a later board: a digest of each question, and no question, response or judgment.
+results.json has every number, and leaderboard.csv the ratings of all views. rounds.npz has the
+ratings of each round of the bootstrap, for the changes to a later board: a digest of each question,
+and no question, response or judgment.
 """
 
 import io
@@ -9,20 +10,23 @@ import json
 import zipfile
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow
+from pyarrow import csv
 from pydantic import TypeAdapter
 
 from app import __version__
 from app.core.errors import InvalidRequestError
+from app.core.printable import encodable
 from app.files.replacing import replace_text, replacing
 from app.ratings.battles import Battles
 from app.ratings.board import RatedBoard, Rounds, rated
 from app.ratings.changes import changes_of
 from app.ratings.results import FORMAT, VIEWS, Board, LeaderboardResults, RatingSettings
 
-RESULTS_NAME, ROUNDS_NAME = "results.json", "rounds.npz"
+RESULTS_NAME, ROUNDS_NAME, TABLE_NAME = "results.json", "rounds.npz", "leaderboard.csv"
 _MADE, _KEYS = "made", "keys"
 _RESULTS = TypeAdapter(LeaderboardResults)
 _OF_BOARD = frozenset(field.name for field in fields(Board))
@@ -62,13 +66,15 @@ def leaderboard_from(
 
 
 def write_leaderboard(leaderboard: Leaderboard, folder: Path) -> None:
-    """Writes results.json and rounds.npz.
+    """Writes results.json, leaderboard.csv and rounds.npz.
 
     Raises:
         OSError: A file cannot be written.
     """
     results = leaderboard.results
     replace_text(folder / RESULTS_NAME, results_text(results))
+    with replacing(folder / TABLE_NAME) as file:
+        csv.write_csv(pyarrow.Table.from_pylist(_rating_rows(results)), file)
     arrays = {_MADE: np.array(results.made), _KEYS: leaderboard.rounds.keys}
     # Seven digits of a rating are more than a bootstrap knows.
     theta = {name: each.astype(np.float32) for name, each in leaderboard.rounds.theta.items()}
@@ -76,6 +82,20 @@ def write_leaderboard(leaderboard: Leaderboard, folder: Path) -> None:
     np.savez_compressed(content, allow_pickle=False, **arrays, **theta)
     with replacing(folder / ROUNDS_NAME) as file:
         file.write(content.getvalue())
+
+
+def _rating_rows(results: LeaderboardResults) -> list[dict[str, Any]]:
+    """One row for each view and model; lone surrogates are escaped."""
+    board = results.board
+    rows = (
+        {"judge": board.judge, "view": view.name, **asdict(rating)}
+        for view in board.views.values()
+        for rating in view.ratings
+    )
+    return [
+        {key: encodable(value) if isinstance(value, str) else value for key, value in row.items()}
+        for row in rows
+    ]
 
 
 def results_text(results: LeaderboardResults) -> str:

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +10,7 @@ from markupsafe import Markup, escape
 
 from app.core.printable import printable_value
 from app.files.replacing import replace_text
-from app.ratings.export import csv_of, rating_rows
 from app.ratings.page_board import WORDS, count, shown
-from app.ratings.presentation import Presentation, about_html
 from app.ratings.results import Changes, LeaderboardResults, Rating, RatingChange, Unbounded
 
 _TEMPLATE = Path(__file__).with_name("page.html.j2")
@@ -39,20 +36,17 @@ _UNBOUNDED: dict[Unbounded, str] = {
 }
 
 
-def write_page(
-    results: LeaderboardResults, path: Path, presentation: Presentation | None = None
-) -> None:
+def write_page(results: LeaderboardResults, path: Path, title: str | None = None) -> None:
     """Writes the page; equal results write equal bytes.
 
     Raises:
         OSError: The file cannot be written.
     """
-    replace_text(path, render_page(results, presentation))
+    replace_text(path, render_page(results, title))
 
 
-def render_page(results: LeaderboardResults, presentation: Presentation | None = None) -> str:
-    """The page as HTML; texts of users are escaped."""
-    presentation = presentation or Presentation()
+def render_page(results: LeaderboardResults, title: str | None = None) -> str:
+    """The page as HTML; texts of users are escaped. Without a title it names the judge."""
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATE.parent),
         autoescape=True,
@@ -79,33 +73,17 @@ def render_page(results: LeaderboardResults, presentation: Presentation | None =
         "unbounded_words": _UNBOUNDED,
     }
     script = _SCRIPT.read_text(encoding="utf-8")
-    about = presentation.about
     return environment.get_template(_TEMPLATE.name).render(
         results=results,
-        title=presentation.title or f"Leaderboard by {results.board.judge}",
-        about=None if about is None else about_html(about),
-        shown=shown(results, presentation),
+        title=title or f"Leaderboard by {results.board.judge}",
+        shown=shown(results),
         change_sentences=() if results.changes is None else change_sentences(results.changes),
         titles={name: words.title for name, words in WORDS.items()},
-        files=_files(results),
         style=Markup(_STYLE.read_text(encoding="utf-8")),
         script=script,
         # The browser runs this script and no other, even if a text slipped through the escaping.
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
-
-
-def _files(results: LeaderboardResults) -> tuple[tuple[str, str], ...]:
-    """Names and addresses of the ratings as files that the page itself contains."""
-    rows = rating_rows(results)
-    return (
-        ("leaderboard.csv", _address("text/csv", csv_of(rows))),
-        ("leaderboard.json", _address("application/json", json.dumps(rows, indent=1).encode())),
-    )
-
-
-def _address(kind: str, content: bytes) -> str:
-    return f"data:{kind};charset=utf-8;base64,{base64.b64encode(content).decode()}"
 
 
 def _with_code(text: str) -> Markup:

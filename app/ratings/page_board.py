@@ -1,27 +1,21 @@
-"""The board as the page shows it: rows, interval bars, facts and shares of wins."""
+"""The board as the page shows it: rows, interval bars and facts."""
 
 import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from scipy.special import expit
-
-from app.ratings.presentation import ModelFacts, Presentation
 from app.ratings.results import (
     VIEWS,
     Board,
     LeaderboardResults,
     ModelPair,
     Rating,
-    RatingSettings,
     View,
     ViewName,
 )
 
 # Rows of a table that would grow with the square of the models; results.json has all.
 _MOST_PAIRS = 300
-# Models of a win matrix: beyond them a page takes seconds to lay out.
-_MOST_IN_MATRIX = 100
 _MOST_TICKS = 6
 # Free room beside the outermost intervals, as a share of the axis.
 _MARGIN = 0.03
@@ -101,10 +95,9 @@ class Tick(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A model of the main table: its rating, the publisher's facts, and its interval."""
+    """A model of the main table: its rating and its interval."""
 
     rating: Rating
-    facts: ModelFacts
     bar: Bar | None
 
 
@@ -113,18 +106,6 @@ class Group(NamedTuple):
 
     number: int
     rows: tuple[Row, ...]
-
-
-class MatrixCell(NamedTuple):
-    """A cell of a win matrix.
-
-    Args:
-        text: The share of wins.
-        shade: CSS class, from "w0" (lost all) to "w8" (won all); "" without a share.
-    """
-
-    text: str
-    shade: str
 
 
 class Shown(NamedTuple):
@@ -140,7 +121,6 @@ class Shown(NamedTuple):
         ticks: Marks of the axis of the interval bars.
         views: In the order to show, each with its words.
         scores: For each model of the main view its ratings in the order of `views`.
-        fitted: Ranked model and its cells, in the order of the main view; empty for too many.
         pairs: Pairs of models, the lowest coverage first.
         more_pairs: Number of pairs that are left out.
         reasons: Reasons of abstentions that occur.
@@ -155,27 +135,19 @@ class Shown(NamedTuple):
     ticks: tuple[Tick, ...]
     views: tuple[tuple[View, ViewWords], ...]
     scores: tuple[tuple[str, tuple[Rating | None, ...]], ...]
-    fitted: tuple[tuple[str, tuple[MatrixCell, ...]], ...]
     pairs: tuple[ModelPair, ...]
     more_pairs: int
     reasons: tuple[str, ...]
 
 
-def shown(results: LeaderboardResults, presentation: Presentation) -> Shown:
+def shown(results: LeaderboardResults) -> Shown:
     """The board with what the page shows beside its fields."""
-    board, settings = results.board, results.settings
+    board = results.board
     main = board.views[board.main]
     names = [board.main, *(n for n in VIEWS if n in board.views and n != board.main)]
     by_model = [{each.model: each for each in board.views[name].ratings} for name in names]
     axis = _axis([each for each in main.ratings if is_shown(each)])
-    rows = [
-        Row(
-            each,
-            presentation.models.get(each.model, ModelFacts()),
-            _bar(each, axis) if is_shown(each) else None,
-        )
-        for each in main.ratings
-    ]
+    rows = [Row(each, _bar(each, axis) if is_shown(each) else None) for each in main.ratings]
     numbers = sorted({each.component for each in main.ratings if each.rank and each.component})
     coverage = sorted(board.pairs, key=lambda pair: (pair.coverage is None, pair.coverage))
     return Shown(
@@ -197,7 +169,6 @@ def shown(results: LeaderboardResults, presentation: Presentation) -> Shown:
             (each.model, tuple(_if_shown(ratings.get(each.model)) for ratings in by_model))
             for each in main.ratings
         ),
-        fitted=_fitted(main, settings),
         pairs=tuple(coverage[:_MOST_PAIRS]),
         more_pairs=len(coverage[_MOST_PAIRS:]),
         reasons=tuple(sorted({reason for pair in board.pairs for reason in pair.reasons})),
@@ -250,24 +221,6 @@ def _summary(main: View, board: Board) -> str:
     more = f" and {len(first) - 5} more" if len(first) > 5 else ""
     names = ", ".join(first[:5])
     return f"The first place may belong to any of {names}{more}." if first else ""
-
-
-def _fitted(main: View, settings: RatingSettings) -> tuple[tuple[str, tuple[MatrixCell, ...]], ...]:
-    """Shares of wins by the ratings of models that compare."""
-    ranked = [each for each in main.ratings if each.rank is not None]
-    if not 1 < len(ranked) <= _MOST_IN_MATRIX:
-        return ()
-    return tuple(
-        (row.model, tuple(_cell(row, column, settings) for column in ranked)) for row in ranked
-    )
-
-
-def _cell(row: Rating, column: Rating, settings: RatingSettings) -> MatrixCell:
-    compare = row.model != column.model and row.component == column.component
-    if not compare or row.score is None or column.score is None:
-        return MatrixCell("", "")
-    share = float(expit((row.score - column.score) / settings.points))
-    return MatrixCell(f"{100.0 * share:.0f}", f"w{round(8 * share)}")
 
 
 class _Axis(NamedTuple):

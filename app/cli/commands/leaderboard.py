@@ -1,7 +1,6 @@
 """`scope-judge leaderboard`: rates models from the rows of judged battles."""
 
 import time
-from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,13 +21,10 @@ from app.cli.running.options import (
 # The help needs none of these: functions import them.
 if TYPE_CHECKING:
     from app.ratings.leaderboard import Leaderboard
-    from app.ratings.presentation import Presentation
     from app.ratings.results import Board, Rating, RatingSettings
 
 PAGE_NAME = "leaderboard.html"
 _FEWEST_ROUNDS = 100
-# Models that a message names.
-_NAMED = 5
 
 
 def leaderboard(
@@ -60,13 +56,6 @@ def leaderboard(
     rounds: Annotated[int, typer.Option(help="Rounds of the bootstrap.")] = 1000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
-    about: Annotated[
-        Path | None, typer.Option(help="Markdown file for the text below the title.")
-    ] = None,
-    models: Annotated[
-        Path | None,
-        typer.Option(help="CSV, JSON or JSONL with model, organization, license and link."),
-    ] = None,
     encoding: Encoding = None,
 ) -> None:
     """Rate models from the rows that `scope-judge battles` writes.
@@ -85,16 +74,16 @@ def leaderboard(
         reference=reference,
         min_battles=min_battles,
     )
-    presentation = _presentation(title, about, models, encoding)
+    if title is not None and not title.strip():
+        raise CommandError("--title is empty")
     begun = time.monotonic()
     made = datetime.now(UTC).isoformat(timespec="seconds")
     battles = read_battles(
         rows, human_probability=human_probability, label_noise=label_noise, encoding=encoding
     )
-    _check_names(models, presentation.models, battles.models)
     with console.status("rating"):
         found = leaderboard_from(battles, settings, made=made, against=against)
-    _write(found, presentation, out)
+    _write(found, title, out)
     _print(found, settings)
     say((f"{time.monotonic() - begun:.1f} s", "dim"), f"  {out / PAGE_NAME}")
 
@@ -107,45 +96,14 @@ def _check(rounds: int, human_probability: float | None, label_noise: float) -> 
     check_human_probability(human_probability)
 
 
-def _presentation(
-    title: str | None,
-    about: Path | None,
-    models: Path | None,
-    encoding: str | None,
-) -> "Presentation":
-    from app.ratings.presentation import Presentation, read_about, read_models
-
-    if title is not None and not title.strip():
-        raise CommandError("--title is empty")
-    return Presentation(
-        title=title,
-        about=None if about is None else read_about(about),
-        models={} if models is None else read_models(models, encoding),
-    )
-
-
-def _check_names(file: Path | None, named: Iterable[str], on_board: Collection[str]) -> None:
-    """Says which models of a file the board does not have; refuses a file without any."""
-    named = list(named)
-    others = [name for name in named if name not in on_board]
-    if not others:
-        return
-    shown = ", ".join(others[:_NAMED]) + (", ..." if len(others) > _NAMED else "")
-    if len(others) == len(named):
-        raise CommandError(f"{file} names no model of the board: it has {shown}")
-    say(f"{file} also names models that the board does not have: {shown}")
-
-
-def _write(found: "Leaderboard", presentation: "Presentation", out: Path) -> None:
-    from app.ratings.export import write_csv
+def _write(found: "Leaderboard", title: str | None, out: Path) -> None:
     from app.ratings.leaderboard import write_leaderboard
     from app.ratings.page import write_page
 
     try:
         out.mkdir(parents=True, exist_ok=True)
         write_leaderboard(found, out)
-        write_csv(found.results, out / "leaderboard.csv")
-        write_page(found.results, out / PAGE_NAME, presentation)
+        write_page(found.results, out / PAGE_NAME, title)
     except OSError as exc:
         raise CommandError(f"{exc.filename or out} cannot be written: {exc.strerror}") from None
 

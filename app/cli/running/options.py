@@ -144,7 +144,7 @@ def check_label_noise(label_noise: float | None) -> None:
 
 
 # Extra of this package -> a module of each library in it.
-_EXTRAS = {"evaluation": ("matplotlib",), "ratings": ("jinja2", "markdown_it")}
+_EXTRAS = {"evaluation": ("matplotlib",), "ratings": ("jinja2",)}
 
 
 def check_extra(extra: Literal["evaluation", "ratings"]) -> None:

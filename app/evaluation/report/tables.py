@@ -53,7 +53,6 @@ def tables_of(results: Results) -> list[Table]:
         _counts(results),
         _risk(results),
         _every_rule(results),
-        _all_labels(results),
         _ablation(results, "label-noise"),
         _ablation(results, "calibration-size"),
         _transfer(results),
@@ -157,28 +156,6 @@ def _outcome_cells(ours: RiskCoverage) -> tuple[Cell, ...]:
 
 def _paper_cells(theirs: PaperOutcome | None) -> tuple[Cell, Cell]:
     return (theirs.coverage, theirs.risk) if theirs else (None, None)
-
-
-def _all_labels(results: Results) -> Table:
-    rows = tuple(
-        (
-            dataset.name,
-            row.guarantee,
-            level(row.alpha),
-            row.threshold,
-            row.coverage,
-            row.empirical_risk,
-        )
-        for dataset in results.datasets
-        for row in dataset.all_labels
-    )
-    return Table(
-        name="all-labels",
-        title="Calibrated on all labels, as by scope-judge curve",
-        columns=("data", "guarantee", "alpha", "threshold", "coverage", "empirical risk"),
-        rows=rows,
-        note="The empirical risk is that on the pairs calibrated on.",
-    )
 
 
 def _ablation(results: Results, name: str) -> Table:

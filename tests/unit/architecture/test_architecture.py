@@ -42,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     | _ANSWERS,
     "files": {"core", "openpyxl", "pyarrow"},
     "ratings": {"core", "files", "numpy", "scipy", "pyarrow", "pydantic"}
-    | {"jinja2", "markdown_it", "markupsafe"},
+    | {"jinja2", "markupsafe"},
     "evaluation": _SHARED
     | {"judges", "sets", "files", "demo", "numpy", "scipy", "sklearn", "matplotlib"}
     | {"jinja2", "datasets"},

@@ -68,25 +68,6 @@ def test_the_page_shows_every_model(made: tuple[Path, Result]) -> None:
     assert all(model in page for model in results(made[0] / "out")["models"])
 
 
-def test_the_publisher_describes_the_board_and_its_models(made: tuple[Path, Result]) -> None:
-    folder, _ = made
-    facts = folder / "models.csv"
-    facts.write_text("model,license\nmodel-00,Apache-2.0\n[red]other,MIT\n")
-    about = folder / "about.md"
-    about.write_text("Battles of *six* models.")
-    files = ("--models", facts, "--about", about, "--title", "Six")
-    result = run(folder / "rows.jsonl", "--out", folder / "public", *files)
-    assert result.exit_code == 0, result.output
-    assert "models that the board does not have: [red]other" in one_line(result.stderr)
-    page = (folder / "public" / "leaderboard.html").read_text(encoding="utf-8")
-    for text in ("<title>Six</title>", "Apache-2.0", "<em>six</em>"):
-        assert text in page
-    facts.write_text("model,license\nother,MIT\n")
-    refused = run(folder / "rows.jsonl", "--out", folder / "none", "--models", facts)
-    assert refused.exit_code == 1
-    assert "names no model of the board" in one_line(refused.stderr)
-
-
 def test_another_run_shows_the_changes(made: tuple[Path, Result]) -> None:
     folder, _ = made
     path = write(folder / "kin.jsonl", simulated(battles=1200, favour=4.0).rows(signature="kin"))
@@ -137,8 +118,6 @@ def test_known_label_noise_widens_the_ratings_that_rest_on_labels(
         (("--reference", "nobody"), "the reference 'nobody' is not a model"),
         (("--against", "nowhere"), "nowhere/results.json cannot be read"),
         (("--title", " "), "--title is empty"),
-        (("--about", "nowhere.md"), "nowhere.md cannot be read"),
-        (("--models", "nowhere.csv"), "nowhere.csv cannot be read"),
     ],
 )
 def test_an_option_that_does_not_fit_is_refused(

@@ -111,27 +111,6 @@ def test_judgments_alone_give_the_same_tables(
     assert ours == theirs
 
 
-def test_evaluate_and_curve_show_the_same_table(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    evaluated = run(pairs_file(tmp_path), "--methods", "bpe", "--splits", "1000", "--out", out)
-    assert evaluated.exit_code == 0, evaluated.output
-    judged = str(out / "judgments.jsonl")
-    curve = CliRunner().invoke(app, ["curve", judged], env={"COLUMNS": "200"})
-    assert curve.exit_code == 0, curve.output
-
-    def rows(text: str, title: str) -> list[str]:
-        following = text[text.index(title) :].splitlines()[4:14]
-        return [" ".join(line.split()) for line in following]
-
-    title = "mean of 1000 splits: calibrated on 60 random labels, tested on the other 60"
-    assert len(rows(evaluated.stdout, title)) == 10
-    title = "calibrated on all 120 labels"
-    found = rows(evaluated.stdout, title)
-    assert found == rows(curve.stdout, title)
-    assert [row.split()[0].rstrip(",") for row in found] == ["marginal"] * 5 + ["pac"] * 5
-    assert len(results(out)["datasets"][0]["all_labels"]) == 10
-
-
 def test_more_methods_and_more_pairs_ask_only_the_missing_questions(tmp_path: Path) -> None:
     file, out = pairs_file(tmp_path), tmp_path / "out"
     first = ("--splits", "5", "--out", out, "--methods", "bpe", "--limit", "50")

@@ -206,8 +206,6 @@ def by_hand() -> Rows:
         "People labeled 10 battles, 3 of them a tie",
         "Of the 10 verdicts among them, 3 have the label tie: 30.0% (",
         "If the judge had to answer always, 0.0% of its answers would be wrong",
-        # Two thirds against one third.
-        "1. x · 67 2. y 33 ·",
         # Battles, coverage, reasons, flips, 12 x 0.25 / 60 = 5.0 points for the first, labels.
         "x – y 65 66.7% 20 12 +5.0 10 5",
         # The main table: battles that it counts, and failed ones.

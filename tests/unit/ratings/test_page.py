@@ -1,8 +1,5 @@
 """The page of a leaderboard shows every number once and no text of a user as markup."""
 
-import base64
-import csv
-import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,8 +10,7 @@ from typing import Any
 import pytest
 
 from app.ratings.page import render_page
-from app.ratings.page_board import Shown, shown
-from app.ratings.presentation import ModelFacts, Presentation
+from app.ratings.page_board import shown
 from app.ratings.results import LeaderboardResults
 from tests.unit.ratings import made_results
 from tests.unit.ratings.made_results import HOSTILE, MODELS
@@ -52,19 +48,15 @@ class _Reader(HTMLParser):
         self.texts.append(data)
 
 
-def read(results: LeaderboardResults, presentation: Presentation | None = None) -> _Reader:
+def read(results: LeaderboardResults, title: str | None = None) -> _Reader:
     reader = _Reader()
-    reader.feed(render_page(results, presentation))
+    reader.feed(render_page(results, title))
     assert not reader.open
     return reader
 
 
-def words(results: LeaderboardResults, presentation: Presentation | None = None) -> str:
-    return re.sub(r"\s+", " ", " ".join(read(results, presentation).texts))
-
-
-def of_board(results: LeaderboardResults, presentation: Presentation | None = None) -> Shown:
-    return shown(results, presentation or Presentation())
+def words(results: LeaderboardResults) -> str:
+    return re.sub(r"\s+", " ", " ".join(read(results).texts))
 
 
 @pytest.mark.parametrize("make", MADE)
@@ -76,8 +68,7 @@ def test_a_page_is_whole_and_loads_nothing(make: Callable[[], LeaderboardResults
     for tag, attributes in reader.elements:
         for name in ("src", "href", "xlink:href"):
             target = attributes.get(name)
-            is_file = tag == "a" and "download" in attributes
-            assert target is None or is_file or target.startswith(("#", "data:,")), (tag, target)
+            assert target is None or target.startswith(("#", "data:,")), (tag, target)
         assert not [name for name in attributes if name.startswith("on")]
         assert "url(" not in (attributes.get("style") or "")
 
@@ -94,52 +85,19 @@ def test_pairs_beyond_a_readable_number_are_counted() -> None:
     results = made_results.without_labels()
     pair = results.board.pairs[0]
     pairs = tuple(replace(pair, model_b=f"m{i}") for i in range(301))
-    shown = words(replace(results, board=replace(results.board, pairs=pairs)))
-    assert "1 more pair, with a higher coverage, are in results.json" in shown
+    text = words(replace(results, board=replace(results.board, pairs=pairs)))
+    assert "1 more pair, with a higher coverage, are in results.json" in text
 
 
-def test_the_publishers_texts_are_on_the_page_and_never_markup() -> None:
-    presentation = Presentation(
-        title=f"Title {HOSTILE}",
-        about=f"# About\n\n{HOSTILE}\n\n[good](https://example.com) [bad](javascript:alert(1))",
-        models={
-            MODELS[1]: ModelFacts(
-                organization=HOSTILE, license="MIT", link="https://example.com/?a=1&b='\"><x>"
-            )
-        },
-    )
-    page = render_page(made_results.everything(), presentation)
-    assert HOSTILE not in page
-    reader = read(made_results.everything(), presentation)
-    links = [attributes["href"] for tag, attributes in reader.elements if tag == "a"]
-    assert {link for link in links if link and not link.startswith("data:")} == {
-        "https://example.com",
-        "https://example.com/?a=1&b='\"><x>",
-    }
-    tags = [tag for tag, _ in reader.elements]
-    assert tags.count("script") == tags.count("h1") == 1
-    assert not {"img", "x"} & set(tags)
+def test_the_title_is_on_the_page_and_never_markup() -> None:
+    title = f"Title {HOSTILE}"
+    assert HOSTILE not in render_page(made_results.everything(), title)
+    reader = read(made_results.everything(), title)
     properties = {
         a.get("property"): a.get("content") for tag, a in reader.elements if tag == "meta"
     }
-    assert properties["og:title"] == f"Title {HOSTILE}"
+    assert properties["og:title"] == title
     assert properties["og:description"]
-
-
-def test_the_page_contains_its_ratings_as_files() -> None:
-    reader = read(made_results.everything())
-    files = {
-        attributes["download"]: base64.b64decode((attributes["href"] or "").partition(",")[2])
-        for tag, attributes in reader.elements
-        if tag == "a" and "download" in attributes
-    }
-    rows = json.loads(files["leaderboard.json"])
-    assert len(rows) == 8 * 5
-    assert rows[0]["model"] == HOSTILE
-    table = list(csv.DictReader(files["leaderboard.csv"].decode().splitlines()))
-    assert [row["view"] for row in table] == [row["view"] for row in rows]
-    assert [float(row["score"]) for row in table] == [row["score"] for row in rows]
-    assert table[7]["model"] == r"tiny\ud800"
 
 
 def changed(results: LeaderboardResults, **more: Any) -> LeaderboardResults:
@@ -151,7 +109,7 @@ def changed(results: LeaderboardResults, **more: Any) -> LeaderboardResults:
 
 
 def bars(results: LeaderboardResults) -> dict[str, Any]:
-    return {row.rating.model: row.bar for group in of_board(results).groups for row in group.rows}
+    return {row.rating.model: row.bar for group in shown(results).groups for row in group.rows}
 
 
 def test_a_rating_outside_the_axis_is_an_arrowhead_and_no_marker() -> None:
@@ -161,30 +119,17 @@ def test_a_rating_outside_the_axis_is_an_arrowhead_and_no_marker() -> None:
     assert not any(each.outside for each in others)
 
 
-def test_a_provisional_model_has_a_dash_and_no_share_of_wins() -> None:
+def test_a_provisional_model_has_a_dash() -> None:
     few = changed(
         made_results.everything(), provisional=True, rank=None, rank_low=None, rank_high=None
     )
-    board = of_board(few)
+    board = shown(few)
     (row,) = board.provisional
     assert (row.rating.model, row.bar) == (MODELS[-1], None)
-    assert len(board.groups[0].rows) == len(board.fitted) == 7
+    assert len(board.groups[0].rows) == 7
     assert dict(board.scores)[MODELS[-1]][0] is None
     assert "Provisional" in words(few)
     assert "Provisional" not in words(made_results.everything())
-
-
-def test_shares_of_wins_follow_from_the_ratings_of_one_group() -> None:
-    fitted = of_board(made_results.everything()).fitted
-    # The scores are 1192.5 and 1137.5: 55 points are odds of 10^(55/400).
-    assert fitted[0][1][1].text == f"{100 / (1 + 10 ** (-55 / 400)):.0f}" == "58"
-    assert fitted[1][1][0].text == "42"
-    assert fitted[0][1][0].text == ""
-    apart = dict(of_board(made_results.two_groups()).fitted)
-    texts = [cell.text for cell in apart[MODELS[0]]]
-    assert len(apart) == 7
-    assert all(texts[1:5])
-    assert texts[5:] == ["", ""]
 
 
 @pytest.mark.parametrize(

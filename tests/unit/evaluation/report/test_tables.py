@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.core.assessment import AlphaRow
 from app.evaluation.methods import METHODS, MethodName
 from app.evaluation.metrics import Quality, RiskCoverage
 from app.evaluation.protocol import AblationRow, Design, RuleOutcome, TransferRow
@@ -61,15 +60,6 @@ def dataset(name: str) -> DatasetResults:
         ("predictive_probability", Quality(0.7301, 0.2312, 0.6523, 0.8234)),
         ("bpe", Quality(0.7412, 0.1434, 0.6845, None)),
     ]
-    row = AlphaRow(
-        guarantee="pac",
-        alpha=0.05,
-        delta=0.1,
-        threshold=None,
-        coverage=0.0,
-        empirical_risk=None,
-        more_labels=100,
-    )
     return DatasetResults(
         name=name,
         n=2000,
@@ -84,7 +74,6 @@ def dataset(name: str) -> DatasetResults:
         calibration_size=(
             AblationRow(value=200, row=rule("scope", 0.10, outcome(0.231, 0.083, 0.09))),
         ),
-        all_labels=(row,),
     )
 
 
@@ -120,7 +109,6 @@ def test_every_table_of_the_paper_is_made() -> None:
         "counts",
         "risk",
         "rules",
-        "all-labels",
         "label-noise",
         "calibration-size",
         "transfer",
