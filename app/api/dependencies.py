@@ -1,13 +1,13 @@
 """Dependencies of the routes, and the checks that several routes make."""
 
-from dataclasses import replace
 from typing import Annotated, cast
 from urllib.parse import unquote
 
-from fastapi import Depends, Request
+from fastapi import Depends, Path, Request
 
 from app.api.auth.callers import ANYONE, CALLER_KEY, Caller
 from app.api.auth.needs import NEEDS
+from app.api.requests.models import CalibrationName
 from app.core.comparison import Criterion
 from app.core.errors import BatchTooLargeError
 from app.judging.services import Services
@@ -33,7 +33,7 @@ def _person(request: Request) -> Caller:
     """
     name = unquote(request.headers.get("x-scope-person", "")).strip()
     is_name = 0 < len(name) <= LONGEST_NAME and name.isprintable()
-    return replace(ANYONE, name=name) if is_name and not _judges(request) else ANYONE
+    return ANYONE.model_copy(update={"name": name}) if is_name and not _judges(request) else ANYONE
 
 
 def _judges(request: Request) -> bool:
@@ -42,6 +42,18 @@ def _judges(request: Request) -> bool:
 
 CurrentServices = Annotated[Services, Depends(_current_services)]
 CurrentCaller = Annotated[Caller, Depends(_current_caller)]
+
+
+async def _permitted(
+    name: Annotated[CalibrationName, Path(description="The calibration set.")],
+    caller: CurrentCaller,
+) -> str:
+    caller.check_calibration(name)
+    return name
+
+
+# Name of the set in the path, which the caller may use.
+SetName = Annotated[str, Depends(_permitted)]
 
 
 def check_batch_size(count: int, services: Services) -> None:

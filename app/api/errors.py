@@ -24,9 +24,6 @@ def answer(app: FastAPI, error: ScopeJudgeError, headers: dict[str, str] | None 
     headers = dict(headers or {})
     if isinstance(error, UnavailableError):
         headers["Retry-After"] = str(error.retry_after_s)
-    if isinstance(error, errors.BodyTooSlowError):
-        # A kept connection would have to wait for the rest of the body.
-        headers["Connection"] = "close"
     if isinstance(error, errors.MethodNotAllowedError):
         headers["Allow"] = ", ".join(error.allowed)
     return JSONResponse(

@@ -49,7 +49,6 @@ _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schema
 # Errors of the middleware, which any route can return.
 _MIDDLEWARE_ERRORS: tuple[type[ScopeJudgeError], ...] = (
     errors.BodyTooLargeError,
-    errors.BodyTooSlowError,
     errors.OverloadedError,
     errors.RateLimitedError,
     errors.DeadlineExceededError,
@@ -72,6 +71,15 @@ STORE_ERRORS: tuple[type[ScopeJudgeError], ...] = (
 ENGINE_ERRORS: tuple[type[ScopeJudgeError], ...] = (
     errors.EngineUnavailableError,
     errors.JudgmentFailedError,
+)
+# Errors of a route that judges many pairs, or that uses one set or changes it.
+BATCH_ERRORS = (*ACCESS_ERRORS, *STORE_ERRORS, *ENGINE_ERRORS, errors.BatchTooLargeError)
+SET_ERRORS = (*ACCESS_ERRORS, *STORE_ERRORS, errors.CalibrationNotFoundError)
+CHANGE_ERRORS = (
+    *SET_ERRORS,
+    errors.JudgeMismatchError,
+    errors.BecomesInfeasibleError,
+    errors.SetFullError,
 )
 
 

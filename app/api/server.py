@@ -23,7 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from app.api.application import drain
-from app.api.auth.access import CROWDED, MOST_CONNECTIONS
+from app.api.middleware.gate import MOST_CONNECTIONS
 from app.core.errors import StartupError
 from app.settings import Settings
 
@@ -31,26 +31,10 @@ logger = logging.getLogger("uvicorn.error")
 
 # Largest head: request line and headers. A key, a trace context and a proxy's headers take 2 KB.
 MAX_HEAD_BYTES = 16 * 1024
-# h11 applies this limit to a head that is incomplete after a read, and a read can have 256 KiB. So
-# it gets a head in small pieces, and a body, behind which a head can follow, in larger ones.
-_HEAD_PIECE_BYTES = 8 * 1024
-_BODY_PIECE_BYTES = 64 * 1024
-# Requests that may wait on one connection behind the one in flight; few clients pipeline at all.
-MAX_PIPELINED = 4
-# Each chunk costs about 15 us on the event loop. After 1,024 chunks they must have 64 bytes on
-# average, or 2 MiB in chunks of one byte would block the service for half a minute.
-_FREE_CHUNKS = 1024
-_LEAST_CHUNK_BYTES = 64
-# A client may stop reading a large answer for so long; the answer is in memory meanwhile.
-UNREAD_S = 60.0
-# At the limit of connections, a client that has not read for so long is closed before idle ones.
-_STUCK_S = 1.0
-# Answers to clients that do not read wait here. Linux doubles it, and would let it grow to 4 MiB.
-_SEND_BUFFER_BYTES = 128 * 1024
 # An idle connection is closed after this time, as proxies expect from a backend.
 KEEP_ALIVE_S = 30
 # Connections beyond the limit while all others have a request in flight. Health checks on them are
-# answered; all other requests get an HTTP error.
+# answered; the gate refuses all other requests.
 SPARE = 64
 # Reserve of open files that are not connections: stores, the engine, logs.
 _OTHER_FILES = 192
@@ -59,36 +43,11 @@ _OTHER_FILES = 192
 _MOST_FILES = 65536
 
 
-class _Parser(h11.Connection):
-    """Refuses a body in tiny chunks, and one whose length is said in two ways."""
-
-    _chunks = 0
-    _body_bytes = 0
-
-    def next_event(self) -> Any:
-        event = super().next_event()
-        if isinstance(event, h11.Request):
-            self._chunks = self._body_bytes = 0
-            names = {name for name, _ in event.headers}
-            # A proxy that believes the other one of the two would see another request in the body.
-            if {b"content-length", b"transfer-encoding"} <= names:
-                raise h11.RemoteProtocolError("Content-Length beside Transfer-Encoding")
-        elif isinstance(event, h11.Data):
-            self._chunks += 1
-            self._body_bytes += len(event.data)
-            if self._chunks > _FREE_CHUNKS and (
-                self._body_bytes < self._chunks * _LEAST_CHUNK_BYTES
-            ):
-                raise h11.RemoteProtocolError("the chunks of the body are too small")
-        return event
-
-
 class BoundedH11(H11Protocol):
-    """Uvicorn's protocol, which closes connections that would cost other clients too much.
+    """Uvicorn's protocol, which makes room for a new connection by closing an idle one.
 
     `limit_concurrency` is the most connections at once. Uvicorn would answer everybody with 503
-    above it. Here a connection is closed instead: the one whose client has not read its answer for
-    longest, else the one that has waited longest for a request.
+    above it.
     """
 
     def __init__(
@@ -99,60 +58,39 @@ class BoundedH11(H11Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self.conn = _Parser(h11.SERVER, MAX_HEAD_BYTES)
-        # No route uses WebSockets, and a WebSocket protocol would not have these bounds.
+        # No route uses WebSockets, and a WebSocket protocol would not have this bound.
         self.ws_protocol_class = None
         self._most_connections = config.limit_concurrency or math.inf
         self.limit_concurrency = None
         self.app_state = {**self.app_state, MOST_CONNECTIONS: self._most_connections}
         self._waiting_since = self.loop.time()
-        self._unread: asyncio.TimerHandle | None = None
-        self._paused_since = math.inf
 
     @property
     def _in_flight(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
     def connection_made(self, transport: Any) -> None:
-        """Makes room for the connection by closing another one, if there are too many."""
+        """Closes the connection that has waited longest for a request, if there are too many."""
         super().connection_made(transport)
         if len(self.connections) <= self._most_connections:
             return
-        others = [
+        idle = [
             other
             for other in self.connections
-            if isinstance(other, BoundedH11) and other is not self
+            if isinstance(other, BoundedH11) and other is not self and not other._in_flight
         ]
-        paused = min(others, key=lambda other: other._paused_since, default=self)
-        waiting = [other for other in others if not other._in_flight]
-        if self.loop.time() - paused._paused_since >= _STUCK_S:
-            paused._drop()
-        elif waiting:
-            min(waiting, key=lambda other: other._waiting_since)._drop()
+        if idle:
+            min(idle, key=lambda other: other._waiting_since)._drop()
         elif len(self.connections) > self._most_connections + SPARE:
             self._drop()
-        else:
-            self.app_state = {**self.app_state, CROWDED: True}
 
     def data_received(self, data: bytes) -> None:
         """Handles received bytes."""
-        start = 0
-        while start < len(data) and not self.transport.is_closing():
-            is_head = self.conn.their_state is h11.IDLE
-            end = start + (_HEAD_PIECE_BYTES if is_head else _BODY_PIECE_BYTES)
-            super().data_received(data[start:end])
-            start = end
-        if not self._in_flight:
-            return
-        if self.cycle.waiting_for_100_continue:
+        super().data_received(data)
+        if self._in_flight and self.cycle.waiting_for_100_continue:
             # A client that gets an answer instead may or may not send the body: the next bytes
             # would be ambiguous.
             self.cycle.keep_alive = False
-        if self.conn.their_state is h11.DONE:
-            pipelined, _ = self.conn.trailing_data
-            heads = pipelined.count(b"\r\n\r\n")
-            if heads > MAX_PIPELINED or len(pipelined) > MAX_HEAD_BYTES:
-                self._drop()
 
     def on_response_complete(self) -> None:
         """Handles the end of an answer."""
@@ -166,19 +104,6 @@ class BoundedH11(H11Protocol):
         else:
             # The client would mistake the answer for the one to an earlier request.
             self.transport.close()
-
-    def pause_writing(self) -> None:
-        """Starts the timeout of a client that does not read its answer."""
-        super().pause_writing()
-        self._paused_since = self.loop.time()
-        self._unread = self.loop.call_later(UNREAD_S, self._drop)
-
-    def resume_writing(self) -> None:
-        """Stops the timeout, because the client has read its answer."""
-        super().resume_writing()
-        self._paused_since = math.inf
-        if self._unread is not None:
-            self._unread.cancel()
 
     def _drop(self) -> None:
         # Now, because many more connections can be accepted before the transport has closed.
@@ -216,6 +141,7 @@ class DrainingServer(uvicorn.Server):
             timeout_graceful_shutdown=math.ceil(settings.drain_s),
             http=BoundedH11,
             ws="none",
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
             limit_concurrency=affordable(settings.max_connections),
             timeout_keep_alive=KEEP_ALIVE_S,
         )
@@ -278,7 +204,6 @@ def bound(host: str, port: int, *, setting: str) -> socket.socket:
         with ExitStack() as on_failure:
             listener = on_failure.enter_context(socket.socket(family, kind))
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
             listener.bind(address)
             on_failure.pop_all()
     except OSError as exc:

@@ -7,7 +7,6 @@
     │   ├── InvalidRequestError       a field is missing, of a wrong type or out of range
     │   ├── InvalidComparisonError    blank text, or numbers of turns that disagree
     │   ├── BodyTooLargeError         the request has too many bytes
-    │   ├── BodyTooSlowError          the request's body arrives too slowly
     │   ├── BatchTooLargeError        the request has too many comparisons or responses
     │   ├── TooManyCriteriaError      the request has too many different criteria
     │   ├── PromptTooLongError        the judge's context is shorter than the prompt
@@ -123,13 +122,6 @@ class BodyTooLargeError(RequestError):
 
     code = "body_too_large"
     title = "The request body is too large"
-
-
-class BodyTooSlowError(RequestError):
-    """The request body arrived below the minimum rate."""
-
-    code = "body_too_slow"
-    title = "The request body arrives too slowly"
 
 
 class BatchTooLargeError(RequestError):

@@ -15,7 +15,6 @@ STATUS: dict[type[ScopeJudgeError], int] = {
     errors.InvalidRequestError: 422,
     errors.InvalidComparisonError: 422,
     errors.BodyTooLargeError: 413,
-    errors.BodyTooSlowError: 408,
     errors.BatchTooLargeError: 413,
     errors.TooManyCriteriaError: 422,
     errors.PromptTooLongError: 413,

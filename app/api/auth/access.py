@@ -15,18 +15,12 @@ from app.api.auth.needs import NEEDS, PROBES, TAKES_BASIC, Need
 from app.api.errors import answer, no_method, no_route
 from app.core.errors import (
     ForbiddenError,
-    OverloadedError,
     RouteNotFoundError,
     ScopeJudgeError,
     UnauthenticatedError,
 )
 
 MetricsSwitch = Literal["key", "open", "off"]
-
-# Key in a connection's state: the server has reached its limit, and all connections are busy.
-CROWDED = "scope_judge.crowded"
-# Key in a connection's state: most connections of the server.
-MOST_CONNECTIONS = "scope_judge.most_connections"
 
 
 class _RouteMatch(NamedTuple):
@@ -78,11 +72,6 @@ class Authentication:
         await self._app(scope, receive, send)
 
     def _authorize(self, scope: Scope) -> None:
-        if CROWDED in scope.get("state", ()) and scope["path"] not in PROBES:
-            raise OverloadedError(
-                "the service has reached its limit of connections (SCOPE_MAX_CONNECTIONS), and "
-                "all have requests in progress: try again later"
-            )
         if self._keys is None and scope["path"] not in PROBES:
             check_local(scope)
         route, need, allowed = self._match(scope)
@@ -197,8 +186,6 @@ def _password(credentials: bytes) -> bytes:
 
 
 def _headers(error: ScopeJudgeError, scope: Scope) -> dict[str, str] | None:
-    if CROWDED in scope.get("state", ()):
-        return {"Connection": "close"}
     if not isinstance(error, UnauthenticatedError):
         return None
     # The challenge never names Basic: a browser would ask for a password, and send it with every

@@ -1,8 +1,8 @@
 """The caller of a request: name of the key, roles and permitted calibration sets."""
 
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from app.core.errors import ForbiddenError
 
@@ -10,8 +10,10 @@ Role = Literal["judge", "calibrate", "label", "admin", "metrics"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+
+class Caller(BaseModel):
     """The sender of a request, known by the key.
 
     Args:
@@ -22,20 +24,22 @@ class Caller:
         expires: Time after which the key is refused; None for never.
     """
 
+    model_config = STRICT
+
     name: str
-    roles: frozenset[Role]
-    calibrations: frozenset[str] | None = None
-    comparisons_per_minute: int | None = None
-    expires: datetime | None = None
+    roles: list[Role]
+    calibrations: list[str] | None = None
+    comparisons_per_minute: Annotated[int, Field(ge=1)] | None = None
+    expires: AwareDatetime | None = None
 
     @property
     def only_labels(self) -> bool:
         """Whether the caller may label and nothing else, not even read what any key may."""
-        return self.roles == {"label"}
+        return set(self.roles) == {"label"}
 
     def check_may_label(self) -> None:
         """Raises ForbiddenError unless the caller may read texts of audits and label them."""
-        if self.roles.isdisjoint(("calibrate", "label")):
+        if "calibrate" not in self.roles and "label" not in self.roles:
             raise ForbiddenError(
                 f"the key {self.name!r} has neither the role 'label' nor 'calibrate', one of which "
                 "this request needs: `scope-judge keys list` shows its roles"
@@ -75,5 +79,5 @@ class Caller:
 
 
 # The caller of every request if the service has no key file.
-ANYONE = Caller("anonymous", frozenset(ROLES))
+ANYONE = Caller(name="anonymous", roles=list(ROLES))
 CALLER_KEY = "scope_judge.caller"

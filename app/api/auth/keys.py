@@ -1,8 +1,6 @@
 """The key file with hashed keys, which a running service reads again every half second."""
 
-import errno
 import hashlib
-import hmac
 import logging
 import os
 import secrets
@@ -12,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
-from app.api.auth.callers import Caller, Role
+from app.api.auth.callers import STRICT, Caller
 from app.api.requests.models import CalibrationName
 from app.core.errors import KeysUnavailableError, StartupError, UnauthenticatedError
 
@@ -25,48 +23,25 @@ logger = logging.getLogger("app.api")
 # Time between two readings of the file; so long a revoked key may still be accepted.
 CHECK_EVERY_S = 0.5
 
-# How long the keys of the last reading stay valid while this process cannot open any file.
-KEPT_S = 60.0
-# Errors of a process or machine without free resources; the file itself may be fine.
-_NOT_THE_FILE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
-
 _PREFIX = "scope_"  # lets people and secret scanners recognize a key
 _RANDOM_BYTES = 32
 
 KeyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
-
-
-class KeyEntry(_Strict):
-    """One key: its name, its hash, its roles, its calibration sets and its limits."""
+class KeyEntry(Caller):
+    """One key: its caller, its hash, and when it was made."""
 
     name: KeyName
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    roles: list[Role]
     calibrations: list[CalibrationName] | None = None
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     created: datetime
-    expires: AwareDatetime | None = None
-    comparisons_per_minute: Annotated[int, Field(ge=1)] | None = None
-
-    @property
-    def caller(self) -> Caller:
-        """The caller that this key identifies."""
-        sets = None if self.calibrations is None else frozenset(self.calibrations)
-        return Caller(
-            self.name,
-            frozenset(self.roles),
-            sets,
-            comparisons_per_minute=self.comparisons_per_minute,
-            expires=self.expires,
-        )
 
 
-class KeyFile(_Strict):
+class KeyFile(BaseModel):
     """The content of the key file."""
+
+    model_config = STRICT
 
     keys: list[KeyEntry] = []
 
@@ -83,34 +58,6 @@ class KeyFile(_Strict):
 
 class KeyFileError(Exception):
     """The key file cannot be used; the message says why and contains no secrets."""
-
-
-class _NoResourceError(KeyFileError):
-    """This process cannot open any file, because a resource is exhausted."""
-
-
-class _Known(NamedTuple):
-    """One accepted key.
-
-    Args:
-        sha256: The hash of the key.
-        caller: The caller that it identifies.
-    """
-
-    sha256: bytes
-    caller: Caller
-
-
-class _FileContent(NamedTuple):
-    """One reading of the key file.
-
-    Args:
-        content: All bytes of the file.
-        exposed: Whether users other than the file's owner can write to it.
-    """
-
-    content: bytes
-    exposed: bool
 
 
 def new_key() -> str:
@@ -135,20 +82,14 @@ def hash_of(key: bytes) -> bytes:
 
 def read_key_file(path: Path) -> bytes:
     """The bytes of the key file; raises KeyFileError if it cannot be read."""
-    return _read(path).content
-
-
-def _read(path: Path) -> _FileContent:
     try:
         # O_NONBLOCK, because opening a pipe would block the service.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if not stat.S_ISREG(mode):
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise KeyFileError("it is not a regular file")
-            return _FileContent(file.read(), bool(mode & WRITABLE_BY_OTHERS))
+            return file.read()
     except OSError as exc:
-        kind = _NoResourceError if exc.errno in _NOT_THE_FILE else KeyFileError
-        raise kind(exc.strerror or type(exc).__name__) from None
+        raise KeyFileError(exc.strerror or type(exc).__name__) from None
 
 
 def key_entry(**fields: Any) -> KeyEntry:
@@ -204,16 +145,12 @@ class Keys:
         self._clock = clock
         self._now = now
         self._checked_at = clock()
-        # Time since which the last keys are kept without the file; None while it can be opened.
-        self._kept_since: float | None = None
-        self._exposed = False
         self._content: bytes | None = None
         self._fault: str | None = None
-        self._known: list[_Known] = []
+        # SHA-256 of a key -> the caller that it identifies.
+        self._callers: dict[bytes, Caller] = {}
         try:
-            file = _read(path)
-            self._take(file.content)
-            self._exposed = file.exposed
+            self._take(read_key_file(path))
         except KeyFileError as exc:
             raise StartupError(
                 f"the key file {path} (SCOPE_API_KEYS_FILE) cannot be used: {exc}. Make one with "
@@ -221,17 +158,7 @@ class Keys:
             ) from None
 
     def __len__(self) -> int:
-        return len(self._known)
-
-    @property
-    def exposure(self) -> str | None:
-        """A warning if users other than the file's owner can write to it; otherwise None."""
-        if not self._exposed:
-            return None
-        return (
-            f"users other than its owner can write to the key file {self._path} and add keys of "
-            f"their own: chmod go-w {self._path}"
-        )
+        return len(self._callers)
 
     def caller(self, key: bytes) -> Caller:
         """The caller that a key identifies.
@@ -242,16 +169,11 @@ class Keys:
             KeysUnavailableError: The key file cannot be read, so every key is refused.
         """
         self.check()
-        given = hash_of(key)
-        match: Caller | None = None
-        # Always compare with all keys, so that the duration does not reveal the position.
-        for known in self._known:
-            if hmac.compare_digest(known.sha256, given):
-                match = known.caller
-        if match is None:
+        found = self._callers.get(hash_of(key))
+        if found is None:
             raise UnauthenticatedError("this key is unknown or was revoked")
-        match.check_not_expired(self._now())
-        return match
+        found.check_not_expired(self._now())
+        return found
 
     def check(self) -> None:
         """Raises KeysUnavailableError while the key file cannot be used."""
@@ -268,61 +190,26 @@ class Keys:
             return
         self._checked_at = now
         try:
-            file = _read(self._path)
-            self._note_exposure(file.exposed)
-            self._note_read()
-            if file.content == self._content:
+            content = read_key_file(self._path)
+            if content == self._content:
                 return
             recovered = self._fault is not None
-            self._take(file.content)
-        except _NoResourceError as exc:
-            self._keep(now, exc)
+            self._take(content)
         except KeyFileError as exc:
-            self._fail(exc)
+            self._content = None
+            if str(exc) != self._fault:
+                self._fault = str(exc)
+                logger.error(
+                    "the key file %s cannot be used, so every key is refused: %s", self._path, exc
+                )
         else:
             # The end of an error is as visible as the error; an ordinary change is not a warning.
             level = logging.WARNING if recovered else logging.INFO
             logger.log(level, "the key file was read again; number of keys: %d", len(self))
 
-    def _fail(self, exc: KeyFileError) -> None:
-        self._content = None
-        if str(exc) != self._fault:
-            self._fault = str(exc)
-            logger.error(
-                "the key file %s cannot be used, so every key is refused: %s", self._path, exc
-            )
-
-    def _keep(self, now: float, exc: KeyFileError) -> None:
-        """Keeps the keys of the last reading for KEPT_S seconds."""
-        # The time counts from the first failure, because the last reading may be long ago.
-        if self._fault is None and self._kept_since is None:
-            self._kept_since = now
-            logger.error(
-                "the key file %s cannot be opened: %s. The keys of the last reading stay valid for "
-                "%g s",
-                self._path,
-                exc,
-                KEPT_S,
-            )
-        if self._kept_since is None or now - self._kept_since > KEPT_S:
-            self._fail(exc)
-
-    def _note_read(self) -> None:
-        if self._kept_since is not None and self._fault is None:
-            logger.warning("the key file can be opened again")
-        self._kept_since = None
-
-    def _note_exposure(self, exposed: bool) -> None:
-        before, self._exposed = self._exposed, exposed
-        if self.exposure is not None and not before:
-            logger.warning("%s", self.exposure)
-
     def _take(self, content: bytes) -> None:
         entries = parse_key_file(content).keys
-        hashes = [bytes.fromhex(entry.sha256) for entry in entries]
-        self._known = [
-            _Known(sha256, entry.caller) for sha256, entry in zip(hashes, entries, strict=True)
-        ]
+        self._callers = {bytes.fromhex(entry.sha256): entry for entry in entries}
         self._content, self._fault = content, None
 
 
@@ -340,6 +227,4 @@ def open_keys(path: Path | None, warn: Callable[[str], None]) -> Keys | None:
             f"the key file {path} has no keys, so the service refuses every key: make one with "
             f"`scope-judge keys add NAME --role judge --file {path}`"
         )
-    if keys.exposure is not None:
-        warn(keys.exposure)
     return keys

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.auth.access import MOST_CONNECTIONS
 from app.api.auth.callers import ANYONE, CALLER_KEY
 from app.api.auth.needs import PROBES
 from app.api.errors import answer
 from app.core.errors import (
     BodyTooLargeError,
-    BodyTooSlowError,
     DeadlineExceededError,
     DrainingError,
     InternalError,
@@ -33,16 +31,10 @@ _JUDGING: dict[str, Kind] = {
     "/v1/systemone": "batch",
     "/v1/decisions": "batch",
 }
-# Lists, objects and fields begin with these, or contain them. Parsing 2 MiB of nothing else takes
-# half a second; a full batch of long conversations or of judged examples has one in 20 bytes.
-_PARTS = (b"[", b"{", b":")
-_BYTES_PER_PART = 20
-_FEWEST_PARTS = 10_000
 # Share of the connections on which one key may have requests; the others are left to other keys.
 _SHARE_OF_KEY = 7 / 8
-# The same for all requests without a key together, where the service has keys.
-_SHARE_OF_STRANGERS = 1 / 8
-_STRANGERS = ""
+# Key in a connection's state: most connections of the server.
+MOST_CONNECTIONS = "scope_judge.most_connections"
 # After so many seconds, the service watches whether the client disconnects.
 _WATCHED_AFTER_S = 0.01
 
@@ -55,27 +47,11 @@ class GateLimits:
         max_body_bytes: Largest body of one request.
         max_pending_bytes: Most bytes of all requests in progress together.
         timeout_s: Time from the beginning of a request to its answer, in seconds.
-        body_bytes_per_s: Smallest average rate of a body. For a body of the largest size the
-            deadline applies first: 2 MiB at this rate takes 128 s.
-        body_grace_s: Seconds during which the rate is not enforced, because a lost packet can stop
-            a client for one to three seconds.
     """
 
     max_body_bytes: int
     max_pending_bytes: int
     timeout_s: float
-    body_bytes_per_s: int = 16 * 1024
-    body_grace_s: float = 5.0
-
-    @property
-    def max_key_bytes(self) -> int:
-        """Most bytes in progress for one key: half of the total, but at least one body."""
-        return max(self.max_body_bytes, self.max_pending_bytes // 2)
-
-    @property
-    def max_parts(self) -> int:
-        """Most lists, objects and fields in one body."""
-        return max(_FEWEST_PARTS, self.max_body_bytes // _BYTES_PER_PART)
 
 
 class _PendingRequest:
@@ -84,8 +60,7 @@ class _PendingRequest:
     def __init__(self, scope: Scope, receive: Receive, send: Send, *, timeout_s: float) -> None:
         self.scope = scope
         self.receive = receive
-        self.begun = asyncio.get_running_loop().time()
-        self.deadline = self.begun + timeout_s
+        self.deadline = asyncio.get_running_loop().time() + timeout_s
         # Name of the caller's key; None if the service has no key file.
         caller = scope.get(CALLER_KEY)
         self.key: str | None = None if caller is None else caller.name
@@ -129,8 +104,8 @@ class Gate:
         self._app = app
         self._limits = limits
         self._bytes_held = 0
-        self._bytes_of_key: Counter[str] = Counter()
-        self._requests_of_key: Counter[str] = Counter()
+        # Name of the key, or None for all without one -> requests in progress.
+        self._requests: Counter[str | None] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one ASGI connection of any type; only HTTP requests are limited."""
@@ -152,43 +127,35 @@ class Gate:
             if not scope["app"].state.draining:
                 raise
         finally:
-            self._release(request)
+            self._bytes_held -= request.body_bytes
 
     @contextmanager
     def _counted(self, request: _PendingRequest) -> Iterator[None]:
-        """Counts a request for its key, which may not use up the connections of all others."""
-        key, share = request.key, _SHARE_OF_KEY
-        if key is None:
-            if request.scope["app"].state.keys is None or request.scope["path"] in PROBES:
-                yield
-                return
-            key, share = _STRANGERS, _SHARE_OF_STRANGERS
-        limit = request.scope.get("state", {}).get(MOST_CONNECTIONS, math.inf)
-        if self._requests_of_key[key] >= max(1, limit * share):
-            who = f"the key {key!r} has" if key else "callers without a key have"
-            part = "seven of eight" if key else "an eighth of the"
-            raise OverloadedError(
-                f"{who} a request in progress on {part} connections (SCOPE_MAX_CONNECTIONS): try "
-                "again later"
-            )
-        self._requests_of_key[key] += 1
+        """Counts a request: there are no more than connections, and a key has not all of them."""
+        key = request.key
+        most = request.scope.get("state", {}).get(MOST_CONNECTIONS, math.inf)
+        if request.scope["path"] not in PROBES:
+            if self._requests.total() >= most:
+                raise OverloadedError(
+                    "all connections (SCOPE_MAX_CONNECTIONS) have requests in progress: try again "
+                    "later"
+                )
+            if key is not None and self._requests[key] >= max(1, most * _SHARE_OF_KEY):
+                raise OverloadedError(
+                    f"the key {key!r} has a request in progress on seven of eight connections "
+                    "(SCOPE_MAX_CONNECTIONS): try again later"
+                )
+        self._requests[key] += 1
         try:
             yield
         finally:
-            self._requests_of_key[key] -= 1
+            self._requests[key] -= 1
 
     def _check_length(self, body_bytes: int) -> None:
         if body_bytes > self._limits.max_body_bytes:
             raise BodyTooLargeError(
                 f"the body has more than {self._limits.max_body_bytes} bytes "
                 "(SCOPE_MAX_BODY_BYTES): send smaller batches"
-            )
-
-    def _check_parts(self, body: bytearray) -> None:
-        if sum(body.count(sign) for sign in _PARTS) > self._limits.max_parts:
-            raise BodyTooLargeError(
-                f"the body has more than {self._limits.max_parts} lists, objects and fields (the "
-                "characters [, { and :): send smaller batches"
             )
 
     async def _body(self, request: _PendingRequest) -> bytes | None:
@@ -199,7 +166,7 @@ class Gate:
         if announced.isascii() and announced.isdecimal():
             self._check_length(int(announced))
         try:
-            async with asyncio.timeout_at(self._next_part_by(request)) as waiting:
+            async with asyncio.timeout_at(request.deadline):
                 while True:
                     message = await request.receive()
                     if message["type"] == "http.disconnect":
@@ -207,20 +174,12 @@ class Gate:
                     part = message.get("body", b"")
                     self._take(request, part)
                     if not message.get("more_body", False):
-                        self._check_parts(request.body)
                         whole = bytes(request.body)
                         # One copy is enough while the request is worked on.
                         request.body.clear()
                         return whole
-                    waiting.reschedule(self._next_part_by(request))
         except TimeoutError:
-            is_deadline = self._next_part_by(request) >= request.deadline
-            raise (self._too_late() if is_deadline else self._too_slow()) from None
-
-    def _next_part_by(self, request: _PendingRequest) -> float:
-        limits = self._limits
-        due_s = limits.body_grace_s + len(request.body) / limits.body_bytes_per_s
-        return min(request.deadline, request.begun + due_s)
+            raise self._too_late() from None
 
     def _take(self, request: _PendingRequest, part: bytes) -> None:
         """Adds received bytes to the body and counts them; Content-Length reserves nothing."""
@@ -231,25 +190,9 @@ class Gate:
                 "the requests in progress are too large in total (128 times SCOPE_MAX_BODY_BYTES): "
                 "try again later"
             )
-        if request.key is not None:
-            if self._bytes_of_key[request.key] + size > self._limits.max_key_bytes:
-                raise OverloadedError(
-                    f"the requests in progress of the key {request.key!r} have too many bytes "
-                    f"together: a key may have {self._limits.max_key_bytes}, 64 times "
-                    "SCOPE_MAX_BODY_BYTES; try again later"
-                )
-            self._bytes_of_key[request.key] += size
         self._bytes_held += size
         request.body_bytes += size
         request.body += part
-
-    def _release(self, request: _PendingRequest) -> None:
-        size = request.body_bytes
-        self._bytes_held -= size
-        if request.key is not None:
-            self._bytes_of_key[request.key] -= size
-            if not self._bytes_of_key[request.key]:
-                del self._bytes_of_key[request.key]
 
     async def _run(self, request: _PendingRequest, body: bytes) -> None:
         body_message = [_request_message(body)]
@@ -276,14 +219,6 @@ class Gate:
                     "an unexpected error occurred; see the traceback in the log of the service"
                 )
             )
-
-    def _too_slow(self) -> BodyTooSlowError:
-        limits = self._limits
-        return BodyTooSlowError(
-            f"the body arrived too slowly: after {limits.body_grace_s:g} s it needs at least "
-            f"{limits.body_bytes_per_s} bytes per second; send smaller batches, or use a faster "
-            "connection"
-        )
 
     def _too_late(self) -> DeadlineExceededError:
         return DeadlineExceededError(

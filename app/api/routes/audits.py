@@ -3,29 +3,28 @@
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Query, Response
 
 from app.api.answers.audits import audit_trail
 from app.api.answers.sets import absorb_report
 from app.api.bodies import JsonRoute
-from app.api.dependencies import CurrentCaller, CurrentServices
+from app.api.dependencies import CurrentCaller, CurrentServices, SetName
 from app.api.requests.audits import MOST_LABELS, AbsorbIn, AuditLabelsIn, ResumeIn
 from app.api.requests.models import CalibrationName
-from app.api.responses import ACCESS_ERRORS, STORE_ERRORS, as_json, error_responses
-from app.core.errors import (
-    AuditsIncompleteError,
-    BecomesInfeasibleError,
-    CalibrationNotFoundError,
-    JudgeMismatchError,
-    LabelChangesError,
-    SetFullError,
+from app.api.responses import (
+    ACCESS_ERRORS,
+    CHANGE_ERRORS,
+    SET_ERRORS,
+    STORE_ERRORS,
+    as_json,
+    error_responses,
 )
+from app.core.errors import AuditsIncompleteError, LabelChangesError
 from app.off_loop import off_loop
 from scope_judge.records import AbsorbReport, AuditLabels, AuditPage, AuditTrail, Resumed, Status
 
 router = APIRouter(tags=["auditing"], route_class=JsonRoute)
 
-Name = Annotated[CalibrationName, Path(description="The calibration set.")]
 OfCalibration = Annotated[
     CalibrationName | None, Query(description="Only of this calibration set.")
 ]
@@ -107,16 +106,14 @@ async def label_audits(
     responses=error_responses(*ACCESS_ERRORS, *STORE_ERRORS),
 )
 async def list_audit_trail(
-    name: Name,
+    name: SetName,
     services: CurrentServices,
-    caller: CurrentCaller,
     limit: Annotated[int, Query(ge=1, le=MOST_ENTRIES, description="Most entries to list.")] = 100,
     before: Annotated[
         int | None, Query(ge=1, le=2**53 - 1, description="`next_before` of the previous page.")
     ] = None,
 ) -> Response:
     """Lists alarms, changed labels and closed audits of a set, newest first."""
-    caller.check_calibration(name)
     entries = await services.auditor.trail(name, before=before, limit=limit)
     return await off_loop(as_json, partial(audit_trail, name, entries, limit=limit))
 
@@ -124,13 +121,12 @@ async def list_audit_trail(
 @router.post(
     "/calibrations/{name}/resume",
     response_model=Resumed,
-    responses=error_responses(*ACCESS_ERRORS, *STORE_ERRORS, CalibrationNotFoundError),
+    responses=error_responses(*SET_ERRORS),
 )
 async def resume(
-    name: Name, body: ResumeIn, services: CurrentServices, caller: CurrentCaller
+    name: SetName, body: ResumeIn, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
     """Ends the alarms of a set. Its verdicts are accepted again, and its audits start over."""
-    caller.check_calibration(name)
     calibration = await services.calibrations.get(name)
     ended = await services.monitor.resume(calibration, reason=body.reason, by=caller.name)
     resumed = tuple(alarm.record for alarm in ended)
@@ -140,18 +136,10 @@ async def resume(
 @router.post(
     "/calibrations/{name}/absorb",
     response_model=AbsorbReport,
-    responses=error_responses(
-        *ACCESS_ERRORS,
-        *STORE_ERRORS,
-        CalibrationNotFoundError,
-        JudgeMismatchError,
-        AuditsIncompleteError,
-        BecomesInfeasibleError,
-        SetFullError,
-    ),
+    responses=error_responses(*CHANGE_ERRORS, AuditsIncompleteError),
 )
 async def absorb(
-    name: Name,
+    name: SetName,
     body: AbsorbIn,
     services: CurrentServices,
     caller: CurrentCaller,
@@ -162,7 +150,6 @@ async def absorb(
     number is `audits` of the monitor's `recovery`; it follows from alpha, delta and guarantee.
     Without an alarm, the audits up to the first open one are added.
     """
-    caller.check_calibration(name)
     change, chosen = await services.absorber.absorb(
         name,
         by=caller.name,

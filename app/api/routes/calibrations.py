@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Query, Response
 
 from app.api.answers.monitor import monitor
 from app.api.answers.sets import (
@@ -16,11 +16,10 @@ from app.api.answers.sets import (
     scores,
 )
 from app.api.bodies import JsonRequest, JsonRoute, PostedItems
-from app.api.dependencies import CurrentCaller, CurrentServices, check_batch_size
+from app.api.dependencies import CurrentCaller, CurrentServices, SetName, check_batch_size
 from app.api.requests.models import (
     AlphasQuery,
     CalibrateIn,
-    CalibrationName,
     DeletionQuery,
     Digest,
     ExampleIn,
@@ -31,22 +30,15 @@ from app.api.requests.models import (
 from app.api.requests.scored_examples import ImportIn
 from app.api.responses import (
     ACCESS_ERRORS,
-    ENGINE_ERRORS,
-    KEY_ERRORS,
+    BATCH_ERRORS,
+    CHANGE_ERRORS,
+    SET_ERRORS,
     STORE_ERRORS,
     as_json,
     error_responses,
 )
 from app.core.comparison import LabeledComparison
-from app.core.errors import (
-    BatchTooLargeError,
-    BecomesInfeasibleError,
-    CalibrationNotFoundError,
-    InvalidRequestError,
-    JudgeMismatchError,
-    SetFullError,
-    VersionNotFoundError,
-)
+from app.core.errors import JudgeMismatchError, VersionNotFoundError
 from app.off_loop import off_loop
 from scope_judge.records import (
     Calibration,
@@ -63,24 +55,15 @@ from scope_judge.records import (
 
 router = APIRouter(tags=["calibrating"], route_class=JsonRoute)
 
-Name = Annotated[CalibrationName, Path(description="The calibration set.")]
 # About 2 MB of JSON.
 LARGEST_PAGE = 10_000
-OF_ONE = error_responses(*ACCESS_ERRORS, *STORE_ERRORS, CalibrationNotFoundError)
+OF_ONE = error_responses(*SET_ERRORS)
 
 
 @router.post(
     "/calibrate",
     response_model=CalibrationReport,
-    responses=error_responses(
-        *ACCESS_ERRORS,
-        *STORE_ERRORS,
-        *ENGINE_ERRORS,
-        BatchTooLargeError,
-        JudgeMismatchError,
-        BecomesInfeasibleError,
-        SetFullError,
-    ),
+    responses=error_responses(*BATCH_ERRORS, *CHANGE_ERRORS),
 )
 async def calibrate(
     body: CalibrateIn, request: JsonRequest, services: CurrentServices, caller: CurrentCaller
@@ -116,9 +99,7 @@ async def calibrate(
 @router.post(
     "/calibrate/scores",
     response_model=Scores,
-    responses=error_responses(
-        *ACCESS_ERRORS, *STORE_ERRORS, *ENGINE_ERRORS, BatchTooLargeError, JudgeMismatchError
-    ),
+    responses=error_responses(*BATCH_ERRORS, JudgeMismatchError),
 )
 async def score(
     body: LabeledBatchIn,
@@ -146,7 +127,7 @@ def _read_all(body: LabeledBatchIn) -> PostedItems[LabeledComparison]:
 @router.get(
     "/calibrations",
     response_model=CalibrationPage,
-    responses=error_responses(*KEY_ERRORS, *STORE_ERRORS, InvalidRequestError),
+    responses=error_responses(*ACCESS_ERRORS, *STORE_ERRORS),
 )
 async def list_calibrations(
     services: CurrentServices,
@@ -174,16 +155,14 @@ async def list_calibrations(
 
 @router.get("/calibrations/{name}", response_model=CalibrationDetail, responses=OF_ONE)
 async def get_calibration(
-    name: Name,
+    name: SetName,
     asked: Annotated[AlphasQuery, Query()],
     services: CurrentServices,
-    caller: CurrentCaller,
 ) -> Response:
     """Shows a set with its thresholds and risk-coverage curve.
 
     Several alphas share `delta`, so you can choose one after seeing them all.
     """
-    caller.check_calibration(name)
     levels = asked.levels(services.defaults.delta)
     calibration = await services.calibrations.get(name)
     traffic = services.calibrations.traffic.figures(calibration)
@@ -197,11 +176,8 @@ async def get_calibration(
 
 
 @router.get("/calibrations/{name}/monitor", response_model=Monitor, responses=OF_ONE)
-async def monitor_calibration(
-    name: Name, services: CurrentServices, caller: CurrentCaller
-) -> Response:
+async def monitor_calibration(name: SetName, services: CurrentServices) -> Response:
     """Shows what audits prove about a set, and whether its traffic drifts."""
-    caller.check_calibration(name)
     calibration = await services.calibrations.get(name)
     await services.auditor.catch_up()
     report = await services.monitor.of(calibration)
@@ -220,13 +196,12 @@ async def monitor_calibration(
     },
 )
 async def delete_calibration(
-    name: Name,
+    name: SetName,
     asked: Annotated[DeletionQuery, Query()],
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
     """Deletes a set. A rollback can restore it."""
-    caller.check_calibration(name)
     if not asked.dry_run:
         await services.calibrator.delete(name, by=caller.name)
         return Response(status_code=204)
@@ -238,16 +213,14 @@ async def delete_calibration(
 
 @router.get("/calibrations/{name}/examples", response_model=ExamplePage, responses=OF_ONE)
 async def list_examples(
-    name: Name,
+    name: SetName,
     services: CurrentServices,
-    caller: CurrentCaller,
     limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE, description="Most entries to list.")] = 1000,
     after: Annotated[
         Digest | None, Query(description="Only examples with a larger digest.")
     ] = None,
 ) -> Response:
     """Lists the scores and labels of a set, sorted by digest, without texts."""
-    caller.check_calibration(name)
     calibration = await services.calibrations.get(name)
     return await off_loop(
         as_json, partial(example_page, calibration, after=after or "", limit=limit)
@@ -257,24 +230,16 @@ async def list_examples(
 @router.post(
     "/calibrations/{name}/examples",
     response_model=CalibrationReport,
-    responses=error_responses(
-        *ACCESS_ERRORS,
-        *STORE_ERRORS,
-        CalibrationNotFoundError,
-        JudgeMismatchError,
-        BecomesInfeasibleError,
-        SetFullError,
-    ),
+    responses=error_responses(*CHANGE_ERRORS),
 )
 async def import_examples(
-    name: Name,
+    name: SetName,
     body: ImportIn,
     request: JsonRequest,
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
     """Adds examples with scores of the same judge, as one new version."""
-    caller.check_calibration(name)
     batch = await request.run(body.batch)
     change = await services.changes.take(
         name,
@@ -288,9 +253,8 @@ async def import_examples(
 
 @router.get("/calibrations/{name}/versions", response_model=Versions, responses=OF_ONE)
 async def list_versions(
-    name: Name,
+    name: SetName,
     services: CurrentServices,
-    caller: CurrentCaller,
     limit: Annotated[int, Query(ge=1, le=1000, description="Most entries to list.")] = 100,
     before: Annotated[
         VersionNumber | None, Query(description="Only versions below this one.")
@@ -303,7 +267,6 @@ async def list_versions(
     `[[["user", question]], [response_a], [response_b], label]`. A conversation has one
     `[role, content]` per message.
     """
-    caller.check_calibration(name)
     changes = await services.calibrator.versions(name, before=before, limit=limit)
     return await off_loop(as_json, lambda: Versions(name=name, versions=tuple(changes)))
 
@@ -311,19 +274,12 @@ async def list_versions(
 @router.post(
     "/calibrations/{name}/rollback",
     response_model=CalibrationChange,
-    responses=error_responses(
-        *ACCESS_ERRORS,
-        *STORE_ERRORS,
-        CalibrationNotFoundError,
-        VersionNotFoundError,
-        JudgeMismatchError,
-    ),
+    responses=error_responses(*SET_ERRORS, VersionNotFoundError, JudgeMismatchError),
 )
 async def roll_back(
-    name: Name, body: RollbackIn, services: CurrentServices, caller: CurrentCaller
+    name: SetName, body: RollbackIn, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
     """Restores an earlier version of a set as a new version."""
-    caller.check_calibration(name)
     change = await services.changes.rollback(
         name, body.version, by=caller.name, dry_run=body.dry_run
     )

@@ -8,21 +8,19 @@ from app.api.answers.judgments import usage_of_request
 from app.api.answers.problems import problem_of
 from app.api.answers.sets import judge_score, small_score
 from app.api.bodies import JsonRequest, JsonRoute, PostedItems
-from app.api.dependencies import CurrentCaller, CurrentServices, check_batch_size
+from app.api.dependencies import CurrentCaller, CurrentServices, SetName, check_batch_size
 from app.api.requests.cascades import CascadePlanIn
 from app.api.requests.models import PoolIn, PoolPairIn
 from app.api.responses import (
     ACCESS_ERRORS,
-    ENGINE_ERRORS,
+    BATCH_ERRORS,
     STORE_ERRORS,
     as_json,
     error_responses,
 )
-from app.api.routes.calibrations import Name
 from app.core.cascade import CascadePlan as Planned
 from app.core.cascade import PlannedPairs, plan_cascade
 from app.core.errors import (
-    BatchTooLargeError,
     CascadeError,
     JudgeMismatchError,
     ScopeJudgeError,
@@ -38,11 +36,9 @@ router = APIRouter(tags=["cascades"], route_class=JsonRoute)
 @router.post(
     "/scores",
     response_model=PairScores,
-    responses=error_responses(*ACCESS_ERRORS, *ENGINE_ERRORS, BatchTooLargeError),
+    responses=error_responses(*BATCH_ERRORS),
 )
-async def score_pairs(
-    body: PoolIn, request: JsonRequest, services: CurrentServices, caller: CurrentCaller
-) -> Response:
+async def score_pairs(body: PoolIn, request: JsonRequest, services: CurrentServices) -> Response:
     """Scores pairs without labels. A cascade asks its large judge here, and is asked for plans."""
     check_batch_size(len(body.comparisons), services)
     pairs = await request.run(lambda: PostedItems(body.items(), PoolPairIn.pair))
@@ -71,13 +67,12 @@ def _pair_score(outcome: Score | NoScore | ScopeJudgeError) -> PairScore:
     responses=error_responses(*ACCESS_ERRORS, *STORE_ERRORS, CascadeError, JudgeMismatchError),
 )
 async def plan(
-    name: Name,
+    name: SetName,
     body: CascadePlanIn,
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
     """Fixes F1, F2 and r of a cascade, as the first version of its set."""
-    caller.check_calibration(name)
     if not body.dry_run and services.identity.described.get("kind") != "cascade":
         raise CascadeError(
             "this service has one judge, and a cascade has two: name the large one's service in "

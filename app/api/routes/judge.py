@@ -17,18 +17,16 @@ from app.api.dependencies import (
 )
 from app.api.requests.models import BatchItem, JudgeBatchIn, JudgeIn
 from app.api.responses import (
-    ACCESS_ERRORS,
     AGED,
+    BATCH_ERRORS,
     ENGINE_ERRORS,
-    STORE_ERRORS,
+    SET_ERRORS,
     age_headers,
     as_json,
     error_responses,
 )
 from app.core.comparison import Judgment
 from app.core.errors import (
-    BatchTooLargeError,
-    CalibrationNotFoundError,
     ControlTokenError,
     InvalidComparisonError,
     JudgeMismatchError,
@@ -48,11 +46,9 @@ router = APIRouter(tags=["judging"], route_class=JsonRoute)
 _MOST_CRITERIA = 32
 # Errors of a comparison and of its request.
 COMPARISON_ERRORS = (
-    *ACCESS_ERRORS,
-    *STORE_ERRORS,
+    *SET_ERRORS,
     *ENGINE_ERRORS,
     InvalidComparisonError,
-    CalibrationNotFoundError,
     JudgeMismatchError,
     LabelsMissingError,
     PromptTooLongError,
@@ -60,9 +56,7 @@ COMPARISON_ERRORS = (
 )
 _OF_ONE = error_responses(*COMPARISON_ERRORS)
 # Errors of single comparisons are in the results, not in the status.
-_OF_MANY = error_responses(
-    *ACCESS_ERRORS, *STORE_ERRORS, *ENGINE_ERRORS, BatchTooLargeError, TooManyCriteriaError
-)
+_OF_MANY = error_responses(*BATCH_ERRORS, TooManyCriteriaError)
 
 
 @router.post("/judge", response_model=SingleJudgment, responses={**AGED, **_OF_ONE})

@@ -7,18 +7,12 @@ from fastapi import APIRouter, Query, Response
 
 from app.api.answers.sets import next_labels, pool_report
 from app.api.bodies import JsonRequest, JsonRoute, PostedItems
-from app.api.dependencies import CurrentCaller, CurrentServices, check_batch_size
+from app.api.dependencies import CurrentCaller, CurrentServices, SetName, check_batch_size
 from app.api.requests.models import PoolIn, PoolPairIn, Probability
-from app.api.responses import (
-    ACCESS_ERRORS,
-    ENGINE_ERRORS,
-    STORE_ERRORS,
-    as_json,
-    error_responses,
-)
-from app.api.routes.calibrations import LARGEST_PAGE, OF_ONE, Name
+from app.api.responses import BATCH_ERRORS, as_json, error_responses
+from app.api.routes.calibrations import LARGEST_PAGE, OF_ONE
 from app.core.comparison import Comparison
-from app.core.errors import BatchTooLargeError, JudgeMismatchError, SetFullError
+from app.core.errors import JudgeMismatchError, SetFullError
 from app.off_loop import off_loop
 from app.sets.batch import JudgedBatch
 from scope_judge.records import NextLabels, PoolReport
@@ -29,24 +23,16 @@ router = APIRouter(tags=["calibrating"], route_class=JsonRoute)
 @router.post(
     "/calibrations/{name}/pool",
     response_model=PoolReport,
-    responses=error_responses(
-        *ACCESS_ERRORS,
-        *STORE_ERRORS,
-        *ENGINE_ERRORS,
-        BatchTooLargeError,
-        JudgeMismatchError,
-        SetFullError,
-    ),
+    responses=error_responses(*BATCH_ERRORS, JudgeMismatchError, SetFullError),
 )
 async def add_pairs(
-    name: Name,
+    name: SetName,
     body: PoolIn,
     request: JsonRequest,
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
     """Judges pairs and adds them to a set without labels."""
-    caller.check_calibration(name)
     check_batch_size(len(body.comparisons), services)
     pairs = await request.run(_read_all, body)
     async with services.admission.admit(len(pairs.read)):
@@ -76,9 +62,8 @@ def _digests(pairs: PostedItems[Comparison], batch: JudgedBatch) -> list[str | N
 
 @router.get("/calibrations/{name}/next", response_model=NextLabels, responses=OF_ONE)
 async def list_next(
-    name: Name,
+    name: SetName,
     services: CurrentServices,
-    caller: CurrentCaller,
     alpha: Annotated[
         Probability | None,
         Query(description="Alpha to label for (default: that of the service)."),
@@ -93,7 +78,6 @@ async def list_next(
 
     The promise holds only for an alpha and a delta that you chose before the first label.
     """
-    caller.check_calibration(name)
     calibration = await services.calibrations.get(name)
     usual = services.defaults
     return await off_loop(

@@ -29,18 +29,15 @@ from app.api.requests.rewards import (
     RewardReferenceIn,
 )
 from app.api.responses import (
-    ACCESS_ERRORS,
     AGED,
-    ENGINE_ERRORS,
-    STORE_ERRORS,
+    BATCH_ERRORS,
+    SET_ERRORS,
     age_headers,
     as_json,
     error_responses,
 )
 from app.core.comparison import Judgment
 from app.core.errors import (
-    BatchTooLargeError,
-    CalibrationNotFoundError,
     InvalidRequestError,
     JudgeMismatchError,
     LabelsMissingError,
@@ -55,15 +52,7 @@ router = APIRouter(tags=["rewards"], route_class=JsonRoute)
 # Errors that the texts of one comparison cause are in the answer, not in the status.
 _RESPONSES = {
     **AGED,
-    **error_responses(
-        *ACCESS_ERRORS,
-        *STORE_ERRORS,
-        *ENGINE_ERRORS,
-        BatchTooLargeError,
-        CalibrationNotFoundError,
-        JudgeMismatchError,
-        LabelsMissingError,
-    ),
+    **error_responses(*BATCH_ERRORS, *SET_ERRORS, JudgeMismatchError, LabelsMissingError),
 }
 
 

@@ -168,13 +168,11 @@ def _read(path: Path) -> "list[KeyEntry]":
 
 def _close_to_others(path: Path) -> None:
     """Revokes the write permission of other users for a key file, with a message."""
-    from app.api.auth.keys import WRITABLE_BY_OTHERS
-
     if not path.exists():
         return
     mode = stat.S_IMODE(path.stat().st_mode)
-    if mode & WRITABLE_BY_OTHERS:
-        path.chmod(mode & ~WRITABLE_BY_OTHERS)
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        path.chmod(mode & ~(stat.S_IWGRP | stat.S_IWOTH))
         say(
             f"warning: users other than its owner could write to {path}, and could have added keys "
             "of their own. Only its owner can write to it now. Look through its keys with "

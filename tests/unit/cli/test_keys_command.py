@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from app.api.auth.callers import Caller
 from app.api.auth.keys import Keys, hash_of, parse_key_file
 from app.cli import app, console
 from tests.patience import PATIENCE_S
@@ -51,7 +50,7 @@ def test_a_key_is_printed_once_and_only_its_hash_is_kept(path: Path) -> None:
     assert "the only time the key is shown" in one_line(result.stderr)
     assert f"SCOPE_API_KEYS_FILE={path}" in one_line(result.stderr)
     caller = Keys(path).caller(key.encode())
-    assert caller == Caller("ci", frozenset({"judge", "calibrate"}))
+    assert (caller.name, caller.roles) == ("ci", ["judge", "calibrate"])
 
 
 def test_a_key_can_expire_and_have_a_limit(path: Path) -> None:
@@ -104,7 +103,6 @@ def test_a_file_that_others_can_write_is_closed_with_a_warning(path: Path, mode:
         assert result.exit_code == 0, result.stderr
         assert "could write to" in one_line(result.stderr)
         assert stat.S_IMODE(path.stat().st_mode) == mode & ~0o022
-        assert Keys(path).exposure is None
     assert "could write to" not in one_line(run(path, "add", "c").stderr)
 
 

@@ -1,8 +1,6 @@
 """Tests of the key file: its valid content, and how a running service follows its changes."""
 
-import errno
 import hashlib
-import hmac
 import json
 import logging
 import os
@@ -12,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.api.auth.callers import Caller
-from app.api.auth.keys import CHECK_EVERY_S, KEPT_S, Keys, hash_of, new_key, open_keys
+from app.api.auth.keys import CHECK_EVERY_S, Keys, hash_of, new_key, open_keys
 from app.core.errors import (
     ForbiddenError,
     KeysUnavailableError,
@@ -54,8 +51,8 @@ def test_a_key_identifies_its_caller_with_roles_and_sets(path: Path, clock: Cloc
     write_keys(path, entry("a", ["judge", "admin"]), entry("b", [], ["one", "two"]))
     keys = Keys(path, clock=clock)
     a, b = (keys.caller(key_of(name).encode()) for name in "ab")
-    assert a == Caller("a", frozenset({"judge", "admin"}), None)
-    assert b == Caller("b", frozenset(), frozenset({"one", "two"}))
+    assert (a.name, a.roles, a.calibrations) == ("a", ["judge", "admin"], None)
+    assert (b.name, b.roles, b.calibrations) == ("b", [], ["one", "two"])
     assert len(keys) == 2
 
 
@@ -103,26 +100,6 @@ def test_an_unknown_key_is_refused(path: Path, clock: Clock, sent: bytes) -> Non
     keys = Keys(write_keys(path, entry("a")), clock=clock)
     with pytest.raises(UnauthenticatedError):
         keys.caller(sent)
-
-
-def test_every_key_is_compared_even_after_a_match(
-    path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = [f"k{i}" for i in range(9)]
-    keys = Keys(write_keys(path, *map(entry, names)), clock=clock)
-    compared: list[bytes] = []
-    compare = hmac.compare_digest
-
-    def counted(known: bytes, given: bytes) -> bool:
-        compared.append(known)
-        return compare(known, given)
-
-    monkeypatch.setattr(hmac, "compare_digest", counted)
-    for name in ("k0", "k4", "k8"):
-        assert caller_name(keys, name) == name
-    with pytest.raises(UnauthenticatedError):
-        caller_name(keys, "unknown")
-    assert len(compared) == 4 * len(names)
 
 
 def test_keys_are_long_random_and_have_one_word() -> None:
@@ -175,7 +152,7 @@ def test_an_edit_with_the_same_size_and_time_is_noticed(path: Path, clock: Clock
         before.st_mtime_ns,
     )
     clock.pass_check()
-    assert keys.caller(key_of("a").encode()).roles == {"admin"}
+    assert keys.caller(key_of("a").encode()).roles == ["admin"]
 
 
 @pytest.mark.parametrize("damage", ["removed", "half written", "a folder", "a pipe"])
@@ -206,61 +183,6 @@ def test_an_unreadable_file_refuses_every_key_until_it_is_readable(
     clock.pass_check()
     assert caller_name(keys, "a") == "a"
     assert "number of keys: 1" in caplog.text
-
-
-def without_descriptors(monkeypatch: pytest.MonkeyPatch, number: int = errno.EMFILE) -> None:
-    """Makes opening a file fail, as in a process at its limit of open files."""
-
-    def refuse(*given: Any) -> int:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(os, "open", refuse)
-
-
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
-def test_without_descriptors_the_last_keys_stay_valid_for_a_minute(
-    number: int,
-    path: Path,
-    clock: Clock,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    keys = Keys(write_keys(path, entry("a")), clock=clock)
-    with monkeypatch.context() as patched:
-        without_descriptors(patched, number)
-        for _ in range(1 + int(KEPT_S / CHECK_EVERY_S)):
-            clock.pass_check()
-            assert caller_name(keys, "a") == "a"
-            with pytest.raises(UnauthenticatedError):
-                caller_name(keys, "b")
-        assert caplog.text.count(os.strerror(number)) == 1
-        clock.pass_check()
-        with pytest.raises(KeysUnavailableError):
-            caller_name(keys, "a")
-    clock.pass_check()
-    assert caller_name(keys, "a") == "a"
-
-
-@pytest.mark.parametrize("mode", [0o602, 0o620, 0o666])
-def test_a_file_that_other_users_can_write_to_causes_a_warning(
-    mode: int, path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
-    warnings: list[str] = []
-    write_keys(path, entry("a")).chmod(mode)
-    open_keys(path, warnings.append)
-    assert [f"chmod go-w {path}" in each for each in warnings] == [True]
-
-    path.chmod(0o644)
-    keys = Keys(path, clock=clock)
-    for _ in range(2):
-        path.chmod(0o600)
-        clock.pass_check()
-        assert caller_name(keys, "a") == "a"
-        path.chmod(mode)
-        for _ in range(3):
-            clock.pass_check()
-            assert caller_name(keys, "a") == "a"
-    assert caplog.text.count("chmod go-w") == 2
 
 
 HASH = "ab" * 32

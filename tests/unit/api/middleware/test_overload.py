@@ -12,8 +12,8 @@ import pytest
 from fastapi import FastAPI
 
 from app.api.application import drain
-from app.api.auth.access import MOST_CONNECTIONS
 from app.api.auth.keys import Keys
+from app.api.middleware.gate import MOST_CONNECTIONS
 from app.core.comparison import Guarantee
 from app.core.errors import StoreUnavailableError
 from app.judges.engines.scripted import ScriptedEngine
@@ -182,40 +182,6 @@ async def test_a_body_that_does_not_arrive_in_time_is_refused() -> None:
     async with app.router.lifespan_context(app):
         sent = await talk(app, "/judge", *[b" "] * 100, pause_s=0.02)
     assert sent[0]["status"] == 504
-
-
-@pytest.mark.parametrize(("bytes_per_s", "status"), [(1, 200), (10**9, 408)])
-async def test_a_body_may_arrive_at_the_smallest_rate(bytes_per_s: int, status: int) -> None:
-    app, body = application_of(), json.dumps(PLAIN).encode()
-    with_limits(app, body_grace_s=0.01, body_bytes_per_s=bytes_per_s)
-    async with app.router.lifespan_context(app):
-        # The whole grace period passes between the parts. After 50 bytes 50 s are left, or none.
-        sent = await talk(app, "/judge", body[:50], body[50:], pause_s=0.1)
-    assert sent[0]["status"] == status
-
-
-async def test_one_key_cannot_use_up_the_bytes_of_another(tmp_path: Path) -> None:
-    keys = Keys(write_keys(tmp_path / "keys.json", entry("greedy"), entry("other")))
-    app = application_of(keys=keys, max_body_bytes=1500)
-    with_limits(app, max_pending_bytes=4000)
-    leave, refused = asyncio.Event(), list[int]()
-
-    async def hold(key: str) -> None:
-        part = b" " * 1100
-        sent = await talk(app, "/judge", part, then=leave.wait, unfinished=True, key=key)
-        refused.extend(message["status"] for message in sent if "status" in message)
-
-    async with app.router.lifespan_context(app), asyncio.TaskGroup() as group:
-        # Half of 4,000 bytes is enough for one such body, but not for two.
-        for key in (*["greedy"] * 5, "other"):
-            group.create_task(hold(key))
-        await until(lambda: len(refused) >= 4)
-        assert refused == [429] * 4
-        leave.set()
-    # Their bytes are released.
-    async with app.router.lifespan_context(app):
-        sent = await talk(app, "/judge", json.dumps(PLAIN).encode(), key="greedy")
-    assert sent[0]["status"] == 200
 
 
 async def test_one_key_cannot_use_up_the_connections_of_another(tmp_path: Path) -> None:
