@@ -1,5 +1,6 @@
 """Explanations that a judge writes after its verdict. They are not the reason of the verdict."""
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from app.core.comparison import Comparison, Side
@@ -9,21 +10,20 @@ from app.observability.telemetry import Telemetry
 from app.ports import CallTimes, Generated, TextGenerator
 
 _MOST_TOKENS = 200
+# A comparison, and the side that the judge prefers; None without a preference.
+Judged = tuple[Comparison, Side | None]
 
 
 @runtime_checkable
 class ExplainingScorer(Protocol):
     """A scorer that can explain a judgment in words."""
 
-    async def explain(self, comparison: Comparison, side: Side | None) -> str | None:
-        """Returns a text about a comparison that was judged; nothing keeps it.
-
-        Args:
-            comparison: The comparison.
-            side: The side that the judge prefers; None if it has no preference.
+    async def explain(self, judged: Sequence[Judged]) -> list[str | None]:
+        """Returns texts about judged comparisons; nothing keeps them.
 
         Returns:
-            The text, or None if there is nothing to explain, or the judge did not write it.
+            For each comparison, in order, its text, or None if there is nothing to explain, or the
+            judge did not write it.
 
         Raises:
             UnavailableError: The engine does not answer.
@@ -33,19 +33,28 @@ class ExplainingScorer(Protocol):
 async def written_afterwards(
     engine: TextGenerator,
     template: PromptTemplate,
-    comparison: Comparison,
-    side: Side | None,
+    judged: Sequence[Judged],
     telemetry: Telemetry,
-) -> str | None:
-    """Has a chat model explain its verdict, of which it is told; see `ExplainingScorer`."""
-    if side is None:
-        return None
-    prompt = template.render(comparison)
-    asked = f"Your verdict is [[{side}]]. Explain it in at most 120 words."
-    prompt = prompt._replace(user=f"{prompt.user}\n\n{asked}", prefill="")
+) -> list[str | None]:
+    """Has a chat model explain its verdicts, of which it is told; see `ExplainingScorer`."""
+    prompts = {}
+    for place, (comparison, side) in enumerate(judged):
+        prompt = template.render(comparison)
+        asked = f"Your verdict is [[{side}]]. Explain it in at most 120 words."
+        if side is not None:
+            prompts[place] = prompt._replace(user=f"{prompt.user}\n\n{asked}", prefill="")
+    texts: list[str | None] = [None] * len(judged)
+    if not prompts:
+        return texts
     times = CallTimes()
-    with observed_call(telemetry, times, comparisons=0, prompts=1):
-        (text,) = await engine.generate(
-            [prompt], max_tokens=_MOST_TOKENS, temperature=0.0, seeds=[0], times=times
+    with observed_call(telemetry, times, comparisons=0, prompts=len(prompts)):
+        written = await engine.generate(
+            list(prompts.values()),
+            max_tokens=_MOST_TOKENS,
+            temperature=0.0,
+            seeds=[0] * len(prompts),
+            times=times,
         )
-    return text.text.strip() or None if isinstance(text, Generated) else None
+    for place, text in zip(prompts, written, strict=True):
+        texts[place] = text.text.strip() or None if isinstance(text, Generated) else None
+    return texts

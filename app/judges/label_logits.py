@@ -5,12 +5,12 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
-from app.core.comparison import Comparison, Side
+from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError, StartupError
 from app.core.fingerprint import JudgeIdentity
 from app.core.score import Score
 from app.judges.calls import lost, observed_call
-from app.judges.explaining import written_afterwards
+from app.judges.explaining import Judged, written_afterwards
 from app.judges.prompts import PromptTemplate, rendered_pairs
 from app.judges.quoting import FENCE_VERSION
 from app.judges.scorer import ScoreError
@@ -113,13 +113,10 @@ class LabelLogitScorer:
         pairs = zip(logits[::2], logits[1::2], strict=True)
         return [score_of_orders(forward, reverse) for forward, reverse in pairs]
 
-    async def explain(self, comparison: Comparison, side: Side | None) -> str | None:
-        """Has the engine explain the verdict, if it writes text."""
+    async def explain(self, judged: Sequence[Judged]) -> list[str | None]:
         if not isinstance(self.engine, TextGenerator):
-            return None
-        return await written_afterwards(
-            self.engine, self.template, comparison, side, self.telemetry
-        )
+            return [None] * len(judged)
+        return await written_afterwards(self.engine, self.template, judged, self.telemetry)
 
     def weakness(self, score: Score) -> str | None:
         """Returns advice if the model would most likely answer without a label."""

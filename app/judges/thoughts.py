@@ -9,11 +9,12 @@ from typing import Protocol
 
 import numpy as np
 
-from app.core.comparison import Comparison, Side
+from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError, StartupError
 from app.core.fingerprint import JudgeIdentity
 from app.core.score import NoScore, Score
 from app.judges.calls import lost, observed_call
+from app.judges.explaining import Judged
 from app.judges.label_logits import (
     chat_identity,
     label_gap,
@@ -211,21 +212,19 @@ class ThoughtScorer:
             for forward, reverse, draw in zip(orders[::2], orders[1::2], draws, strict=True)
         ]
 
-    async def explain(self, comparison: Comparison, side: Side | None) -> str | None:
-        """Returns the first thought of the first order, written again from its seed."""
-        draw = Draw.of(comparison, self.identity.fingerprint)
+    async def explain(self, judged: Sequence[Judged]) -> list[str | None]:
+        """Returns the first thought of each first order, written again from its seed."""
+        comparisons = [comparison for comparison, _ in judged]
         times = CallTimes()
-        with observed_call(self._telemetry, times, comparisons=0, prompts=1):
-            (written,) = await self._written(
-                [self._template.render(comparison)],
-                [draw.seeds[0]],
+        with observed_call(self._telemetry, times, comparisons=0, prompts=len(judged)):
+            written = await self._written(
+                [self._template.render(each) for each in comparisons],
+                [Draw.of(each, self.identity.fingerprint).seeds[0] for each in comparisons],
                 most=self._options.max_tokens,
                 samples=1,
                 times=times,
             )
-        if isinstance(written, Thought):
-            return written.text
-        return written.thought if isinstance(written, Generated) else None
+        return [_thought_of(each) for each in written]
 
     async def _written(
         self,
@@ -299,6 +298,12 @@ class ThoughtScorer:
     def weakness(self, score: Score) -> str | None:
         """Returns advice if the model would most likely answer without a label."""
         return None if self._votes else label_weakness(score, self._template.prefill)
+
+
+def _thought_of(written: Thought | Generated | PromptError) -> str | None:
+    if isinstance(written, Thought):
+        return written.text
+    return written.thought if isinstance(written, Generated) else None
 
 
 def _has_ended(written: Thought | Generated | PromptError) -> bool:

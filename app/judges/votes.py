@@ -8,12 +8,12 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from app.core.comparison import Comparison, Side
+from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError
 from app.core.fingerprint import JudgeIdentity, example_digest
 from app.core.score import CERTAIN_GAP, Score
 from app.judges.calls import lost, observed_call
-from app.judges.explaining import written_afterwards
+from app.judges.explaining import Judged, written_afterwards
 from app.judges.label_logits import chat_identity
 from app.judges.prompts import PromptTemplate, rendered_pairs
 from app.judges.scorer import ScoreError
@@ -148,11 +148,8 @@ class VoteScorer:
         self._telemetry.count_votes(len(voted), unanimous=sum(map(is_unanimous, voted)))
         return scores
 
-    async def explain(self, comparison: Comparison, side: Side | None) -> str | None:
-        """Has the engine explain the verdict."""
-        return await written_afterwards(
-            self._engine, self._template, comparison, side, self._telemetry
-        )
+    async def explain(self, judged: Sequence[Judged]) -> list[str | None]:
+        return await written_afterwards(self._engine, self._template, judged, self._telemetry)
 
     def _votes(self, answers: Sequence[Generated | PromptError]) -> "Votes | PromptError":
         """Counts the votes of one order; the error of any answer is that of the order."""

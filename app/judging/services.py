@@ -1,5 +1,6 @@
 """The parts of a running service."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.audits.absorption import Absorber
@@ -73,12 +74,18 @@ class Services:
         """Whether the judge can explain a judgment."""
         return isinstance(self.scorer, ExplainingScorer)
 
-    async def explanation(self, comparison: Comparison, judgment: Judgment) -> str | None:
-        """Returns a text of the judge about its judgment, if it explains; see `explain`."""
-        if not isinstance(self.scorer, ExplainingScorer):
-            return None
-        side = None if judgment.preference is None else judgment.preference.side
-        return await self.scorer.explain(comparison, side)
+    async def explanations(
+        self, judged: Sequence[tuple[Comparison, Judgment]]
+    ) -> Sequence[str | None]:
+        """Returns a text of the judge about each judgment, if it explains; see `explain`."""
+        if not judged or not isinstance(self.scorer, ExplainingScorer):
+            return [None] * len(judged)
+        return await self.scorer.explain(
+            [
+                (comparison, judgment.preference.side if judgment.preference else None)
+                for comparison, judgment in judged
+            ]
+        )
 
     @property
     def identity(self) -> JudgeIdentity:

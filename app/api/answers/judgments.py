@@ -1,7 +1,8 @@
 """Builds the records of judgments and rewards."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, TypeVar, get_args
 
 from app.api.answers.making import made
@@ -20,13 +21,21 @@ J = TypeVar("J", bound=records.Judgment)
 G = TypeVar("G", bound=records.Rewards)
 
 
-def judgment(judged: Judgment, identifier: str | int | None, *, kind: type[J], **more: Any) -> J:
+def judgment(
+    judged: Judgment,
+    identifier: str | int | None,
+    *,
+    kind: type[J],
+    explanation: str | None = None,
+    **more: Any,
+) -> J:
     """The record of a judgment; `guarantee` is None without an alpha, which promises nothing.
 
     Args:
         judged: The judgment.
         identifier: The caller's id of the pair.
         kind: The record.
+        explanation: The explanation of the judge.
         **more: Fields that the record has besides those of a judgment.
     """
     criterion, preference = judged.criterion, judged.preference
@@ -49,6 +58,7 @@ def judgment(judged: Judgment, identifier: str | int | None, *, kind: type[J], *
             for rung in judged.rungs
         )
         or None,
+        explanation=explanation,
         **more,
     )
 
@@ -73,15 +83,25 @@ def single_judgment(
 
 
 def judgment_batch(
-    items: Iterable[BatchItem], outcomes: Iterable[Outcome]
+    items: Iterable[BatchItem],
+    outcomes: Iterable[Outcome],
+    explanations: Mapping[int, str | None] = MappingProxyType({}),
 ) -> records.JudgmentBatch:
-    """The outcomes of the batch of the request that is being answered."""
+    """The outcomes of the batch of the request that is being answered.
+
+    Args:
+        items: The items.
+        outcomes: Their outcomes.
+        explanations: Explanations by the place of their items.
+    """
     return records.JudgmentBatch(
         results=tuple(
             records.ItemError(id=item.id, error=problem_of(outcome))
             if isinstance(outcome, ScopeJudgeError)
-            else judgment(outcome, item.id, kind=records.Judgment)
-            for item, outcome in zip(items, outcomes, strict=True)
+            else judgment(
+                outcome, item.id, kind=records.Judgment, explanation=explanations.get(place)
+            )
+            for place, (item, outcome) in enumerate(zip(items, outcomes, strict=True))
         ),
         usage=usage_of_request(),
     )

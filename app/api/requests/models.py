@@ -105,6 +105,15 @@ EvenIfInfeasible = Annotated[
     bool,
     Field(description="Continue even if an alpha in use gets no more verdicts."),
 ]
+# Each explanation is a text that the judge writes alone.
+MOST_EXPLAINED = 16
+Explain = Annotated[
+    bool,
+    Field(
+        description="Whether the judge also explains its preference, which takes longer; in a "
+        f"batch of at most {MOST_EXPLAINED} comparisons."
+    ),
+]
 DryRun = Annotated[bool, Field(description="Change nothing and show the effect.")]
 
 
@@ -220,11 +229,7 @@ class JudgeIn(_ComparisonIn, CriterionIn):
     """One comparison to judge."""
 
     id: OptionalId = None
-    explain: bool = Field(
-        False,
-        description="Whether the judge also explains its preference, which takes longer. Only in "
-        "POST /judge.",
-    )
+    explain: Explain = False
 
     def request(
         self, defaults: CriterionDefaults, batch: "JudgeBatchIn | None" = None
@@ -268,15 +273,18 @@ class BatchItem:
     Args:
         id: The caller's id of the item; None if it has none.
         asked: The request to the judge; or the error that prevents it.
+        explain: Whether the judge explains its preference.
     """
 
     id: str | int | None
     asked: JudgeRequest | RequestError
+    explain: bool = False
 
 
 class JudgeBatchIn(CriterionIn):
     """Comparisons to judge in one engine call; its criterion is the items' default."""
 
+    explain: Explain = False
     # `items` validates them, after the route has checked how many there are.
     comparisons: list[SkipValidation[JudgeIn]] = Field(description="The comparisons.")
 
@@ -287,11 +295,16 @@ class JudgeBatchIn(CriterionIn):
     def _item(self, item: "JudgeIn | InvalidItem", defaults: CriterionDefaults) -> BatchItem:
         if isinstance(item, InvalidItem):
             return BatchItem(id=item.id, asked=item.error)
-        if item.explain:
-            error = InvalidComparisonError("explain is for POST /judge, and not for batches")
-            return BatchItem(id=item.id, asked=error)
+        explain = self.explain or item.explain
+        if explain and len(self.comparisons) > MOST_EXPLAINED:
+            detail = (
+                f"explain is for batches of at most {MOST_EXPLAINED} comparisons, and this one has "
+                f"{len(self.comparisons)}"
+            )
+            return BatchItem(id=item.id, asked=InvalidComparisonError(detail))
         try:
-            return BatchItem(id=item.id, asked=item.request(defaults, self))
+            asked = item.request(defaults, self)
+            return BatchItem(id=item.id, asked=asked, explain=explain)
         except RequestError as exc:
             return BatchItem(id=item.id, asked=exc)
 

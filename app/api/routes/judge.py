@@ -1,6 +1,6 @@
 """POST /judge and POST /judge/batch."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -35,7 +35,7 @@ from app.core.errors import (
     RequestError,
     TooManyCriteriaError,
 )
-from app.judging.judge import JudgeRequest
+from app.judging.judge import JudgeRequest, Outcome
 from app.judging.services import Services
 from scope_judge.records import JudgmentBatch, SingleJudgment
 
@@ -66,17 +66,34 @@ async def judge(
     """Judges one comparison: "A", "B" or "abstain"."""
     asked = await request.run(body.request, services.defaults)
     check_criterion(caller, asked.criterion)
-    if body.explain and not services.explains:
-        raise InvalidComparisonError("this kind of judge writes no text: leave `explain` out")
+    _check_explains(body.explain, services)
     async with services.admission.admit(1):
         judgment = await services.judge.judge(asked, by=caller.name)
         explanation = None
         if body.explain:
-            explanation = await services.explanation(asked.comparison, judgment)
+            (explanation,) = await services.explanations([(asked.comparison, judgment)])
     return as_json(
         partial(single_judgment, judgment, body.id, explanation=explanation),
         headers=age_headers((judgment,)),
     )
+
+
+def _check_explains(wanted: bool, services: Services) -> None:
+    if wanted and not services.explains:
+        raise InvalidComparisonError("this kind of judge writes no text: leave `explain` out")
+
+
+async def _explanations(
+    items: Sequence[BatchItem], outcomes: Sequence[Outcome], services: Services
+) -> dict[int, str | None]:
+    """The explanations by the place of their items."""
+    judged = {
+        place: (item.asked.comparison, outcome)
+        for place, (item, outcome) in enumerate(zip(items, outcomes, strict=True))
+        if item.explain and isinstance(item.asked, JudgeRequest) and isinstance(outcome, Judgment)
+    }
+    texts = await services.explanations(list(judged.values()))
+    return dict(zip(judged, texts, strict=True))
 
 
 @router.post("/judge/batch", response_model=JudgmentBatch, responses={**AGED, **_OF_MANY})
@@ -89,11 +106,15 @@ async def judge_batch(
     items = await request.run(_items, body, services, caller)
     requests = [item.asked for item in items if isinstance(item.asked, JudgeRequest)]
     _check_criteria(requests)
+    _check_explains(any(item.explain for item in items), services)
     async with services.admission.admit(len(requests)):
         outcomes = await services.judge.judge_batch([item.asked for item in items], by=caller.name)
+        explanations = await _explanations(items, outcomes, services)
     judgments = (outcome for outcome in outcomes if isinstance(outcome, Judgment))
     return await request.run(
-        as_json, partial(judgment_batch, items, outcomes), headers=age_headers(judgments)
+        as_json,
+        partial(judgment_batch, items, outcomes, explanations),
+        headers=age_headers(judgments),
     )
 
 

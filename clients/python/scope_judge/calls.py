@@ -141,6 +141,7 @@ class Calls:
         response_a: Response | None = None,
         response_b: Response | None = None,
         id: Identifier | None = None,
+        explain: bool = False,
         **criterion: "Unpack[Criterion]",
     ) -> Steps[records.SingleJudgment]:
         """Judges which of two responses is better: "A", "B" or "abstain".
@@ -154,6 +155,7 @@ class Calls:
             response_a: Response A by its name in the service, instead of `a`.
             response_b: Response B, likewise.
             id: Comes back in the judgment.
+            explain: Whether the judge also explains its preference, which takes longer.
             **criterion: `alpha`, the largest share of wrong verdicts among the accepted ones (None
                 accepts every verdict and guarantees nothing); `guarantee`, "marginal" or "pac";
                 `delta`, the probability that a "pac" guarantee fails; `calibration`, the name of
@@ -161,6 +163,8 @@ class Calls:
         """
         pair = two_responses(a, b, response_a, response_b)
         body = {**checked(criterion, Criterion), **comparison(question, *pair, id)}
+        if explain:
+            body["explain"] = True
         return self._read(
             records.SingleJudgment, Call("POST", "/judge", to_json(body), patient=True)
         )

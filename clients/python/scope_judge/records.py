@@ -175,6 +175,9 @@ class Judgment:
         decided_by: Name of the judge of a cascade whose numbers these are; None for a judge alone,
             and if none decided (`escalation_unavailable`).
         rungs: The judges of a cascade that were asked, in order; None for a judge alone.
+        explanation: With `explain`, the first thought of a judge that thinks, or a text that
+            another judge writes after the verdict: it is not the reason of the verdict, and the
+            promise does not cover it. None without `explain`, or without a preference to explain.
     """
 
     id: Identifier | None
@@ -201,6 +204,7 @@ class Judgment:
     bounded: bool
     decided_by: str | None = None
     rungs: tuple[Rung, ...] | None = None
+    explanation: str | None = None
 
     @property
     def accepted(self) -> bool:
@@ -214,14 +218,10 @@ class SingleJudgment(Judgment):
 
     Args:
         words: The judgment in a sentence, with the reason of an abstention.
-        explanation: With `explain`, the first thought of a judge that thinks, or a text that
-            another judge writes after the verdict: it is not the reason of the verdict, and the
-            promise does not cover it. None without `explain`, or without a preference to explain.
         usage: The work of the judge for this request.
     """
 
     words: str
-    explanation: str | None = None
     usage: RequestUsage
 
 

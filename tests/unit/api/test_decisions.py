@@ -77,7 +77,7 @@ async def test_a_choice_is_judged_as_a_comparison(client: httpx.AsyncClient, pat
         "id": "team",
     }
     judgment = (await client.post("/judge", json=body)).json()
-    del judgment["usage"], judgment["words"], judgment["explanation"]
+    del judgment["usage"], judgment["words"]
     assert answer["scope"] == judgment
     assert answer["type"] == "choice"
     assert answer["choice"] == "billing"

@@ -30,11 +30,26 @@ async def test_a_judge_explains_the_side_that_it_prefers() -> None:
         even = {**PAIR, "response_a": "quality=3 or so", "explain": True}
         found = (await client.post("/judge", json=even)).json()
         assert (found["reason"], found["explanation"]) == ("no_preference", None)
-        batch = {"comparisons": [PAIR, {**PAIR, "explain": True}]}
-        first, second = (await client.post("/judge/batch", json=batch)).json()["results"]
-        assert first["verdict"] == "B"
-        assert second["error"]["code"] == "invalid_comparison"
-        assert "POST /judge" in second["error"]["detail"]
+        swapped = {**PAIR, "response_a": "quality=4", "explain": True}
+        batch = {"comparisons": [PAIR, swapped, even, {**PAIR, "question": " "}]}
+        answer = (await client.post("/judge/batch", json=batch)).json()
+        first, second, third, failed = answer["results"]
+        assert second["explanation"].startswith("Your verdict is [[A]].")
+        assert (first["explanation"], third["explanation"]) == (None, None)
+        assert failed["error"]["code"] == "invalid_comparison"
+        assert answer["usage"]["engine_prompts"] == 7
+
+
+@pytest.mark.parametrize("size", [16, 17])
+async def test_a_batch_of_at_most_16_pairs_is_explained(size: int) -> None:
+    async with client_of(ScriptedEngine(writer=explaining)) as client:
+        batch = {"comparisons": [PAIR] * size, "explain": True}
+        results = (await client.post("/judge/batch", json=batch)).json()["results"]
+    if size == 16:
+        assert all(row["explanation"].startswith("Your verdict is [[B]].") for row in results)
+    else:
+        assert {row["error"]["code"] for row in results} == {"invalid_comparison"}
+        assert "at most 16" in results[0]["error"]["detail"]
 
 
 @pytest.mark.parametrize("tokens", [100, 1])
@@ -55,6 +70,7 @@ async def test_the_explanation_of_a_thinking_judge_is_its_thought(tokens: int) -
 
 async def test_a_judge_that_writes_no_text_refuses() -> None:
     async with client_of_scorer(LengthScorer()) as client:
-        refused = await client.post("/judge", json={**PAIR, "explain": True})
-    assert (refused.status_code, refused.json()["code"]) == (422, "invalid_comparison")
-    assert "leave `explain` out" in refused.json()["detail"]
+        for path, body in (("", PAIR), ("/batch", {"comparisons": [PAIR]})):
+            refused = await client.post(f"/judge{path}", json={**body, "explain": True})
+            assert (refused.status_code, refused.json()["code"]) == (422, "invalid_comparison")
+            assert "leave `explain` out" in refused.json()["detail"]

@@ -56,7 +56,7 @@ def judgment(item: dict[str, Any]) -> dict[str, Any]:
         "label_mass": 0.99,
         "calibration": {"name": "default", "version": 1, "n": 400},
         "judge": "planned",
-        **dict.fromkeys(("audit", "temperature", "decided_by", "rungs")),
+        **dict.fromkeys(("audit", "temperature", "decided_by", "rungs", "explanation")),
         "orders": 2,
         "cached": False,
         "bounded": False,

@@ -33,6 +33,8 @@ def test_a_judgment_is_the_one_of_the_service(kind: Kind, service_url: str) -> N
     for name, value in answer.items():
         if name not in ("calibration", "usage"):
             assert getattr(found, name) == value
+    explained = call(kind, service_url, "judge", "Which?", "quality=3", "quality=0", explain=True)
+    assert explained.explanation is not None
 
 
 def test_responses_may_have_their_names_in_the_service(kind: Kind, service_url: str) -> None:
