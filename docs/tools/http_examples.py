@@ -15,7 +15,6 @@ from unittest.mock import patch
 
 import httpx
 
-from app import __version__
 from app.api.auth.keys import Keys
 from app.audits.drift import Drift
 from app.judges.engines.scripted import ScriptedEngine, logits_of_gap
@@ -29,12 +28,6 @@ _WIDTH = 96
 _MORE = "..."
 # Texts are cut after this many characters.
 _LONGEST = 70
-# Values that differ from run to run or from release to release -> what the page shows.
-_FIXED = {
-    "token": "scope_link.eyJjYWxpYnJhdGlvbiI6...",
-    "commit": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b",
-    "release": __version__,
-}
 # Fields that the page shows of a verdict, a set and a change of a set.
 _VERDICT = "verdict p_bar threshold"
 _SET = "name version n"
@@ -59,7 +52,7 @@ class Example:
 
 
 def examples() -> dict[str, Example]:
-    """Sends a request to every route that answers with JSON; route -> example.
+    """Sends a request to each route that judges or changes something; route -> example.
 
     Times, digests and ids are replaced by fixed ones, so each call returns the same examples.
     """
@@ -130,9 +123,7 @@ class _Recorder:
             case dict():
                 names = show & value.keys() or value.keys()
                 kept_fields = {
-                    key: _FIXED.get(key, self._steady(item, show))
-                    for key, item in value.items()
-                    if key in names
+                    key: self._steady(item, show) for key, item in value.items() if key in names
                 }
                 return kept_fields | ({_MORE: _MORE} if len(names) < len(value) else {})
             case list():
@@ -184,8 +175,6 @@ async def _judge(recorder: _Recorder) -> None:
     labeled = [_pair(number, label="A") for number in range(100, 160)]
     shown = f"{_SET} thresholds alpha guarantee threshold coverage added failed"
     await recorder.send("POST", "/calibrate", {"examples": labeled}, show=shown)
-    shown = "fingerprint scores digest gap_fwd gap_rev label_mass label"
-    await recorder.send("POST", "/calibrate/scores", {"examples": labeled[:2]}, show=shown)
     await recorder.send("POST", "/judge", _pair(48, alpha=0.1))
     batch = {"comparisons": [_pair(49), _pair(50)]}
     await recorder.send("POST", "/judge/batch", batch, show=f"results {_VERDICT}")
@@ -196,70 +185,20 @@ async def _judge(recorder: _Recorder) -> None:
     await recorder.send("POST", "/rewards/groups", {"groups": [group, group]}, show=shown)
     shown = "rewards reasons"
     await recorder.send("POST", "/rewards/reference", {**group, "reference": "80"}, show=shown)
-    samples = {"query": ["What is 52 + 27?79"], "prompts": ["What is 52 + 27?"], "labels": ["80"]}
-    await recorder.send("POST", "/rewards/openrlhf", samples)
-    texts = {"a": "82", "b": "83"}
-    question: dict[str, Any] = {
-        "type": "choice",
-        "instructions": "Choose the sum.",
-        "criteria": texts,
-    }
-    asked: dict[str, Any] = {"state": "What is 55 + 27?", "questions": {"sum": question}}
-    shown = f"answers sum choice scope {_VERDICT}"
-    await recorder.send("POST", "/v1/systemone", asked, show=shown)
-    choices: list[Any] = [{"value": "a", "description": "82"}, {"value": "b", "description": "83"}]
-    listed: dict[str, Any] = {
-        "type": "choice",
-        "name": "sum",
-        "instructions": "Choose the sum.",
-        "choices": choices,
-    }
-    asked = {"input": "What is 55 + 27?", "questions": [listed]}
-    shown = f"answers name choice scope {_VERDICT}"
-    await recorder.send("POST", "/v1/decisions", asked, show=shown)
-    shown = "version judge fingerprint model default_alpha default_guarantee limits max_batch"
-    await recorder.send("GET", "/info", show=shown)
-    for path in ("/usage", "/readyz", "/healthz"):
-        await recorder.send("GET", path)
 
 
 async def _label(recorder: _Recorder) -> None:
-    shown = "audits id calibration status drawn_at label next_after"
-    audits = await recorder.send("GET", "/audits", query="?status=open", show=shown)
+    audits = await recorder.send("GET", "/audits", query="?status=open")
     labels = [{"id": audit["id"], "label": "A"} for audit in audits["audits"]]
     await recorder.send("POST", "/audits/labels", {"labels": labels})
-    shown = "name criteria alpha audited errors error_interval alarm certified light summary"
-    await recorder.send("GET", "/calibrations/{name}/monitor", show=shown)
-    await recorder.send("GET", "/calibrations/{name}/audit-trail")
     await recorder.send("POST", "/calibrations/{name}/resume", {"reason": "checked by hand"})
     absorb = {"dry_run": True}
     await recorder.send("POST", "/calibrations/{name}/absorb", absorb, show=_CHANGE)
 
 
 async def _change(recorder: _Recorder) -> None:
-    await recorder.send("GET", "/calibrations", show=f"calibrations {_SET}")
-    shown = f"{_SET} accuracy infeasible alpha guarantee more_examples curve uncertainty"
-    await recorder.send("GET", "/calibrations/{name}", show=f"{shown} empirical_risk")
-    page = await recorder.send(
-        "GET",
-        "/calibrations/{name}/examples",
-        query="?limit=2",
-        show=f"{_SET} fingerprint examples digest gap_fwd gap_rev label",
-    )
-    required = ("digest", "gap_fwd", "gap_rev", "label_mass", "label")
-    scored = {
-        "fingerprint": page["fingerprint"],
-        "examples": [{field: row[field] for field in required} for row in page["examples"]],
-    }
-    shown = f"{_SET} added updated"
-    await recorder.send("POST", "/calibrations/{name}/examples", scored, show=shown)
     pool = {"comparisons": [_pair(number) for number in range(300, 400)]}
-    shown = f"{_SET} labeled unlabeled digests"
-    await recorder.send("POST", "/calibrations/{name}/pool", pool, show=shown)
-    shown = "labelled needed complete threshold digests words"
-    await recorder.send("GET", "/calibrations/{name}/next", show=shown)
-    shown = "name versions version action at by added n batch_digest"
-    await recorder.send("GET", "/calibrations/{name}/versions", query="?before=2", show=shown)
+    await recorder.send("POST", "/calibrations/{name}/pool", pool, show=f"{_SET} digests")
     rollback = {"version": 1, "dry_run": True}
     await recorder.send("POST", "/calibrations/{name}/rollback", rollback, show=_CHANGE)
     shown = f"{_SET} in_use alpha guarantee note"

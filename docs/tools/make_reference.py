@@ -171,11 +171,14 @@ answers; `/openapi.json` is the schema. If the service has a [key file](../guide
     shown = examples()
     sections, links = [], dict(SHOWN_ELSEWHERE)
     for route in routes:
-        if route.name not in SHOWN_ELSEWHERE and route.name in shown:
-            more = (f"{paragraph}\n" for paragraph in route.paragraphs[1:])
-            described = (*more, *_objects(fields[route.name], repeated))
-            example = _shown(route, shown[route.name])
-            sections.append("\n".join([f"## {route.name}\n", *described, example]))
+        if route.name in SHOWN_ELSEWHERE:
+            continue
+        more = (f"{paragraph}\n" for paragraph in route.paragraphs[1:])
+        parts = [*more, *_objects(fields[route.name], repeated)]
+        if route.name in shown and route.method != "GET":
+            parts.append(_shown(route, shown[route.name]))
+        if parts:
+            sections.append("\n".join([f"## {route.name}\n", *parts]))
             links[route.name] = f"#{anchor(route.name)}"
     every = dict.fromkeys(each.row for each in chain(*fields.values()) if each.row in repeated)
     return page(
@@ -322,10 +325,7 @@ def _shown(route: Route, example: Example) -> str:
     if example.body is not None:
         request += "\n" + pretty(example.body)
     answer = "" if example.answer is None else pretty(example.answer)
-    # The heading says enough about a request without a query and a body.
-    is_plain = example.body is None and "?" not in example.target
-    sent = "" if is_plain else f"```text\n{request}\n```\n\n"
-    return f"{sent}```json\n{answer}\n```\n"
+    return f"```text\n{request}\n```\n\n```json\n{answer}\n```\n"
 
 
 def _rows(schema: dict[str, Any]) -> list[Row]:
