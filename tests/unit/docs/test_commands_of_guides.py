@@ -1,0 +1,61 @@
+"""The commands of guides run as they are written."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from openpyxl import Workbook, load_workbook
+
+from tests.unit.api.problems import examples
+from tests.unit.clients.conftest import running
+from tests.unit.docs import markdown
+from tests.unit.docs.markdown import DOCS
+
+
+def run_commands(page: str, folder: Path, **environment: str) -> None:
+    """Runs the commands of a page as they are written, without those that call HTTP."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    for block in markdown.blocks((DOCS / "guides" / page).read_text(encoding="utf-8")):
+        if block.language == "bash" and "curl" not in block.text:
+            subprocess.run(
+                # One team is as good as five.
+                ["bash", "-euc", block.text.replace("ads docs help legal search", "docs")],
+                cwd=folder,
+                env={**os.environ, "PATH": path, **environment},
+                check=True,
+            )
+
+
+def test_five_teams_get_their_keys(tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    run_commands("keys.md", tmp_path, SCOPE_API_KEYS_FILE=str(file))
+    # The page revokes the key that it makes first.
+    keys = {key["name"]: key for key in json.loads(file.read_text())["keys"]}
+    assert keys.keys() == {"docs", "docs-ann", "prometheus"}
+    assert keys["docs"]["calibrations"] == ["docs"]
+    assert keys["docs-ann"]["roles"] == ["label"]
+
+
+def test_a_spreadsheet_becomes_verdicts(tmp_path: Path) -> None:
+    labeled = examples()
+    write(tmp_path / "labeled.xlsx", labeled)
+    write(tmp_path / "rest.xlsx", [{"row": "1", **without_label(row)} for row in labeled[:5]])
+    with running() as url:
+        run_commands("spreadsheet.md", tmp_path, SCOPE_URL=url)
+    header, *rows = load_workbook(tmp_path / "judged.xlsx").active.iter_rows(values_only=True)
+    judged = [dict(zip(header, row, strict=True)) for row in rows]
+    assert [row["row"] for row in judged] == ["1"] * 5
+    assert {row["verdict"] for row in judged} <= {"A", "B", "abstain"}
+
+
+def without_label(row: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in row.items() if name != "label"}
+
+
+def write(file: Path, rows: list[dict[str, str]]) -> None:
+    book = Workbook()
+    for row in [list(rows[0]), *(list(row.values()) for row in rows)]:
+        book.active.append(row)
+    book.save(file)
