@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.integration.desk.browsing import barriers, open_page, overflow
 from tests.integration.desk.test_label import shown
+from tests.integration.desk.test_story import Person
 from tests.integration.desk.worlds import SETTINGS, pairs
 from tests.integration.processes.server import Server
 
@@ -29,6 +30,8 @@ OPEN = [
     }
     for i in range(60)
 ]
+
+BETTER = {row["question"]: max(row["response_a"], row["response_b"], key=len) for row in OPEN}
 
 
 @pytest.fixture(scope="module")
@@ -80,20 +83,6 @@ def versions(service: Server, name: str) -> list[dict[str, Any]]:
     answer = service.client.get(f"/calibrations/{name}/versions").raise_for_status()
     found: list[dict[str, Any]] = answer.json()["versions"]
     return found
-
-
-def label(page: Page, until: str, most: int = 1000) -> int:
-    """Labels pairs, each for the better response, until a text is on the page."""
-    question = page.get_by_role("region", name="Question")
-    end = page.get_by_text(until)
-    for number in range(most):
-        expect(question.or_(end).first).to_be_visible()
-        if end.count():
-            return number
-        text, left = shown(page)
-        page.keyboard.press("2" if left == "quality=0" else "1")
-        expect(question.filter(has_text=text)).to_have_count(0)
-    return most
 
 
 def test_a_table_with_other_columns_becomes_a_set_under_a_name_chosen_later(
@@ -170,18 +159,20 @@ def test_pairs_without_labels_are_labeled_in_one_version_and_survive_a_reload(
         page.keyboard.press("1")
         page.keyboard.press("u")
         expect(page.get_by_role("region", name="Question")).to_have_text("Pool 59?")
-        label(page, "nothing", most=3)
+        person = Person(page, BETTER, tmp_path)
+        last = page.get_by_text("That was the last pair that the promise needs")
+        person.label(last, most=3)
         # A tab that is closed sends what it has.
         page.goto("about:blank")
         page.goto("/desk#label/pool?for=0.25")
         needed -= 3
         expect(page.get_by_text(f"0 of at least {needed} labeled")).to_be_visible()
-        label(page, "nothing", most=3)
+        person.label(last, most=3)
         # What has not arrived stays in the browser.
         page.evaluate("() => { fetch = () => Promise.reject(new TypeError()); }")
         page.reload()
         expect(page.get_by_text(f"3 of at least {needed} labeled")).to_be_visible()
-        later = label(page, "That was the last pair that the promise needs")
+        later = person.label(last)
         page.get_by_role("button", name=f"Save {3 + later} labels").click()
         expect(page.get_by_role("status").first).to_contain_text("of 25% for this set is decided")
         page.get_by_role("link", name="May I use it?").click()
@@ -203,8 +194,8 @@ def test_another_browser_opens_the_file_and_labels_all_until_it_leaves(
     service: Server, url: str, browser: Browser, tmp_path: Path
 ) -> None:
     path = tmp_path / "pairs.json"
-    path.write_text(json.dumps(OPEN), encoding="utf-8")
     pool = [{**row, "question": f"Else, {row['question']}"} for row in OPEN[:20]]
+    better = {f"Else, {question}": response for question, response in BETTER.items()}
     body = {"comparisons": pool}
     service.client.post("/calibrations/else/pool", json=body).raise_for_status()
     path.write_text(json.dumps(pool), encoding="utf-8")
@@ -214,7 +205,7 @@ def test_another_browser_opens_the_file_and_labels_all_until_it_leaves(
         page.get_by_label("File of these pairs").set_input_files(path)
         page.get_by_role("button", name="Open").click()
         expect(page.get_by_text("0 of 20 labeled")).to_be_visible()
-        label(page, "nothing", most=5)
+        Person(page, better, tmp_path).label(page.get_by_text("That was the last pair"), most=5)
         page.get_by_role("link", name="Watch", exact=True).click()
         expect(page.get_by_role("region", name="State")).to_be_visible()
         page.goto("/desk#label/else?for=all")

@@ -103,7 +103,7 @@ export function Label({ name, sets, info, report, onChanged }) {
     ${chooses ? pool : pair === null
       ? html`<${Done} state=${state} name=${name} onFinish=${finish} onAgain=${queue.again} onSave=${save} />`
       : html`<${Pair} pair=${pair} rendered=${rendered} />`}
-    ${!chooses && html`<div class="answers">
+    ${(pair !== null || state.held !== null) && html`<div class="answers">
       <button type="button" class="choice" disabled=${pair === null} onClick=${() => answer("left")}>Left is better <kbd>1</kbd></button>
       <button type="button" class="choice" disabled=${pair === null} onClick=${() => answer("tie")}>Equally good <kbd>T</kbd></button>
       <button type="button" class="choice" disabled=${pair === null} onClick=${() => answer("right")}>Right is better <kbd>2</kbd></button>

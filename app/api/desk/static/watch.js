@@ -44,15 +44,6 @@ const Criterion = ({ of }) =>
     </dl>
     <${Evidence} label="evidence against it" value=${of.evidence} line=${of.alarm_evidence} />
     <${Scale} />
-    ${of.keys.length > 1 &&
-    html`<details><summary>By key</summary>
-      <div class="scroll" tabindex="0" role="group" aria-label="By key"><table>
-        <thead><tr><th scope="col">Key</th><th scope="col">Labels</th><th scope="col">Against the verdict</th><th scope="col">Evidence</th><th scope="col">Open</th></tr></thead>
-        <tbody>${of.keys.map(
-          (/** @type {any} */ key) => html`<tr><th scope="row">${key.key ?? "unknown"}</th><td>${count(key.audited)}</td><td>${count(key.errors)}</td>
-            <td>${evidence(key.evidence)}</td><td>${count(key.open)}</td></tr>`,
-        )}</tbody>
-      </table></div></details>`}
   </section>`;
 
 /** @param {{ audits: any[], more: boolean }} props */
