@@ -12,9 +12,9 @@ from app.audits.auditor import Auditor
 from app.audits.changes import Changes
 from app.audits.entries import Audit, in_fields, written
 from app.audits.monitor import Monitor
-from app.core.calibration import LabeledExample
+from app.core.calibration import Calibration, LabeledExample
 from app.core.comparison import Criterion
-from app.core.errors import AuditsIncompleteError, StoreUnavailableError
+from app.core.errors import AuditsIncompleteError, CascadeError, StoreUnavailableError
 from app.sets.batch import Judged, JudgedBatch
 from app.sets.cache import Calibrations
 from app.sets.trail import SetChange
@@ -85,6 +85,7 @@ class Absorber:
 
         Raises:
             CalibrationNotFoundError: The set does not exist.
+            CascadeError: The set is a cascade's.
             JudgeMismatchError: The set belongs to another judge.
             AuditsIncompleteError: After an alarm, fewer draws were made than its number, or one of
                 them is open, or none has a preferred side.
@@ -102,8 +103,9 @@ class Absorber:
         )
         return change, chosen
 
-    def recovery(self, name: str) -> records.Recovery | None:
-        """Returns how the alarms of a set end by an absorption; None without an alarm."""
+    def recovery(self, calibration: Calibration) -> records.Recovery | None:
+        """Returns how the alarms of a set end by new examples; None without an alarm."""
+        name = calibration.name
         book = self._auditor.book(name)
         alarm = book.alarms.first()
         if alarm is None:
@@ -114,9 +116,12 @@ class Absorber:
         if needed is None:
             note = f"no number of labels up to 100,000 is enough for {criterion.words}"
         else:
+            command = f"audits absorb {name}`"
+            if calibration.cascade is not None:
+                command = f"calibrate FILE --name {name} --replace` on a file of them"
             note = (
                 f"label the first {needed} audits drawn since the alarm, then run `scope-judge "
-                f"audits absorb {name}`; {len(own)} are drawn, and {labelled} of the first "
+                f"{command}; {len(own)} are drawn, and {labelled} of the first "
                 f"{needed} are labeled or closed"
             )
         return records.Recovery(
@@ -134,6 +139,12 @@ class Absorber:
     async def _chosen(self, name: str) -> Chosen:
         """Returns the draws that an absorption takes now; see `absorb` for errors."""
         calibration = await self._calibrations.get(name)
+        if calibration.cascade is not None:
+            raise CascadeError(
+                "a cascade absorbs no audits, which lack the large judge's score where the small "
+                "judge decided. Calibrate with a file of the labeled pairs, which asks both: "
+                f"`scope-judge calibrate FILE --name {name}`, after an alarm with --replace"
+            )
         await self._auditor.catch_up()
         report = await self._monitor.of(calibration)
         book = self._auditor.book(name)

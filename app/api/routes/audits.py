@@ -19,7 +19,7 @@ from app.api.responses import (
     as_json,
     error_responses,
 )
-from app.core.errors import AuditsIncompleteError, LabelChangesError
+from app.core.errors import AuditsIncompleteError, CascadeError, LabelChangesError
 from app.off_loop import off_loop
 from scope_judge.records import AbsorbReport, AuditLabels, AuditPage, AuditTrail, Resumed, Status
 
@@ -136,7 +136,7 @@ async def resume(
 @router.post(
     "/calibrations/{name}/absorb",
     response_model=AbsorbReport,
-    responses=error_responses(*CHANGE_ERRORS, AuditsIncompleteError),
+    responses=error_responses(*CHANGE_ERRORS, AuditsIncompleteError, CascadeError),
 )
 async def absorb(
     name: SetName,

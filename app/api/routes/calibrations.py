@@ -182,7 +182,7 @@ async def monitor_calibration(name: SetName, services: CurrentServices) -> Respo
     await services.auditor.catch_up()
     report = await services.monitor.of(calibration)
     drift = await services.drift.of(calibration)
-    recovery = services.absorber.recovery(name)
+    recovery = services.absorber.recovery(calibration)
     return await off_loop(as_json, partial(monitor, services, calibration, report, drift, recovery))
 
 

@@ -346,6 +346,7 @@ async def test_audits_drift_and_the_monitor_work_and_absorb_is_refused() -> None
         assert not any(each["alarm"] for each in streams.values())
         refused = await client.post("/calibrations/mine/absorb", json={})
         assert (refused.status_code, refused.json()["code"]) == (409, "cascade_conflict")
+        assert "scope-judge calibrate FILE --name mine" in refused.json()["detail"]
 
 
 async def test_rewards_work_as_with_one_judge() -> None:
