@@ -6,8 +6,7 @@ among the q of which the large one is surest.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from app.core.binomial import binomial_cdf
-from app.core.pac import pac_tests, ranks_to_test, rounded_down
+from app.core.pac import ranks_to_test, rounded_down
 from app.core.preference import (
     LN2,
     FloatArray,
@@ -23,7 +22,6 @@ from app.core.preference import (
     gaps_in_reverse,
     preference_from_gaps,
 )
-from app.core.score import NoScore, Score
 from app.core.thresholds import accepted_and_errors
 
 Bools = NDArray[np.bool_]
@@ -124,14 +122,12 @@ def answers(preferences: Preferences, label_mass: FloatArray, min_label_mass: fl
     return np.where(unable, np.inf, preferences.entropy)
 
 
-def _read(
-    scores: Sequence[Score | NoScore], min_label_mass: float
-) -> tuple[FloatArray, FloatArray]:
+def _read(numbers: ArrayLike, min_label_mass: float) -> tuple[FloatArray, FloatArray]:
     """Uncertainty and p_bar of each score; infinite and 0.5 where there is none."""
-    numbers = np.array([score.numbers for score in scores]).reshape(-1, 3)
-    gap_rev = gaps_in_reverse(numbers[:, 0], numbers[:, 1])
-    found = preference_from_gaps(np.nan_to_num(numbers[:, 0]), np.nan_to_num(gap_rev))
-    return answers(found, numbers[:, 2], min_label_mass), found.p_bar
+    gap_fwd, gap_rev, label_mass = np.array(numbers, dtype=np.float64).reshape(-1, 3).T
+    gap_rev = gaps_in_reverse(gap_fwd, gap_rev)
+    found = preference_from_gaps(np.nan_to_num(gap_fwd), np.nan_to_num(gap_rev))
+    return answers(found, label_mass, min_label_mass), found.p_bar
 
 
 class PlannedPairs(NamedTuple):
@@ -148,14 +144,9 @@ class PlannedPairs(NamedTuple):
     contradicts: Bools
 
     @classmethod
-    def of(
-        cls,
-        small: Sequence[Score | NoScore],
-        large: Sequence[Score | NoScore],
-        min_label_mass: float,
-    ) -> "PlannedPairs":
-        """Reads the scores of both judges on the same pairs."""
-        (u1, p1), (u2, p2) = (_read(scores, min_label_mass) for scores in (small, large))
+    def of(cls, small: ArrayLike, large: ArrayLike, min_label_mass: float) -> "PlannedPairs":
+        """Reads the scores of both judges on the same pairs, of shape (n, 3); see `Score`."""
+        (u1, p1), (u2, p2) = (_read(numbers, min_label_mass) for numbers in (small, large))
         return cls(small=u1, large=u2, contradicts=(p1 - 0.5) * (p2 - 0.5) < 0.0)
 
     def contradictions_within(self, plan: CascadePlan) -> float | None:
@@ -282,8 +273,11 @@ def choose(plan: CascadePlan, pairs: CascadePairs, *, alpha: float, delta: float
     """
     alpha, delta = rounded_down(alpha), rounded_down(delta)
     each = delta / 2 if plan.share else delta
-    alone = -math.inf, _large_alone(pairs, alpha=alpha, delta=each)
-    both = cascade_thresholds(plan, pairs, alpha=alpha, delta=each) if plan.share else alone
+    # With r = 0 the small judge answers nothing.
+    both, alone = (
+        cascade_thresholds(replace(plan, share=share), pairs, alpha=alpha, delta=each)
+        for share in (plan.share, 0.0)
+    )
     n = max(1, len(pairs.small))
     of_both, of_alone = (pairs.counts(*thresholds)[0] / n for thresholds in (both, alone))
     first, threshold = both if of_both and of_both >= of_alone - plan.slack else alone
@@ -298,15 +292,6 @@ def choose(plan: CascadePlan, pairs: CascadePairs, *, alpha: float, delta: float
         large_coverage=of_alone,
         planned_share=plan.share,
     )
-
-
-def _large_alone(pairs: CascadePairs, *, alpha: float, delta: float) -> float:
-    known = np.isfinite(pairs.large)
-    counted = accepted_and_errors(pairs.large[known], pairs.large_wrong[known])
-    drawn = pairs.drawn - int((~known).sum())
-    threshold = pac_tests(*counted, alpha=alpha, delta=delta, drawn=drawn).threshold
-    assert threshold is not None, "every pair has a label"
-    return threshold
 
 
 def cascade_thresholds(

@@ -35,8 +35,8 @@ class CascadePlanIn(Strict):
 
     def planned(self, min_label_mass: float) -> PlannedPairs:
         """The pairs as the plan needs them."""
-        return PlannedPairs.of(
-            [pair.small.score() for pair in self.pairs],
-            [pair.large.score() for pair in self.pairs],
-            min_label_mass,
+        small, large = (
+            [(score.gap_fwd, score.gap_rev, score.label_mass) for score in scores]
+            for scores in zip(*((pair.small, pair.large) for pair in self.pairs), strict=True)
         )
+        return PlannedPairs.of(small, large, min_label_mass)

@@ -127,20 +127,22 @@ def test_the_cascade_serves_unless_it_loses_coverage(
     assert found.errors <= ALPHA * found.coverage * 1000
 
 
-def test_without_a_share_the_large_judge_has_all_of_delta() -> None:
+@pytest.mark.parametrize(("share", "delta"), [(0.0, DELTA), (0.5, DELTA / 2)])
+def test_the_large_judge_alone_accepts_what_pac_accepts(share: float, delta: float) -> None:
+    """Without a share it has all of delta, and beside a cascade that loses coverage half of it."""
     rng = np.random.default_rng(1)
+    small, large = rng.random((2, 800))
     pairs = CascadePairs(
-        small=rng.random(800) * LN2,
-        large=rng.random(800) * LN2,
+        small=small * LN2,
+        large=large * LN2,
         small_wrong=rng.random(800) < 0.1,
-        large_wrong=rng.random(800) < 0.08,
+        large_wrong=rng.random(800) < 0.15 * large,
         drawn=800,
     )
-    alone = pac_threshold(pairs.large, pairs.large_wrong, alpha=ALPHA, delta=DELTA)
-    halved = pac_threshold(pairs.large, pairs.large_wrong, alpha=ALPHA, delta=DELTA / 2)
-    assert choose(_plan(0.0), pairs, alpha=ALPHA, delta=DELTA)[:2] == (-INF, alone)
-    chosen = choose(_plan(0.5, slack=-1.0), pairs, alpha=ALPHA, delta=DELTA)
-    assert chosen[:2] == (-INF, halved)
+    first, threshold = choose(_plan(share, slack=-1.0), pairs, alpha=ALPHA, delta=DELTA)[:2]
+    alone = pac_threshold(pairs.large, pairs.large_wrong, alpha=ALPHA, delta=delta)
+    assert first == -INF
+    assert (pairs.large <= threshold).sum() == (pairs.large <= alone).sum() > 0
 
 
 def test_without_answers_of_the_small_judge_the_tests_are_those_of_the_large_one() -> None:

@@ -220,7 +220,7 @@ def _reasons(answer: dict[str, Any]) -> Counter[str]:
     )
 
 
-@pytest.mark.parametrize("fault", ["gone", "slow", "another model", "broken", "refused key"])
+@pytest.mark.parametrize("fault", ["gone", "slow", "another model", "broken"])
 async def test_without_the_large_judge_what_it_alone_could_decide_is_an_abstention(
     fault: str,
 ) -> None:
@@ -234,7 +234,7 @@ async def test_without_the_large_judge_what_it_alone_could_decide_is_an_abstenti
         elif fault == "another model":
             network.to = other
         else:
-            network.statuses = [500 if fault == "broken" else 403] * 10_000
+            network.statuses = [500] * 10_000
         for _ in range(4):
             answer = await _judged(client)
             for now, then in zip(answer["results"], right["results"], strict=True):
@@ -279,37 +279,6 @@ async def test_what_is_sent_after_an_answer_without_scores(status: int, asked: i
         for row in FRESH[:100]:
             await _judged(client, [row])
         assert len(network.statuses) == 20 - asked
-
-
-async def test_the_large_judge_is_lost_under_load_and_no_verdict_is_wrong() -> None:
-    async with _scene() as (client, network):
-        right = {
-            row["question"]: each
-            for row, each in zip(FRESH, (await _judged(client))["results"], strict=True)
-        }
-        healthy, seen = network.to, Counter[str]()
-
-        async def load(part: int) -> None:
-            for row in FRESH[part::8]:
-                (now,) = (await _judged(client, [row]))["results"]
-                then = right[row["question"]]
-                if now["reason"] == "escalation_unavailable":
-                    assert then["decided_by"] == "large"
-                    seen["away"] += 1
-                else:
-                    assert now == then
-                    seen["same"] += 1
-
-        async def trouble() -> None:
-            for _ in range(4):
-                await asyncio.sleep(0.05)
-                network.to = None
-                await asyncio.sleep(0.05)
-                network.to = healthy
-
-        await asyncio.gather(trouble(), *(load(part) for part in range(8)))
-        assert sum(seen.values()) == len(FRESH)
-        assert min(seen["away"], seen["same"]) > 0
 
 
 async def test_the_share_of_a_minute_is_bounded() -> None:
