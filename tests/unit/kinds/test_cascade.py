@@ -59,7 +59,7 @@ async def test_each_pair_is_decided_by_the_first_judge_that_is_sure() -> None:
             rungs = each["rungs"]
             asked += len(rungs) == 2
             small = rungs[0]
-            assert (small["uncertainty"] <= choice["small_threshold"]) == (len(rungs) == 1)
+            assert (small["uncertainty"] <= small["threshold"]) == (len(rungs) == 1)
             last = rungs[-1]
             assert each["decided_by"] == last["judge"] == ("small", "large")[len(rungs) - 1]
             assert (each["p_bar"], each["uncertainty"], each["threshold"]) == (
