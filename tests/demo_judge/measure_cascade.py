@@ -1,36 +1,43 @@
-"""Measures a cascade on vLLM: the demo judge, before a scripted judge that knows the answers.
+"""Measures a cascade of two judges on vLLM, and what is answered while the large one is away.
 
 python -m tests.demo_judge.measure_cascade
 
-The scripted judge stands for a large one: it is right on 95% of the pairs, and surer where it is
-right. It answers at once, so only its calls count, not its seconds. The questions are those of the
-demo judge without the family "alphabet", which has too few.
+The large judge is the demo judge. The small one is its first four layers of five, without further
+training: it is cheaper, and right less often. The questions are those of the demo judge without the
+family "alphabet", which has too few. Both services keep scores, so each judge scores a pair once.
 """
 
 import argparse
 import json
 import random
+import shutil
 import subprocess
 import tempfile
+import threading
 import time
-from itertools import islice
+from collections import Counter
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
 import httpx
+import torch
+from transformers import LlamaForCausalLM
 
 from app.demo.pairs import FAMILIES, Pair, pairs
-from app.judges.engines.scripted import ScriptedEngine, logits_of_gap
-from app.judges.prompts import PAPER_USER
-from app.ports import LabelLogits, Prompt
+from app.wiring.engines import DEMO_FOLDER
 from tests.integration.processes.server import SERVE, Server
-from tests.serving import application_of
-from tests.unit.cli.listening import listening
 
 ALPHA = 0.1
 PLANNED, LABELED, FRESH = 1000, 1000, 2000
-_SEED = 11
-_ACCURACY, _IN_REQUEST, _START_S = 0.95, 250, 600.0
+_SEED, _LAYERS = 11, 4
+_IN_REQUEST, _START_S = 125, 600.0
+_CRITERION = {"alpha": ALPHA, "guarantee": "pac", "calibration": "mine"}
+_SETTINGS = {
+    "SCOPE_TIMEOUT_S": "600",
+    "SCOPE_MAX_MODEL_LEN": "1024",
+    "SCOPE_SCORE_CACHE": "86400",
+}
 
 
 def distinct() -> list[Pair]:
@@ -46,26 +53,14 @@ def distinct() -> list[Pair]:
     return chosen
 
 
-def large_judge(known: list[Pair]) -> ScriptedEngine:
-    """A judge that is right on 95% of these pairs, and surer where it is right."""
-    gaps: dict[str, float] = {}
-    rng = random.Random(_SEED)
-    for pair in known:
-        right = rng.random() < _ACCURACY
-        size = abs(rng.gauss(2.5 if right else 0.6, 0.8))
-        gap = size if right == (pair.label == "A") else -size
-        gaps[_user(pair.question, pair.response_a, pair.response_b)] = gap
-        gaps[_user(pair.question, pair.response_b, pair.response_a)] = -gap
-
-    def script(prompt: Prompt) -> LabelLogits:
-        # A probe is no pair.
-        return logits_of_gap(gaps.get(prompt.user, 1.0))
-
-    return ScriptedEngine(script, judge="scripted-large")
-
-
-def _user(question: str, a: str, b: str) -> str:
-    return PAPER_USER.format(question=question, answer_a=a, answer_b=b)
+def first_layers(folder: Path) -> Path:
+    """Writes the small judge: the first layers of the demo judge, with its tokenizer."""
+    shutil.copytree(DEMO_FOLDER / "model", folder)
+    model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    model.model.layers = model.model.layers[:_LAYERS]
+    model.config.num_hidden_layers = _LAYERS
+    model.save_pretrained(folder)
+    return folder
 
 
 def _fields(pair: Pair) -> dict[str, str]:
@@ -77,7 +72,7 @@ def _fields(pair: Pair) -> dict[str, str]:
 
 
 def _posted(client: httpx.Client, path: str, body: dict[str, Any]) -> Any:
-    response = client.post(path, json=body)
+    response = client.post(path, json=body, timeout=600)
     assert response.status_code == 200, response.text
     return response.json()
 
@@ -89,56 +84,112 @@ def _calibrated(client: httpx.Client, labeled: list[Pair]) -> None:
         _posted(client, "/calibrate", {"calibration": "mine", "examples": examples})
 
 
-def _measured(name: str, client: httpx.Client, fresh: list[Pair]) -> None:
+def _measured(name: str, client: httpx.Client, fresh: list[Pair]) -> list[dict[str, Any]]:
     """Judges fresh pairs, and prints coverage, error, calls and seconds."""
-    criterion = {"alpha": ALPHA, "guarantee": "pac", "calibration": "mine"}
-    begun, right, large = time.perf_counter(), list[bool](), 0
+    begun, results, scored = time.perf_counter(), list[dict[str, Any]](), Counter[str]()
     for start in range(0, len(fresh), _IN_REQUEST):
         part = fresh[start : start + _IN_REQUEST]
-        body = {"comparisons": list(map(_fields, part)), **criterion}
+        body = {"comparisons": list(map(_fields, part)), **_CRITERION}
         answer = _posted(client, "/judge/batch", body)
-        for each, pair in zip(answer["results"], part, strict=True):
-            if each["verdict"] != "abstain":
-                right.append(each["verdict"] == pair.label)
-        large += (answer["usage"]["large"] or {"comparisons": 0})["comparisons"]
+        results += answer["results"]
+        scored["its own judge"] += answer["usage"]["engine_prompts"] // 2
+        scored["the large judge"] += (answer["usage"]["large"] or {"comparisons": 0})["comparisons"]
+    both = list(zip(results, fresh, strict=True))
+    given = [each["verdict"] == pair.label for each, pair in both if each["verdict"] != "abstain"]
+    asked = sum(len(each["rungs"] or ()) == 2 for each in results)
     print(
-        f"{name}: coverage {len(right) / len(fresh):.3f}, "
-        f"wrong {1 - sum(right) / max(1, len(right)):.4f}, large judge asked about {large} of "
-        f"{len(fresh)}, {time.perf_counter() - begun:.1f} s",
+        f"{name}: accuracy {sum(each['preferred'] == pair.label for each, pair in both)} of "
+        f"{len(fresh)}, verdicts {len(given)}, wrong {len(given) - sum(given)}, escalated {asked}; "
+        f"new scores in {time.perf_counter() - begun:.0f} s: {dict(scored)}",
         flush=True,
     )
+    return results
+
+
+def _compared(
+    title: str, cascade: Server, asked: list[tuple[Pair, dict[str, Any]]], until: threading.Event
+) -> None:
+    """Judges pairs one by one until an event, and counts how the answers differ from before."""
+    seen = Counter[str]()
+    for pair, before in cycle(asked):
+        body = {**_fields(pair), **_CRITERION}
+        now = _posted(cascade.client, "/judge", body)
+        if now["reason"] == "escalation_unavailable":
+            seen[f"abstention for the large judge, which decided={len(before['rungs']) == 2}"] += 1
+        else:
+            same = all(now[key] == before[key] for key in ("verdict", "reason", "decided_by"))
+            seen["as before" if same else "another answer"] += 1
+        if until.is_set() and sum(seen.values()) >= len(asked):
+            break
+    print(f"{title}: {dict(seen)}", flush=True)
+
+
+def _without_large(
+    cascade: Server, large: Server, small: Path, asked: list[tuple[Pair, dict[str, Any]]]
+) -> None:
+    """Kills the large service under load, restarts it, and then gives it another model."""
+    done = threading.Event()
+    load = threading.Thread(target=_compared, args=("killed, restarted", cascade, asked, done))
+    load.start()
+    time.sleep(5)
+    large.kill()
+    time.sleep(10)
+    large.start()
+    time.sleep(5)
+    done.set()
+    load.join()
+    _compared("after the restart", cascade, asked, done)
+    large.kill()
+    large._environment["SCOPE_MODEL"] = str(small)
+    large.start()
+    time.sleep(5)
+    _compared("another model", cascade, asked, done)
+    pair = asked[0][0]
+    examples = [{**_fields(pair), "label": pair.label}]
+    body = {"calibration": "mine", "examples": examples}
+    print("/calibrate then:", cascade.client.post("/calibrate", json=body).status_code, flush=True)
 
 
 def main() -> None:
-    argparse.ArgumentParser(description=__doc__).parse_args()
-    drawn = iter(known := distinct())
-    unlabeled, labeled, fresh = (list(islice(drawn, n)) for n in (PLANNED, LABELED, FRESH))
-    settings = {"SCOPE_MODEL": "demo", "SCOPE_SCORE_CACHE": "off"}
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fresh", type=int, default=FRESH)
+    options = parser.parse_args()
+    drawn = iter(distinct())
+    unlabeled, labeled, fresh = (list(islice(drawn, n)) for n in (PLANNED, LABELED, options.fresh))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with listening(application_of(large_judge(known))) as url:
-            with httpx.Client(base_url=url, timeout=600) as large:
-                _calibrated(large, labeled)
-                _measured("large alone", large, fresh)
-            alone = {**settings, "SCOPE_STORE_URL": f"sqlite:///{folder}/small.db"}
-            with Server(folder, alone, start_timeout_s=_START_S) as small:
-                _calibrated(small.client, labeled)
-                _measured("small alone", small.client, fresh)
-            both = {
-                **settings,
-                "SCOPE_STORE_URL": f"sqlite:///{folder}/both.db",
-                "SCOPE_ESCALATE_URL": url,
+        (folder / "large").mkdir()
+        small = first_layers(folder / "first-layers")
+        demo = {**_SETTINGS, "SCOPE_MODEL": "demo", "SCOPE_STORE_URL": "memory://"}
+        with Server(folder / "large", demo, start_timeout_s=_START_S) as large:
+            first = {
+                **_SETTINGS,
+                "SCOPE_MODEL": str(small),
+                "SCOPE_STORE_URL": f"sqlite:///{folder}/small.db",
+                "SCOPE_ESCALATE_URL": f"http://127.0.0.1:{large.port}",
             }
-            with Server(folder, both, start_timeout_s=_START_S) as cascade:
+            with Server(folder, first, start_timeout_s=_START_S) as service:
                 file = folder / "unlabeled.jsonl"
                 file.write_text("".join(json.dumps(_fields(pair)) + "\n" for pair in unlabeled))
-                address = f"http://127.0.0.1:{cascade.port}"
+                address = f"http://127.0.0.1:{service.port}"
                 command = [SERVE[0], "cascade", "plan", str(file), "--name", "mine"]
                 subprocess.run([*command, "--alpha", str(ALPHA), "--url", address], check=True)
-                _calibrated(cascade.client, labeled)
-                rows = cascade.client.get("/calibrations/mine").json()["thresholds"]
+                _calibrated(service.client, labeled)
+                rows = service.client.get("/calibrations/mine").json()["thresholds"]
                 print([row["cascade"] for row in rows if row["alpha"] == ALPHA], flush=True)
-                _measured("cascade", cascade.client, fresh)
+                before = _measured("cascade", service.client, fresh)
+                _calibrated(large.client, labeled)
+                _measured("large alone", large.client, fresh)
+                asked = list(zip(fresh, before, strict=True))[:200]
+                _without_large(service, large, small, asked)
+                service.kill()
+                service._environment["SCOPE_ESCALATE_URL"] = ""
+                service.start()
+                answer = service.client.post("/judge", json={**_fields(fresh[0]), **_CRITERION})
+                print("the set at one judge:", answer.status_code, answer.json()["code"])
+                service.client.delete("/calibrations/mine")
+                _calibrated(service.client, labeled)
+                _measured("small alone", service.client, fresh)
 
 
 if __name__ == "__main__":
