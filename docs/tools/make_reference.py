@@ -38,7 +38,7 @@ _SHARED_BY = 2
 _UNLISTED = {"TurnIn", "MessageIn", "AuditClosingIn"}
 # A larger maximum says nothing.
 _LARGEST_SHOWN = 10**9
-# Route of one task -> the page of that task, which stands in the table instead of a section.
+# Route of one task -> the page of that task, which has its fields and an example.
 SHOWN_ELSEWHERE = {
     "POST /rewards/openrlhf": "../integrations/openrlhf.md",
     "POST /v1/systemone": "../integrations/decisions.md",
@@ -75,11 +75,11 @@ _REQUIRED = "\\*"
 
 # The need of a route -> its wording on the page.
 KEY_NEEDED = {
-    "key": "any",
-    "any key": "any",
-    "calibrate or label": "`calibrate` or `label`",
-    "nothing": "none",
-    "switch": "`SCOPE_METRICS`",
+    "key": "Any key.",
+    "any key": "Any key.",
+    "calibrate or label": "Role `calibrate` or `label`.",
+    "nothing": "No key.",
+    "switch": "Access by `SCOPE_METRICS`.",
 }
 
 
@@ -169,26 +169,24 @@ answers; `/openapi.json` is the schema. If the service has a [key file](../guide
     rows = ({each.row for each in of_route} for of_route in fields.values())
     repeated = _common_rows(rows, _SHARED_BY)
     shown = examples()
-    sections, links = [], dict(SHOWN_ELSEWHERE)
+    sections = []
     for route in routes:
+        need = NEEDS[route.method, route.path]
+        begin, *more = route.paragraphs
+        begin += f" {KEY_NEEDED.get(need, f'Role `{need}`.')}"
         if route.name in SHOWN_ELSEWHERE:
-            continue
-        more = (f"{paragraph}\n" for paragraph in route.paragraphs[1:])
-        parts = [*more, *_objects(fields[route.name], repeated)]
-        if route.name in shown and route.method != "GET":
-            parts.append(_shown(route, shown[route.name]))
-        if parts:
-            sections.append("\n".join([f"## {route.name}\n", *parts]))
-            links[route.name] = f"#{anchor(route.name)}"
+            begin += f" [Use]({SHOWN_ELSEWHERE[route.name]})."
+            parts = [_paragraph(begin)]
+        else:
+            parts = [_paragraph(begin), *(f"{paragraph}\n" for paragraph in more)]
+            parts += _objects(fields[route.name], repeated)
+            if route.name in shown and route.method != "GET":
+                parts.append(_shown(route, shown[route.name]))
+        sections.append("\n".join([f"## {route.name}\n", *parts]))
     every = dict.fromkeys(each.row for each in chain(*fields.values()) if each.row in repeated)
     return page(
         "HTTP API",
         introduction,
-        "## Routes\n",
-        table(
-            ("route", "role of the key", "what it does"),
-            (_route_row(route, links.get(route.name)) for route in routes),
-        ),
         "## Common fields\n",
         _paragraph(
             "The sections below only name these fields. The *criterion* is "
@@ -223,20 +221,9 @@ class Route:
 
     @property
     def paragraphs(self) -> list[str]:
-        """The description: the first paragraph is for the table of routes."""
+        """The description."""
         described: str = self.operation["description"]
         return described.split("\n\n")
-
-
-def _route_row(route: Route, link: str | None) -> tuple[str, str, str]:
-    need = NEEDS[route.method, route.path]
-    named = f"`{route.name}`" if link is None else f"[`{route.name}`]({link})"
-    return named, KEY_NEEDED.get(need, f"`{need}`"), one_line(route.paragraphs[0])
-
-
-def anchor(heading: str) -> str:
-    """The anchor that the site gives to a heading."""
-    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
