@@ -60,7 +60,7 @@ def build(
     async def opened() -> AsyncIterator[Services]:
         try:
             async with open_services() as services:
-                services.telemetry.show_dropped_lines(logs.dropped_lines)
+                services.telemetry.show(lambda: [("log_lines_dropped", (), logs.dropped_lines())])
                 yield services
         finally:
             logs.finish()

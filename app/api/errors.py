@@ -19,7 +19,7 @@ def answer(app: FastAPI, error: ScopeJudgeError, headers: dict[str, str] | None 
     """Makes the response for an error, and counts its code."""
     services = getattr(app.state, "services", None)
     if services is not None:
-        services.telemetry.count_problem(error.code)
+        services.telemetry.problems.labels(error.code).inc()
     problem = problem_of(error)
     headers = dict(headers or {})
     if isinstance(error, UnavailableError):

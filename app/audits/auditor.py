@@ -403,9 +403,10 @@ class Auditor:
                     async with asyncio.timeout(_PATIENCE_S):
                         await self._change(name, plan, synced=False)
                 self._refused.update(drawn.decider.write_id for drawn in refused)
-                self._telemetry.count_audit_draws(taken=taken, refused=len(refused))
+                self._telemetry.audit_draws.inc(taken)
+                self._telemetry.refused_draws.inc(len(refused))
                 return
-        self._telemetry.count_audit_draws(missed=len(draws))
+        self._telemetry.missed_draws.inc(len(draws))
 
     def _has_room(self, criterion: Criterion, begun: Mapping[Criterion, Use]) -> bool:
         """Whether a criterion is audited; the last place is that of the default."""
@@ -669,7 +670,7 @@ class Auditor:
         try:
             yield
         except (TimeoutError, StoreUnavailableError, StoreCorruptError) as exc:
-            self._telemetry.count_store_error()
+            self._telemetry.store_errors.inc()
             if not (self._store_is_away or self._store_refuses):
                 late = f"the store has not answered within {_PATIENCE_S:g} s"
                 reason = late if isinstance(exc, TimeoutError) else exc.detail

@@ -24,6 +24,7 @@ from app.audits.entries import NO_ALARM, alarm_times, between, written
 from app.core.calibration import Calibration
 from app.core.conformal import ConformalMartingale
 from app.core.preference import FloatArray
+from app.observability.gauges import Row
 from app.observability.telemetry import Telemetry
 from app.off_loop import off_loop
 from app.sets.cache import Calibrations
@@ -151,7 +152,7 @@ class Drift:
         self._now = now
         # The most recently used set comes last.
         self._sets: OrderedDict[str, _SetDrift] = OrderedDict()
-        telemetry.show_drift(self._gauges)
+        telemetry.show(self._rows)
 
     async def follow(self) -> None:
         """Tests new judgments; runs until it is cancelled."""
@@ -178,10 +179,11 @@ class Drift:
             return {}
         return state.figures
 
-    def _gauges(self) -> Iterator[tuple[str, str, DriftStream]]:
+    def _rows(self) -> Iterator[Row]:
         for calibration in self._calibrations.shown():
             for name, stream in self.known(calibration).items():
-                yield calibration.name, name, stream
+                yield "drift_evidence", (calibration.name, name), stream.evidence
+                yield "drift_alarm", (calibration.name, name), stream.alarm
 
     def _state(self, calibration: Calibration) -> _SetDrift:
         state = self._sets.get(calibration.name)

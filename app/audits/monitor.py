@@ -26,12 +26,12 @@ from app.core.calibration import Calibration
 from app.core.comparison import Criterion
 from app.core.errors import StoreCorruptError, StoreUnavailableError
 from app.core.recovery import labels_for_verdicts
-from app.observability.gauges import WaitingFigures
+from app.observability.gauges import MONITORED, Row
 from app.observability.telemetry import Telemetry
 from app.off_loop import off_loop
 from app.ports import Head
 from app.sets.cache import Calibrations
-from scope_judge.records import MonitoredCriterion, OnAlarm
+from scope_judge.records import OnAlarm
 
 # Interval at which changes of the audits are looked for. Callers choose the criteria, so a round
 # that takes long is followed by a long pause.
@@ -111,8 +111,7 @@ class Monitor:
         # Position of an alarm -> write id of the version that was last compared with it, and
         # whether that is renewed.
         self._compared: dict[int, tuple[str, bool]] = {}
-        telemetry.show_monitors(self._gauges)
-        telemetry.show_waiting(self._waiting)
+        telemetry.show(self._rows)
 
     @property
     def suspends(self) -> bool:
@@ -361,26 +360,24 @@ class Monitor:
             "; these judgments abstain from now on" if self.suspends else "",
         )
 
-    def _gauges(self) -> Iterator[tuple[str, MonitoredCriterion]]:
-        """The criteria with the most labels of each set that has gauges."""
+    def _rows(self) -> Iterator[Row]:
+        """The numbers of each set that has gauges, and of its criteria with the most labels."""
         for report in self._shown():
+            name, oldest = report.book.name, report.oldest
+            # Under the criterion with the most.
+            waiting = max((audits.shown.waiting for audits in report.criteria), default=0)
+            yield "audits_waiting", (name,), waiting
+            if oldest is not None:
+                # A clock may have been set back since the draw.
+                age_s = max(0.0, self.now() - oldest.at)
+                yield "audits_oldest_open_age_seconds", (name, oldest.by), age_s
             # The criteria are in their order, which the sort keeps for equal numbers.
             most = sorted(report.criteria, key=lambda audits: -audits.shown.audited)
-            for audits in most[:_MOST_SHOWN]:
-                yield report.book.name, audits.shown
-
-    def _waiting(self) -> Iterator[WaitingFigures]:
-        """The labels that wait, and the oldest open draw, of each set that has gauges."""
-        for report in self._shown():
-            oldest = report.oldest
-            yield WaitingFigures(
-                calibration=report.book.name,
-                # Under the criterion with the most.
-                waiting=max((audits.shown.waiting for audits in report.criteria), default=0),
-                oldest_key=None if oldest is None else oldest.by,
-                # A clock may have been set back since the draw.
-                oldest_age_s=0.0 if oldest is None else max(0.0, self.now() - oldest.at),
-            )
+            for shown in (audits.shown for audits in most[:_MOST_SHOWN]):
+                delta = "" if shown.delta is None else str(shown.delta)
+                place = (name, shown.guarantee, str(shown.alpha), delta)
+                for number in MONITORED:
+                    yield f"monitor_{number}", place, getattr(shown, number)
 
     def _shown(self) -> Iterator[SetReport]:
         for calibration in self._calibrations.shown():

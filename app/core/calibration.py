@@ -162,11 +162,6 @@ class Calibration:
         """Number of pairs that people found equal; their scores count for drift alone."""
         return int(self.table.tied.sum())
 
-    @property
-    def tie_rate(self) -> float | None:
-        """Share of the pairs that people found equal; None unless all have labels."""
-        return None if self.unlabelled or not self.n else self.ties / self.n
-
     @cached_property
     def questions(self) -> int:
         """Number of different questions; a pair whose question is unknown counts as one."""

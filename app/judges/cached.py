@@ -143,7 +143,7 @@ class CachingScorer:
             async with asyncio.timeout(_PATIENCE_S):
                 return await call()
         except (TimeoutError, StoreUnavailableError, StoreCorruptError):
-            self._telemetry.count_store_error()
+            self._telemetry.store_errors.inc()
             self._paused_until = self._now() + _PAUSE_S
             return otherwise
 

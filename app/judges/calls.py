@@ -27,7 +27,7 @@ def observed_call(
         comparisons: Number of comparisons of the call.
         prompts: Number of prompts that the model reads for them.
     """
-    telemetry.count_engine_prompts(prompts)
+    telemetry.engine_prompts.inc(prompts)
     times.on_answer = telemetry.note_answer
     flow = CURRENT_FLOW.get()
     of_key = telemetry.usage[flow.key]
@@ -40,7 +40,7 @@ def observed_call(
     except UnavailableError as exc:
         if isinstance(exc, EngineUnavailableError):
             telemetry.forget_answer()
-        telemetry.count_engine_error(exc.code)
+        telemetry.engine_errors.labels(exc.code).inc()
         raise
     finally:
         of_key.prompt_tokens += times.prompt_tokens
@@ -48,9 +48,9 @@ def observed_call(
         call_s = time.perf_counter() - begun
         # The engine adds its tokenising to `render_s`; subtract only that part.
         model_s = call_s - (times.render_s - rendered_s) - times.queue_s
-        telemetry.observe_stage("render", times.render_s)
-        telemetry.observe_stage("queue", times.queue_s)
-        telemetry.observe_stage("engine", max(0.0, model_s))
+        telemetry.stage_seconds.labels("render").observe(times.render_s)
+        telemetry.stage_seconds.labels("queue").observe(times.queue_s)
+        telemetry.stage_seconds.labels("engine").observe(max(0.0, model_s))
 
 
 async def lost(model: object) -> str:

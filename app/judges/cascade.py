@@ -181,7 +181,6 @@ class LargeJudge:
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             wrong = JudgmentFailedError("the large judge's service answered with something else")
             return [wrong] * len(part)
-        self._telemetry.count_large_prompts(prompts)
         own = CURRENT_FLOW.get().usage
         own.escalated += len(part)
         own.large_prompts += prompts
@@ -307,9 +306,10 @@ class CascadeScorer:
         ]
         most = self.share.take(len(comparisons), len(wanted))
         away = await self._escalate(comparisons, outcomes, wanted, most=most)
-        self.telemetry.count_escalations(
-            answered=most - away, unavailable=away, over_share=len(wanted) - most
-        )
+        outcome = self.telemetry.escalations.labels
+        outcome("answered").inc(most - away)
+        outcome("unavailable").inc(away)
+        outcome("over_share").inc(len(wanted) - most)
         return outcomes
 
     async def _escalate(

@@ -204,8 +204,6 @@ class ThoughtScorer:
             raise JudgmentFailedError(
                 f"the engine returned {len(written)} thoughts on {len(prompts)} prompts"
             )
-        ended = sum(_has_ended(each) for each in written)
-        self._telemetry.count_thoughts(ended, len(written) - ended, tokens=times.written_tokens)
         orders = [written[i : i + self._samples] for i in range(0, len(written), self._samples)]
         return [
             self._score(forward, reverse, draw)
@@ -304,12 +302,6 @@ def _thought_of(written: Thought | Generated | PromptError) -> str | None:
     if isinstance(written, Thought):
         return written.text
     return written.thought if isinstance(written, Generated) else None
-
-
-def _has_ended(written: Thought | Generated | PromptError) -> bool:
-    if isinstance(written, Thought):
-        return written.labels is not None
-    return isinstance(written, Generated) and written.complete
 
 
 def score_of_orders_after(

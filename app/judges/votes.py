@@ -145,7 +145,8 @@ class VoteScorer:
             for forward, reverse, draw in zip(votes[::2], votes[1::2], draws, strict=True)
         ]
         voted = [score for score in scores if isinstance(score, Score)]
-        self._telemetry.count_votes(len(voted), unanimous=sum(map(is_unanimous, voted)))
+        self._telemetry.voted_pairs += len(voted)
+        self._telemetry.unanimous_pairs += sum(map(is_unanimous, voted))
         return scores
 
     async def explain(self, judged: Sequence[Judged]) -> list[str | None]:

@@ -57,7 +57,8 @@ class Admission:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._max_pending = max_pending
-        telemetry.show_pending(lambda: self.pending, limit=max_pending)
+        telemetry.pending.set_function(lambda: self.pending)
+        telemetry.pending_limit.set(max_pending)
         self._clock = clock
         self._rate_limits = rate_limits
         self._queue = FairQueue[_Places]()

@@ -153,7 +153,7 @@ class Judge:
         await self._decide(items)
         for request in requests:
             if isinstance(request, RequestError):
-                self._telemetry.count_judgment_error(request.code)
+                self._telemetry.judgment_errors.labels(request.code).inc()
         await self._observe(items, by=by)
         outcomes = [item if isinstance(item, RequestError) else _outcome(item) for item in batch]
         self._count_usage(outcomes)
@@ -245,8 +245,8 @@ class Judge:
             self._make_judgments(items)
         else:
             await off_loop(self._make_judgments, items)
-        self._telemetry.observe_stage("decide", time.perf_counter() - begun)
-        self._telemetry.count_stale_judgments(
+        self._telemetry.stage_seconds.labels("decide").observe(time.perf_counter() - begun)
+        self._telemetry.stale_judgments.inc(
             sum(item.confirmed is not None and item.confirmed.age_s > 0 for item in items)
         )
 
@@ -275,7 +275,7 @@ class Judge:
         for item in items:
             outcome = _outcome(item)
             if isinstance(outcome, ScopeJudgeError):
-                self._telemetry.count_judgment_error(outcome.code)
+                self._telemetry.judgment_errors.labels(outcome.code).inc()
             else:
                 self._telemetry.count_judgment(outcome)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 
-from prometheus_client.core import CounterMetricFamily
+from app.observability.gauges import Row
 
 
 @dataclass(kw_only=True, slots=True)
@@ -44,21 +44,8 @@ class UsageByKey:
         """The keys that were used, by name."""
         return sorted(self._keys.items())
 
-    def metrics(self) -> Iterator[CounterMetricFamily]:
-        """Yields a counter for each count, by key."""
-        for count in fields(KeyUsage):
-            metric = CounterMetricFamily(
-                f"scope_key_{count.name}", f"{_HELP[count.name]}.", labels=["key"]
-            )
-            for key, usage in self.rows():
-                metric.add_metric([key], getattr(usage, count.name))
-            yield metric
-
-
-_HELP = {
-    "comparisons": "Comparisons sent to the judge, for judging or calibration",
-    "prompt_tokens": "Tokens of prompts, in both orders",
-    "verdicts": "Judgments with a verdict",
-    "abstentions": "Judgments without a verdict",
-    "errors": "Comparisons that failed",
-}
+    def metrics(self) -> Iterator[Row]:
+        """Yields each count of each key."""
+        for key, usage in self.rows():
+            for count in fields(KeyUsage):
+                yield f"key_{count.name}", (key,), getattr(usage, count.name)

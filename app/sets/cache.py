@@ -10,7 +10,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -25,7 +25,7 @@ from app.core.errors import (
     StoreUnavailableError,
 )
 from app.core.fingerprint import INPUTS_DIFFER, JudgeIdentity
-from app.observability.gauges import CalibrationFigures
+from app.observability.gauges import Row
 from app.observability.telemetry import Telemetry
 from app.off_loop import off_loop
 from app.ports import KEPT_VERSIONS, Head, SetStore
@@ -46,6 +46,8 @@ _MOST_BYTES = 256 * 2**20
 _BYTES_OF_SET = 130_000
 _BYTES_OF_PAIR = 310
 _MOST_SHOWN = 100
+# Lost sets that are named; a store that was emptied has lost all.
+_MOST_LOST = 100
 
 DEFAULT_CALIBRATION = "default"
 
@@ -119,7 +121,7 @@ class Calibrations:
         self._reads: dict[str, _Read] = {}
         self._store_is_away = False
         self.traffic = Traffic()
-        telemetry.show_calibrations(self._figures, lost=self.lost)
+        telemetry.show(self._rows)
 
     async def usable(self, name: str, *, fingerprint: str) -> ConfirmedCalibration:
         """Returns the set to judge by: at most half a second old, or older if the store is gone.
@@ -376,7 +378,7 @@ class Calibrations:
 
     def count_store_error(self) -> None:
         """Counts a call that the store did not answer, in the metrics."""
-        self._telemetry.count_store_error()
+        self._telemetry.store_errors.inc()
 
     def _decoded(self, name: str, blob: bytes) -> Calibration:
         calibration = decode(name, blob, min_label_mass=self.min_label_mass)
@@ -407,28 +409,34 @@ class Calibrations:
                 # One set at a time, so that other work can run in between.
                 await off_loop(getattr, calibration, "standard_rows")
 
-    def _figures(self) -> list[CalibrationFigures]:
-        """Returns the gauges of the sets that the metrics show."""
+    def _rows(self) -> Iterator[Row]:
+        """The numbers of the sets that the metrics show, and the first sets that are lost."""
+        for name in self.lost()[:_MOST_LOST]:
+            yield "calibration_lost", (name,), 1
         # A copy, because this runs in the thread that writes the metrics.
         now, sets = self._clock(), self._known.copy()
-        return [
-            CalibrationFigures(
-                name=name,
-                version=known.version,
-                n=known.n,
-                changed_at=known.changed_at,
-                unconfirmed_s=now - confirmed if self._store_is_away else 0.0,
-                thresholds=_found_thresholds(known),
-                traffic=self.traffic.figures(known),
-                escalated=[
-                    (row.alpha, row.chosen.escalated)
-                    for row in known.kept_standard_rows or ()
-                    if row.chosen is not None
-                ],
-            )
-            for name in self._shown(sets)
-            for known, confirmed in (sets[name],)
-        ]
+        for name in self._shown(sets):
+            known, confirmed = sets[name]
+            yield "calibration_examples", (name,), known.n
+            yield "calibration_version", (name,), known.version
+            away_s = now - confirmed if self._store_is_away else 0.0
+            yield "calibration_unconfirmed_seconds", (name,), away_s
+            if known.changed_at is not None:
+                yield "calibration_changed_timestamp_seconds", (name,), known.changed_at
+            for row in known.kept_standard_rows or ():
+                if not row.labels_missing:
+                    place = (name, row.guarantee, f"{row.alpha:.2f}")
+                    yield "calibration_feasible", place, row.feasible
+                    if row.feasible:
+                        yield "calibration_threshold_nats", place, row.threshold
+            traffic = self.traffic.figures(known)
+            if traffic is not None:
+                of = ((name, "judgments"), (name, "pairs"))
+                yield "traffic_uncertainty_nats", of[0], traffic.uncertainty
+                yield "traffic_uncertainty_nats", of[1], traffic.expected_uncertainty
+                if traffic.abstentions is not None and traffic.expected_abstentions is not None:
+                    yield "traffic_abstention_share", of[0], traffic.abstentions
+                    yield "traffic_abstention_share", of[1], traffic.expected_abstentions
 
     def shown(self) -> list[Calibration]:
         """Returns the cached sets that have gauges, sorted by name; safe in any thread."""
@@ -513,12 +521,6 @@ def _count_newer(now: Calibration, seen: set[str]) -> int:
     return sum(
         example.label in ("A", "B") and digest not in seen for digest, example in now.table.items()
     )
-
-
-def _found_thresholds(calibration: Calibration) -> list[tuple[str, float, float]]:
-    """Returns guarantee, alpha and threshold of each standard row, if they were computed."""
-    rows = calibration.kept_standard_rows or ()
-    return [(row.guarantee, row.alpha, row.threshold) for row in rows if not row.labels_missing]
 
 
 def refuse_other_judge(calibration: Calibration, fingerprint: str) -> None:

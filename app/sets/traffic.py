@@ -8,11 +8,11 @@ from array import array
 from collections import OrderedDict, deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from app.core.calibration import Calibration
 from app.core.comparison import Criterion, Judgment
 from app.judges.judged import JudgedComparison
-from app.observability.gauges import TrafficFigures
 
 # The smallest and the largest number of judgments in the figures, which change after each block.
 _LEAST = 200
@@ -32,6 +32,25 @@ _MOST_SEEN = 50_000
 # Values of one judgment that are tested for drift: uncertainty, position gap, and label mass, which
 # is NaN if it is unknown. A cascade has the uncertainty of its large judge in its place.
 VALUES = 3
+
+
+class TrafficFigures(NamedTuple):
+    """Recent judgments with one version of a calibration set, compared with the set itself.
+
+    Args:
+        judgments: Number of recent judgments in the comparison.
+        abstentions: Share of abstentions among judgments with a feasible alpha; None if there are
+            too few of these.
+        expected_abstentions: Share of the set's examples that the same thresholds do not accept.
+        uncertainty: Mean uncertainty of the judgments, in nats.
+        expected_uncertainty: Mean uncertainty of the set's examples, in nats.
+    """
+
+    judgments: int
+    abstentions: float | None
+    expected_abstentions: float | None
+    uncertainty: float
+    expected_uncertainty: float
 
 
 @dataclass(kw_only=True, slots=True)

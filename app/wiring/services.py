@@ -246,10 +246,10 @@ def _cached(scorer: Scorer, settings: Settings, store: Store, telemetry: Telemet
 
 def _show(identity: JudgeIdentity, telemetry: Telemetry) -> None:
     """Shows the judge, and the errors that alerts wait for, in the metrics."""
-    telemetry.expect_errors(
-        engine=(EngineUnavailableError.code, OverloadedError.code),
-        problems=(OverloadedError.code,),
-    )
+    # Prometheus sees no increase when a series appears with its first value.
+    telemetry.engine_errors.labels(EngineUnavailableError.code)
+    telemetry.engine_errors.labels(OverloadedError.code)
+    telemetry.problems.labels(OverloadedError.code)
     telemetry.show_judge(
         identity.name, fingerprint=identity.fingerprint, version=__version__, commit=COMMIT
     )

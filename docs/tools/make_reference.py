@@ -15,7 +15,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from prometheus_client.core import Metric
 from prometheus_client.metrics import MetricWrapperBase
 
 from app.api.answers.problems import STATUS
@@ -25,7 +24,6 @@ from app.cli import command as loaded_command
 from app.core import errors
 from app.judging.services import Services
 from app.main import build
-from app.observability.gauges import CalibrationFigures, TrafficFigures
 from app.observability.telemetry import Telemetry
 from app.settings import Settings
 from docs.tools.http_examples import Example, examples, pretty
@@ -404,7 +402,8 @@ def metrics_page() -> str:
     for collector in telemetry._registry._collector_to_names:
         if isinstance(collector, MetricWrapperBase):
             families += [(metric, _labels(collector)) for metric in collector.describe()]
-    families += [(metric, _labels(metric)) for metric in _collected_metrics()]
+        else:
+            families += [(metric, _labels(metric)) for metric in collector.collect()]
     rows: dict[str, list[Row]] = {"counter": [], "gauge": [], "histogram": []}
     for metric, labels in families:
         name = metric.name + ("_total" if metric.type == "counter" else "")
@@ -425,24 +424,6 @@ def _labels(metric: Any) -> Sequence[str]:
     # prometheus_client has no public name for them.
     found: Sequence[str] = metric._labelnames
     return found
-
-
-def _collected_metrics() -> list[Metric]:
-    """The families that the service makes when metrics are read."""
-    telemetry = Telemetry.on_own_registry()
-    traffic = TrafficFigures(200, 0.1, 0.1, 0.3, 0.3)
-    figures = CalibrationFigures("default", 1, 1, 0.0, 0.0, [("marginal", 0.1, 0.1)], traffic)
-    telemetry.show_calibrations(lambda: [figures], lost=lambda: ["default"])
-    telemetry.show_monitors(list)
-    telemetry.show_waiting(list)
-    telemetry.show_drift(list)
-    telemetry.show_dropped_lines(lambda: 0)
-    added = [
-        collector
-        for collector in telemetry._registry._collector_to_names
-        if not isinstance(collector, MetricWrapperBase)
-    ]
-    return [family for collector in added for family in collector.collect()]
 
 
 # --- Error codes

@@ -106,17 +106,6 @@ class SystemOneUsage:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Diagnostics:
-    """How far the judge has answered the question.
-
-    Args:
-        label_mass: Probability of the two labels together, in the worse order.
-    """
-
-    label_mass: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class SystemOneAnswer:
     """The answers by the names of the questions.
 
@@ -125,14 +114,15 @@ class SystemOneAnswer:
         model: Name of the judge.
         answers: The answer to each question, by its name.
         usage: Tokens of the request.
-        diagnostics: Only questions with a known label mass.
+        diagnostics: `label_mass` of the questions for which it is known: the probability of the
+            two labels together, in the worse order.
     """
 
     id: str
     model: str
     answers: dict[str, SystemOneChoice]
     usage: SystemOneUsage
-    diagnostics: dict[str, Diagnostics]
+    diagnostics: dict[str, dict[str, float]]
 
 
 def system_one_answer(decided: Sequence[Decided], judge: str) -> SystemOneAnswer:
@@ -152,7 +142,7 @@ def system_one_answer(decided: Sequence[Decided], judge: str) -> SystemOneAnswer
         },
         usage=SystemOneUsage(input_tokens=usage_of_request().prompt_tokens),
         diagnostics={
-            name: Diagnostics(label_mass=mass) for name, mass in masses.items() if mass is not None
+            name: {"label_mass": mass} for name, mass in masses.items() if mass is not None
         },
     )
 
@@ -193,42 +183,18 @@ class OpenAiChoice:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class InputDetails:
-    """Tokens of a prompt cache, which a judge does not report.
-
-    Args:
-        cached_tokens: 0.
-        cache_write_tokens: 0.
-    """
-
-    cached_tokens: int = 0
-    cache_write_tokens: int = 0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OutputDetails:
-    """Tokens of thoughts, which a judge does not write.
-
-    Args:
-        reasoning_tokens: 0.
-    """
-
-    reasoning_tokens: int = 0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class OpenAiUsage(SystemOneUsage):
     """Tokens of the request; a judge writes none.
 
     Args:
         total_tokens: The same as `input_tokens`.
         input_tokens_details: Zeros: a prompt cache is not counted.
-        output_tokens_details: Zeros.
+        output_tokens_details: Zeros: a judge writes no thoughts.
     """
 
     total_tokens: int
-    input_tokens_details: InputDetails = InputDetails()
-    output_tokens_details: OutputDetails = OutputDetails()
+    input_tokens_details: dict[str, int]
+    output_tokens_details: dict[str, int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -264,5 +230,10 @@ def open_ai_answer(decided: Sequence[Decided], judge: str) -> OpenAiAnswer:
             )
             for one in decided
         ),
-        usage=OpenAiUsage(input_tokens=tokens, total_tokens=tokens),
+        usage=OpenAiUsage(
+            input_tokens=tokens,
+            total_tokens=tokens,
+            input_tokens_details={"cached_tokens": 0, "cache_write_tokens": 0},
+            output_tokens_details={"reasoning_tokens": 0},
+        ),
     )

@@ -110,12 +110,14 @@ def judgment_batch(
 def usage_of_request() -> records.RequestUsage:
     """The usage of the request that is being answered."""
     usage = CURRENT_FLOW.get().usage
-    large = records.LargeUsage(
-        comparisons=usage.escalated,
-        engine_prompts=usage.large_prompts,
-        prompt_tokens=usage.large_prompt_tokens,
-    )
-    return made(records.RequestUsage, usage, large=large if usage.escalated else None)
+    large = None
+    if usage.escalated:
+        large = records.LargeUsage(
+            comparisons=usage.escalated,
+            engine_prompts=usage.large_prompts,
+            prompt_tokens=usage.large_prompt_tokens,
+        )
+    return made(records.RequestUsage, usage, large=large)
 
 
 def rewards(group: GroupRewards, *, comparisons: bool, kind: type[G], **more: Any) -> G:

@@ -11,9 +11,9 @@ from app.audits.book import Book
 from app.core.assessment import share_interval
 from app.core.calibration import STANDARD_DELTA, Calibration, LabeledExample, ThresholdRow
 from app.core.score import NoScore, Score
-from app.observability.gauges import TrafficFigures
 from app.sets.batch import JudgedBatch
 from app.sets.effects import Effect, criterion_of, missing_labels
+from app.sets.traffic import TrafficFigures
 from app.sets.trail import SetChange
 from scope_judge import records
 

@@ -45,7 +45,6 @@ NEEDS: Mapping[tuple[str, str], Need] = {
     ("GET", "/openapi.json"): "key",
     ("GET", "/docs"): "key",
     ("GET", "/docs/{name}"): "key",
-    ("GET", "/redoc"): "key",
     # The page has no data: it asks for a key and sends it with its own requests.
     ("GET", "/desk"): "nothing",
     ("GET", "/desk/{file:path}"): "nothing",

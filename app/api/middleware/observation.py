@@ -62,7 +62,9 @@ class Observation:
                     request=request.decode(),
                     ms=1000 * seconds,
                 )
-                services.telemetry.observe_request(route_of(scope), status, seconds)
+                services.telemetry.request_seconds.labels(
+                    route_of(scope), f"{status // 100}xx"
+                ).observe(seconds)
 
 
 def route_of(scope: Scope) -> str:

@@ -33,14 +33,6 @@ _MOST_QUESTIONS = 400
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Option:
-    """An option of a question, and the text that is judged."""
-
-    value: Value
-    text: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Decision:
     """A question as a comparison.
 
@@ -61,21 +53,9 @@ class Decision:
     request: JudgeRequest
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Asked:
-    """A question of either dialect.
-
-    Args:
-        place: Its place in the body, for errors.
-        name: Its name; None if it has none.
-        question: The conversation that the judge reads.
-        options: The options in their order.
-    """
-
-    place: str
-    name: str | None
-    question: tuple[Turn, ...]
-    options: Sequence[Option]
+# A question of either dialect: its place in the body, for errors; its name; the conversation that
+# the judge reads; and its options in their order, each with the text that is judged.
+_Asked = tuple[str, str | None, tuple[Turn, ...], Sequence[tuple[Value, str]]]
 
 
 def _only_choice(kind: str) -> str:
@@ -203,7 +183,7 @@ class _DecisionsIn(DecisionOptions):
         abstain_as = query.abstain_as if self.abstain_as is None else self.abstain_as
         decisions, characters = list[Decision](), 0
         for asked in self._asked():
-            characters += sum(len(turn.content) for turn in asked.question)
+            characters += sum(len(turn.content) for turn in asked[2])
             if characters > most_characters:
                 raise BatchTooLargeError(
                     "the state or the input is judged once for each question, and all of them have "
@@ -239,15 +219,9 @@ class SystemOneIn(_DecisionsIn):
     def _asked(self) -> Iterator[_Asked]:
         for name, question in self.questions.items():
             texts = (self.state, self.instructions, question.instructions)
-            yield _Asked(
-                place=f"questions.{name[:64]}",
-                name=name,
-                question=(Turn("user", _paragraphs(texts)),),
-                options=[
-                    Option(value=value, text=text or value)
-                    for value, text in question.criteria.items()
-                ],
-            )
+            options = [(value, text or value) for value, text in question.criteria.items()]
+            turn = Turn("user", _paragraphs(texts))
+            yield f"questions.{name[:64]}", name, (turn,), options
 
 
 class ChoiceIn(Strict):
@@ -256,10 +230,12 @@ class ChoiceIn(Strict):
     value: Text | bool = Field(description="The option.")
     description: Text | None = Field(None, description="Text of the option; default: its value.")
 
-    def option(self) -> Option:
-        """The option with the text to judge."""
-        name = self.value if isinstance(self.value, str) else str(self.value).lower()
-        return Option(value=self.value, text=self.description or name)
+    @property
+    def text(self) -> str:
+        """The text to judge."""
+        return self.description or (
+            self.value if isinstance(self.value, str) else str(self.value).lower()
+        )
 
 
 class OpenAiQuestionIn(Strict):
@@ -297,37 +273,35 @@ class OpenAiDecisionsIn(_DecisionsIn):
         except ValueError as exc:
             raise InvalidComparisonError(f"input: {exc}") from None
         for i, question in enumerate(self.questions):
-            yield _Asked(
-                place=f"questions.{i}",
-                name=question.name,
-                question=_with_instructions(turns, question.instructions),
-                options=[choice.option() for choice in question.choices],
-            )
+            conversation = _with_instructions(turns, question.instructions)
+            options = [(choice.value, choice.text) for choice in question.choices]
+            yield f"questions.{i}", question.name, conversation, options
 
 
 def _decision(asked: _Asked, criterion: Criterion, abstain_as: str | None) -> Decision:
-    values = [option.value for option in asked.options]
+    place, name, question, options = asked
+    values = [value for value, _ in options]
     if len(set(values)) < len(values):
-        raise InvalidComparisonError(f"{asked.place}: two of its options have the same value")
+        raise InvalidComparisonError(f"{place}: two of its options have the same value")
     if len(values) == 2 and abstain_as in values:
         raise InvalidComparisonError(
-            f"{asked.place}: `abstain_as` is one of its two options, and an abstention would look "
+            f"{place}: `abstain_as` is one of its two options, and an abstention would look "
             "like a choice: use another text, or make it a third option"
         )
     several = len(values) > 2
-    compared = [o for o in asked.options if not several or o.value != abstain_as]
+    compared = [option for option in options if not several or option[0] != abstain_as]
     if len(compared) != 2:
-        raise InvalidComparisonError(f"{asked.place}: {_options_wanted(len(values))}")
-    first, second = compared
+        raise InvalidComparisonError(f"{place}: {_options_wanted(len(values))}")
+    (first, first_text), (second, second_text) = compared
     try:
-        comparison = Comparison(asked.question, (first.text,), (second.text,))
+        comparison = Comparison(question, (first_text,), (second_text,))
     except InvalidComparisonError as exc:
-        raise InvalidComparisonError(f"{asked.place}: {exc.detail}") from None
+        raise InvalidComparisonError(f"{place}: {exc.detail}") from None
     return Decision(
-        name=asked.name,
-        first=first.value,
-        second=second.value,
-        others=tuple(o.value for o in asked.options if o not in compared),
+        name=name,
+        first=first,
+        second=second,
+        others=tuple(option[0] for option in options if option not in compared),
         abstain_as=abstain_as,
         request=JudgeRequest(comparison=comparison, criterion=criterion),
     )

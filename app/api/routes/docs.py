@@ -8,7 +8,7 @@ from pathlib import Path
 from fastapi import APIRouter
 from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, Response
 
 from app.api.errors import no_route
 
@@ -49,9 +49,3 @@ async def docs_file(name: str) -> Response:
     if name not in _FILES:
         raise no_route(f"/docs/{name}")
     return FileResponse(_FOLDER / name, headers={"Cache-Control": f"max-age={_DAY_S}"})
-
-
-@router.get("/redoc")
-async def redoc() -> Response:
-    """Redirects to /docs."""
-    return RedirectResponse("docs")

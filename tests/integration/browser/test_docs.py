@@ -16,12 +16,11 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-@pytest.mark.parametrize("path", ["/docs", "/redoc"])
-def test_the_page_shows_every_route(service: Server, browser: Browser, path: str) -> None:
+def test_the_page_shows_every_route(service: Server, browser: Browser) -> None:
     document = service.client.get("/openapi.json").json()
     routes = sum(len(methods) for methods in document["paths"].values())
     with open_page(browser, f"http://127.0.0.1:{service.port}") as page:
-        page.goto(path)
+        page.goto("/docs")
         expect(page.locator(".opblock")).to_have_count(routes)
         expect(page.locator('[data-path="/judge/batch"]').first).to_be_visible()
 

@@ -13,7 +13,7 @@ from app import __version__
 from app.release import COMMIT
 from scope_judge import records
 from tests.serving import client_of
-from tests.unit.api.problems import calibrated, comparison, examples, problem
+from tests.unit.api.problems import calibrated, comparison, examples
 
 
 def check(found: dict[str, Any], record: type[Any]) -> None:
@@ -48,14 +48,6 @@ async def test_a_judgment_has_every_field(client: httpx.AsyncClient) -> None:
     assert found["threshold"] == pytest.approx(math.log(2), abs=1e-15)
 
 
-async def test_without_alpha_nothing_is_promised(client: httpx.AsyncClient) -> None:
-    found = (await client.post("/judge", json=comparison(alpha=None))).json()
-    check(found, records.SingleJudgment)
-    assert found["verdict"] == "A"
-    promised = ("alpha", "guarantee", "delta", "threshold", "risk_level", "calibration", "id")
-    assert all(found[name] is None for name in promised)
-
-
 async def test_pac_takes_its_delta_and_the_default_one(client: httpx.AsyncClient) -> None:
     await calibrated(client)
     asked = comparison(guarantee="pac", delta=0.02)
@@ -72,25 +64,6 @@ async def test_settings_give_the_defaults() -> None:
         assert (found["alpha"], found["guarantee"], found["delta"]) == (0.2, "pac", 0.03)
         plain = (await client.post("/judge", json=comparison(guarantee="marginal"))).json()
         assert (plain["guarantee"], plain["delta"]) == ("marginal", None)
-
-
-async def test_an_infeasible_alpha_is_an_outcome(client: httpx.AsyncClient) -> None:
-    await client.post("/calibrate", json={"examples": examples(3)})
-    found = (await client.post("/judge", json=comparison(alpha=0.1))).json()
-    assert (found["verdict"], found["reason"], found["preferred"]) == ("abstain", "infeasible", "A")
-    assert found["threshold"] is None
-    assert found["risk_level"] == pytest.approx(1 / 3, abs=1e-15)
-
-
-async def test_a_conversation_is_judged(client: httpx.AsyncClient) -> None:
-    turns = [{"role": "user", "content": "Hi"}, {"role": "user", "content": "Why?"}]
-    asked = comparison(
-        question=turns,
-        response_a=["quality=1", "b"],
-        response_b=["quality=2", "d"],
-        alpha=None,
-    )
-    assert (await client.post("/judge", json=asked)).json()["verdict"] == "B"
 
 
 async def test_a_batch_keeps_order_and_ids_around_bad_items(client: httpx.AsyncClient) -> None:
@@ -166,14 +139,6 @@ async def test_an_item_takes_missing_fields_from_the_batch(client: httpx.AsyncCl
     ]
 
 
-async def test_an_empty_batch_gets_an_empty_answer(client: httpx.AsyncClient) -> None:
-    answer = (await client.post("/judge/batch", json={"comparisons": []})).json()
-    assert answer == {
-        "results": [],
-        "usage": {"engine_prompts": 0, "prompt_tokens": 0, "large": None},
-    }
-
-
 async def test_calibrate_answers_with_the_set_and_the_counts(
     client: httpx.AsyncClient,
 ) -> None:
@@ -198,28 +163,6 @@ async def test_calibrate_answers_with_the_set_and_the_counts(
     for row in found["thresholds"]:
         assert row["feasible"] == (row["threshold"] is not None)
         assert row["delta"] == (0.1 if row["guarantee"] == "pac" else None)
-
-
-async def test_sets_are_listed_shown_and_deleted(client: httpx.AsyncClient) -> None:
-    assert (await client.get("/calibrations")).json() == {"calibrations": [], "next_after": None}
-    for name in ("default", "a.b-c_1"):
-        await client.post("/calibrate", json={"calibration": name, "examples": examples(30)})
-    listed = (await client.get("/calibrations")).json()["calibrations"]
-    assert [each["name"] for each in listed] == ["a.b-c_1", "default"]
-    for each in listed:
-        check(each, records.Calibration)
-    shown = (await client.get("/calibrations/default")).json()
-    check(shown, records.CalibrationDetail)
-    assert (shown["position_flips"], shown["mean_label_mass"]) == (0.0, pytest.approx(0.99))
-    # 30 examples without an error make alpha 1 / 30 feasible; pac at delta 0.1 needs more.
-    assert all(each["guarantee"] == "pac" for each in shown["infeasible"])
-    assert len(shown["curve"]) == 30
-    assert shown["curve"][-1]["coverage"] == 1.0
-    removed = await client.delete("/calibrations/default")
-    assert (removed.status_code, removed.content) == (204, b"")
-    problem(await client.get("/calibrations/default"), "calibration_not_found")
-    problem(await client.delete("/calibrations/default"), "calibration_not_found")
-    problem(await client.post("/judge", json=comparison()), "calibration_not_found")
 
 
 async def test_operations_routes_answer(client: httpx.AsyncClient) -> None:

@@ -120,21 +120,6 @@ async def test_a_set_of_another_judge_is_refused_with_the_release_that_made_it(
     assert "was made with judge 'scripted' (" in problem(judged, "judge_mismatch")["detail"]
 
 
-async def test_versions_come_in_pages() -> None:
-    async with client_of() as client:
-        for i in range(5):
-            await client.post("/calibrate", json={"examples": examples(60 + i)})
-        pages = [await versions(client, "?limit=2")]
-        while pages[-1]:
-            pages.append(await versions(client, f"?limit=2&before={pages[-1][-1]['version']}"))
-        assert [[each["version"] for each in page] for page in pages] == [[5, 4], [3, 2], [1], []]
-        for query in ("limit=0", "limit=1001", "limit=x", "before=0", "before=1.5", "before=-1",
-                      f"before={2**53}"):  # fmt: skip
-            found = await client.get(f"/calibrations/default/versions?{query}")
-            problem(found, "invalid_request")
-        assert len(await versions(client, f"?limit=1000&before={2**53 - 1}")) == 5
-
-
 @pytest.mark.parametrize(
     "body",
     [{}, {"version": 0}, {"version": "1"}, {"version": 1.5}, {"version": True}, {"version": None},

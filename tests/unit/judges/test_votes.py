@@ -254,5 +254,3 @@ async def test_info_and_the_set_show_unanimous_pairs(votes: httpx.AsyncClient) -
     assert scoring["unanimous"] == pytest.approx(found["unanimous"], abs=0.02)
     assert found["unanimous"] > 0.4
     assert "raise SCOPE_TEMPERATURE" in scoring["advice"]
-    metrics = (await votes.get("/metrics")).text
-    assert f"scope_voted_pairs_total {scoring['pairs']}.0" in metrics

@@ -137,33 +137,6 @@ async def test_equal_texts_are_one_player_and_get_identical_rewards(
     assert found["compared"] == [2] * 6
 
 
-@pytest.mark.parametrize("responses", [["same"] * 4, ["", " ", "\n"]])
-async def test_a_group_of_equal_texts_has_no_reward_and_no_call(
-    client: httpx.AsyncClient, engine: CountingEngine, responses: list[str]
-) -> None:
-    found = await rewarded(client, group(responses))
-    n = len(responses)
-    assert found["rewards"] == [None] * n
-    assert found["reasons"] == ["tied"] * n
-    assert found["ties"] == [n - 1] * n
-    assert found["compared"] == found["accepted"] == [0] * n
-    assert engine.calls == []
-
-
-async def test_an_empty_response_loses_or_has_no_reward(
-    client: httpx.AsyncClient, engine: CountingEngine
-) -> None:
-    silent = [{"role": "assistant", "content": ""}]
-    responses = [*qualities(1, 0), " ", silent]
-    found = await rewarded(client, group(responses))
-    assert found["rewards"] == [1.0, -1.0, -1.0, -1.0]
-    assert found["accepted"] == found["compared"] == [1, 1, 0, 0]
-    found = await rewarded(client, group(responses, empty="null"))
-    assert found["rewards"] == [1.0, -1.0, None, None]
-    assert found["reasons"] == [None, None, "empty", "empty"]
-    assert engine.calls == [2, 2]
-
-
 async def test_an_error_of_one_comparison_leaves_the_others(client: httpx.AsyncClient) -> None:
     found = await rewarded(client, group([*qualities(1, 0), "ENDLESS"], comparisons=True))
     assert found["rewards"] == [1.0, -1.0, None]
@@ -241,14 +214,6 @@ async def test_a_bad_group_gets_a_message_that_names_the_field(
         assert before["rewards"] == after["rewards"] == [1.0, -1.0]
         assert error["error"]["code"] == "invalid_request"
         assert [each["field"] for each in error["error"]["errors"]] == [field]
-
-
-async def test_a_single_response_is_unopposed(
-    client: httpx.AsyncClient, engine: CountingEngine
-) -> None:
-    found = await rewarded(client, group(["x"]))
-    assert (found["rewards"], found["reasons"]) == ([None], ["unopposed"])
-    assert engine.calls == []
 
 
 async def test_groups_with_a_reference_are_rewarded_beside_the_others(
