@@ -73,17 +73,6 @@ def file_of(name: str) -> Path:
     return file
 
 
-@cache
-def without_texts(name: str) -> Path:
-    """The same file without texts, so that no row is left out as a repeated pair."""
-    file = Path(_FOLDER.name) / f"{name}-without-texts.jsonl.gz"
-    with gzip.open(file_of(name), "rt", encoding="utf-8") as rows:
-        bare = [{**json.loads(row), "question": None} for row in rows]
-    with gzip.open(file, "wt", encoding="utf-8") as out:
-        out.writelines(json.dumps(row) + "\n" for row in bare)
-    return file
-
-
 def rows_of(shape: Shape) -> Iterator[dict[str, Any]]:
     """The rows of a synthetic file, with texts as in the real files: null or a question."""
     rng = np.random.default_rng(shape.seed)

@@ -98,19 +98,6 @@ def test_a_second_run_asks_nothing_and_gives_the_same_results(
     assert {path.name: path.read_bytes() for path in out.rglob("*.*")} == before
 
 
-def test_judgments_alone_give_the_same_tables(
-    whole_run: tuple[Path, Result], tmp_path: Path
-) -> None:
-    out = whole_run[0] / "out"
-    result = run("--from", out / "judgments.jsonl", *WITH_ALL_METHODS, "--out", tmp_path)
-    assert result.exit_code == 0, result.output
-    ours, theirs = results(out), results(tmp_path)
-    # The file of judgments does not count the ties of the data.
-    assert ours["datasets"][0].pop("ties") == 1
-    assert theirs["datasets"][0].pop("ties") == 0
-    assert ours == theirs
-
-
 def test_more_methods_and_more_pairs_ask_only_the_missing_questions(tmp_path: Path) -> None:
     file, out = pairs_file(tmp_path), tmp_path / "out"
     first = ("--splits", "5", "--out", out, "--methods", "bpe", "--limit", "50")
@@ -122,30 +109,6 @@ def test_more_methods_and_more_pairs_ask_only_the_missing_questions(tmp_path: Pa
     assert log.read_text().startswith(before)
     # 70 more pairs in both orders, and 120 confidences in words.
     assert log.read_text().count("\n") == 50 + 70 + 120
-
-
-def test_alphas_of_the_papers_extended_data_go_to_30_percent(tmp_path: Path) -> None:
-    file = pairs_file(tmp_path, 20, "judge-bench.jsonl")
-
-    def alphas(*arguments: str) -> list[float]:
-        out = tmp_path / "out"
-        result = run(file, "--methods", "bpe", "--splits", "2", "--out", out, *arguments)
-        assert result.exit_code == 0, result.output
-        found: list[float] = results(out)["design"]["alphas"]
-        return found
-
-    assert alphas() == [0.05, 0.1, 0.15, 0.2, 0.25, 0.3]
-    assert alphas("--alpha", "0.2") == [0.2]
-
-
-def test_answers_to_other_texts_are_not_used_as_results(tmp_path: Path) -> None:
-    file, out = pairs_file(tmp_path), tmp_path / "out"
-    assert run(file, "--splits", "5", "--out", out, "--methods", "bpe").exit_code == 0
-    file.write_text(file.read_text().replace("quality=", "quality=-", 100))
-    arguments = ("--splits", "5", "--out", out, "--methods", "self_consistency")
-    assert run(file, *arguments).exit_code == 0
-    (dataset,) = results(out)["datasets"]
-    assert [method["method"] for method in dataset["methods"]] == ["self_consistency"]
 
 
 def test_a_users_judgments_are_reported_in_a_separate_folder(
@@ -178,17 +141,6 @@ def test_a_judge_that_answers_with_something_other_than_a_label_gets_a_warning(
     warning = "warning: votes: the labels A and B together have a probability of only 1.4e-02"
     assert (warning in told(result)) == is_warned
     assert ("warning" in told(result)) == is_warned
-
-
-def test_a_folder_keeps_the_answers_of_one_judge(tmp_path: Path) -> None:
-    file, out = pairs_file(tmp_path, 30), tmp_path / "out"
-    arguments = (file, "--methods", "bpe", "--splits", "5", "--out", out)
-    assert run(*arguments).exit_code == 0
-    log = out / "judgments.jsonl"
-    log.write_text(log.read_text().replace('"scripted"', '"other"'))
-    result = run(*arguments)
-    assert result.exit_code == 1
-    assert "holds judgments of other, not of scripted: give another --out" in told(result)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,7 @@
 """The numbers of the report: by hand, in the normal world, and as JSON."""
 
-import json
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,8 +18,8 @@ from app.evaluation.protocol import (
     run_protocol,
     transfer,
 )
-from app.evaluation.results import MethodResults, Results, to_json
-from app.evaluation.selectors import SELECTORS, Points
+from app.evaluation.results import MethodResults, Results
+from app.evaluation.selectors import Points
 from app.files.checking import LabelReport
 from app.ports import Generated
 from tests.statistics.worlds.normal import NormalJudge
@@ -105,13 +103,6 @@ def test_missing_answers_are_counted_and_have_no_confidence() -> None:
     )
 
 
-def test_groups_are_counted_if_every_pair_has_one() -> None:
-    pairs = [pair(i, 0.9, group=f"q{i % 3}") for i in range(8)]
-    assert measure("j", {"d": JudgedDataset(pairs=pairs)}, QUICK).datasets[0].groups == 3
-    pairs.append(pair(8, 0.9, group=None))
-    assert measure("j", {"d": JudgedDataset(pairs=pairs)}, QUICK).datasets[0].groups is None
-
-
 def simulated(accuracy: float, auroc: float, n: int, seed: int) -> list[JudgedPair]:
     """Judged pairs with the uncertainty order and the errors of the normal world."""
     uncertainty, wrong = NormalJudge(accuracy=accuracy, auroc=auroc).draw(
@@ -147,67 +138,6 @@ def test_rows_ablations_and_transfer_come_from_the_protocol_on_bpe() -> None:
     assert tiny.methods[-1].rows == ()
     assert tiny.label_noise == tiny.calibration_size == ()
     assert results.transfer == transfer(points, QUICK)
-
-
-def test_every_rule_runs_on_every_signal() -> None:
-    results = measure("j", {"d": JudgedDataset(pairs=simulated(0.8, 0.75, 240, seed=1))}, QUICK)
-    (dataset,) = results.datasets
-    assert [found.method for found in dataset.methods] == [
-        "predictive_probability",
-        "swap_and_aggregate",
-        "bpe",
-    ]
-    for found in dataset.methods:
-        assert [(row.selector, row.alpha) for row in found.rows] == [
-            (name, alpha) for name in SELECTORS for alpha in QUICK.alphas
-        ]
-    # Pairs move between data sets, so one data set has no transfer.
-    assert results.transfer == ()
-
-
-def test_a_judge_that_failed_on_all_pairs_has_no_quality() -> None:
-    lost = [
-        JudgedPair(
-            dataset="d", id=str(i), group="g", label="A", failed={"orders": "judgment_failed"}
-        )
-        for i in range(9)
-    ]
-    found = method(measure("j", {"d": JudgedDataset(pairs=lost)}, QUICK), "bpe")
-    assert (found.n, found.failed, found.unparsed, found.undecided) == (0, 9, 0, 0)
-    assert found.quality == (None, None, None, None)
-    assert found.reliability == ()
-    assert found.rows == ()
-
-
-def same(value: Any, read: Any) -> bool:
-    """Whether a value read from JSON is equal, with floats to six digits."""
-    if isinstance(value, float):
-        return isinstance(read, float) and math.isclose(value, read, rel_tol=5e-6, abs_tol=0.0)
-    if hasattr(value, "__dataclass_fields__"):
-        value = {name: getattr(value, name) for name in value.__dataclass_fields__}
-    if hasattr(value, "_asdict"):
-        value = value._asdict()
-    if isinstance(value, dict):
-        return list(value) == list(read) and all(same(value[name], read[name]) for name in value)
-    if isinstance(value, tuple):
-        return len(value) == len(read) and all(map(same, value, read))
-    return type(value) is type(read) and bool(value == read)
-
-
-def test_json_has_every_number_and_nothing_else() -> None:
-    sources = {
-        "easy": JudgedDataset(
-            pairs=simulated(0.9, 0.8, 200, seed=1), ties=3, left_out={"unknown label": 1}
-        ),
-        "tiny": JudgedDataset(pairs=[pair(1, 0.9)]),
-    }
-    results = measure(None, sources, QUICK)
-    text = to_json(results)
-    assert same(results, json.loads(text))
-    # Check that the comparison detects differences.
-    assert not same(results, json.loads(text.replace('"splits": 4', '"splits": 5')))
-    assert not same(results, json.loads(text.replace('"auroc": null', '"auroc": 0.5')))
-    assert to_json(measure(None, sources, QUICK)) == text
 
 
 def test_a_file_is_split_into_data_sets_and_drawn_from() -> None:

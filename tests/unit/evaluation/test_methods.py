@@ -9,7 +9,7 @@ import pytest
 from app.core.comparison import Side
 from app.core.preference import LN2
 from app.evaluation.judgments.record import JudgedPair
-from app.evaluation.methods import METHODS, MethodName, MethodScores, available, preferences_of
+from app.evaluation.methods import METHODS, MethodName, MethodScores, available
 from app.ports import Generated
 
 # p = e^g / (1 + e^g): a gap of ln 4 is 0.8, of ln 9 is 0.9, of -ln 3 is 0.25.
@@ -38,19 +38,6 @@ def score(name: MethodName, *pairs: JudgedPair) -> MethodScores:
     return METHODS[name].score(pairs)
 
 
-def test_the_registry_is_closed_and_in_the_papers_order() -> None:
-    assert [method.title for method in METHODS.values()] == [
-        "Predictive Probability",
-        "Verbalized Confidence",
-        "Swap-and-Aggregate",
-        "Simulated Annotators",
-        "Self-Consistency",
-        "BPE",
-    ]
-    with pytest.raises(TypeError):
-        METHODS["new"] = METHODS["bpe"]  # type: ignore[index]
-
-
 def test_bpe_by_hand() -> None:
     found = score(
         "bpe",
@@ -66,15 +53,6 @@ def test_bpe_by_hand() -> None:
     np.testing.assert_allclose(found.uncertainty, by_hand, rtol=1e-12)
     np.testing.assert_array_equal(found.error, [False, True, True, False])
     assert (found.unparsed, found.failed, found.unparsed_answers) == (0, 0, 0)
-
-
-def test_bpe_gives_equal_vote_shares_equal_scores() -> None:
-    # 0.1 + 0.7 and 0.2 + 0.6 are both 0.8, but differ in floating point.
-    found = score("bpe", judged("B", p=(0.1, 0.7)), judged("B", p=(0.2, 0.6)))
-    assert found.uncertainty[0] == found.uncertainty[1]
-    np.testing.assert_allclose(found.uncertainty, entropy(0.4), rtol=1e-12)
-    np.testing.assert_allclose(found.confidence, 0.6)
-    np.testing.assert_array_equal(found.error, [False, False])
 
 
 @pytest.mark.parametrize("signal", ["scores", "gaps", "p"])
@@ -212,44 +190,3 @@ def test_failures_are_counted_and_pairs_never_asked_are_not() -> None:
     personas = [judged("A", annotators=()), judged("A", failed={"annotators": "control_tokens"})]
     found = score("simulated_annotators", *personas)
     assert (len(found.pairs), found.failed, found.unparsed) == (0, 1, 0)
-
-
-def test_methods_are_available_where_a_pair_was_asked_even_if_the_judge_failed() -> None:
-    assert available([]) == []
-    assert available([judged("A")]) == []
-    orders: list[MethodName] = [
-        "predictive_probability",
-        "swap_and_aggregate",
-        "bpe",
-    ]
-    assert available([judged("A"), judged("A", gaps=(1.0, 1.0))]) == orders
-    assert available([judged("A", p=(1.0, 1.0))]) == orders
-    assert available([judged("A", failed={"orders": "judgment_failed"})]) == orders
-    alone = judged("A", gaps=(1.0, 1.0), orders=1)
-    failed = judged("A", failed={"orders": "judgment_failed"})
-    assert available([alone, failed]) == ["bpe"]
-    assert score("bpe", alone, failed).failed == 1
-    assert available([judged("A", scores=(1.0, 2.0))]) == ["bpe"]
-    assert available([judged("A", samples=samples("xxxxx"))]) == ["self_consistency"]
-    assert available([judged("A", annotators=(1.0,))]) == ["simulated_annotators"]
-    # A confidence without a verdict is not enough for a method.
-    assert available([judged("A", verbalized=answer("[[A]] 0.9"))]) == []
-    both = judged("A", gaps=(1.0, 1.0), verbalized=answer("sure"))
-    assert available([both]) == [*list(METHODS)[:3], "bpe"]
-
-
-def test_preferences_need_one_signal() -> None:
-    assert len(preferences_of([]).p_bar) == 0
-    for pairs in (
-        [judged("A", gaps=(1.0, 1.0)), judged("A", p=(1.0, 1.0))],
-        [judged("A", gaps=(1.0, 1.0)), judged("A")],
-    ):
-        with pytest.raises(ValueError, match="same signal"):
-            preferences_of(pairs)
-
-
-@pytest.mark.parametrize("name", list(METHODS))
-def test_no_pairs_have_no_scores(name: MethodName) -> None:
-    found = score(name)
-    assert not any(map(len, (found.pairs, found.confidence, found.uncertainty, found.error)))
-    assert (found.unparsed, found.failed, found.unparsed_answers) == (0, 0, 0)

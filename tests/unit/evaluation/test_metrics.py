@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, roc_auc_score
 
-from app.evaluation.metrics import RiskCoverage, accuracy, auprc, quality
+from app.evaluation.metrics import RiskCoverage, quality
 
 
 def test_quality_by_hand() -> None:
@@ -41,14 +41,6 @@ def test_all_agree_with_scikit_learn_and_plain_loops_on_ties(seed: int) -> None:
     assert found.auprc == pytest.approx(area, abs=1e-12)
 
 
-def test_undefined_metrics_are_none() -> None:
-    assert quality([], []) == (None, None, None, None)
-    assert accuracy([True, True]) == 0.0
-    assert auprc([0.9, 0.8], [False, False]) is None
-    assert quality([0.9, 0.8], [True, True])[2:] == (None, None)
-    assert quality([0.9, 0.8], [False, False])[2:] == (None, 1.0)
-
-
 def test_the_three_readings_of_risk_by_hand() -> None:
     # Splits: 0 of 10 accepted; 1 wrong of 2; 1 wrong of 10. Risks 0, 1/2, 1/10.
     found = RiskCoverage.over_splits([0, 2, 10], [0, 1, 1], 10, alpha=0.1)
@@ -73,9 +65,3 @@ def test_a_rule_that_never_accepts_has_risk_0_and_no_ratio() -> None:
         share_above_alpha=0.0,
         splits=2,
     )
-
-
-def test_no_split_and_no_test_point_are_refused() -> None:
-    for arguments in (([], [], []), ([0], [0], [0])):
-        with pytest.raises(ValueError, match="at least one split"):
-            RiskCoverage.over_splits(*arguments, alpha=0.1)

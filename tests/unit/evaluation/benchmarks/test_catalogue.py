@@ -94,14 +94,6 @@ def test_mt_bench_judges_the_first_turn_or_both(tmp_path: Path) -> None:
     }
 
 
-def test_a_person_who_votes_twice_is_two_pairs(tmp_path: Path) -> None:
-    rows = [mt_bench_row(), mt_bench_row(winner="model_a")]
-    found = load_benchmark("mt-bench", source=local(tmp_path, human=rows))
-    first, second = found.pairs
-    assert second.id == f"{first.id}#2"
-    assert (first.label, second.label) == ("B", "A")
-
-
 def arena_row(number: int, **changed: Any) -> Row:
     row = {
         "question_id": f"id-{number}",
@@ -167,21 +159,6 @@ def test_reward_bench_prefers_the_chosen_response(tmp_path: Path) -> None:
     assert found.pairs[3].comparison == Comparison.of("Prompt 3", "good 3", "bad 3")
     # A group is a question, not a subset: there are 60 questions, one of them in two subsets.
     assert len({pair.group for pair in found.pairs}) == 60
-
-
-def test_the_order_of_the_responses_depends_on_the_id_alone(tmp_path: Path) -> None:
-    rows = [reward_bench_row(i) for i in range(200)]
-    found = load_benchmark("reward-bench", source=local(tmp_path, filtered=rows))
-    drawn = draw(found, seed=1)
-    for pair in drawn.pairs:
-        preferred = getattr(pair.comparison, f"response_{pair.label.lower()}")
-        assert preferred[0].startswith("good")
-        # The source has the chosen response first.
-        assert pair.swapped == (pair.label == "B")
-    # 200 fair coins give 100 heads with a standard error of 7; the bounds are 4 standard errors.
-    assert 72 < sum(pair.swapped for pair in drawn.pairs) < 128
-    other = draw(found, seed=2, at_most=50, demonstrations=20)
-    assert set(other.pairs) | set(other.demonstrations) < set(drawn.pairs)
 
 
 def judge_bench_row(number: int, **changed: Any) -> Row:
@@ -254,15 +231,6 @@ def test_a_path_that_is_not_a_copy_is_refused_with_advice(tmp_path: Path) -> Non
         load_benchmark("demo", source=other)
 
 
-@pytest.mark.parametrize("name", ["train.jsonl", "train-00000-of-00001.parquet"])
-def test_a_copy_with_a_broken_file_is_refused_with_advice(name: str, tmp_path: Path) -> None:
-    data = tmp_path / "copy" / "data"
-    data.mkdir(parents=True)
-    (data / name).write_text('{"question_id":\n nonsense')
-    with pytest.raises(InvalidRequestError, match="must hold the data set as the hub"):
-        load_benchmark("chatbot-arena", source=str(tmp_path / "copy"))
-
-
 def test_without_the_network_the_message_gives_advice() -> None:
     with pytest.raises(InvalidRequestError, match="check the network; if the data set is gated"):
         load_benchmark("reward-bench")
@@ -272,32 +240,6 @@ def test_without_the_extra_the_message_names_it(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(InvalidRequestError, match=r"pip install scope-judge\[evaluation\]"):
         load_benchmark("judge-bench")
-
-
-def test_jsonl_is_read_as_the_hub_has_it(tmp_path: Path) -> None:
-    """JudgeBench's own files, and the folders and configurations of PKU-SafeRLHF."""
-    copy = tmp_path / "judge"
-    for split in ("gpt", "claude"):
-        jsonl(copy / "data", judge_bench_row(1), name=f"{split}-00000-of-00001.jsonl")
-    found = load_benchmark("judge-bench", source=str(copy))
-    assert [pair.id for pair in found.pairs] == ["pair-1", "pair-1#2"]
-
-    copy = tmp_path / "safe"
-    folders = ("Alpaca-7B", "Alpaca2-7B")
-    for folder in folders:
-        for split in ("train", "test"):
-            row = safe_rlhf_row(1, prompt=f"{folder} {split}")
-            jsonl(copy / "data" / folder, row, name=f"{split}.jsonl")
-    files = [{"split": "test", "path": [f"data/{folder}/test.jsonl" for folder in folders]}]
-    configs = [
-        {"config_name": "default", "data_files": files},
-        {"config_name": "alpaca-7b", "data_files": "data/Alpaca-7B/test.jsonl"},
-    ]
-    # A card begins with YAML, and JSON is YAML.
-    (copy / "README.md").write_text(f"---\n{json.dumps({'configs': configs})}\n---\n")
-    found = load_benchmark("pku-safe-rlhf", source=str(copy))
-    asked = [pair.comparison.question[0].content for pair in found.pairs]
-    assert asked == ["Alpaca-7B test", "Alpaca2-7B test"]
 
 
 def test_the_demo_pairs_are_used_neither_in_training_nor_in_calibration() -> None:
@@ -409,25 +351,3 @@ def test_a_draw_is_seeded_and_a_smaller_draw_is_its_prefix() -> None:
     )
     assert len(set(whole.pairs)) == 200
     assert [int(pair.id) for pair in whole.pairs] != sorted(int(pair.id) for pair in whole.pairs)
-
-
-def test_demonstrations_are_not_judged_and_take_at_most_a_tenth_of_a_small_benchmark() -> None:
-    drawn = draw(benchmark(90), seed=1, at_most=200, demonstrations=50)
-    assert (len(drawn.pairs), len(drawn.demonstrations)) == (81, 9)
-    assert not set(drawn.pairs) & set(drawn.demonstrations)
-    assert drawn.pairs == draw(benchmark(90), seed=1).pairs[:81]
-    # There are enough pairs for both: a small sample leaves all 50 demonstrations.
-    few = draw(benchmark(90), seed=1, at_most=30, demonstrations=50)
-    assert (len(few.pairs), len(few.demonstrations)) == (30, 50)
-    assert not set(few.pairs) & set(few.demonstrations)
-    assert few.pairs == drawn.pairs[:30]
-    assert few.demonstrations[:9] == drawn.demonstrations
-    assert draw(benchmark(90), seed=1).demonstrations == ()
-    assert len(draw(benchmark(90), seed=1).pairs) == 90
-
-
-def test_no_demonstration_is_another_vote_on_a_judged_pair() -> None:
-    drawn = draw(benchmark(400, votes=2), seed=1, at_most=150, demonstrations=50)
-    assert len(drawn.demonstrations) == 50
-    judged = {pair.comparison.question for pair in drawn.pairs}
-    assert not judged & {pair.comparison.question for pair in drawn.demonstrations}

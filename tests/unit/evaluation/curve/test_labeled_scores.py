@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from app.core.errors import InvalidRequestError
-from app.core.preference import LN2
 from app.evaluation.curve.labeled_scores import LabeledScores, labeled_scores_of
 from app.evaluation.judgments.jsonl import read_judgments
 
@@ -44,22 +43,6 @@ def test_probabilities_by_hand(tmp_path: Path) -> None:
     assert scores.accuracy == pytest.approx(2 / 3)
     # The wrong pair ties with one right pair (a half) and is more confident than the other (0).
     assert scores.auroc == 0.25
-
-
-def test_no_preference_is_an_error_at_ln_2_and_a_certain_vote_has_no_uncertainty(
-    tmp_path: Path,
-) -> None:
-    scores = of(tmp_path, [pair(1, 0), pair(0.3, 0.7, "B"), pair(0.5, 0.5)])
-    assert scores.uncertainty.tolist() == [LN2] * 3
-    assert scores.error.all()
-    scores = of(tmp_path, [pair(1, 1), pair(0, 0, "B"), pair(0, 0)])
-    assert scores.uncertainty.tolist() == [0.0] * 3
-    assert scores.error.tolist() == [False, False, True]
-
-
-def test_tiny_probabilities_keep_distinct_scores(tmp_path: Path) -> None:
-    scores = of(tmp_path, [pair(1e-30, 1e-30, "B"), pair(2e-30, 2e-30, "B"), pair(0, 0, "B")])
-    assert scores.uncertainty[1] > scores.uncertainty[0] > scores.uncertainty[2] == 0.0
 
 
 def test_a_file_without_a_usable_line_is_refused(tmp_path: Path) -> None:

@@ -31,16 +31,11 @@ from app.judges.label_logits import LabelLogitScorer
 from app.judges.prompts import PromptTemplate
 from app.observability.telemetry import Telemetry
 from app.ports import (
-    CallTimes,
     Engine,
-    EngineIdentity,
     LabelLogits,
-    OnStage,
     Prompt,
     PromptError,
-    no_stage,
 )
-from tests.serving import ShortEngine
 from tests.unit.judges import number_model
 from tests.unit.judges.number_model import NumberModel
 
@@ -201,46 +196,6 @@ async def test_a_judge_that_goes_down_loses_no_stored_answer(tmp_path: Path) -> 
             lambda *_: None,
         )
         assert log.read() == judged
-
-
-async def test_a_short_answer_is_an_error_and_nothing_is_written(tmp_path: Path) -> None:
-    with pytest.raises(JudgmentFailedError, match="3 answers to 4 prompts"):
-        await ask(tmp_path, dataset(2), ShortEngine(), ["orders"])
-    assert (tmp_path / "judgments.jsonl").read_text() == ""
-
-
-async def test_samples_do_not_depend_on_the_other_questions_of_a_run(tmp_path: Path) -> None:
-    (tmp_path / "one").mkdir()
-    (tmp_path / "two").mkdir()
-    whole, _ = await ask(tmp_path / "one", dataset(40, gap=0.1), observations=["samples"])
-    await ask(tmp_path / "two", dataset(7, gap=0.1), observations=["samples"])
-    parts, _ = await ask(tmp_path / "two", dataset(40, gap=0.1), observations=["samples"])
-    assert parts == whole
-    answers = [s.text for found in whole.values() for s in found.samples or ()]
-    # At a gap of 0.1 and T = 0.7 A has probability 0.536.
-    assert 0.4 < answers.count("[[A]]") / len(answers) < 0.65
-
-
-class Mute:
-    """An engine that writes no text."""
-
-    async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
-        return await ScriptedEngine().start(prompt, on_stage)
-
-    async def stop(self) -> None:
-        pass
-
-    async def label_logits(
-        self, prompts: Sequence[Prompt], times: CallTimes | None = None
-    ) -> list[LabelLogits | PromptError]:
-        return await ScriptedEngine().label_logits(prompts)
-
-
-async def test_an_engine_without_text_is_refused_only_where_text_is_needed(tmp_path: Path) -> None:
-    judged, _ = await ask(tmp_path, dataset(2), Mute(), ["orders", "annotators"])
-    assert len(judged) == 2
-    with pytest.raises(InvalidRequestError, match="writes no text, and samples needs it"):
-        await ask(tmp_path, dataset(2), Mute(), ["samples"])
 
 
 async def test_the_same_name_with_other_weights_is_refused(tmp_path: Path) -> None:

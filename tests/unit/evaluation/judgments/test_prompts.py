@@ -44,13 +44,6 @@ def test_the_verbalized_prompt_is_the_papers_figure() -> None:
     assert prompt.prefill == ""
 
 
-def test_without_a_system_message_the_score_request_ends_the_user_message() -> None:
-    template = PromptTemplate(system="", prefill="[[")
-    prompt = verbalized_prompt(template, TARGET)
-    asked = "Provide a score between 0.0 (total guess) and 1.0 (absolute certainty)."
-    assert prompt[:3] == ("", f"{template.render(TARGET).user}\n\n{asked}", "[[")
-
-
 def test_the_annotators_prompt_is_the_papers_figure() -> None:
     personas = [[demonstration(1, "A"), demonstration(2, "B")], [demonstration(3, "B")]]
     first, second = annotator_prompts(TEMPLATE, TARGET, personas)
