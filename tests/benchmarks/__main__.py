@@ -1,57 +1,84 @@
 """`make bench`: measures the figures; prints and writes each of them when it is done."""
 
 import argparse
+import dataclasses
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from rich.console import Console
-
+from tests.benchmarks import client_speed, engine_speed, http_speed, prefix_order, start_speed
 from tests.benchmarks.code import ROOT
-from tests.benchmarks.measured import MEASURED, FigureFile
-from tests.benchmarks.measurement import Failed, Result, Sampling
-from tests.benchmarks.report import about, in_a_line, print_table
-from tests.benchmarks.suite import NAMES, Suite, samples_of
+from tests.benchmarks.measured import MEASURED, FigureFile, about, in_a_line
+from tests.benchmarks.measurement import Figure, Result, Sampling, Unmeasured
+from tests.benchmarks.real_judge import UnavailableJudgeError
 from tests.drills.running import Bar
 
+# Repeats of the figures that take minutes.
+_FEW = 3
+# Figures that share their processes -> what measures those of them that are asked for.
+ROWS: dict[tuple[str, ...], Callable[[Sampling, Sequence[str]], Sequence[Figure]]] = {
+    engine_speed.DEMO: engine_speed.with_the_demo_judge,
+    engine_speed.REAL: engine_speed.with_a_real_judge,
+    start_speed.NAMES: start_speed.starts,
+    ("prefix-order",): prefix_order.prefix_order,
+    ("http-scripted",): lambda sampling, _: [http_speed.batches(sampling)],
+    ("single-scripted",): lambda sampling, _: [http_speed.singles(sampling)],
+    ("memory",): lambda sampling, _: [http_speed.memory(sampling)],
+    ("client-batch",): lambda sampling, _: [client_speed.batches(sampling)],
+    ("client-stream",): lambda sampling, _: [client_speed.stream(sampling)],
+}
+_SLOW = ("prefix-order", *start_speed.NAMES)
+NAMES = tuple(name for names in ROWS for name in names)
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    given = _arguments(arguments)
-    repeats = 1 if given.quick else given.repeats
-    names = [name for name in NAMES if not given.only or name in given.only]
+
+def results(
+    wanted: Sequence[str], sampling: Sampling, on_stage: Callable[[str], None]
+) -> Iterator[Result]:
+    """Yields each figure when it is measured; one that fails does not stop the others."""
+    for names, measured in ROWS.items():
+        asked = [name for name in names if name in wanted]
+        if not asked:
+            continue
+        on_stage(", ".join(asked))
+        few = min(sampling.repeats, _FEW) if names[0] in _SLOW else sampling.repeats
+        try:
+            yield from measured(dataclasses.replace(sampling, repeats=few), asked)
+        except UnavailableJudgeError as exc:
+            yield from (Unmeasured(name, "skipped", str(exc)) for name in asked)
+        except Exception as exc:  # noqa: BLE001 - the other figures are still measured
+            reason = f"{type(exc).__name__}: {exc}"
+            yield from (Unmeasured(name, "failed", reason) for name in asked)
+
+
+def main() -> None:
+    given = _arguments()
     folder = Path(tempfile.mkdtemp(prefix="scope-judge-bench-"))
-    with Bar(sum(samples_of(name, repeats) for name in names)) as bar:
+    failed = False
+    with Bar() as bar:
+        repeats = 1 if given.quick else given.repeats
         sampling = Sampling(folder=folder, repeats=repeats, small=given.quick, on_sample=bar.step)
-        suite = Suite(sampling, against=given.against, on_stage=bar.stage)
         # The file is part of the working tree, so the commit is read before the file changes.
         run, file = about(repeats=repeats, quick=given.quick), FigureFile(given.json)
-        results: list[Result] = []
-        for result in suite.measure(names):
-            results.append(result)
+        for result in results(given.only, sampling, bar.stage):
+            failed |= isinstance(result, Unmeasured) and result.why == "failed"
             file.take(result, run)
             bar.console.print(in_a_line(result), highlight=False, soft_wrap=True)
-        bar.stage("done")
-    print_table(results, Console(width=None if sys.stdout.isatty() else 120))
     print(f"written to {given.json}")
-    if any(isinstance(result, Failed) for result in results):
+    if failed:
         print(f"the logs of the processes are in {folder}")
         sys.exit(1)
     shutil.rmtree(folder)
 
 
-def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--only", nargs="+", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
+    parser.add_argument(
+        "--only", nargs="+", choices=NAMES, default=NAMES, metavar="NAME", help=", ".join(NAMES)
+    )
     parser.add_argument("--repeats", type=int, default=5, help="samples per figure (default 5)")
     parser.add_argument("--quick", action="store_true", help="one small repeat, as a smoke test")
-    parser.add_argument(
-        "--against",
-        type=lambda text: Path(text).resolve(strict=True),
-        metavar="FOLDER",
-        help="checkout of another release, whose start is compared with that of this one",
-    )
     parser.add_argument(
         "--json",
         type=Path,
@@ -59,12 +86,10 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="file that takes the figures; others in it stay (default "
         f"{MEASURED.relative_to(ROOT)}, with --quick bench.json)",
     )
-    given = parser.parse_args(arguments)
+    given = parser.parse_args()
     given.json = given.json or (Path("bench.json") if given.quick else MEASURED)
     if given.quick and given.json.resolve() == MEASURED:
         parser.error("--quick does not measure: give another file with --json")
-    if given.repeats < 1:
-        parser.error("--repeats must be at least 1")
     return given
 
 

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import httpx
 
+from app.wiring.engines import DEMO_FOLDER
 from tests.benchmarks.chat_client import chat_server, judge_pairs
 from tests.benchmarks.measurement import Figure, Sampling
 from tests.benchmarks.processes import HttpServer, Process, Worker
+from tests.benchmarks.real_judge import real_judge
 from tests.benchmarks.service import AS_USERS_RUN_IT, HEADERS, calibrate, our_service
-from tests.benchmarks.texts import Pair
+from tests.benchmarks.texts import Pair, demo_pairs, names_of_texts, real_slices
 
 # Largest accepted difference in p_fwd between a contestant and ours. Causes: 16-bit weights in
 # batches of another size (docs/design/engine.md), and a 16-bit head where the chat client's top
@@ -23,6 +25,8 @@ _SAME_P = 0.06
 # A sample has fewer pairs on a slow machine, so that ours takes at most about so many seconds.
 _SAMPLE_S = 10.0
 _LEAST_PAIRS = 4
+# Comparisons in one of our requests, and our requests in flight at a time.
+_BATCH, _AT_ONCE = 500, 2
 # A batch of a slow judge takes longer than the service's default.
 _TIMEOUT_S = 3600
 
@@ -48,8 +52,6 @@ class Field:
         model_setting: SCOPE_MODEL for our service.
         pairs: Repeat -> its pairs. Repeats have different pairs, so that vLLM's prefix cache does
             not hold them.
-        batch: Number of comparisons in one of our requests.
-        at_once: Number of our requests in flight at a time.
         calibration: Pairs that our service is calibrated with; none for the demo judge, which
             calibrates itself. All are labeled A, because labels do not change the speed.
         shares: Contestant -> number of a repeat's pairs for a slow contestant.
@@ -61,8 +63,6 @@ class Field:
     model: str
     model_setting: str
     pairs: Callable[[int], list[Pair]]
-    batch: int
-    at_once: int
     calibration: Sequence[Pair]
     shares: dict[str, int]
     texts: str
@@ -120,7 +120,7 @@ class Arena:
                 target=self._field.targets[name],
                 notes=(
                     f"{n} pairs a repeat, {self._field.shares.get(name, n)} of them for theirs; "
-                    f"ours in batches of {self._field.batch}, {self._field.at_once} at once; "
+                    f"ours in batches of {_BATCH}, {_AT_ONCE} at once; "
                     f"{self._field.texts}",
                     f"p_fwd compared with ours: {agreement[name]}",
                     f"all idle processes together use {idle:.1%} of a core",
@@ -208,10 +208,10 @@ class Arena:
             return results
 
         def judge(pairs: Sequence[Pair]) -> Judged:
-            size = self._field.batch
+            size = _BATCH
             batches = [pairs[first : first + size] for first in range(0, len(pairs), size)]
             began = time.perf_counter()
-            with ThreadPoolExecutor(self._field.at_once) as senders:
+            with ThreadPoolExecutor(_AT_ONCE) as senders:
                 results = [result for batch in senders.map(post, batches) for result in batch]
             seconds = time.perf_counter() - began
             return Judged(seconds, [result["p_fwd"] for result in results])
@@ -239,3 +239,54 @@ def _chat(server: HttpServer) -> Contestant:
         return Judged(time.perf_counter() - began, p_fwd)
 
     return judge
+
+
+_CONTESTANTS = ("engine", "chat-client", "transformers-loop")
+DEMO = tuple(f"{name}-demo" for name in _CONTESTANTS)
+REAL = tuple(f"{name}-smollm2" for name in _CONTESTANTS)
+
+
+def with_the_demo_judge(sampling: Sampling, names: Sequence[str]) -> list[Figure]:
+    """The rows of the bundled judge."""
+    count = 100 if sampling.small else 1000
+    field = Field(
+        name="demo",
+        model=str(DEMO_FOLDER / "model"),
+        model_setting="demo",
+        pairs=lambda repeat: demo_pairs(repeat, count),
+        calibration=(),
+        # Both contestants work in batches of a fixed size: more pairs do not make them faster.
+        shares={"chat-client": count // 2, "transformers-loop": count // 4},
+        texts="pairs of the demo judge's families",
+        targets={"engine": 0.95, "chat-client": 1.5, "transformers-loop": 1.3},
+    )
+    return _measured(sampling, field, names)
+
+
+def with_a_real_judge(sampling: Sampling, names: Sequence[str]) -> list[Figure]:
+    """The rows of SmolLM2.
+
+    Raises:
+        UnavailableJudgeError: This machine cannot make its checkpoint.
+    """
+    model = str(real_judge())
+    *slices, calibration = real_slices(2 if sampling.small else 32)
+    field = Field(
+        name="smollm2",
+        model=model,
+        model_setting=model,
+        pairs=lambda repeat: slices[repeat % len(slices)],
+        calibration=calibration,
+        shares={},
+        texts=names_of_texts(),
+        targets={"engine": 0.95, "chat-client": 1.0, "transformers-loop": 1.3},
+    )
+    return _measured(sampling, field, names)
+
+
+def _measured(sampling: Sampling, field: Field, names: Sequence[str]) -> list[Figure]:
+    arena = Arena(sampling, field, [name.removesuffix(f"-{field.name}") for name in names])
+    try:
+        return arena.measure()
+    finally:
+        arena.close()

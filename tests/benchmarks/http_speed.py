@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import NamedTuple
 
 import httpx
@@ -10,7 +9,6 @@ import httpx
 from tests.benchmarks.measurement import Figure, Sampling
 from tests.benchmarks.processes import HttpServer, Worker
 from tests.benchmarks.service import AS_USERS_RUN_IT, HEADERS, KEY, scripted_service
-from tests.redis_server import RedisServer
 
 # Enough connections to keep one process busy; more would only lengthen the queue.
 _BATCH_CONNECTIONS = 4
@@ -113,51 +111,6 @@ def singles(sampling: Sampling) -> Figure:
         (),
         target=None,
         notes=(f"absolute; {_SINGLE_CONNECTIONS} connections", AS_USERS_RUN_IT),
-    )
-
-
-def draws_on_sqlite(sampling: Sampling) -> Figure:
-    """Requests a second of /judge if each is drawn for an audit, over those without draws."""
-    return _draws("draws-sqlite", sampling, {}, {})
-
-
-def draws_on_redis(sampling: Sampling) -> Figure:
-    """The same with a Redis that syncs each write."""
-    folder = sampling.folder / "redis"
-    folder.mkdir(exist_ok=True)
-    with RedisServer(folder) as server:
-        urls = (f"redis://127.0.0.1:{server.port}/{number}" for number in (0, 1))
-        return _draws("draws-redis", sampling, *({"store_url": url} for url in urls))
-
-
-def _draws(name: str, sampling: Sampling, drawn: dict[str, str], undrawn: dict[str, str]) -> Figure:
-    with (
-        Worker(sampling.folder, "load", "load", {}) as load,
-        scripted_service(sampling.folder, audit_rate="1", **drawn) as drawing,
-        scripted_service(sampling.folder, audit_rate="0", **undrawn) as judging,
-    ):
-
-        def rate(server: HttpServer, repeat: int) -> float:
-            # With the warm-up, fewer than the 10,000 draws that may be open.
-            requests = 100 if sampling.small else min(1000, 9000 // (sampling.repeats + 1))
-            return _Loaded(server, load).rate(
-                "/judge",
-                first=repeat * _APART,
-                requests=requests,
-                connections=_SINGLE_CONNECTIONS,
-            )
-
-        ours, theirs = sampling.in_turns(
-            [partial(rate, drawing), partial(rate, judging)], warm_up=True
-        )
-        assert _Loaded(drawing, load).draws() >= len(ours)
-    return Figure(
-        name,
-        "requests/s",
-        ours,
-        theirs,
-        target=None,
-        notes=(f"{_SINGLE_CONNECTIONS} connections; every judgment drawn, over none",),
     )
 
 

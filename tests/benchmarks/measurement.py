@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +64,15 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
-    """A figure that could not be measured on this machine, with the reason."""
+class Unmeasured:
+    """A figure that this machine cannot measure, or whose measurement failed."""
 
     name: str
+    why: Literal["skipped", "failed"]
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A figure whose measurement failed, with the error."""
-
-    name: str
-    reason: str
-
-
-Result = Figure | Skipped | Failed
+Result = Figure | Unmeasured
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

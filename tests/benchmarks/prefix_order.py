@@ -1,22 +1,27 @@
 """Measures vLLM's prefix cache on questions with ten pairs each, in different orders."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tests.benchmarks.measurement import Figure, Sampling
 from tests.benchmarks.processes import Worker
-from tests.benchmarks.texts import Pair, names_of_texts
+from tests.benchmarks.real_judge import real_judge
+from tests.benchmarks.texts import Pair, names_of_texts, pairs_by_question
 
 
-def prefix_order(
-    sampling: Sampling, model: str, questions: Callable[[int], list[list[Pair]]]
-) -> Figure:
+def prefix_order(sampling: Sampling, _: Sequence[str]) -> list[Figure]:
     """Comparisons a second with common prefixes side by side, compared with no prefix cache.
 
-    Args:
-        sampling: Folder and number of the samples of each variant.
-        model: Folder of the model.
-        questions: Repeat -> the pairs of some questions.
+    Raises:
+        UnavailableJudgeError: This machine cannot make the real judge's checkpoint.
     """
+    groups, asked = pairs_by_question(), 1 if sampling.small else 2
+    if sampling.small:
+        groups = [group[:2] for group in groups]
+    model = str(real_judge())
+
+    def questions(repeat: int) -> list[list[Pair]]:
+        return [groups[(repeat * asked + i) % len(groups)] for i in range(asked)]
+
     options = {"engine": "vllm", "model": model}
     plain_options = {**options, "prefix_cache": False}
     with (
@@ -29,8 +34,7 @@ def prefix_order(
             _sampler(cached, "random", questions),
         ]
         ordered, without, random_order = sampling.in_turns(contestants, warm_up=True)
-    asked = len(questions(0))
-    return Figure(
+    figure = Figure(
         "prefix-order",
         "comparisons/s",
         ordered,
@@ -42,6 +46,7 @@ def prefix_order(
         ),
         extra={"random order, cache on": random_order},
     )
+    return [figure]
 
 
 def _sampler(

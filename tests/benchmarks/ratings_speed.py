@@ -1,11 +1,9 @@
-"""Measures the bootstrap of ratings against those of evalica and arena-rank, on the same battles.
+"""Measures the bootstrap of ratings against that of evalica, on the same battles.
 
-python -m tests.benchmarks.ratings_speed [--arena PYTHON] [--rounds N] [--only NAME]
+python -m tests.benchmarks.ratings_speed [--rounds N] [--only NAME]
 
-100,000 accepted battles of 100 models, all with a winner. arena-rank needs JAX, so that it runs in
-an environment of its own: `python -m venv arena && arena/bin/pip install arena-rank==0.1.1`, then
-`--arena arena/bin/python`. Each program runs once, in a process of its own; its time is without
-start and imports.
+100,000 accepted battles of 100 models, all with a winner. Each program runs once, in a process of
+its own; its time is without start and imports.
 """
 
 import argparse
@@ -26,8 +24,8 @@ from rich.table import Table
 from scipy.special import expit
 
 MODELS, BATTLES, QUESTIONS = 100, 100_000, 50_000
-NAMES = ("scope-judge", "evalica", "arena-rank")
-# Logits to points, as arena-rank prints them.
+NAMES = ("scope-judge", "evalica")
+# Logits to points.
 POINTS = 400 / np.log(10)
 
 
@@ -47,28 +45,6 @@ class Measured(NamedTuple):
     widths: list[float]
 
 
-ARENA_RANK = """
-import json, multiprocessing, os, sys, time
-import pandas as pd
-from arena_rank.models.bradley_terry import BradleyTerry
-from arena_rank.utils.data_utils import PairDataset
-if __name__ == "__main__":
-    # A forked JAX waits forever.
-    multiprocessing.set_start_method("spawn")
-    path, rounds = sys.argv[1], int(sys.argv[2])
-    begun = time.perf_counter()
-    frame = pd.read_csv(path)
-    read, cpu = time.perf_counter(), sum(os.times()[:4])
-    data = PairDataset.from_pandas(frame)
-    found = BradleyTerry(len(data.competitors)).compute_ratings_and_cis(
-        data, ci_method="bootstrap", num_bootstrap=rounds
-    )
-    widths = (found["rating_upper"] - found["rating_lower"]) / 2
-    seconds, cpu_s = time.perf_counter() - read, sum(os.times()[:4]) - cpu
-    print(json.dumps([seconds, cpu_s, read - begun, widths.tolist()]))
-"""
-
-
 def battles(folder: Path) -> dict[str, Path]:
     """Writes the same battles for each program."""
     rng = np.random.default_rng(0)
@@ -83,13 +59,11 @@ def battles(folder: Path) -> dict[str, Path]:
     ours = folder / "battles.parquet"
     columns = {"question_id": question, **models, "winner": winner, "p_bar": won.astype(float)}
     parquet.write_table(pyarrow.table(columns), ours)
-    arena = folder / "arena.csv"
-    csv.write_csv(pyarrow.table({**models, "winner": winner}), arena)
     left_right = folder / "evalica.csv"
     table = {"left": models["model_a"], "right": models["model_b"]}
     winner = np.where(won, "left", "right")
     csv.write_csv(pyarrow.table({**table, "winner": winner}), left_right)
-    return dict(zip(NAMES, (ours, left_right, arena), strict=True))
+    return dict(zip(NAMES, (ours, left_right), strict=True))
 
 
 def by_scope_judge(path: Path, rounds: int) -> Measured:
@@ -138,20 +112,9 @@ def by_evalica(path: Path, rounds: int) -> Measured:
     return Measured(seconds, cpu_s, read - begun, widths.tolist())
 
 
-def by_arena_rank(path: Path, rounds: int, python: str) -> Measured:
-    """arena-rank's bootstrap, in its own environment, on all processors."""
-    with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
-        script.write(ARENA_RANK)
-        script.flush()
-        command = [python, script.name, str(path), str(rounds)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return Measured(*json.loads(done.stdout.splitlines()[-1]))
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measures each program, and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--arena", help="python of an environment with arena-rank")
     parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES)
     parser.add_argument("--json", type=Path)
@@ -165,10 +128,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory(prefix="scope-judge-ratings-") as folder:
         for name, path in battles(Path(folder)).items():
             if name not in given.only:
-                continue
-            if name == "arena-rank":
-                if given.arena:
-                    found[name] = by_arena_rank(path, given.rounds, given.arena)
                 continue
             rounds = ["--rounds", str(given.rounds)]
             command = [sys.executable, "-m", __spec__.name, "--one", name, str(path), *rounds]

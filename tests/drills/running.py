@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tests.benchmarks.report import about
+from tests.benchmarks.measured import about
 
 ROOT = Path(__file__).parents[2]
 MEASURED = ROOT / "docs" / "measured"

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from tests.benchmarks.report import about
+from tests.benchmarks.measured import about
 from tests.drills.gpu.steps import STEPS, Outcome
 from tests.drills.running import MEASURED
 
