@@ -45,7 +45,7 @@ fuzz: setup-dev  ## At least 20,000 hostile requests (two minutes); ARGS="--seed
 bench: setup-dev  ## Speed and memory against what people do today, into docs/measured/; ARGS="--quick --only NAME"
 	$(BIN)/python -m tests.benchmarks $(ARGS); status=$$?; $(BIN)/python -m docs.tools.make_speed_tables; exit $$status
 
-replicas: setup-dev  ## Rolling restart under load, how fast versions spread, two replicas against one; ARGS="--write"
+replicas: setup-dev  ## Rolling restart under load, and two replicas against one; ARGS="--write"
 	$(BIN)/python -m tests.drills.replicas $(ARGS)
 
 ray: setup-dev  ## Ray Serve and bulk judging on two nodes of this machine, one of them killed; ARGS="--only bulk"

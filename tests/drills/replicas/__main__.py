@@ -1,31 +1,20 @@
-"""`make replicas`: a rolling restart under load, delays of versions, two replicas against one.
+"""`make replicas`: a rolling restart under load, and two replicas against one.
 
 python -m tests.drills.replicas --write
 """
 
 import argparse
 import asyncio
+import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from rich.console import Console
-
 from tests.drills.replicas.fleet import fleet_of
-from tests.drills.replicas.propagation import Delays, delays_of
-from tests.drills.replicas.report import (
-    content,
-    cpu_rows,
-    delay_rows,
-    rate_rows,
-    ratios_of,
-    rolling_rows,
-    rolling_text,
-)
 from tests.drills.replicas.rolling import Rolling, rolling_restart
-from tests.drills.replicas.throughput import Bench, Sample, computing, in_turns, waiting
+from tests.drills.replicas.throughput import Bench, Rates, computing, in_turns, waiting
 from tests.drills.running import ROOT, Bar, print_table, write_json
 from tests.markdown import put_between_markers, table
 
@@ -34,91 +23,74 @@ _BATCH_CLIENTS = 4
 # Seconds for each prompt; a comparison has two. That is 250 comparisons a second, about the speed
 # of a small judge on a GPU, and little enough for two cores that also run everything else.
 _JUDGE_S = 0.002
+_HEADINGS = ("replicas", "requests come", "one", "two", "ratio", "lowest - highest")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    given = _arguments(arguments)
+def main() -> None:
+    given = _arguments()
     folder = Path(tempfile.mkdtemp(prefix="scope-judge-replicas-"))
+    benches: dict[str, Callable[[Path], AbstractContextManager[Bench]]] = {
+        "compute (scripted)": lambda place: computing(place, given.batches),
+        # Waiting replicas are so slow that as many batches would take minutes.
+        "wait for judges elsewhere (openai)": lambda place: waiting(
+            place, max(8, given.batches // 50), _JUDGE_S
+        ),
+    }
     with Bar() as bar:
-        rolling, delays = _together(folder / "together", given, bar.stage)
-        throughput = _throughput(folder, given, bar.stage)
-    _tell(rolling, delays, throughput, given)
+        bar.stage("rolling restart")
+        with fleet_of(folder) as fleet:
+            rolling = asyncio.run(
+                rolling_restart(fleet, seconds=given.seconds, batch_clients=_BATCH_CLIENTS)
+            )
+        rates = {}
+        for number, (kind, opened) in enumerate(benches.items()):
+            bar.stage(f"throughput of replicas that {kind}")
+            place = folder / f"bench-{number}"
+            place.mkdir()
+            with opened(place) as bench:
+                rates[kind] = in_turns(bench, given.repeats)
+    _tell(rolling, rates, write=given.write)
     sys.exit(0 if rolling.failed == 0 and not rolling.wrong else 1)
 
 
-def _together(
-    folder: Path, given: argparse.Namespace, on_stage: Callable[[str], None]
-) -> tuple[Rolling, Delays]:
-    folder.mkdir()
-    on_stage("starting two replicas")
-    with fleet_of(folder) as fleet:
-        on_stage(f"{given.versions} versions in each of three ways")
-        delays = asyncio.run(delays_of(fleet, given.versions))
-        on_stage("rolling restart")
-        rolling = asyncio.run(
-            rolling_restart(fleet, seconds=given.seconds, batch_clients=_BATCH_CLIENTS)
-        )
-    return rolling, delays
+def _tell(rolling: Rolling, rates: dict[str, Rates], *, write: bool) -> None:
+    print_table("rolling", ("route", "requests", "answers", "slowest"), rolling.rows)
+    rows = [_row(kind, found) for kind, found in rates.items()]
+    print_table("rates", _HEADINGS, rows)
+    print(rolling, *rolling.wrong, sep="\n")
+    if write:
+        throughput = {kind: found._asdict() for kind, found in rates.items()}
+        content = {"rolling": vars(rolling) | {"failed": rolling.failed}, "throughput": throughput}
+        file = write_json("replicas", content)
+        put_between_markers("rolling", f"{rolling}.", DOCUMENT)
+        put_between_markers("rates", table(_HEADINGS, rows), DOCUMENT)
+        print(f"written to {file} and {DOCUMENT}")
 
 
-def _throughput(
-    folder: Path, given: argparse.Namespace, on_stage: Callable[[str], None]
-) -> dict[str, list[Sample]]:
-    found = {}
-    benches: dict[str, Callable[[Path], AbstractContextManager[Bench]]] = {
-        "computing": lambda place: computing(place, given.batches),
-        # Waiting replicas are so slow that as many batches would take minutes.
-        "waiting": lambda place: waiting(place, max(8, given.batches // 50), _JUDGE_S),
-    }
-    for kind, opened in benches.items():
-        on_stage(f"throughput, {kind}: starting")
-        (folder / kind).mkdir()
-        with opened(folder / kind) as bench:
-            on_stage(f"throughput, {kind}")
-            found[kind] = in_turns(bench, given.repeats)
-    return found
+def _row(kind: str, found: Rates) -> tuple[str, ...]:
+    # The ratio of each repeat, not of the medians: a slow moment slows both.
+    ratios = [two / one for one, two in zip(found.one, found.two, strict=True)]
+    return (
+        kind,
+        "through haproxy",
+        f"{statistics.median(found.one):,.0f}/s",
+        f"{statistics.median(found.two):,.0f}/s",
+        f"{statistics.median(ratios):.2f}",
+        f"{min(ratios):.2f} - {max(ratios):.2f}",
+    )
 
 
-def _tell(
-    rolling: Rolling,
-    delays: Delays,
-    throughput: Mapping[str, Sequence[Sample]],
-    given: argparse.Namespace,
-) -> None:
-    console = Console(soft_wrap=True, highlight=False)
-    ratios = ratios_of(throughput)
-    tables = {
-        "rolling": rolling_rows(rolling),
-        "delays": delay_rows(delays),
-        "rates": rate_rows(ratios),
-        "cpu": cpu_rows(ratios),
-    }
-    for name, (headings, *rows) in tables.items():
-        print_table(name, headings, rows)
-    console.print(rolling_text(rolling), markup=False)
-    for text in rolling.wrong:
-        console.print(text, style="red", markup=False)
-    if given.write:
-        file = write_json("replicas", content(rolling, delays, throughput))
-        put_between_markers("rolling", f"{rolling_text(rolling)}.", DOCUMENT)
-        through_haproxy = {key: ratio for key, ratio in ratios.items() if "haproxy" in key}
-        headings, *rows = rate_rows(through_haproxy)
-        put_between_markers("rates", table(headings, rows), DOCUMENT)
-        console.print(f"written to {file} and {DOCUMENT}")
-
-
-def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make replicas", description=__doc__)
     parser.add_argument(
         "--seconds", type=float, default=20.0, help="duration of the restarts (default 20)"
     )
-    parser.add_argument("--versions", type=int, default=50, help="versions each way (default 50)")
     parser.add_argument("--repeats", type=int, default=5, help="samples of each (default 5)")
     parser.add_argument(
         "--batches", type=int, default=600, help="batches a sample for each replica (default 600)"
     )
     parser.add_argument("--write", action="store_true", help="into docs/")
-    return parser.parse_args(arguments)
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

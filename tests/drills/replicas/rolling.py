@@ -54,6 +54,27 @@ class Rolling:
             if outcome not in _GOOD
         )
 
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """The clients' view, one line for each route."""
+        return [
+            (
+                f"`/{route}`",
+                f"{sum(counts.values()):,}",
+                ", ".join(f"{count:,} x {outcome}" for outcome, count in counts.items()),
+                f"{self.slowest_s[route]:.2f} s",
+            )
+            for route, counts in self.requests.items()
+        ]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.restarts} restarts in {self.seconds:.0f} s: {self.failed} failed requests, "
+            f"{self.judgments:,} verdicts checked against {self.versions} versions, of "
+            f"{self.examples:,} acknowledged examples {self.lost} lost and {self.doubled} doubled, "
+            f"{len(self.wrong)} other faults"
+        )
+
     def count(self, kind: str, answers: Sequence[Answer]) -> None:
         """Adds the answers of one route."""
         self.requests[kind] = dict(Counter(each.outcome for each in answers).most_common())

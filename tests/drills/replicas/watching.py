@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Self
 
 from tests.benchmarks.processes import HttpServer
@@ -56,20 +55,12 @@ class Replica(Client):
 
     async def until_used(self, version: int) -> float:
         """Judges until an answer rests on this version; returns the seconds."""
-        return await _until(version, self._version_used)
-
-    async def _version_used(self) -> int:
-        return (await self.used()).version
-
-
-async def _until(version: int, look: Callable[[], Awaitable[int]]) -> float:
-    loop = asyncio.get_running_loop()
-    began, held_up_s = loop.time(), 0.0
-    while True:
-        if await look() == version:
-            # Time in which other work kept this process from running is not the replica's delay.
-            return loop.time() - began - held_up_s
-        assert loop.time() - began < PATIENCE_S, f"version {version} did not arrive in time"
-        slept = loop.time()
-        await asyncio.sleep(_PAUSE_S)
-        held_up_s += loop.time() - slept - _PAUSE_S
+        loop = asyncio.get_running_loop()
+        began, held_up_s = loop.time(), 0.0
+        while (await self.used()).version != version:
+            assert loop.time() - began < PATIENCE_S, f"version {version} did not arrive in time"
+            slept = loop.time()
+            await asyncio.sleep(_PAUSE_S)
+            held_up_s += loop.time() - slept - _PAUSE_S
+        # Time in which other work kept this process from running is not the replica's delay.
+        return loop.time() - began - held_up_s
