@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 from app.core.pac import pac_threshold
 from app.core.preference import LN2, FloatArray
 from app.core.thresholds import ThresholdCurve
+from tests.statistics.worlds.normal import NormalJudge
 
 ALPHA, DELTA = 0.1, 0.1
 CALIBRATIONS = 400
@@ -31,25 +31,13 @@ class World(NamedTuple):
     label_noise: float = 0.0
 
     @property
-    def shift(self) -> float:
-        """Mean confidence of a right judgment."""
-        return math.sqrt(2.0) * float(ndtri(self.auroc))
+    def judge(self) -> NormalJudge:
+        return NormalJudge(accuracy=self.accuracy, auroc=self.auroc)
 
     def draw(self, rng: np.random.Generator) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Uncertainty in nats, and error according to noisy labels."""
-        wrong = rng.random(self.n) >= self.accuracy
-        confidence = rng.normal(size=self.n) + np.where(wrong, 0.0, self.shift)
-        flipped = rng.random(self.n) < self.label_noise
-        return LN2 * ndtr(-confidence), wrong ^ flipped
-
-    def truth(self, threshold: float) -> tuple[float, float]:
-        """Coverage and FDR of a threshold in closed form; the FDR is 0 if nothing is accepted."""
-        if threshold == -math.inf:
-            return 0.0, 0.0
-        lowest = -ndtri(threshold / LN2)
-        wrong = (1 - self.accuracy) * ndtr(-lowest)
-        right = self.accuracy * ndtr(self.shift - lowest)
-        return float(wrong + right), float(wrong / (wrong + right))
+        uncertainty, wrong = self.judge.draw(self.n, rng)
+        return uncertainty, wrong ^ (rng.random(self.n) < self.label_noise)
 
 
 class Outcome(NamedTuple):
@@ -67,7 +55,7 @@ class Outcome(NamedTuple):
 def simulate(world: World, guarantee: str, *, corrected: bool = True, seed: int = 1) -> Outcome:
     rng = np.random.default_rng(seed)
     noise = world.label_noise if corrected else 0.0
-    truths = []
+    thresholds = []
     for _ in range(CALIBRATIONS):
         uncertainty, error = world.draw(rng)
         if guarantee == "pac":
@@ -76,8 +64,8 @@ def simulate(world: World, guarantee: str, *, corrected: bool = True, seed: int 
             )
         else:
             threshold = ThresholdCurve.fit(uncertainty, error, noise).threshold(ALPHA)
-        truths.append(world.truth(threshold))
-    return Outcome(*np.array(truths).T)
+        thresholds.append(threshold)
+    return Outcome(*world.judge.truth(np.array(thresholds)))
 
 
 def standard_error(rate: float) -> float:
@@ -92,7 +80,7 @@ def test_the_closed_form_agrees_with_a_large_draw() -> None:
     uncertainty, error = world.draw(np.random.default_rng(2))
     for threshold in (0.05, 0.3, LN2):
         accepted = uncertainty <= threshold
-        coverage, fdr = world.truth(threshold)
+        coverage, fdr = world.judge.truth(threshold)
         # 5 standard errors of a share at n = 400,000 are 0.004 at most; of FDR, over the accepted.
         assert accepted.mean() == pytest.approx(coverage, abs=0.004)
         assert error[accepted].mean() == pytest.approx(fdr, abs=2.5 / math.sqrt(accepted.sum()))
@@ -127,11 +115,9 @@ def test_pac_overshoots_alpha_in_at_most_delta_of_calibrations(
 
 def test_a_later_start_gives_pac_more_coverage_at_the_same_promise() -> None:
     # docs/design/guarantees.md, section 3: 0.424 over 8,000 calibrations, and 0.399 from rank 91.
-    rng, judge = np.random.default_rng(5), World(0.807, 0.744, n=1000)
-    truths = [
-        judge.truth(pac_threshold(*judge.draw(rng), alpha=ALPHA, delta=DELTA)) for _ in range(3000)
-    ]
-    coverage, fdr = np.array(truths).T
+    rng, world = np.random.default_rng(5), World(0.807, 0.744, n=1000)
+    thresholds = [pac_threshold(*world.draw(rng), alpha=ALPHA, delta=DELTA) for _ in range(3000)]
+    coverage, fdr = world.judge.truth(np.array(thresholds))
     # The standard error is 0.003.
     assert coverage.mean() >= 0.415
     assert (fdr > ALPHA).mean() <= DELTA

@@ -91,26 +91,6 @@ def test_a_turn_goes_to_the_caller_who_holds_least_and_a_flow_keeps_its_order(
         assert order == sorted(order)
 
 
-@given(
-    places=st.integers(1, 3),
-    waiting=st.lists(st.sampled_from("abcd"), min_size=4, max_size=40),
-)
-def test_callers_who_all_wait_are_served_in_turn(places: int, waiting: list[str]) -> None:
-    shop = Shop(places)
-    holders = [shop.arrive(Flow(caller="x", kind="single")) for _ in range(places)]
-    for caller in waiting:
-        shop.arrive(Flow(caller=caller, kind="batch"))
-    for holder in holders:
-        shop.leave(holder)
-    while shop.inside:
-        shop.leave(shop.inside[0])
-    order = [claim.flow.caller for claim in shop.served[places:]]
-    # As long as all of them wait, nobody is served twice before everybody was once.
-    callers, fewest = set(order), min(Counter(order).values())
-    rounds = [order[i : i + len(callers)] for i in range(0, fewest * len(callers), len(callers))]
-    assert all(set(each) == callers for each in rounds[:fewest])
-
-
 def test_the_kinds_of_one_caller_alternate() -> None:
     shop = Shop(1)
     first = shop.arrive(Flow(caller="a", kind="rewards"))
@@ -122,15 +102,6 @@ def test_the_kinds_of_one_caller_alternate() -> None:
     kinds = [claim.flow.kind for claim in shop.served if claim is not first]
     assert all(sorted(kinds[at : at + 4]) == sorted(KINDS) for at in (0, 4, 8))
     assert all(one != other for one, other in pairwise(kinds))
-
-
-def test_a_newcomer_is_next() -> None:
-    shop = Shop(1)
-    for _ in range(10):
-        shop.arrive(Flow(caller="greedy", kind="rewards"))
-    late = shop.arrive(Flow(caller="late", kind="batch"))
-    shop.leave(shop.inside[0])
-    assert late.holds
 
 
 def test_a_large_request_is_not_passed_for_ever_by_small_ones_of_other_callers() -> None:

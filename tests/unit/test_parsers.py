@@ -42,7 +42,6 @@ from app.files.reading import read_rows
 from app.files.shapes import REQUIRED
 from app.files.suggestion import shape_for
 from app.judges.engines.openai_dialects import ChatDialect, choices_of, decodes_to_labels, has_ids
-from app.judges.engines.openai_servers import parse_urls
 from app.judges.prompts import PromptTemplate, load_template
 from app.judging.judge import JudgeRequest
 from app.ports import Generated, LabelLogits
@@ -314,14 +313,6 @@ def test_a_store_url_names_a_store_or_refuses_the_start(url: str) -> None:
     if isinstance(found, StartupError):
         assert "SCOPE_STORE_URL" in str(found)
         assert "phrase@" not in str(found)
-
-
-@fuzzed
-@given(st.text(max_size=60) | st.lists(urls, max_size=4).map(",".join))
-def test_urls_of_servers_are_read_without_blanks_and_read_the_same_again(text: str) -> None:
-    found = parse_urls(text)
-    assert all(url == url.strip() and url for url in found)
-    assert parse_urls(",".join(found)) == found
 
 
 LINE_NAMES = (

@@ -42,8 +42,6 @@ def package_in(clone: Path, files: dict[str, str]) -> Path:
             COMMIT,
         ),
         ({".git/HEAD": "ref: refs/heads/main\n"}, None),
-        ({".git/config": ""}, None),
-        ({".git": "elsewhere"}, None),
         ({"app/COMMIT": f"{COMMIT}\n", ".git/HEAD": f"{'f' * 40}\n"}, COMMIT),
         ({"app/COMMIT": "\n"}, None),
     ],
@@ -66,9 +64,7 @@ def test_the_commit_is_the_one_that_git_names() -> None:
     ("note", "commit"),
     [
         (None, None),
-        ("{}", None),
         ("not JSON", None),
-        ('{"url": "file:///x", "dir_info": {"editable": true}}', None),
         (f'{{"vcs_info": {{"vcs": "git", "commit_id": "{COMMIT}"}}}}', COMMIT),
     ],
 )

@@ -23,15 +23,3 @@ def test_the_page_shows_every_route(service: Server, browser: Browser) -> None:
         page.goto("/docs")
         expect(page.locator(".opblock")).to_have_count(routes)
         expect(page.locator('[data-path="/judge/batch"]').first).to_be_visible()
-
-
-def test_no_other_file_is_served(service: Server) -> None:
-    for name in ("LICENSE", "..%2fapplication.py", "%2e%2e", "swagger-ui.css.map"):
-        answer = service.client.get(f"/docs/{name}")
-        assert answer.json()["code"] == "not_found", name
-
-
-def test_the_browser_may_keep_the_files(service: Server) -> None:
-    answer = service.client.get("/docs/swagger-ui.css")
-    assert answer.headers["content-type"].startswith("text/css")
-    assert answer.headers["cache-control"] == "max-age=86400"

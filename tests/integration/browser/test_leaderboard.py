@@ -2,16 +2,16 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.sync_api import Browser, expect
 
 from app.ratings.page import write_page
+from app.ratings.presentation import ModelFacts, Presentation
 from app.ratings.results import LeaderboardResults
 from tests.integration.desk.browsing import FORMS, barriers, look_in, open_page, overflow
 from tests.patience import PATIENCE_S
@@ -31,6 +31,7 @@ document.getElementById("page").onload = () => {
     figures: all("[data-figure]").map((e) => [e.dataset.figure, ...size(e)]),
     marks: all("svg.interval circle").map(size),
     lines: all("svg.interval .whisker").map(size),
+    cells: all("table.matrix td[class]").map((e) => getComputedStyle(e).backgroundColor),
     overflow: page.documentElement.scrollWidth - page.documentElement.clientWidth,
     font: getComputedStyle(page.body).fontSize,
     paper: getComputedStyle(page.body).backgroundColor,
@@ -121,11 +122,13 @@ def test_every_figure_is_drawn_and_the_headings_sort(browser: Browser, tmp_path:
     results = made_results.everything()
     found = seen(browser, results, tmp_path)
     assert found["title"] == "Leaderboard by demo"
-    assert sorted(name for name, *_ in found["figures"]) == ["coverage"]
+    assert sorted(name for name, *_ in found["figures"]) == ["coverage", "wins"]
     assert all(width > 100 and height > 100 for _, width, height in found["figures"])
     assert len(found["marks"]) == len(found["lines"]) == 8
     assert all(width > 4 and height > 4 for width, height in found["marks"])
     assert all(width > 2 for width, _ in found["lines"])
+    assert len(found["cells"]) == 56
+    assert len(set(found["cells"])) > 4
     names = [name.replace("\ud800", r"\ud800") for name in made_results.MODELS]
     assert found["given"] == found["byRating"] == names
     assert found["byRatingRising"] == names[::-1]
@@ -135,31 +138,25 @@ def test_every_figure_is_drawn_and_the_headings_sort(browser: Browser, tmp_path:
     assert found["sorted"] == ["none", "none", "ascending", "none", "none", "none"]
 
 
-@pytest.mark.parametrize(
-    "make",
-    [made_results.without_labels, made_results.two_groups, made_results.one_model],
-)
-def test_a_board_with_little_to_show_is_quiet(
-    make: Callable[[], LeaderboardResults], browser: Browser, tmp_path: Path
-) -> None:
-    assert seen(browser, make(), tmp_path)["title"] == "Leaderboard by demo"
-
-
 def test_a_phone_scrolls_tables_and_never_the_page(browser: Browser, tmp_path: Path) -> None:
     found = seen(browser, made_results.everything(), tmp_path, width=360)
     assert found["overflow"] <= 0
     assert float(found["font"].removesuffix("px")) >= 15
 
 
-def test_a_dark_screen_gets_a_dark_page(browser: Browser, tmp_path: Path) -> None:
-    assert seen(browser, made_results.without_labels(), tmp_path)["paper"] == "rgb(255, 255, 255)"
-    dark = seen(browser, made_results.without_labels(), tmp_path, dark=True)
-    assert dark["paper"] == "rgb(21, 24, 28)"
-
-
-def test_a_page_has_no_barriers(browser: Browser, tmp_path: Path) -> None:
-    title = f"Title {made_results.HOSTILE}"
-    write_page(made_results.everything(), tmp_path / "leaderboard.html", title)
+def test_a_public_page_has_no_barriers_and_gives_its_ratings_as_files(
+    browser: Browser, tmp_path: Path
+) -> None:
+    presentation = Presentation(
+        title=f"Title {made_results.HOSTILE}",
+        about=f"# About\n\n{made_results.HOSTILE}\n\n| a | b |\n|---|---|\n| 1 | 2 |",
+        models={
+            model: ModelFacts(organization="Lab", license="MIT", link="https://example.com/")
+            for model in made_results.MODELS
+        },
+    )
+    results = made_results.everything()
+    write_page(results, tmp_path / "leaderboard.html", presentation)
     with serving(tmp_path / "leaderboard.html", 1280) as site:
         url = f"http://127.0.0.1:{site.server_port}"
         with open_page(browser, url) as page:
@@ -171,3 +168,9 @@ def test_a_page_has_no_barriers(browser: Browser, tmp_path: Path) -> None:
                 assert barriers(page) == [], (width, scheme)
                 assert overflow(page) <= 0, width
             assert page.evaluate("document.title").startswith("Title <img")
+        with open_page(browser, url) as page:
+            page.goto("/page")
+            with page.expect_download() as download:
+                page.get_by_role("link", name="leaderboard.json").click()
+            rows = json.loads(download.value.path().read_text(encoding="utf-8"))
+            assert rows[0]["model"] == made_results.HOSTILE

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import httpx
 import pytest
@@ -21,7 +21,6 @@ from tests.integration.monitoring.traffic import MixedTraffic, scripted_material
 from tests.integration.processes.server import free_port
 from tests.patience import PATIENCE_S
 
-DOCUMENT = FOLDER.parents[1] / "docs/reference/metrics.md"
 # Enough scrapes for several samples in every rate.
 _SCRAPES = 5
 _RATE_INTERVAL_S = 4
@@ -41,13 +40,11 @@ class Scraped(NamedTuple):
     Args:
         prometheus: A Prometheus that has scraped the service.
         exposition: The service's /metrics.
-        pods: Targets that the Kubernetes configuration derives from some pods.
         began: Start of the traffic in seconds since 1970.
     """
 
     prometheus: Prometheus
     exposition: str
-    pods: list[dict[str, Any]]
     began: float
 
     @property
@@ -64,7 +61,6 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
     # Prometheus starts first: it needs five seconds until it scrapes its targets.
     with (
         Prometheus(folder / "prometheus", [f"127.0.0.1:{port}"]) as prometheus,
-        Prometheus(folder / "kubernetes", config=kubernetes_config(folder)) as in_cluster,
         serve(
             folder,
             {
@@ -92,44 +88,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
             assert time.monotonic() < deadline
             traffic.judge_and_label()
         exposition = httpx.get(service.url + "/metrics").text
-        yield Scraped(prometheus, exposition, in_cluster.ask("targets")["activeTargets"], began)
-
-
-def kubernetes_config(folder: Path) -> dict[str, Any]:
-    """The Kubernetes configuration, with pods listed in a file instead of discovered.
-
-    The pods have the labels that discovery would set: Debian's Prometheus cannot discover pods.
-    """
-    config: dict[str, Any] = yaml.safe_load((FOLDER / "prometheus.kubernetes.yml").read_text())
-    config["rule_files"] = [str(FOLDER / "rules.yml")]
-    (job,) = config["scrape_configs"]
-    assert job.pop("kubernetes_sd_configs") == [{"role": "pod"}]
-    job["static_configs"] = [
-        _pod("10.0.0.1", name="judge-1"),
-        _pod("10.0.0.2", name="judge-2", phase="Succeeded"),
-        _pod("10.0.0.3", name="judge-3", port="http"),
-        _pod("10.0.0.4", name="redis-0", app="redis"),
-    ]
-    return config
-
-
-def _pod(
-    ip: str,
-    *,
-    name: str,
-    app: str = "scope-judge",
-    phase: str = "Running",
-    port: str = "metrics",
-) -> dict[str, Any]:
-    meta = {
-        "namespace": "judging",
-        "pod_name": name,
-        "pod_label_app_kubernetes_io_name": app,
-        "pod_phase": phase,
-        "pod_container_port_name": port,
-    }
-    labels = {f"__meta_kubernetes_{key}": value for key, value in meta.items()}
-    return {"targets": [f"{ip}:9464"], "labels": labels}
+        yield Scraped(prometheus, exposition, began)
 
 
 def vllm_names() -> set[str]:
@@ -182,48 +141,5 @@ def test_every_metric_that_is_asked_for_exists(scraped: Scraped) -> None:
         assert dashboard.metric_names(expression) <= known
 
 
-def test_every_metric_of_the_service_is_on_the_dashboard_or_in_the_document(
-    scraped: Scraped,
-) -> None:
-    asked = " ".join(
-        query.expression for query in dashboard.queries(rate_interval_s=_RATE_INTERVAL_S)
-    )
-    mentioned = asked + DOCUMENT.read_text()
-    families = re.findall(r"^# TYPE (scope_\w+)", scraped.exposition, re.MULTILINE)
-    assert [
-        name for name in families if not name.endswith("_created") and name not in mentioned
-    ] == []
-
-
 def test_the_dashboard_matches_its_source() -> None:
     assert make_dashboard.dashboard() == json.loads(dashboard.FILE.read_text())
-
-
-def test_panels_say_what_to_do_and_do_not_overlap() -> None:
-    taken: set[tuple[int, int]] = set()
-    for panel in dashboard.load()["panels"]:
-        place = panel["gridPos"]
-        cells = {
-            (x, y)
-            for x in range(place["x"], place["x"] + place["w"])
-            for y in range(place["y"], place["y"] + place["h"])
-        }
-        assert not cells & taken, panel["title"]
-        assert place["x"] + place["w"] <= 24
-        taken |= cells
-    for panel in dashboard.panels():
-        assert panel["description"].endswith("."), panel["title"]
-        assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
-
-
-def test_on_kubernetes_the_pods_of_the_service_are_scraped_and_no_others(
-    scraped: Scraped,
-) -> None:
-    (target,) = scraped.pods
-    assert target["scrapeUrl"] == "http://10.0.0.1:9464/metrics"
-    assert target["labels"] == {
-        "instance": "judge-1",
-        "job": "scope-judge",
-        "namespace": "judging",
-        "pod": "judge-1",
-    }

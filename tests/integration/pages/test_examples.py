@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from app.demo.pairs import demo_sets
 from tests.integration.processes.server import Server
 from tests.unit.docs import markdown
 from tests.unit.docs.markdown import ROOT
@@ -33,10 +32,6 @@ _CHANGES = re.compile(r"\.(?:calibrate|calibration|pool|audits|label_audits|abso
 # An earlier request for the same comparison changes these.
 _VARY = frozenset(("cached", "usage"))
 _SHOWN = re.compile(r"\bprint\(.*\)\s+# (.+)$")
-# A question of an example: in JSON, or the first argument in Python.
-_QUESTION = re.compile(
-    r'(?:"question": ?|\binput=|\b(?:judge|rewards|run_sync)\(|^\s*\[?\()"([^"…]+)"', re.MULTILINE
-)
 
 
 class Example(NamedTuple):
@@ -176,45 +171,3 @@ def test_the_python_of_a_page_prints_the_comments_beside_it(page: str, demo_serv
     assert compared, "a page without a shown line tests nothing"
     if "client" in names:
         names["client"].close()
-
-
-def test_the_pages_have_examples_with_answers() -> None:
-    found = [each for each in examples() if each.shown is not None]
-    assert {each.path for each in found} >= {
-        "/judge",
-        "/rewards/group",
-        "/rewards/openrlhf",
-    }
-
-
-def test_an_answer_that_differs_is_noticed() -> None:
-    shown = parsed('{"verdict": "A", "p_bar": 0.99986, "rewards": [1.0, null], "n": 600}')
-    same = {"verdict": "A", "p_bar": 0.9998571, "rewards": [1, None], "n": 600, "more": 1}
-    assert list(differences(shown, same)) == []
-    other = {"verdict": "B", "p_bar": 0.9997, "rewards": [None, None]}
-    assert [line.split()[0] for line in differences(shown, other)] == [
-        ".verdict",
-        ".p_bar",
-        ".rewards[0]",
-        ".n",
-    ]
-
-
-def beginning(question: str) -> str:
-    """The first four words, in which each number is 0."""
-    return " ".join(re.sub(r"\d+", "0", question).split()[:4])
-
-
-def test_every_example_asks_a_task_that_the_demo_judge_knows() -> None:
-    known = {beginning(pair.question) for pair in demo_sets().fresh}
-    asked = {
-        (f"{file.relative_to(ROOT)}:{block.number}", question)
-        for file in markdown.files()
-        if "measured" not in file.parts
-        for block in markdown.blocks(file.read_text(encoding="utf-8"))
-        for question in _QUESTION.findall(block.text)
-        # A set names a question by its digest, which is one word.
-        if "..." not in question and " " in question
-    }
-    assert len(asked) >= 20
-    assert [each for each in sorted(asked) if beginning(each[1]) not in known] == []

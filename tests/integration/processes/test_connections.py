@@ -139,14 +139,6 @@ async def test_a_head_beyond_the_limit_is_refused_and_its_connection_closed(case
         assert await client.is_closed()
 
 
-async def test_a_large_head_of_ordinary_headers_is_accepted() -> None:
-    head = b"".join(b"X-%d: %s\r\n" % (i, b"y" * 250) for i in range(50))
-    async with listening() as server:
-        client = await server.connect()
-        for _ in range(3):
-            assert await client.status_of(HEALTH[:-2] + head + b"\r\n") == 200
-
-
 async def test_a_trailer_adds_no_header_to_the_request(tmp_path: Path) -> None:
     keys = Keys(write_keys(tmp_path / "keys.json", entry("judge")))
     bearer = f"Authorization: Bearer {key_of('judge')}\r\n".encode()
@@ -185,30 +177,6 @@ async def test_a_server_whose_connections_are_all_busy_refuses_and_stays_healthy
         for each in busy:
             assert (await each.answer())[0] == 200
         assert await (await server.connect()).status_of(judging()) == 200
-
-
-async def test_the_body_of_a_refused_request_is_read_and_dropped() -> None:
-    async with listening() as server:
-        server.engine.go_on.set()
-        client = await server.connect()
-        assert await client.status_of(judging(b"x" * 2_000_000, path="/nowhere")) == 404
-        assert await client.status_of(judging()) == 200
-
-
-async def test_a_connection_with_expect_100_continue_is_closed_after_a_refusal() -> None:
-    async with listening() as server:
-        client = await server.connect()
-        head = b"Content-Length: 100\r\nExpect: 100-continue\r\n\r\n"
-        assert await client.status_of(b"POST /no HTTP/1.1\r\nHost: localhost\r\n" + head) == 404
-        assert await client.is_closed()
-
-
-async def test_an_upgrade_is_answered_like_a_plain_request() -> None:
-    upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-    async with listening() as server:
-        client = await server.connect()
-        assert await client.status_of(HEALTH[:-2] + upgrade + b"\r\n") == 200
-        assert await client.status_of() == 200
 
 
 def test_the_limit_of_open_files_is_raised_and_bounds_connections(

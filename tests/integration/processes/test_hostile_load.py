@@ -17,7 +17,7 @@ from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import comparison, examples
 
 _MOST_MEMORY_GROWTH = 0.10
-_SECONDS = 5.0
+_SECONDS = 2.0
 
 
 def _request(path: str, *, key: str, length: int) -> bytes:

@@ -1,7 +1,6 @@
 """Tests of the service's log: every line has a time, and with JSON every line is an object."""
 
 import json
-import re
 import sys
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -14,7 +13,6 @@ from tests.unit.api.problems import comparison
 
 UVICORN = (sys.executable, "-m", "uvicorn", "--factory", "app.main:create", "--port", "{port}")
 QUESTION = "xyzzy-question"
-COMMANDS = pytest.mark.parametrize("command", [SERVE, UVICORN], ids=["serve", "uvicorn"])
 
 
 def log_of_a_run(folder: Path, command: tuple[str, ...], settings: Mapping[str, str]) -> list[str]:
@@ -32,7 +30,7 @@ def log_of_a_run(folder: Path, command: tuple[str, ...], settings: Mapping[str, 
         return server.log.read_text().splitlines()
 
 
-@COMMANDS
+@pytest.mark.parametrize("command", [SERVE, UVICORN], ids=["serve", "uvicorn"])
 def test_json_logs_have_an_object_in_every_line(command: tuple[str, ...], tmp_path: Path) -> None:
     found = [
         json.loads(line)
@@ -61,24 +59,3 @@ def test_json_logs_have_an_object_in_every_line(command: tuple[str, ...], tmp_pa
     judged = access[0]
     assert (judged["status"], judged["key"], judged["request"]) == (200, None, "my-request")
     assert 0 < judged["ms"] < 60_000
-
-
-@COMMANDS
-def test_lines_of_text_begin_with_the_time(command: tuple[str, ...], tmp_path: Path) -> None:
-    lines = log_of_a_run(tmp_path, command, {})
-    (access,) = [line for line in lines if "POST /judge" in line]
-    begin = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO     127.0.0.1:\d+ - "
-    assert re.match(begin, access)
-
-
-def test_a_start_that_fails_logs_its_reason_as_json(tmp_path: Path) -> None:
-    settings = {
-        "SCOPE_ENGINE": "openai",
-        "SCOPE_STORE_URL": "memory://",
-        "SCOPE_LOG_FORMAT": "json",
-    }
-    with pytest.raises(AssertionError, match="serve ended"):
-        Server(tmp_path, settings).start()
-    last = json.loads((tmp_path / "serve.log").read_text().splitlines()[-1])
-    assert last["level"] == "error"
-    assert "SCOPE_OPENAI_URLS" in last["message"]

@@ -82,31 +82,21 @@ def loading(folder: Path, arguments: list[str], **settings: str) -> Iterator[Loa
         process.wait()
 
 
-@pytest.mark.parametrize("arguments", [["serve"], ["evaluate", "pairs.jsonl", "--judge", "demo"]])
-def test_ctrl_c_while_the_judge_loads_ends_the_command(
-    arguments: list[str], silent_server: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("arguments", "sent", "status"),
+    [
+        (["serve"], signal.SIGINT, 130),
+        (["evaluate", "pairs.jsonl", "--judge", "demo"], signal.SIGINT, 130),
+        (["serve"], signal.SIGTERM, 143),
+    ],
+)
+def test_a_signal_while_the_judge_loads_ends_the_command(
+    arguments: list[str], sent: signal.Signals, status: int, silent_server: str, tmp_path: Path
 ) -> None:
     openai = {"SCOPE_ENGINE": "openai", "SCOPE_OPENAI_URLS": silent_server}
     with loading(tmp_path, arguments, **openai) as command:
-        command.press_ctrl_c()
-        command.assert_ended(130)
-        assert command.output().endswith("stopped before the judge was ready\n")
-
-
-def test_sigterm_while_the_judge_loads_ends_the_service(silent_server: str, tmp_path: Path) -> None:
-    openai = {"SCOPE_ENGINE": "openai", "SCOPE_OPENAI_URLS": silent_server}
-    with loading(tmp_path, ["serve"], **openai) as command:
-        command.press_ctrl_c(signal.SIGTERM)
-        command.assert_ended(143)
-
-
-def test_a_second_ctrl_c_does_not_disturb_the_first(silent_server: str, tmp_path: Path) -> None:
-    openai = {"SCOPE_ENGINE": "openai", "SCOPE_OPENAI_URLS": silent_server}
-    with loading(tmp_path, ["serve"], **openai) as command:
-        command.press_ctrl_c()
-        command.press_ctrl_c()
-        # The second signal may find the first one's work done, or end the process itself.
-        command.assert_ended(130, -signal.SIGINT)
+        command.press_ctrl_c(sent)
+        command.assert_ended(status)
 
 
 @pytest.mark.vllm

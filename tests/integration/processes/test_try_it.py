@@ -35,7 +35,6 @@ class Start(NamedTuple):
 
 STARTS = {
     "not calibrated": Start(False, {}, None, "There is no calibration 'default' of this judge"),
-    "calibrated": Start(True, {}, 0.1),
     "calibrated, other defaults": Start(
         True,
         {
@@ -47,9 +46,6 @@ STARTS = {
     ),
     "infeasible": Start(
         True, {"SCOPE_DEFAULT_ALPHA": "0.001"}, None, "'default' accepts nothing at alpha 0.001"
-    ),
-    "calibrated with another judge": Start(
-        True, {"SCOPE_PREFILL": "[["}, None, "There is no calibration 'default' of this judge"
     ),
 }
 
