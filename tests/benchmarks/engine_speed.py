@@ -16,7 +16,7 @@ from tests.benchmarks.measurement import Figure, Sampling
 from tests.benchmarks.processes import HttpServer, Process, Worker
 from tests.benchmarks.real_judge import real_judge
 from tests.benchmarks.service import AS_USERS_RUN_IT, HEADERS, calibrate, our_service
-from tests.benchmarks.texts import Pair, demo_pairs, names_of_texts, real_slices
+from tests.benchmarks.texts import TEXTS, Pair, demo_pairs, real_slices
 
 # Largest accepted difference in p_fwd between a contestant and ours. Causes: 16-bit weights in
 # batches of another size (docs/design/engine.md), and a 16-bit head where the chat client's top
@@ -278,7 +278,7 @@ def with_a_real_judge(sampling: Sampling, names: Sequence[str]) -> list[Figure]:
         pairs=lambda repeat: slices[repeat % len(slices)],
         calibration=calibration,
         shares={},
-        texts=names_of_texts(),
+        texts=TEXTS,
         targets={"engine": 0.95, "chat-client": 1.0, "transformers-loop": 1.3},
     )
     return _measured(sampling, field, names)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from tests.benchmarks.measurement import Figure, Sampling
 from tests.benchmarks.processes import Worker
 from tests.benchmarks.real_judge import real_judge
-from tests.benchmarks.texts import Pair, names_of_texts, pairs_by_question
+from tests.benchmarks.texts import TEXTS, Pair, pairs_by_question
 
 
 def prefix_order(sampling: Sampling, _: Sequence[str]) -> list[Figure]:
@@ -42,7 +42,7 @@ def prefix_order(sampling: Sampling, _: Sequence[str]) -> list[Figure]:
         target=1.5,
         notes=(
             f"offline LLM.generate on {asked} questions of ten pairs a repeat; ordered by tokens, "
-            f"cache on; theirs: random order, cache off; {names_of_texts()}",
+            f"cache on; theirs: random order, cache off; {TEXTS}",
         ),
         extra={"random order, cache on": random_order},
     )

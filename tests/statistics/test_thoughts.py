@@ -71,7 +71,7 @@ def test_pac_keeps_its_promise_whatever_decides_which_thoughts_end(name: str) ->
 def test_asking_again_until_a_verdict_is_accepted_breaks_the_promise() -> None:
     rng = np.random.default_rng(45)
     attempts = 5
-    _, entropy, errors = drawn(rng, TRAFFIC, attempts)
+    _, entropy, errors = drawn(rng, TRAFFIC // 4, attempts)
     over = {1: 0, attempts: 0}
     for _ in range(RUNS):
         _, scores, wrong = (each[:, 0] for each in drawn(rng, N))

@@ -28,7 +28,6 @@ from app.api.requests.models import (
 from app.core.comparison import CriterionDefaults
 from app.core.errors import (
     InvalidRequestError,
-    JudgmentFailedError,
     RequestError,
     StartupError,
     StoreCorruptError,
@@ -41,10 +40,9 @@ from app.evaluation.judgments.log import JudgmentLog
 from app.files.reading import read_rows
 from app.files.shapes import REQUIRED
 from app.files.suggestion import shape_for
-from app.judges.engines.openai_dialects import ChatDialect, choices_of, decodes_to_labels, has_ids
 from app.judges.prompts import PromptTemplate, load_template
 from app.judging.judge import JudgeRequest
-from app.ports import Generated, LabelLogits
+from app.ports import Generated
 from app.sets.codec import decode
 from app.sets.trail import Change
 from app.settings import Settings, read_settings
@@ -414,77 +412,6 @@ def test_a_file_for_the_service_is_rows_or_an_error_that_names_it(
             assert isinstance(fields, RequestError) or set(REQUIRED) <= set(fields)
             label = outcome(partial(shape.label_in, row.fields), RequestError)
             assert isinstance(label, RequestError) or label in ("A", "B", "tie", None)
-
-
-ANSWER_NAMES = (
-    "choices",
-    "index",
-    "logprobs",
-    "top_logprobs",
-    "content",
-    "token",
-    "logprob",
-    "message",
-    "text",
-    "finish_reason",
-    "token_id:0",
-    "token_id:1",
-)
-logprobs = st.fixed_dictionaries(
-    {},
-    optional={
-        "top_logprobs": st.lists(
-            st.dictionaries(st.sampled_from(["token_id:0", "token_id:1", "A"]), scalars), max_size=2
-        )
-        | scalars,
-        "content": st.lists(
-            st.fixed_dictionaries(
-                {
-                    "top_logprobs": st.lists(
-                        st.fixed_dictionaries(
-                            {"token": st.sampled_from(["A", "B", "C"]) | scalars},
-                            optional={"logprob": scalars | st.floats(-9, 0)},
-                        ),
-                        max_size=4,
-                    )
-                }
-            ),
-            max_size=2,
-        ),
-    },
-)
-choices = st.fixed_dictionaries(
-    {},
-    optional={
-        "index": st.integers(0, 2) | scalars,
-        "logprobs": logprobs | scalars,
-        "text": scalars,
-        "finish_reason": st.sampled_from(["stop", "length", "x"]) | scalars | st.lists(scalars),
-        "message": st.dictionaries(st.just("content"), scalars) | scalars,
-    },
-)
-answers = values_of(ANSWER_NAMES) | st.fixed_dictionaries({"choices": st.lists(choices) | values})
-
-
-@fuzzed
-@given(answers, st.integers(0, 3))
-def test_the_choices_of_any_answer_are_all_there_or_a_failed_judgment(answer: Any, n: int) -> None:
-    found = choices_of(answer, n)
-    assert isinstance(found, JudgmentFailedError) or len(found) == n
-
-
-@fuzzed
-@given(choices | values_of(ANSWER_NAMES))
-def test_any_choice_is_probabilities_a_text_or_a_failed_judgment(choice: Any) -> None:
-    dialect = ChatDialect("m", is_vllm=True)
-    logits = dialect.label_logits(choice)
-    if isinstance(logits, LabelLogits):
-        assert math.exp(logits.a) + math.exp(logits.b) < 1.02
-    else:
-        assert isinstance(logits, JudgmentFailedError)
-    assert isinstance(dialect.text(choice), Generated | JudgmentFailedError)
-    assert has_ids(choice, (0, 1)) in (True, False)
-    assert decodes_to_labels(choice) in (True, False)
 
 
 WORDS_OF_JUDGES = ("[[A]]", "[[B]]", "A", "B", "0.9", "1", "1.", "0", ".5", "50%", "9" * 400, "1e5")

@@ -130,12 +130,6 @@ class Client:
             if connection is not None:
                 connection.writer.transport.abort()
 
-    async def figure(self, name: str, label: str = "", *, key: str = "") -> float:
-        """A figure of /metrics, which the service answers without asking its store."""
-        answer = await self.ask("GET", "/metrics", key=key)
-        assert answer.status == 200, answer
-        return figure_in(answer.body, name, label)
-
     async def _connection(self) -> _Connection:
         while self._idle:
             connection, used = self._idle.pop()

@@ -1,8 +1,6 @@
 """A calibrating client and its log of acknowledged writes, with which the set is compared."""
 
 import asyncio
-import json
-import random
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +13,8 @@ OnAnswer = Callable[[str, Answer], None]
 # Judgments name a version at most as old as a fault is long; older versions are not kept.
 _KEPT_VERSIONS = 400
 _AUDIT_BATCHES = 8
+# Pause after each request.
+_PAUSE_S = 0.1
 _AUDIT_TIMEOUT_S = 60.0
 
 
@@ -30,11 +30,9 @@ class Ledger:
 
     Args:
         name: Name of the set.
-        knows_judge: Whether the judge's scores are known, so that thresholds can be computed here;
-            otherwise the thresholds of acknowledged answers are used.
     """
 
-    def __init__(self, name: str, *, knows_judge: bool = True) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
         self.batches: tuple[int, ...] = ()
         self.version = 0
@@ -43,11 +41,8 @@ class Ledger:
         self.doubled = 0
         self.checked = 0
         self.wrong: list[str] = []
-        self._knows_judge = knows_judge
-        self._deletions = 0
         # A version number may occur twice if a store was restored to an earlier state.
         self._states: dict[int, list[State]] = {}
-        self._contents: dict[int, tuple[int, ...]] = {}
         self._grounds: set[Ground] = set()
 
     def accept(self, found: dict[str, Any], batches: tuple[int, ...], *, attempts: int) -> None:
@@ -59,35 +54,21 @@ class Ledger:
             attempts: Number of times that the write was sent; each may have made a version.
         """
         shown = State(found["n"], _threshold_in(found))
-        known = self._knows_judge
-        state = State(len(batches) * BATCH, threshold_of(batches) if known else shown.threshold)
+        state = State(len(batches) * BATCH, threshold_of(batches))
         if shown.n != state.n or not same_threshold(shown.threshold, state.threshold):
             self._note(f"version {found['version']} is {shown}, the client's log says {state}")
-        highest = self.version + attempts + self._deletions
+        highest = self.version + attempts
         # A write without a change makes no version.
-        lowest = self.version + (1 if batches != self.batches or self._deletions else 0)
+        lowest = self.version + (batches != self.batches)
         if not lowest <= found["version"] <= highest:
             self._note(f"version {found['version']} came after {self.version}, {attempts} attempts")
         first = min(self.version + 1, found["version"])
         for version in range(first, found["version"] + 1):
             self._states.setdefault(version, []).append(state)
-        # Some of the versions before it may be deletions, to which no rollback is possible.
-        self._contents[found["version"]] = batches
         for version in sorted(self._states)[:-_KEPT_VERSIONS]:
             del self._states[version]
-            self._contents.pop(version, None)
-        self.version, self.batches, self._deletions = found["version"], batches, 0
+        self.version, self.batches = found["version"], batches
         self._settle()
-
-    def deleted(self, *, attempts: int) -> None:
-        """Records the deletion of the set; its version numbers continue."""
-        self.batches = ()
-        self._deletions += attempts
-        self._contents.clear()
-
-    def earlier(self) -> list[tuple[int, tuple[int, ...]]]:
-        """(version, content) of the latest rollback targets, without the current version."""
-        return sorted(self._contents.items())[-10:-1]
 
     def rests_on(self, ground: Ground) -> None:
         """Records a judgment's calibration, which is checked once its write is known."""
@@ -138,8 +119,6 @@ class Writer:
         client: Client of the service.
         ledger: Log of the set; no other client writes the set.
         on_answer: Receives every answer with its kind.
-        pause_s: Pause after each request.
-        key: API key of the requests.
     """
 
     def __init__(
@@ -147,15 +126,10 @@ class Writer:
         client: Client,
         ledger: Ledger,
         on_answer: OnAnswer,
-        *,
-        pause_s: float = 0.1,
-        key: str = "",
     ) -> None:
         self._client = client
         self.ledger = ledger
         self._on_answer = on_answer
-        self._pause_s = pause_s
-        self._key = key
         self._next_batch = 0
 
     async def post(self, batches: int = 1) -> None:
@@ -177,41 +151,16 @@ class Writer:
         self.ledger.acknowledged += size
         self.ledger.accept(found, (*self.ledger.batches, *new), attempts=attempts)
 
-    async def delete(self) -> None:
-        """Deletes the set."""
-        path = f"/calibrations/{self.ledger.name}"
-        answer, attempts = await self._until_done("delete", "DELETE", path)
-        # A 404 is fine after a retry: an earlier attempt succeeded, and its answer was lost.
-        if answer.status != 204 and (answer.status != 404 or attempts == 1):
-            self.ledger.wrong.append(f"{self.ledger.name}: a deletion got {answer.outcome}")
-        self.ledger.deleted(attempts=attempts)
-
-    async def roll_back(self, rng: random.Random) -> None:
-        """Rolls the set back to an earlier version, which makes a new version."""
-        earlier = self.ledger.earlier()
-        if not earlier:
-            return
-        version, batches = rng.choice(earlier)
-        content = json.dumps({"version": version}).encode()
-        path = f"/calibrations/{self.ledger.name}/rollback"
-        answer, attempts = await self._until_done("rollback", "POST", path, content)
-        if answer.status != 200:
-            self.ledger.wrong.append(
-                f"{self.ledger.name}: rollback to {version} got {answer.outcome}"
-            )
-            return
-        self.ledger.accept(answer.body, batches, attempts=attempts)
-
     async def _until_done(
         self, kind: str, method: str, path: str, content: bytes = b""
     ) -> tuple[Answer, int]:
         """Sends a request until another attempt would not change the answer."""
         attempts = 0
         while True:
-            answer = await self._client.ask(method, path, content, key=self._key)
+            answer = await self._client.ask(method, path, content)
             attempts += 1
             self._on_answer(kind, answer)
-            await asyncio.sleep(self._pause_s)
+            await asyncio.sleep(_PAUSE_S)
             # Examples that the engine failed on are listed in the answer, and are not in the set.
             failed = answer.status == 200 and answer.body.get("failed", 0) > 0
             if 0 < answer.status < 500 and answer.status != 429 and not failed:
@@ -227,12 +176,10 @@ class Writer:
             for start in range(0, len(self.ledger.batches), _AUDIT_BATCHES):
                 await self._post_again(self.ledger.batches[start : start + _AUDIT_BATCHES])
             while True:
-                answer = await self._client.ask(
-                    "GET", f"/calibrations/{self.ledger.name}", key=self._key
-                )
+                answer = await self._client.ask("GET", f"/calibrations/{self.ledger.name}")
                 if answer.status in (200, 404):
                     break
-                await asyncio.sleep(self._pause_s)
+                await asyncio.sleep(_PAUSE_S)
         n = answer.body["n"] if answer.status == 200 else 0
         expected = len(self.ledger.batches) * BATCH
         self.ledger.doubled += max(0, n - expected)

@@ -20,11 +20,11 @@ class Pair(NamedTuple):
 
     Args:
         fields: question, response_a and response_b.
-        p_bar: The judge's p_bar for the pair; None if it is not known beforehand.
+        p_bar: The judge's p_bar for the pair.
     """
 
     fields: dict[str, str]
-    p_bar: float | None
+    p_bar: float
 
 
 def scripted_pairs(count: int = 64) -> list[Pair]:

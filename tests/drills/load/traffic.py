@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -33,63 +33,53 @@ class Judging:
 
     Args:
         client: Client of the service.
-        ledgers: Logs of the sets that this process writes; verdicts of other sets are only checked
-            for consistency.
+        ledger: Log of the set that verdicts rest on.
         on_answer: Receives every answer with its kind.
         on_fault: Receives every broken promise.
-        tolerance: Allowed difference in p_bar between two judgments of one pair.
-        key: API key of the requests.
     """
 
     def __init__(
         self,
         client: Client,
-        ledgers: Iterable[Ledger],
+        ledger: Ledger,
         on_answer: OnAnswer,
         on_fault: Callable[[str], None],
-        *,
-        tolerance: float = 1e-9,
-        key: str = "",
     ) -> None:
         self._client = client
-        self._ledgers = {ledger.name: ledger for ledger in ledgers}
+        self._ledger = ledger
         self._on_answer = on_answer
         self._on_fault = on_fault
-        self._tolerance = tolerance
-        self._key = key
         self.verdicts = 0
 
-    async def single(self, pair: Pair, calibration: str) -> Answer:
+    async def single(self, pair: Pair) -> Answer:
         """Judges one pair."""
-        answer = await self._ask("judge", pair.fields, calibration)
+        answer = await self._ask("judge", pair.fields)
         if answer.status == 200:
             self._check(pair, answer.body)
         return answer
 
-    async def batch(self, pairs: Sequence[Pair], calibration: str) -> Answer:
+    async def batch(self, pairs: Sequence[Pair]) -> Answer:
         """Judges pairs in one request; items that got an error are left to the caller."""
         comparisons = {"comparisons": [pair.fields for pair in pairs]}
-        answer = await self._ask("judge/batch", comparisons, calibration)
+        answer = await self._ask("judge/batch", comparisons)
         if answer.status == 200:
             for pair, result in zip(pairs, answer.body["results"], strict=True):
                 if "error" not in result:
                     self._check(pair, result)
         return answer
 
-    async def _ask(self, kind: str, body: dict[str, Any], calibration: str) -> Answer:
-        content = json.dumps({**body, "alpha": ALPHA, "calibration": calibration}).encode()
-        answer = await self._client.ask("POST", f"/{kind}", content, key=self._key)
+    async def _ask(self, kind: str, body: dict[str, Any]) -> Answer:
+        content = json.dumps({**body, "alpha": ALPHA, "calibration": self._ledger.name}).encode()
+        answer = await self._client.ask("POST", f"/{kind}", content)
         self._on_answer(kind, answer)
         return answer
 
     def _check(self, pair: Pair, judgment: dict[str, Any]) -> None:
         self.verdicts += 1
-        fault = fault_of(judgment, p_bar=pair.p_bar, tolerance=self._tolerance)
+        fault = fault_of(judgment, p_bar=pair.p_bar)
         if fault:
             self._on_fault(f"a judgment of {pair.fields}: {fault}")
-        ground = ground_of(judgment)
-        if ground.calibration in self._ledgers:
-            self._ledgers[ground.calibration].rests_on(ground)
+        self._ledger.rests_on(ground_of(judgment))
 
 
 class Traffic:
@@ -98,9 +88,6 @@ class Traffic:
     Args:
         port: Port that the clients connect to.
         pairs: Pairs to judge, in turns.
-        judged_by: The calibration set that judgments rest on.
-        knows_judge: Whether the judge's scores of the examples are known.
-        tolerance: Allowed difference in p_bar between two judgments of one pair.
         batch_clients: Number of clients that judge batches, one after the other.
     """
 
@@ -109,26 +96,16 @@ class Traffic:
         port: int,
         pairs: Sequence[Pair],
         *,
-        judged_by: str = "faults",
-        knows_judge: bool = True,
-        tolerance: float = 1e-9,
         batch_clients: int = 0,
     ) -> None:
         self._client = Client(port)
         self._pairs = list(pairs)
-        self._judged_by = judged_by
         self._batch_clients = batch_clients
-        self.ledger = Ledger("faults", knows_judge=knows_judge)
+        self.ledger = Ledger("faults")
         self._writer = Writer(self._client, self.ledger, self._note)
         self.seen: list[Seen] = []
         self.wrong: list[str] = []
-        self.judging = Judging(
-            self._client,
-            [self.ledger],
-            self._note,
-            self.wrong.append,
-            tolerance=tolerance,
-        )
+        self.judging = Judging(self._client, self.ledger, self._note, self.wrong.append)
         self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -136,11 +113,9 @@ class Traffic:
         try:
             for _ in range(_FIRST_POSTS):
                 await self._writer.post(_FIRST_BATCHES)
-            for i, pair in enumerate(self._pairs):
-                answer = await self.judging.single(pair, self._judged_by)
+            for pair in self._pairs:
+                answer = await self.judging.single(pair)
                 assert answer.status == 200, answer
-                if pair.p_bar is None:
-                    self._pairs[i] = pair._replace(p_bar=answer.body["p_bar"])
         except BaseException:
             self._client.drop_connections()
             raise
@@ -193,7 +168,7 @@ class Traffic:
             if self._stopping.is_set():
                 break
             pair = self._pairs[i % len(self._pairs)]
-            task = asyncio.ensure_future(self.judging.single(pair, self._judged_by))
+            task = asyncio.ensure_future(self.judging.single(pair))
             under_way.add(task)
             task.add_done_callback(under_way.discard)
         await asyncio.gather(*under_way)
@@ -202,7 +177,7 @@ class Traffic:
         while not self._stopping.is_set():
             start = place * _BATCH % len(self._pairs)
             pairs = self._pairs[start : start + _BATCH]
-            answer = await self.judging.batch(pairs, self._judged_by)
+            answer = await self.judging.batch(pairs)
             if answer.status == 200:
                 refused = [each["error"] for each in answer.body["results"] if "error" in each]
                 self.wrong += [f"an item of a batch got {error['code']}" for error in refused]

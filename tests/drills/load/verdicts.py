@@ -26,17 +26,11 @@ def same_threshold(a: float | None, b: float | None) -> bool:
     return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
 
 
-def fault_of(judgment: dict[str, Any], *, p_bar: float | None, tolerance: float) -> str | None:
-    """The inconsistency within a judgment; None if there is none.
-
-    Args:
-        judgment: Answer of /judge.
-        p_bar: The judge's known p_bar for the pair; None if it is not known.
-        tolerance: Allowed difference in p_bar: bfloat16 rounds differently in another batch size.
-    """
+def fault_of(judgment: dict[str, Any], *, p_bar: float) -> str | None:
+    """The inconsistency within a judgment of a pair with this p_bar; None if there is none."""
     found, threshold = judgment["p_bar"], judgment["threshold"]
     uncertainty = judgment["uncertainty"]
-    if p_bar is not None and abs(found - p_bar) > tolerance:
+    if abs(found - p_bar) > 1e-9:
         return f"p_bar is {found}, but the judge's is {p_bar}"
     if abs(uncertainty - _entropy(found)) > 1e-6:
         return f"uncertainty {uncertainty} at p_bar {found}"

@@ -13,7 +13,7 @@ from app.cli import app
 from app.core.preference import preference_from_gaps
 from app.evaluation.benchmarks.catalogue import load_benchmark
 from app.evaluation.judgments.jsonl import read_judgments
-from tests.benchmarks.texts import DATA, has_real_texts
+from tests.judgment_files import DATA
 
 pytestmark = [
     pytest.mark.vllm,
@@ -60,7 +60,7 @@ def rows() -> Iterator[dict[str, str]]:
     """Short labeled pairs, and one that is longer than the judge's context."""
     # A data set that is not in this repository, else the demo judge's pairs.
     source = DATA / "llmbar_case__GPT-4_prompt-ensemble.jsonl.gz"
-    pairs = load_benchmark(str(source) if has_real_texts() else "demo").pairs
+    pairs = load_benchmark(str(source) if source.exists() else "demo").pairs
     for pair in sorted(pairs, key=lambda each: sum(map(len, each.comparison.texts)))[:PAIRS]:
         question, a, b = pair.comparison.texts
         yield {

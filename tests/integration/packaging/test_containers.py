@@ -48,12 +48,6 @@ def test_compose_follows_the_compose_specification() -> None:
     assert [(list(fault.absolute_path), fault.message) for fault in faults] == []
 
 
-def test_the_schema_notices_a_misspelt_option() -> None:
-    schema, wrong = json.loads(SCHEMA.read_text()), compose()
-    wrong["services"]["judge"]["restrat"] = "always"
-    assert not validator_for(schema)(schema).is_valid(wrong)
-
-
 @dockerfiles
 def test_an_image_runs_as_a_user_that_is_not_root_and_has_a_fixed_number(path: Path) -> None:
     user = values(path, "USER")[-1]
@@ -77,12 +71,6 @@ def test_the_health_check_waits_longer_than_readyz_may_take(path: Path) -> None:
 
 
 @dockerfiles
-def test_weights_and_data_are_in_volumes(path: Path) -> None:
-    assert exec_form(values(path, "VOLUME")[-1]) == ["/data", "/weights"]
-    assert "HF_HOME=/weights" in " ".join(values(path, "ENV"))
-
-
-@dockerfiles
 def test_no_layer_holds_a_secret(path: Path) -> None:
     set_here = [value for kind, value in instructions(path) if kind in {"ENV", "ARG", "LABEL"}]
     assert [value for value in set_here if SECRET.search(value)] == []
@@ -96,12 +84,6 @@ def test_copied_files_exist_and_pass_dockerignore(path: Path) -> None:
     for source in copied(path):
         assert (ROOT / source).exists(), source
         assert source in allowed
-
-
-def test_nothing_goes_into_a_build_that_no_dockerfile_copies() -> None:
-    lines = (ROOT / ".dockerignore").read_text().splitlines()
-    assert "*" in lines
-    assert {line[1:] for line in lines if line[:1] == "!"} == {*copied(CPU), *copied(GPU)}
 
 
 @dockerfiles
@@ -141,17 +123,6 @@ def test_prometheus_alone_reaches_the_metrics() -> None:
     assert Settings().metrics == "key"
 
 
-def test_the_memory_of_every_container_is_limited() -> None:
-    for name, service in compose()["services"].items():
-        assert re.fullmatch(r"(\$\{JUDGE_MEMORY:-)?\d+[gm]\}?", service["mem_limit"]), name
-
-
-def test_the_log_of_every_container_is_rotated() -> None:
-    for name, service in compose()["services"].items():
-        assert service["logging"]["driver"] == "json-file", name
-        assert set(service["logging"]["options"]) == {"max-size", "max-file"}, name
-
-
 def test_the_gpu_image_is_a_vllm_that_the_package_allows() -> None:
     (image,) = values(GPU, "FROM")
     version = image.rpartition(":v")[2]
@@ -175,22 +146,6 @@ def test_files_that_compose_names_exist() -> None:
     for service in compose()["services"].values():
         if "build" in service:
             assert (ROOT / service["build"]["dockerfile"]).is_file()
-
-
-def test_prometheus_and_grafana_files_are_mounted_at_their_paths() -> None:
-    mounted = {target: ROOT / source for _, source, target in bind_mounts()}
-    config = yaml.safe_load(mounted["/etc/prometheus/prometheus.yml"].read_text())
-    for rules in config["rule_files"]:
-        assert f"/etc/prometheus/{rules}" in mounted
-    assert any(mounted["/etc/grafana/provisioning"].glob("datasources/*.yml"))
-    (providers,) = mounted["/etc/grafana/provisioning"].glob("dashboards/*.yml")
-    (provider,) = yaml.safe_load(providers.read_text())["providers"]
-    assert any(mounted[provider["options"]["path"]].glob("*.json"))
-
-
-def test_prometheus_scrapes_the_name_of_whichever_judge_runs() -> None:
-    networks = compose()["services"]["judge-gpu"]["networks"]
-    assert "judge" in networks["watch"]["aliases"]
 
 
 def test_a_judge_for_the_gpu_starts_no_second_one_for_the_cpu() -> None:
@@ -231,17 +186,6 @@ def test_every_service_is_confined() -> None:
         assert services[name]["tmpfs"] == ["/tmp"], name
 
 
-def test_redis_runs_as_the_user_that_owns_its_data() -> None:
-    # Without capabilities the image's entrypoint cannot change the owner of /data or its user.
-    assert compose()["services"]["redis"]["user"] == "redis"
-
-
-def test_only_a_folder_of_the_repository_is_mounted_and_only_to_be_read() -> None:
-    for service in compose()["services"].values():
-        for volume in service["volumes"]:
-            assert not volume.startswith(".") or volume.endswith(":ro")
-
-
 def test_redis_is_reached_by_judges_alone() -> None:
     in_store = {
         name for name, service in compose()["services"].items() if "store" in service["networks"]
@@ -274,14 +218,6 @@ def test_compose_holds_no_secret() -> None:
         held = {key for key, value in environment.items() if SECRET.search(key) and value}
         # Whether Grafana creates an admin is no secret.
         assert held <= {"GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"}, name
-
-
-def test_grafana_has_no_login() -> None:
-    environment = variables("grafana")
-    assert environment["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
-    assert environment["GF_AUTH_DISABLE_LOGIN_FORM"] == "true"
-    assert environment["GF_AUTH_BASIC_ENABLED"] == "false"
-    assert environment["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
 
 
 @pytest.mark.parametrize("path", [CPU, GPU, COMPOSE], ids=lambda path: path.name)

@@ -134,14 +134,6 @@ def test_an_installed_environment_is_left_alone(machine: Machine) -> None:
     assert machine.install().calls == []
 
 
-def test_the_packages_of_the_tests_contain_those_of_the_service(machine: Machine) -> None:
-    for server in ("redis-server", "haproxy", "prometheus", "chromium"):
-        machine.program(server, "")
-    done = machine.install("dev")
-    assert any("-r requirements/gpu-dev.lock" in call for call in done.calls)
-    assert machine.install().calls == []
-
-
 def test_a_machine_without_nvidia_smi_gets_the_cpu_build(machine: Machine) -> None:
     (machine.programs / "nvidia-smi").unlink()
     done = machine.install()
@@ -156,18 +148,6 @@ def test_a_failing_nvidia_smi_installs_nothing(machine: Machine) -> None:
     assert done.calls == []
     assert "nvidia-smi is installed but fails (NVIDIA-SMI has failed" in done.output
     assert "INSTALL=cpu" in done.output
-
-
-def test_a_moments_failure_of_nvidia_smi_leaves_the_gpus_environment(machine: Machine) -> None:
-    build = machine.installed("gpu")
-    machine.program("nvidia-smi", _FAILING_SMI)
-    assert machine.install().calls == []
-    assert build.exists()
-    machine.gpu()
-    done = machine.install()
-    assert done.status == 0, done.output
-    assert any("-r requirements/gpu.lock" in call for call in done.calls)
-    assert build.exists()
 
 
 def test_an_environment_is_replaced_only_if_the_user_says_so(machine: Machine) -> None:
@@ -204,11 +184,6 @@ def test_a_machine_that_cannot_run_vllm_is_told_so_before_any_download(
     assert not (machine.root / ".venv").exists()
 
 
-def test_the_best_of_several_gpus_counts(machine: Machine) -> None:
-    machine.gpu(capability="7.5\n12.0\n8.6")
-    assert machine.install().status == 0
-
-
 def test_all_that_is_missing_is_told_at_once(machine: Machine) -> None:
     machine.gpu(driver="470.82.01", capability="7.0")
     machine.free_gb(3)
@@ -226,15 +201,6 @@ def test_a_missing_compiler_and_headers_are_installed(machine: Machine) -> None:
     assert done.status == 0, done.output
     (call,) = [call for call in done.calls if call.startswith("apt-get install")]
     assert call.endswith("gcc libc6-dev python3.11-dev")
-
-
-def test_without_apt_the_missing_compiler_is_named(machine: Machine) -> None:
-    for name in ("gcc", "apt-get"):
-        (machine.programs / name).unlink()
-    done = machine.install()
-    assert done.status == 1
-    assert "missing: gcc libc6-dev (Triton compiles kernels with them)" in done.output
-    assert done.calls == []
 
 
 def test_the_gpus_packages_are_those_that_the_tests_have() -> None:

@@ -104,22 +104,6 @@ def test_the_client_installs_beside_httpx_alone(client_wheel: Path, tmp_path: Pa
 
 
 @pytest.mark.long
-def test_pip_installs_the_service_from_a_package_index(service_wheel: Path, tmp_path: Path) -> None:
-    environment = Environment(tmp_path / "environment")
-    environment.pip_install("-q", f"{service_wheel}[{','.join(EXTRAS)}]")
-    check_service(environment)
-    # Names that no index has are found; vLLM and Ray are too large to install here.
-    environment.pip_install("-q", "--dry-run", "scope-judge[ray]")
-
-
-@pytest.mark.long
-def test_pip_installs_the_client_from_a_package_index(client_wheel: Path, tmp_path: Path) -> None:
-    environment = Environment(tmp_path / "environment")
-    environment.pip_install("-q", str(client_wheel))
-    check_client(environment)
-
-
-@pytest.mark.long
 @pytest.mark.skipif(COMMIT is None or not shutil.which("git"), reason="needs a clone and git")
 def test_pip_installs_service_and_client_from_a_git_address(
     service_wheel: Path, tmp_path: Path

@@ -4,7 +4,7 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,22 +17,10 @@ from app.core.fingerprint import drawn_pair
 from app.ports import Store
 from tests.integration.processes.server import Server
 from tests.integration.stores.backends import store_at
-from tests.patience import PATIENCE_S
 from tests.redis_server import RedisServer
 
 KILLS = 4
 DRAWS = 400
-
-
-@pytest.fixture
-def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
-    """A server of its own, which the test may stop and start."""
-    folder = tmp_path / "redis"
-    folder.mkdir()
-    server = RedisServer(folder)
-    server.start()
-    yield server
-    server.stop()
 
 
 @pytest.fixture(params=["sqlite", "redis"])
@@ -167,43 +155,3 @@ def test_kill_9_while_labels_arrive_loses_no_draw_and_takes_no_label_twice(
     assert asyncio.run(stored(store_url)) == (told, [], 0)
     assert interrupted >= 1
     print(f"{KILLS} kills: {interrupted} interrupted, {written} written")
-
-
-def test_replicas_of_one_redis_draw_the_same_and_a_restart_of_redis_loses_nothing(
-    own_redis: RedisServer, tmp_path: Path
-) -> None:
-    folders = [tmp_path / name for name in "ab"]
-    for folder in folders:
-        folder.mkdir()
-    given = settings(own_redis.url)
-    with Server(folders[0], given) as one, Server(folders[1], given) as two:
-        calibrate(one.client)
-        first, second = (drawn(each.client, range(200)) for each in (one, two))
-        assert first == second
-        assert 60 < len(first) < 140
-        # Labels sent to both at once count once.
-        labels = dict.fromkeys(first.values(), "A")
-        counted = [send(each.client, labels) for each in (one, two)]
-        assert [each["labelled"] for each in counted] == [len(labels), 0]
-
-        own_redis.kill()
-        missed = [drawn(each.client, range(200, 300)) for each in (one, two)]
-        assert missed == [{}, {}]
-        with pytest.raises(httpx.HTTPStatusError, match="503"):
-            send(one.client, labels)
-        own_redis.start()
-        later = drawn_again(one.client, range(300, 400))
-        assert later == drawn_again(two.client, range(300, 400))
-        assert send(two.client, dict.fromkeys(later.values(), "B"))["labelled"] == len(later)
-        expected = {**labels, **dict.fromkeys(later.values(), "B")}
-        assert listed(one.client) == listed(two.client) == expected
-    assert asyncio.run(stored(own_redis.url)) == (expected, [], 0)
-
-
-def drawn_again(client: httpx.Client, numbers: range) -> dict[int, str]:
-    """The draws of these pairs, once the service has noticed that the store is back."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := drawn(client, numbers)):
-        assert time.monotonic() < deadline, "the service does not draw again"
-        time.sleep(0.05)
-    return found

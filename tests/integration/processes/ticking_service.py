@@ -1,6 +1,6 @@
-"""Runs the service with the scripted judge, and measures the stalls of its event loop.
+"""Runs the service with the scripted judge and SQLite, and measures the stalls of its event loop.
 
-    python -m tests.integration.processes.ticking_service PORT
+    python -m tests.integration.processes.ticking_service PORT FOLDER
 
 GET /stall answers with the longest stall since the previous such request, and GET /yardstick with
 the duration of a fixed piece of work; both in seconds.
@@ -27,9 +27,9 @@ from app.ports import StoredRow
 from app.settings import Settings
 
 TICK_S = 0.002
-EXAMPLES = 20_000
-SETS = 100
-VERSIONS = 1000
+EXAMPLES = 10_000
+SETS = 20
+VERSIONS = 100
 AUDITS = 20_000
 
 _YARDSTICK = [f"Question {i}: which of the two is better?" for i in range(100_000)]
@@ -153,11 +153,15 @@ def audit(number: int, fingerprint: str, position: int) -> Audit:
     )
 
 
-def main(port: int) -> None:
+def main(port: int, folder: str) -> None:
     """Serves until the process is ended."""
     # Every judgment is drawn with its texts, so that the draws are measured too.
     settings = Settings(
-        engine="scripted", store_url="memory://", port=port, audit_rate=1.0, audit_texts=True
+        engine="scripted",
+        store_url=f"sqlite:///{folder}/sets.db",
+        port=port,
+        audit_rate=1.0,
+        audit_texts=True,
     )
     clock = Clock()
 
@@ -187,4 +191,4 @@ def main(port: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), sys.argv[2])

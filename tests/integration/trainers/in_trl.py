@@ -1,6 +1,6 @@
 """Runs GRPOTrainer with rewards from a service; writes what the trainer logged.
 
-The policy is a tiny one with random weights, or a checkpoint. This program needs trl, and neither
+The policy is a tiny one with random weights. This program needs trl, and neither
 the service's package nor pytest. Under torchrun it trains on several processes.
 """
 
@@ -15,8 +15,6 @@ from typing import Any
 from datasets import Dataset
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
     PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen2ForCausalLM,
@@ -62,12 +60,6 @@ def tiny_policy(tokenizer: Any) -> Any:
     return Qwen2ForCausalLM(config)
 
 
-def checkpoint_policy(folder: Path) -> tuple[Any, Any]:
-    """The model of a checkpoint in float32, and its tokenizer."""
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
-    return model, AutoTokenizer.from_pretrained(folder)
-
-
 class Notes(TrainerCallback):  # type: ignore[misc]
     """Copies what the trainer has logged for a step before the next one replaces it."""
 
@@ -94,11 +86,8 @@ def main() -> None:
     """Trains for two steps and writes the logs as JSON."""
     given = _arguments()
     rows = [{"prompt": [{"role": "user", "content": each}]} for each in given.question]
-    if given.policy is None:
-        tokenizer = tokenizer_of(given.answer)
-        model = tiny_policy(tokenizer)
-    else:
-        model, tokenizer = checkpoint_policy(given.policy)
+    tokenizer = tokenizer_of(given.answer)
+    model = tiny_policy(tokenizer)
     notes = Notes()
     reward = ScopeReward(url=given.url, alpha=given.alpha, calibration=given.calibration)
     with tempfile.TemporaryDirectory() as folder:
@@ -110,7 +99,7 @@ def main() -> None:
                 output_dir=folder,
                 per_device_train_batch_size=given.batch,
                 num_generations=given.generations,
-                max_completion_length=given.tokens,
+                max_completion_length=1,
                 max_steps=2,
                 learning_rate=1e-3,
                 use_cpu=True,
@@ -144,8 +133,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--question", action="append", required=True)
     parser.add_argument("--answer", action="append", default=[])
-    parser.add_argument("--policy", type=Path)
-    parser.add_argument("--tokens", type=int, default=1)
     parser.add_argument("--alpha", type=float, required=True)
     parser.add_argument("--calibration", default="default")
     parser.add_argument("--generations", type=int, required=True)

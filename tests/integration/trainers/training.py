@@ -25,8 +25,6 @@ class Plan(NamedTuple):
         generations: Completions of each prompt.
         batch: Completions of each process and step.
         processes: Number of processes.
-        policy: Folder of the checkpoint to train; None for the tiny policy.
-        tokens: Most tokens of a completion.
     """
 
     questions: Sequence[str]
@@ -36,8 +34,6 @@ class Plan(NamedTuple):
     generations: int = 8
     batch: int = 8
     processes: int = 1
-    policy: Path | None = None
-    tokens: int = 1
 
 
 class Run(NamedTuple):
@@ -63,8 +59,6 @@ def train(python: str, url: str, plan: Plan, folder: Path) -> Run:
         f"--calibration={plan.calibration}",
         f"--generations={plan.generations}",
         f"--batch={plan.batch}",
-        f"--tokens={plan.tokens}",
-        *([f"--policy={plan.policy}"] if plan.policy else []),
     ]
     ended = subprocess.run(
         [python, *module, *options],

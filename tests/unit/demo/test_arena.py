@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.demo.arena import FAVOURED, MODELS, SEED, STRENGTHS, battles, main, rows
+from app.demo.arena import MODELS, SEED, STRENGTHS, battles, main
 from app.files.battles import battle_shape
 
 COUNT = 6000
@@ -28,25 +28,6 @@ def test_the_better_model_is_right_as_often_as_its_strength_says() -> None:
     for model in MODELS:
         assert abs(right[model] - expected[model]) < 4 * math.sqrt(variance[model]), model
     assert sum(STRENGTHS) == pytest.approx(0)
-
-
-def test_only_the_favoured_model_writes_list_items() -> None:
-    for each in islice(battles(2), 500):
-        for model, text in ((each.model_a, each.response_a), (each.model_b, each.response_b)):
-            assert text.startswith("- ") == (model == FAVOURED)
-    plain = islice(battles(2, favoured=False), 500)
-    assert not any(text.startswith("- ") for each in plain for text in each[4:6])
-
-
-def test_a_random_sample_is_labeled_with_its_probability() -> None:
-    some = list(rows(3, 2000, 0.1))
-    assert {row["human_probability"] for row in some} == {0.1}
-    labels = [row["human"] for row in some if row["human"] is not None]
-    assert 150 < len(labels) < 250
-    assert set(labels) == {"model_a", "model_b"}
-    truth = [each.winner for each in islice(battles(3), 2000)]
-    assert all(row["human"] in (None, right) for row, right in zip(some, truth, strict=True))
-    assert "human" not in next(rows(3, 1, 0.0))
 
 
 def test_the_file_is_read_by_the_commands(

@@ -127,17 +127,6 @@ def test_swap_and_aggregate_by_hand() -> None:
     np.testing.assert_array_equal(found.error, [False, True, False, True, False, True, True])
 
 
-def test_swap_and_aggregate_reads_vote_shares() -> None:
-    found = score(
-        "swap_and_aggregate",
-        judged("B", p=(0.2, 0.6)),  # one each; p_bar is 0.4: B
-        judged("B", p=(0.0, 1.0)),  # one each, from verdicts alone: no preference
-        judged("B", p=(0.2, 0.5)),  # B and half a vote
-    )
-    np.testing.assert_array_equal(found.confidence, [0.5, 0.5, 0.75])
-    np.testing.assert_array_equal(found.error, [False, True, False])
-
-
 def test_simulated_annotators_by_hand() -> None:
     found = score(
         "simulated_annotators",

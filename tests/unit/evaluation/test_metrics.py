@@ -52,16 +52,3 @@ def test_the_three_readings_of_risk_by_hand() -> None:
     # 1 / 10 does not exceed 0.1.
     assert found.share_above_alpha == pytest.approx(1 / 3)
     assert found.splits == 3
-
-
-def test_a_rule_that_never_accepts_has_risk_0_and_no_ratio() -> None:
-    found = RiskCoverage.over_splits([0, 0], [0, 0], [5, 6], alpha=0.1)
-    assert found == RiskCoverage(
-        coverage=0.0,
-        coverage_std=0.0,
-        risk=0.0,
-        risk_std=0.0,
-        ratio_of_sums=None,
-        share_above_alpha=0.0,
-        splits=2,
-    )

@@ -105,22 +105,6 @@ def test_scope_and_pac_agree_with_the_core_with_and_without_noise() -> None:
         assert pac(points, RiskTarget(0.15, 0.2), label_noise=noise) == expected
 
 
-def slow_naive(points: Points, alpha: float, delta: float) -> float:
-    uncertainty, error = points
-    feasible = [s for s in uncertainty if error[uncertainty <= s].mean() <= alpha]
-    return cut(max(feasible, default=-math.inf), uncertainty)
-
-
-def slow_scope(points: Points, alpha: float, delta: float) -> float:
-    uncertainty, error = points
-    feasible = [
-        s
-        for s in uncertainty
-        if (error[uncertainty <= s].sum() + 1) / (uncertainty <= s).sum() <= alpha
-    ]
-    return cut(max(feasible, default=-math.inf), uncertainty)
-
-
 def slow_trust_or_escalate(points: Points, alpha: float, delta: float) -> float:
     uncertainty, error = points
     found = -math.inf
@@ -144,8 +128,6 @@ def cut(threshold: float, uncertainty: FloatArray) -> float:
 @pytest.mark.parametrize(
     ("name", "slow"),
     [
-        ("naive", slow_naive),
-        ("scope", slow_scope),
         ("trust_or_escalate", slow_trust_or_escalate),
     ],
 )

@@ -106,11 +106,6 @@ def arena_models() -> list[str]:
     return [f"model-{number:02d}" for number in range(6)]
 
 
-def test_an_unknown_reference_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequestError, match="'gpt' is not a model of these battles"):
-        rated(simulated(battles=100), tmp_path, replace(FEW, reference="gpt"))
-
-
 def test_the_same_seed_gives_the_same_board_and_another_seed_other_intervals(
     small: Board, tmp_path: Path
 ) -> None:
@@ -163,12 +158,6 @@ def test_labels_that_contradict_alpha_are_the_first_note(tmp_path: Path) -> None
         contradicts = (board.agreement.error_low or 0.0) > alpha
         assert contradicts == found[alpha].startswith("The labels contradict alpha")
     assert found[0.2] != found[0.01]
-
-
-def test_with_a_handful_of_labels_the_table_shows_the_judge_and_says_why(tmp_path: Path) -> None:
-    board = rated(simulated(battles=900, models=12), tmp_path, labelled=0.01)
-    assert board.main == "soft"
-    assert board.notes[0].startswith(f"{board.agreement.labelled if board.agreement else 0} labels")
 
 
 def test_an_interval_that_would_rest_on_the_prior_has_no_end(tmp_path: Path) -> None:

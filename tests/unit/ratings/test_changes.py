@@ -108,17 +108,6 @@ def test_a_strong_newcomer_moves_no_other_model(tmp_path: Path) -> None:
     assert abs(np.mean([each.change or 0.0 for each in others])) < 5
 
 
-def test_a_model_without_a_rank_is_not_compared(tmp_path: Path) -> None:
-    rows = ARENA.rows()
-    few = [row for row in rows if "model-03" not in (row["model_a"], row["model_b"])]
-    few += [row for row in rows if "model-03" in (row["model_a"], row["model_b"])][:20]
-    models = by_model(changes(rows, few, tmp_path))
-    assert models["model-03"].change is None
-    assert not models["model-03"].moved
-    assert models["model-03"].score_before is not None
-    assert all(each.change is not None for name, each in models.items() if name != "model-03")
-
-
 def test_the_rounds_read_back_and_have_no_texts(tmp_path: Path) -> None:
     leaderboard = found(ARENA.rows(labelled=0.2), tmp_path)
     folder = kept(leaderboard, tmp_path / "earlier")

@@ -81,14 +81,6 @@ def test_texts_of_users_are_never_markup() -> None:
     assert HOSTILE in unescape(page)
 
 
-def test_pairs_beyond_a_readable_number_are_counted() -> None:
-    results = made_results.without_labels()
-    pair = results.board.pairs[0]
-    pairs = tuple(replace(pair, model_b=f"m{i}") for i in range(301))
-    text = words(replace(results, board=replace(results.board, pairs=pairs)))
-    assert "1 more pair, with a higher coverage, are in results.json" in text
-
-
 def test_the_title_is_on_the_page_and_never_markup() -> None:
     title = f"Title {HOSTILE}"
     assert HOSTILE not in render_page(made_results.everything(), title)
@@ -106,17 +98,6 @@ def changed(results: LeaderboardResults, **more: Any) -> LeaderboardResults:
     ratings = (*main.ratings[:-1], replace(main.ratings[-1], **more))
     views = {**results.board.views, results.board.main: replace(main, ratings=ratings)}
     return replace(results, board=replace(results.board, views=views))
-
-
-def bars(results: LeaderboardResults) -> dict[str, Any]:
-    return {row.rating.model: row.bar for group in shown(results).groups for row in group.rows}
-
-
-def test_a_rating_outside_the_axis_is_an_arrowhead_and_no_marker() -> None:
-    far = changed(made_results.everything(), score=-5000.0, low=None, unbounded="below")
-    *others, last = bars(far).values()
-    assert (last.outside, last.opens_left, last.opens_right) == (True, True, False)
-    assert not any(each.outside for each in others)
 
 
 def test_a_provisional_model_has_a_dash() -> None:

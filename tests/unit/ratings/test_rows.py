@@ -52,11 +52,8 @@ REFUSED = {
         [row(winner="model a")],
         "line 1: winner is 'model a', and must be model_a, model_b, tie or abstain",
     ),
-    "a winner that is missing": ([row(), row(winner=None)], "line 2: winner is missing"),
     "NaN": ([row(p_bar=float("nan"))], "line 1: p_bar is not a finite number"),
-    "inf": ([row(), row(p_bar=float("inf"))], "line 2: p_bar is not a finite number"),
     "a p_bar above 1": ([row(p_bar=1.2)], "line 1: p_bar is not between 0 and 1"),
-    "a p_bar that is a word": ([row(p_bar="high")], "line 1: p_bar is not a number"),
     "no p_bar beside a verdict": ([row(), row(p_bar=None)], "line 2: p_bar is missing"),
     "a p_bar of the other side": (
         [row(winner="model_b")],
@@ -68,7 +65,6 @@ REFUSED = {
         "line 1: accepted is true, but winner is `abstain`",
     ),
     "one model only": ([row(model_b="x")], "line 1: model_a and model_b are the same model"),
-    "no model": ([row(model_b=None)], "line 1: model_b is missing"),
     "an id twice with other content": (
         [row(id=1), row(id=2), row(id=1, p_bar=0.8)],
         "line 3: the id occurs twice with other content",
@@ -76,10 +72,6 @@ REFUSED = {
     "a label without a probability": (
         [row(human="model_a")],
         "line 1: there is a human label without human_probability",
-    ),
-    "a label with probability 0": (
-        [row(human="model_a", human_probability=0)],
-        "line 1: human_probability is not above 0 and at most 1",
     ),
     "a probability above 1": (
         [row(), row(human="model_a", human_probability=10)],
@@ -163,13 +155,6 @@ def test_an_error_counts_in_no_view(tmp_path: Path) -> None:
     assert any("3 battles have no judgment" in note for note in found.notes)
 
 
-def test_a_model_without_a_battle_has_no_rating(tmp_path: Path) -> None:
-    found = board(tmp_path, mixed(row(model_a="z", winner="abstain", p_bar=0.7)))
-    rating = found.views["accepted"].ratings[-1]
-    assert (rating.model, rating.score, rating.rank, rating.battles) == ("z", None, None, 0)
-    assert next(each for each in found.views["soft"].ratings if each.model == "z").score
-
-
 def test_models_that_never_meet_are_ranked_apart(tmp_path: Path) -> None:
     apart = [{**each, "model_a": "u", "model_b": "v"} for each in mixed()]
     found = board(tmp_path, [*mixed(), *apart])
@@ -181,17 +166,6 @@ def test_models_that_never_meet_are_ranked_apart(tmp_path: Path) -> None:
         assert rating.rank in (1, 2)
     assert set(map(frozenset, by_component.values())) == {frozenset("xy"), frozenset("uv")}
     assert any("2 groups that never met each other" in note for note in found.notes)
-
-
-def test_a_model_that_won_everything_has_no_upper_end(tmp_path: Path) -> None:
-    wins = [row(question_id=f"w{i}", model_a="z", model_b="y") for i in range(3)]
-    found = board(tmp_path, mixed(*wins))
-    rating = next(each for each in found.views["accepted"].ratings if each.model == "z")
-    assert (rating.unbounded, rating.high) == ("above", None)
-    assert rating.score is not None
-    assert rating.low is not None
-    # Three wins do not prove that z is better than x: the bootstrap alone would say so.
-    assert (rating.rank, rating.rank_low, rating.rank_high) == (1, 1, 3)
 
 
 def test_a_given_probability_stands_for_the_missing_column(tmp_path: Path) -> None:
@@ -227,17 +201,6 @@ def test_every_format_gives_the_same_battles(tmp_path: Path) -> None:
         found = read_battles([path])
         for field, value in vars(wanted).items():
             np.testing.assert_equal(getattr(found, field), value, err_msg=f"{name} {field}")
-
-
-@pytest.mark.parametrize("empty", ["", " ", None])
-def test_an_empty_label_of_a_person_is_no_label(tmp_path: Path, empty: str | None) -> None:
-    labeled = row(question_id="q9", human="tie", human_probability=0.5)
-    rows = mixed(labeled, row(question_id="q10", human=empty))
-    for name in ("rows.jsonl", "rows.csv"):
-        path = tmp_path / name
-        replace_file(path, rows)
-        battles = read_battles([path])
-        assert int((~np.isnan(battles.human)).sum()) == 1
 
 
 def test_people_alone_make_a_board_and_unlabeled_rows_do_not_count(tmp_path: Path) -> None:

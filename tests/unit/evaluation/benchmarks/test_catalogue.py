@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 
 from app.core.comparison import Comparison, Turn
 from app.core.errors import InvalidRequestError
-from app.demo.pairs import demo_sets
 from app.evaluation.benchmarks.catalogue import benchmark_names, load_benchmark
 from app.evaluation.benchmarks.labeled_pairs import Benchmark, LabeledPair, draw
 
@@ -234,26 +232,6 @@ def test_a_path_that_is_not_a_copy_is_refused_with_advice(tmp_path: Path) -> Non
 def test_without_the_network_the_message_gives_advice() -> None:
     with pytest.raises(InvalidRequestError, match="check the network; if the data set is gated"):
         load_benchmark("reward-bench")
-
-
-def test_without_the_extra_the_message_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(InvalidRequestError, match=r"pip install scope-judge\[evaluation\]"):
-        load_benchmark("judge-bench")
-
-
-def test_the_demo_pairs_are_used_neither_in_training_nor_in_calibration() -> None:
-    found, sets = load_benchmark("demo"), demo_sets()
-    assert len(found.pairs) == 2400
-    drawn = {
-        (pair.question[0].content, *sorted((*pair.response_a, *pair.response_b)))
-        for pair in (labeled.comparison for labeled in found.pairs)
-    }
-    assert len(drawn) == 2400
-    assert not drawn & {
-        (pair.question, *sorted((pair.response_a, pair.response_b))) for pair in sets.calibrate
-    }
-    assert 2000 < len({pair.group for pair in found.pairs}) < 2400
 
 
 def jsonl(folder: Path, *lines: Row | str, name: str = "mine.jsonl") -> str:

@@ -130,12 +130,6 @@ def test_ablations_and_transfer_have_the_papers_figures() -> None:
     assert len(table("transfer", "mt-bench", "reward-bench").rows) == 4
 
 
-def test_markdown_rounds_and_csv_does_not() -> None:
-    markdown, text = table("quality", "a|b").markdown(), table("quality", "a|b").csv()
-    assert "| a\\|b | BPE | 0.741 | 0.143 | 0.684 | \N{EN DASH} | 1995 |" in markdown
-    assert "a|b,BPE,0.7412,0.1434,0.6845,,1995,,,," in text
-
-
 def test_the_figures_are_drawn_for_each_data_set(tmp_path: Path) -> None:
     found = results("mt-bench", "mine")
     write_figures(found.judge, found.datasets, tmp_path / "figures")
