@@ -109,8 +109,7 @@ def _figures(assessment: Assessment) -> str:
 def _more(row: AlphaRow) -> str:
     if row.threshold is not None:
         return ""
-    # The error rate is too high at every confidence, so that more labels do not help.
-    return "never enough" if row.more_labels is None else f"about {row.more_labels}"
+    return "too many errors" if row.more_labels is None else f"at least {row.more_labels}"
 
 
 def labeled_and_ties(detail: "CalibrationDetail") -> str:

@@ -17,8 +17,6 @@ _FEWEST_LABELS = 100
 # A rule that answers fewer pairs is recommended only if there is no other.
 _USEFUL_COVERAGE = 0.5
 _USUAL_ALPHA = 0.10
-# More than so many times the labels would rest on the luck of a few pairs.
-_MOST_GROWTH = 10
 
 _LOOKING_NOTE = (
     "Choosing alpha from this table is a look at the labels, and the promise does not cover it: in "
@@ -54,8 +52,8 @@ class AlphaRow(NamedTuple):
         threshold: In nats; None if the alpha is infeasible.
         coverage: Accepted share of the labeled pairs, in [0, 1].
         empirical_risk: Share of errors among the accepted pairs; None if none is accepted.
-        more_labels: Number of further labels that make an infeasible alpha feasible if the error
-            rates stay the same; None if no number does, or the alpha is feasible.
+        more_labels: Fewest further labels with which an infeasible alpha can be feasible; None if
+            there are enough labels.
     """
 
     guarantee: Guarantee
@@ -133,8 +131,7 @@ def recommendation(assessment: Assessment) -> str:
     best = _best(assessment)
     if best is not None:
         return _use(best, assessment)
-    most = _MOST_GROWTH * assessment.n
-    helped = [row for row in assessment.pac_rows if row.more_labels and row.more_labels <= most]
+    helped = [row for row in assessment.pac_rows if row.more_labels]
     if not helped:
         return (
             f"Your judge agrees with people on {share} of the pairs, but it is wrong too often "
@@ -143,8 +140,8 @@ def recommendation(assessment: Assessment) -> str:
         )
     row = min(helped, key=lambda row: (row.alpha != _USUAL_ALPHA, row.more_labels))
     return (
-        f"Label about {row.more_labels} more pairs: alpha {_alpha(row.alpha)} with pac then "
-        "becomes feasible if the judge stays as good."
+        f"Label at least {row.more_labels} more pairs: with fewer, alpha {_alpha(row.alpha)} with "
+        "pac cannot be feasible."
     )
 
 

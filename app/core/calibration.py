@@ -462,7 +462,7 @@ class Calibration:
         return self.pac_pairs.curve if guarantee == "pac" else self.curve
 
     def more_examples(self, row: ThresholdRow) -> int | None:
-        """The number of further examples that make the alpha of a row feasible, as far as is known.
+        """The fewest further examples with which the alpha of a row can be feasible.
 
         None while pairs have no label, too.
         """

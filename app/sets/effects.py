@@ -17,8 +17,8 @@ class Effect:
     Args:
         before: The row of the criterion before the change.
         after: The row after it.
-        more_labels: Number of further labels that make the criterion feasible after the change if
-            the error rates stay the same, 0 if it is feasible; None if no number does.
+        more_labels: Fewest further labels with which the criterion can be feasible after the
+            change, 0 if it is feasible; None if there are enough labels.
     """
 
     before: ThresholdRow
@@ -107,5 +107,5 @@ def missing_labels(effect: Effect) -> str:
     if effect.after.labels_missing:
         return "it needs labels for the unlabeled pairs of the set"
     if effect.more_labels is None:
-        return "no number of further labels with these error rates makes it feasible"
-    return f"about {effect.more_labels} more labels with these error rates make it feasible"
+        return "the judge is wrong too often where it is surest"
+    return f"it needs at least {effect.more_labels} more labels"

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
-from app.core.diagnostics import feasibility
 from app.core.threshold_rows import threshold_on
 from app.core.thresholds import ThresholdCurve
 from tests.statistics.worlds.normal import NormalJudge
@@ -128,11 +127,6 @@ def in_steps(_curve: ThresholdCurve) -> int:
     return STEP
 
 
-def as_advised(curve: ThresholdCurve) -> int | None:
-    """As many labels more as `more_examples` says."""
-    return feasibility(curve, ALPHA, "pac", STANDARD_DELTA).more_examples
-
-
 def main() -> None:
     """Prints both tables as Markdown."""
     headings = (
@@ -155,13 +149,11 @@ def main() -> None:
             coverages = (found.alone_coverage, found.shared_coverage)
             cells = (*(f"{each:.1%}" for each in shares), *(f"{each:.3f}" for each in coverages))
             print(f"| {name} | {n} | {' | '.join(cells)} |")
-    print("\n| judge (accuracy, AUROC) | labels added until 0.10 is feasible ", end="")
-    print("| added as `more_examples` says |")
-    print("|---|---|---|")
+    print("\n| judge (accuracy, AUROC) | labels added until 0.10 is feasible |")
+    print("|---|---|")
     for name, judge in JUDGES.items():
         until = over_when_growing(judge, in_steps, first=100, most=1000)
-        advised = over_when_growing(judge, as_advised, first=200, most=5000)
-        print(f"| {name} | {until:.1%} | {advised:.1%} |")
+        print(f"| {name} | {until:.1%} |")
 
 
 if __name__ == "__main__":

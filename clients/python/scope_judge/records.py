@@ -392,8 +392,8 @@ class Effect(OfCriterion):
         before: The threshold before the change.
         after: The threshold after the change.
         becomes_infeasible: Whether there are verdicts before the change but not after it.
-        more_labels: Number of further labels that make it feasible after the change if the error
-            rates stay the same; 0 if it is feasible, None if no number does.
+        more_labels: Fewest further labels with which it can be feasible after the change; 0 if it
+            is feasible, None if there are enough labels.
     """
 
     before: Threshold
@@ -559,9 +559,9 @@ class Infeasible(OfCriterion):
     """An alpha at which nothing is accepted, and what would make it feasible.
 
     Args:
-        more_examples: Number of further examples that make this alpha feasible if the error rates
-            stay the same; None if more than 100,000 are needed. The promise does not cover adding
-            labels until it is feasible.
+        more_examples: Fewest further examples with which this alpha can be feasible; None if there
+            are enough, so that fewer errors are missing. The promise does not cover adding labels
+            until it is feasible.
     """
 
     more_examples: int | None

@@ -134,7 +134,7 @@ async def test_a_replacement_that_ends_all_verdicts_is_refused_unless_it_is_aske
         (effect,) = would["effects"]
         assert (effect["becomes_infeasible"], effect["more_labels"]) == (True, 20)
         refused = problem(await change(client, asked), "becomes_infeasible")
-        assert "alpha 0.02 (marginal): about 20 more labels" in refused["detail"]
+        assert "alpha 0.02 (marginal): it needs at least 20 more labels" in refused["detail"]
         assert await state(client) == before
         done = (await change(client, {**asked, "even_if_infeasible": True})).json()
         assert (done["version"], done["n"]) == (2, 30)

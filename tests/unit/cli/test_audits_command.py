@@ -85,7 +85,7 @@ def test_an_absorption_is_shown_before_it_happens(url: str) -> None:
 
 
 def test_after_an_alarm_the_audits_that_its_trail_names_replace_the_examples(url: str) -> None:
-    # All labels since the alarm are wrong for the judge: no number of them makes alpha feasible.
+    # All labels since the alarm are wrong for the judge.
     httpx.get(f"{url}/calibrations/default/monitor").raise_for_status()
     assert "the next 200 audits end it" in run(url, "trail", "default").stdout
     label(url, judged(url, range(100, 299)), "B")
@@ -94,7 +94,7 @@ def test_after_an_alarm_the_audits_that_its_trail_names_replace_the_examples(url
     label(url, judged(url, range(299, 305)), "B")
     refused = run(url, "absorb", "default", "--yes")
     assert refused.exit_code == 1
-    assert refused.stdout.split("\t")[-1] == "no number\n"
+    assert refused.stdout.split("\t")[-1] == "too many errors\n"
     assert "becomes_infeasible" in refused.stderr
     assert run(url, "absorb", "default", "--yes", "--even-if-infeasible").exit_code == 0
     assert httpx.get(f"{url}/calibrations/default").json()["n"] == 200

@@ -19,7 +19,6 @@ from app.core.comparison import Guarantee
 from app.core.diagnostics import feasible_alphas, more_examples
 from app.core.pac import pac_threshold
 from app.core.preference import LN2
-from app.core.threshold_rows import threshold_on
 from app.core.thresholds import ThresholdCurve
 from app.evaluation.curve.labeled_scores import LabeledScores
 from app.evaluation.curve.rows import assessment_of
@@ -70,8 +69,7 @@ def right_and_wrong(right: int, wrong: int) -> tuple[np.ndarray, np.ndarray]:
         # Start rank of pac at 0.10 and 0.10 is 91: 71 more than 20.
         pytest.param(
             right_and_wrong(20, 0),
-            r"Label about 71 more pairs: alpha 0\.10 with pac then becomes feasible if the judge "
-            r"stays as good\.",
+            r"Label at least 71 more pairs: with fewer, alpha 0\.10 with pac cannot be feasible\.",
             id="all right, too few labels",
         ),
         pytest.param(
@@ -184,21 +182,14 @@ def test_the_feasible_alphas_are_those_of_brute_force(guarantee: Guarantee, nois
     assert (gaps > 0) == (guarantee == "pac")
 
 
-def test_more_labels_are_never_none_at_all() -> None:
-    # The first 40 are wrong more often than the next: pac at 0.2 (start rank 38) is infeasible, and
-    # more labels only lower the rank that is tested.
-    error = np.zeros(200, dtype=bool)
-    error[:40:2] = True
-    found = assessed(np.arange(200) / 400, error)
-    rows = [row for row in found.rows if row.guarantee == "pac" and row.threshold is None]
-    assert rows
-    assert all(row.more_labels is None or row.more_labels > 0 for row in rows)
-
-
-def curve_with_steady_errors(n: int) -> ThresholdCurve:
-    """At least 7% errors among any number of the most certain points, and not one more."""
-    errors = np.ceil(np.arange(1, n + 1) * 7 / 100)
-    return ThresholdCurve.fit(np.arange(n) / (2 * n), np.diff(errors, prepend=0.0) > 0)
+@pytest.mark.parametrize(("guarantee", "least"), [("marginal", 10), ("pac", 91)])
+def test_each_label_lowers_the_number_that_an_alpha_needs_at_least(
+    guarantee: Guarantee, least: int
+) -> None:
+    errors = np.arange(200) % 7 == 3
+    curves = [ThresholdCurve.fit(np.arange(n) / 400, errors[:n]) for n in range(200)]
+    found = [more_examples(curve, 0.1, guarantee, 0.1) for curve in curves]
+    assert found == [*range(least, 0, -1), *[None] * (200 - least)]
 
 
 def test_no_number_of_examples_reaches_an_alpha_near_zero() -> None:
@@ -207,11 +198,3 @@ def test_no_number_of_examples_reaches_an_alpha_near_zero() -> None:
         assert more_examples(curve, alpha, "marginal", None) is None
         for delta in (0.1, 0.999999):
             assert more_examples(curve, alpha, "pac", delta) is None
-
-
-def test_more_examples_reach_the_start_rank_of_large_sets() -> None:
-    # Rank 91 allows 5.5% of errors, and rank 210, where tests start from 840 examples on, 7.1%.
-    assert more_examples(curve_with_steady_errors(200), 0.1, "pac", 0.1) == 640
-    found = {n: threshold_on(curve_with_steady_errors(n), 0.1, "pac", 0.1) for n in (839, 840)}
-    assert found[839] == -math.inf
-    assert found[840] > -math.inf

@@ -75,7 +75,7 @@ function withoutVerdicts(set) {
     return { light: "red", headline: hopeless(set), more: "More labels would hardly help: ask your operator for another judge.", next: { text: "Make a new set", href: "#home/new" } };
   const missing = Math.min(...set.infeasible.map((/** @type {any} */ each) => each.more_examples ?? Infinity));
   return { light: "amber", headline: `You may not use it yet: ${plural(set.labelled, "label")} are not enough for any promise.`,
-    more: `The judge is right in ${percent(set.accuracy, 1)} of them. About ${count(missing)} more labels would help.`, next: { text: "Add pairs", href: `#sets/${name}` } };
+    more: `The judge is right in ${percent(set.accuracy, 1)} of them. At least ${count(missing)} more labels are needed.`, next: { text: "Add pairs", href: `#sets/${name}` } };
 }
 
 /** What is known since the labels of the set. @param {any} monitor @param {any} row @returns {string} */

@@ -25,7 +25,7 @@ function Effects({ effects }) {
             <th scope="row"><${Promised} of=${effect} /></th>
             <td><${Column} row=${effect.before} /></td>
             <td><${Column} row=${effect.after} />
-              ${effect.more_labels > 0 && html`<small>about ${effect.more_labels} more labels would help</small>`}
+              ${effect.more_labels > 0 && html`<small>at least ${effect.more_labels} more labels are needed</small>`}
             </td>
           </tr>`,
         )}

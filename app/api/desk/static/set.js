@@ -32,7 +32,7 @@ function Thresholds({ set, chosen, onChoose }) {
           <th scope="row"><button type="button" class="link" aria-pressed=${is} onClick=${() => onChoose(keyOf(row))}>${promise(row)}</button></th>
           <td>${row.feasible ? percent(row.coverage, 1) : html`<span class="none">none</span>`}</td>
           <td>${percent(row.empirical_risk, 1)}</td>
-          ${helps && html`<td>${row.labels_missing ? "those that are missing" : !advice ? "" : advice.more_examples === null ? "more will hardly help" : `about ${count(advice.more_examples)} more`}</td>`}
+          ${helps && html`<td>${row.labels_missing ? "those that are missing" : !advice ? "" : advice.more_examples === null ? "too many errors" : `at least ${count(advice.more_examples)} more`}</td>`}
         </tr>`;
       })}
     </tbody>
