@@ -1,13 +1,12 @@
-"""A TCP proxy that simulates the network: it passes, hangs, resets, garbles or redirects."""
+"""A TCP proxy that simulates the network: it passes, or resets every connection."""
 
 import asyncio
-import os
 import socket
 import struct
 from types import TracebackType
 from typing import Literal, Self
 
-Mode = Literal["pass", "silent", "reset", "garbage"]
+Mode = Literal["pass", "reset"]
 
 # SO_LINGER with 0 s: closing sends a reset.
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -18,16 +17,12 @@ class Proxy:
 
     Args:
         target_port: Port of the server.
-        answers_after_s: Delay of each answer of the server.
     """
 
-    def __init__(self, target_port: int, *, answers_after_s: float = 0.0) -> None:
+    def __init__(self, target_port: int) -> None:
         self.port = 0
-        self._answers_after_s = answers_after_s
         self._target_port = target_port
         self._mode: Mode = "pass"
-        self._flowing = asyncio.Event()
-        self._flowing.set()
         self._server: asyncio.Server | None = None
         self._open: dict[asyncio.Task[None], list[asyncio.StreamWriter]] = {}
 
@@ -46,17 +41,12 @@ class Proxy:
     ) -> None:
         assert self._server is not None
         self._server.close()
-        self._flowing.set()
         self.cut()
         await asyncio.gather(*self._open, return_exceptions=True)
 
     def behave(self, mode: Mode) -> None:
-        """Changes the mode; "silent" buffers its input, like a network that heals in time."""
+        """Changes the mode."""
         self._mode = mode
-        if mode == "silent":
-            self._flowing.clear()
-        else:
-            self._flowing.set()
         if mode == "reset":
             self.cut()
 
@@ -76,8 +66,8 @@ class Proxy:
             to_reader, to_writer = await asyncio.open_connection("127.0.0.1", self._target_port)
             ends.append(to_writer)
             ways = [
-                asyncio.ensure_future(self._pump(reader, to_writer, is_answer=False)),
-                asyncio.ensure_future(self._pump(to_reader, writer, is_answer=True)),
+                asyncio.ensure_future(_pump(reader, to_writer)),
+                asyncio.ensure_future(_pump(to_reader, writer)),
             ]
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
             for way in ways:
@@ -91,17 +81,11 @@ class Proxy:
                 _reset(end)
             del self._open[task]
 
-    async def _pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_answer: bool
-    ) -> None:
-        while data := await reader.read(65536):
-            await self._flowing.wait()
-            if is_answer:
-                await asyncio.sleep(self._answers_after_s)
-            if is_answer and self._mode == "garbage":
-                data = os.urandom(len(data))
-            writer.write(data)
-            await writer.drain()
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+        await writer.drain()
 
 
 def _reset(end: asyncio.StreamWriter) -> None:

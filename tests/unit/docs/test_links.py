@@ -5,6 +5,8 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.unit.docs import markdown
 from tests.unit.docs.markdown import DOCS, ROOT
 
@@ -94,3 +96,12 @@ def _sources() -> Iterator[Path]:
         for file in sorted((ROOT / folder).rglob("*")):
             if file.suffix in _SUFFIXES:
                 yield file
+
+
+@pytest.mark.parametrize("page", ["docs/design/architecture.md", "CONTRIBUTING.md"])
+def test_every_file_that_a_page_about_the_code_names_exists(page: str) -> None:
+    named = re.findall(r"`((?:[\w.-]+/)+(?:\w+\.py)?)`", (ROOT / page).read_text(encoding="utf-8"))
+    # A path begins at the repository, at app/ or, in the row of `api`, at app/api/.
+    folders = (ROOT, ROOT / "app", ROOT / "app" / "api")
+    assert len(named) > 5
+    assert [x for x in named if not any((folder / x).exists() for folder in folders)] == []

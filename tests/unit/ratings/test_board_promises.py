@@ -7,52 +7,22 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from scipy.special import expit
 from typer.testing import CliRunner, Result
 
 from app.cli import app
 from tests.unit.cli.commands import one_line, write_rows
+from tests.unit.ratings.arena import simulated
 
 Rows = list[dict[str, Any]]
-MODELS = [f"model-{letter}" for letter in "abcdefghi"]
+MODELS = [f"model-{place:02d}" for place in range(9)]
 
 
-def arena(
-    battles: int, *, labelled: float, signal: float = 2.0, seed: int = 0, guarantee: str = "pac"
-) -> tuple[Rows, list[float]]:
-    """Battles of nine models, `model-a` the weakest; and the truth of each."""
-    rng = np.random.default_rng(seed)
-    strength = np.linspace(-1.0, 1.0, len(MODELS))
-    rows, truth = [], []
-    for number in range(battles):
-        first, second = rng.choice(len(MODELS), size=2, replace=False)
-        gap = strength[first] - strength[second]
-        won = float(rng.random() < expit(gap))
-        shown = (2.0 * won - 1.0) * signal**2 / 2.0 + signal * rng.normal()
-        p_bar = float(expit(gap + shown)) if signal else float(rng.random())
-        accepted = max(p_bar, 1.0 - p_bar) > 0.8
-        drawn = rng.random() < labelled
-        rows.append(
-            {
-                "id": f"battle {number}",
-                "question_id": f"question {number}",
-                "model_a": MODELS[first],
-                "model_b": MODELS[second],
-                "winner": ("model_a" if p_bar > 0.5 else "model_b") if accepted else "abstain",
-                "reason": None if accepted else "uncertain",
-                "p_bar": p_bar,
-                "alpha": 0.1,
-                "guarantee": guarantee,
-                "judge": "sim",
-                "error": None,
-                "human": ("model_a" if won else "model_b") if drawn else None,
-                "human_probability": labelled or None,
-            }
-        )
-        truth.append(won)
-    return rows, truth
+def arena(battles: int, *, labelled: float, guarantee: str = "pac") -> tuple[Rows, list[float]]:
+    """Battles of nine models, the first the weakest; and the truth of each."""
+    made = simulated(models=len(MODELS), battles=battles)
+    rows = made.rows(labelled=labelled, guarantee=guarantee, error=None)
+    return rows, made.truth.tolist()
 
 
 def rated(rows: Rows, folder: Path, *options: str) -> Result:
@@ -131,7 +101,7 @@ def test_failures_are_counted_by_model_and_uneven_ones_warn(tmp_path: Path) -> N
     assert f"By model: {MODELS[0]} {failed[MODELS[0]]}," in one_line(result.stdout)
     for said in (one_line(result.stdout), page):
         assert f"Failures are uneven: battles of {MODELS[0]} fail more often" in said
-        assert not re.search(r"uneven: battles of model-a,", said)
+        assert not re.search(r"uneven: battles of model-00,", said)
 
 
 @pytest.mark.parametrize("guarantee", ["marginal", "pac"])

@@ -18,8 +18,6 @@ from tests.unit.ratings.made_results import HOSTILE, MODELS
 MADE = (
     made_results.everything,
     made_results.without_labels,
-    made_results.two_groups,
-    made_results.one_model,
 )
 _VOID = {"meta", "link", "br", "img", "input"}
 
