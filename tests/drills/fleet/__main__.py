@@ -15,7 +15,6 @@ from tests.redis_server import RedisServer
 RUNS: dict[str, Callable[[RayCluster, RedisServer, Path], Iterator[Row]]] = {
     "serve": serving_run.run,
     "bulk": bulk_run.run,
-    "demo": bulk_run.run_demo,
 }
 
 

@@ -14,7 +14,6 @@ from typing import Any
 from app.wiring.stores import make_store
 from tests.drills.fleet.ray_cluster import BIN, RayCluster, kill
 from tests.drills.fleet.serving_run import Row
-from tests.drills.running import ROOT
 from tests.redis_server import RedisServer
 from tests.serving import labelled, services_of
 
@@ -157,32 +156,3 @@ def _calibrate(redis: RedisServer) -> None:
         await store.close()
 
     asyncio.run(add())
-
-
-def run_demo(cluster: RayCluster, redis: RedisServer, folder: Path) -> Iterator[Row]:
-    """Runs the bundled judge in vLLM on both machines and kills the engine of one."""
-    pairs = folder / "try.jsonl"
-    lines = (ROOT / "app" / "demo" / "try.jsonl").read_text().splitlines()[:200]
-    pairs.write_text("\n".join(lines) + "\n")
-    settings = {"SCOPE_ENGINE": "vllm", "SCOPE_STORE_URL": redis.url.replace("/0", "/1")}
-    bulk = Bulk(cluster, settings, pairs, folder / "demo.jsonl")
-    begun = time.monotonic()
-    bulk.start()
-    bulk.wait_for(40)
-    engines = cluster.running("VLLM::EngineCore")
-    kill(engines[:1])
-    bulk.wait()
-    took = time.monotonic() - begun
-    results = bulk.results()
-    labels = [json.loads(line)["label"] for line in lines]
-    accepted = [
-        (r["verdict"], label)
-        for r, label in zip(results, labels, strict=True)
-        if r["verdict"] != "abstain"
-    ]
-    right = sum(verdict == label for verdict, label in accepted)
-    yield (
-        f"bulk, {len(lines)} pairs, demo judge in vLLM",
-        f"{len(engines)} engines, one killed in the middle: {len(results)} judged, "
-        f"{len(accepted)} accepted, {right} of them as labeled, {took:.0f} s with loading",
-    )

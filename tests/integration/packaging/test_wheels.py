@@ -76,24 +76,17 @@ def test_the_wheel_holds_the_service_its_data_and_the_client(
     assert tops == {"app", "scope_judge", f"scope_judge-{__version__}.dist-info"}
 
 
-def test_the_service_installs_with_the_extras_that_the_pages_name(
+def test_the_service_installs_alone_and_with_the_extras_that_the_pages_name(
     service_wheel: Path, tmp_path: Path
 ) -> None:
     environment = Environment(tmp_path / "environment")
-    environment.lend(requirements_of(service_wheel, *EXTRAS))
-    environment.pip_install("--no-index", f"{service_wheel}[{','.join(EXTRAS)}]")
-    check_service(environment)
-    # A command that lacks an extra names it so, where scope-judge is installed already.
-    again = environment.pip_install("--no-index", "scope-judge[ratings]")
-    assert "already satisfied: scope-judge[ratings]" in again
-
-
-def test_the_commands_start_without_any_extra(service_wheel: Path, tmp_path: Path) -> None:
-    environment = Environment(tmp_path / "environment")
     environment.lend(requirements_of(service_wheel))
     environment.pip_install("--no-index", str(service_wheel))
-    assert "Judge one pair, or files of pairs." in environment.run("scope-judge", "--help")
     assert "--host" in environment.run("scope-judge", "serve", "--help")
+    environment.lend(requirements_of(service_wheel, *EXTRAS))
+    # A command that lacks an extra names it so, where scope-judge is installed already.
+    environment.pip_install("--no-index", f"scope-judge[{','.join(EXTRAS)}]")
+    check_service(environment)
 
 
 def test_the_client_installs_beside_httpx_alone(client_wheel: Path, tmp_path: Path) -> None:
