@@ -53,16 +53,16 @@ class Case(NamedTuple):
     url: str = ""
 
 
-def question(part: str, *, start: str = "") -> bytes:
+def question(part: str) -> bytes:
     """A request without an alpha and with the longest possible question, which repeats `part`."""
     body = json.dumps({**ITEM, "question": "@", "alpha": None}).encode()
     written = part.encode()
-    return body.replace(b"@", start.encode() + written * ((LARGEST - len(start)) // len(written)))
+    return body.replace(b"@", written * (LARGEST // len(written)))
 
 
-def turns(count: int, *, size: int = 1) -> list[dict[str, str]]:
+def turns(count: int) -> list[dict[str, str]]:
     roles = itertools.cycle(("user", "assistant"))
-    return [{"role": next(roles), "content": "x" * size} for _ in range(count)]
+    return [{"role": next(roles), "content": "x"} for _ in range(count)]
 
 
 def conversation(number: int) -> dict[str, Any]:
@@ -71,13 +71,13 @@ def conversation(number: int) -> dict[str, Any]:
     return {"question": turns(20), "response_a": answers, "response_b": ["x"] * 10, "id": number}
 
 
-def many(of: Callable[[int], dict[str, Any]], **fields: Any) -> bytes:
-    comparisons = [{**of(next(fresh)), **fields} for _ in range(1000)]
+def many(of: Callable[[int], dict[str, Any]]) -> bytes:
+    comparisons = [of(next(fresh)) for _ in range(1000)]
     return json.dumps({"comparisons": comparisons, "calibration": "large"}).encode()
 
 
-def examples(of: Callable[[int], dict[str, Any]], count: int = 1000) -> bytes:
-    labeled = [{**of(next(fresh)), "label": "A"} for _ in range(count)]
+def examples(of: Callable[[int], dict[str, Any]]) -> bytes:
+    labeled = [{**of(next(fresh)), "label": "A"} for _ in range(1000)]
     return json.dumps({"calibration": "large", "examples": labeled}).encode()
 
 
@@ -85,15 +85,15 @@ def pairs(of: Callable[[int], dict[str, Any]]) -> bytes:
     return json.dumps({"comparisons": [of(next(fresh)) for _ in range(1000)]}).encode()
 
 
-def imported(count: int = 10_500, **fields: bool) -> bytes:
-    """As many judged examples as the largest body holds, or `count`; each call has new ones."""
+def imported() -> bytes:
+    """As many judged examples as the largest body holds; each call has new ones."""
     first, scored = next(fresh), []
-    for i in range(count):
+    for i in range(10_500):
         digest = hashlib.sha256(f"{first} {i}".encode()).hexdigest()
         gap = 1.2345678901234567 - i / 70_001
         scores = {"gap_fwd": gap, "gap_rev": -gap, "label_mass": 0.9876543210987654}
         scored.append({"digest": digest, **scores, "label": "A" if i % 30 else "B"})
-    body = {"fingerprint": scripted_fingerprint(), "examples": scored, **fields}
+    body = {"fingerprint": scripted_fingerprint(), "examples": scored}
     return json.dumps(body, separators=(",", ":")).encode()
 
 
