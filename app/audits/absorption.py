@@ -153,8 +153,7 @@ class Absorber:
             raise StoreUnavailableError(
                 f"the alarm of the calibration {name!r} is not in the store yet; try again"
             )
-        begun = book.alarms.begun if alarm is None else alarm.position
-        now, audits = self._monitor.now(), book.since(begun)
+        now, audits = self._monitor.now(), book.since(book.alarms.start)
         own = [audit for audit in audits if self._is_own(audit)]
         if alarm is None:
             first_open = next(

@@ -76,6 +76,12 @@ class Alarms:
         """Returns the active alarm that was raised first; None if there is none."""
         return min(self.standing(), key=lambda alarm: alarm.position, default=None)
 
+    @property
+    def start(self) -> int:
+        """Position after which draws can join the set: of the active alarm, or of the last one."""
+        alarm = self.first()
+        return self.begun if alarm is None else alarm.position
+
     def takes(self, entry: AboutAlarm) -> bool:
         """Whether an entry would change anything; False if another one came first."""
         if isinstance(entry, AlarmEntry):

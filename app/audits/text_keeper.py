@@ -43,7 +43,8 @@ class TextKeeper:
         """Returns open audits with their texts, in an order that depends on the person.
 
         These are the audits whose labels end an alarm, as long as there are some, or else the
-        oldest ones. Their order differs, so that two people seldom label the same pair.
+        oldest ones. Those from before an alarm are left out, because their labels do not end it.
+        The order differs, so that two people seldom label the same pair.
 
         Args:
             calibration: Only audits of this set; None for all sets.
@@ -55,13 +56,14 @@ class TextKeeper:
         Raises:
             StoreUnavailableError: The store does not answer.
         """
-        audits = await self._auditor.open_audits(calibration, may_use=may_use)
+        audits = [
+            audit
+            for audit in await self._auditor.open_audits(calibration, may_use=may_use)
+            if audit.position > self._auditor.book(audit.calibration).alarms.start
+        ]
         with_texts = [audit for audit in audits if audit.has_texts]
-        ending = {
-            audit.key
-            for name in {audit.calibration for audit in with_texts}
-            for audit in self._auditor.ending(name)
-        }
+        names = {audit.calibration for audit in with_texts}
+        ending = {audit.key for name in names for audit in self._auditor.ending(name)}
         first = [audit for audit in with_texts if audit.key in ending] or with_texts[:_OLDEST]
         places = {_place(person, audit): audit for audit in first}
         following = sorted(place for place in places if place > after)

@@ -213,7 +213,7 @@ ADVICE: Mapping[str, tuple[Any, Any, tuple[str, str, str]]] = {
     "unchecked": (
         {},
         {"light": "amber", "criteria": [{**COUNTED, "audited": 0, "alarm": False}]},
-        ("amber", "You may use it at 10%", "Label 7 pairs to check it"),
+        ("amber", "You may use it at 10%", "Label pairs to check it"),
     ),
     "labels that do not count yet": (
         {},
@@ -269,7 +269,7 @@ ADVICE: Mapping[str, tuple[Any, Any, tuple[str, str, str]]] = {
     "changed traffic": (
         {},
         {**ALARM, "criteria": [{**COUNTED, "alarm": False}], "recovery": None, "drift": DRIFT},
-        ("red", "The traffic has changed: today's pairs are unlike", "Label 7 pairs of today"),
+        ("red", "The traffic has changed: today's pairs are unlike", TODAY),
     ),
     "changed traffic and an alarm": (
         {},

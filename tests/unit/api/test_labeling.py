@@ -163,7 +163,12 @@ async def test_after_an_alarm_people_label_the_pairs_that_end_it_and_no_others(
     await send(client, wrong)
     recovery = (await client.get("/calibrations/default/monitor")).json()["recovery"]
     needed = recovery["audits"]
-    assert len(await order_of(client, "ann")) == 5
+    assert (await to_label(client))["open"] == 0
     await drawn(client, range(2000, 2003 + needed))
-    ending = {f"Traffic {number}?" for number in range(2000, 2000 + needed)}
-    assert set(await order_of(client, "ann")) == ending
+    *ending, one, two, three = [f"Traffic {number}?" for number in range(2000, 2003 + needed)]
+    assert set(await order_of(client, "ann")) == set(ending)
+    while (page := await to_label(client))["open"] > 3:
+        await send(client, {audit["id"]: "tie" for audit in page["audits"][:-1]})
+        await send(client, {page["audits"][-1]["id"]: "A"})
+    await client.post("/calibrations/default/absorb", json={"even_if_infeasible": True})
+    assert set(await order_of(client, "ann")) == {one, two, three}

@@ -53,7 +53,7 @@ function afterAlarm(set, monitor) {
   if (!of?.alarm)
     return { light: "red", headline: `${traffic}, so you may not rely on it.`,
       more: "Whether its verdicts are still right, only labels of today's pairs can say.",
-      next: of?.open > 0 ? { text: `Label ${plural(of.open, "pair")} of today`, href: `#label/${set.name}` } : { text: "Make a set of today's pairs", href: "#home/new" } };
+      next: of?.open > 0 ? { text: "Label today's pairs", href: `#label/${set.name}` } : { text: "Make a set of today's pairs", href: "#home/new" } };
   const [low, high] = of.error_interval;
   const headline = `${traffic === "" ? "You may not" : `${traffic}. You may not use it`}: ${percent(low)} to ${percent(high)} of its verdicts are wrong, and the promise was ${promise(of)}.`;
   const { recovery } = monitor;
@@ -109,7 +109,7 @@ export function adviceOf(set, monitor, info) {
   const next = isToy(set, info)
     ? { text: "Make your own set", href: "#home/new" }
     : set.unlabelled > 0 || (open > 0 && monitor.light !== "green")
-      ? { text: set.unlabelled > 0 ? "Label the rest" : `Label ${plural(open, "pair")} to check it`, href: `#label/${set.name}` }
+      ? { text: set.unlabelled > 0 ? "Label the rest" : "Label pairs to check it", href: `#label/${set.name}` }
       : { text: "Try a pair", href: `#try/${set.name}` };
   return { light: monitor?.light ?? "amber", headline, more: monitor === null ? "" : checked(monitor, row), next };
 }

@@ -34,7 +34,7 @@ function Done({ state, name, onFinish, onAgain, onSave }) {
     return card(html`That was the last pair${pool.decided === null ? "" : ` that the promise needs`}. ${pool.words} They become one version when you save them; until then you can take the last one back.`,
       html`<button type="button" class="main" onClick=${onSave}>Save ${plural(pool.done, "label")}</button>`);
   if (state.held !== null)
-    return card("That was the last pair. Your last answer is not sent yet, so you can still take it back.", html`<button type="button" class="main" onClick=${onFinish}>Send it</button>`);
+    return card("That was the last pair for now. Your last answer is not sent yet, so you can still take it back.", html`<button type="button" class="main" onClick=${onFinish}>Send it</button>`);
   const again = html`<button type="button" onClick=${onAgain}>Look again</button>`;
   if (state.open > 0 && state.open === state.without_texts)
     return card(`${plural(state.open, "pair")} without texts in the service: label ${state.open === 1 ? "it" : "them"} in a file, or ask your operator to keep the texts of the next ones.`, again);

@@ -124,7 +124,7 @@ function Why({ body, canWrite }) {
   if (!canWrite) return null;
   const ask = async () => setText((await post("judge", { ...body, explain: true })).explanation ?? "The judge wrote nothing.");
   if (text === null) return html`<p><${Action} run=${ask} waits="The judge writes…">Why?<//></p>`;
-  return html`<section class="note" aria-label="Explanation"><${Markdown} text=${text} />
+  return html`<section class="note" aria-label="Explanation"><h3>The judge, asked why</h3><${Markdown} text=${text} />
     <p class="hint">Written afterwards. This is not the reason of the verdict, and no promise covers it.</p></section>`;
 }
 

@@ -40,7 +40,7 @@ const Criterion = ({ of }) =>
       <div><dt>wrong verdicts</dt><dd>${between(of.error_interval)}</dd></div>
       <div><dt>promised</dt><dd>at most ${plain(of.alpha)}</dd></div>
       <div><dt>labels that count</dt><dd>${count(of.labelled)} <small>${count(of.errors)} against the verdict, ${count(of.ties)} ties${of.waiting > 0 && `; ${count(of.waiting)} more count later`}</small></dd></div>
-      <div><dt>wait for a label</dt><dd>${count(of.open)}${of.expired > 0 && html` <small>${count(of.expired)} expired</small>`}</dd></div>
+      <div><dt>verdicts without a label</dt><dd>${count(of.open)}${of.expired > 0 && html` <small>${count(of.expired)} expired</small>`}</dd></div>
     </dl>
     <${Evidence} label="evidence against it" value=${of.evidence} line=${of.alarm_evidence} />
     <${Scale} />
@@ -141,7 +141,7 @@ function Light({ set, monitor, info, at, waiting, older, onChanged }) {
     <h1>${headline}</h1>
     ${recovers ? html`<${WayBack} monitor=${monitor} name=${set.name} onChanged=${onChanged} />`
       : html`${more !== "" && html`<p>${more}</p>`}
-        ${waiting > older && older > 0 && html`<p class="hint">The first ${count(older)} pairs to label are from before this version, and do not count for it.</p>`}
+        ${older > 0 && html`<p class="hint">${waiting > older ? "The first" : "All"} ${count(older)} pairs to label are from before this version, and do not count for it.</p>`}
         <p>${!next.href.startsWith("#watch") && html`<a class="button main" href=${next.href}>${next.text}</a>`}</p>`}
     ${monitor.note !== null && html`<details><summary>For your operator</summary><p><${Words} of=${monitor.note} /></p>
       ${monitor.recovery !== null && html`<p><${Words} of=${monitor.recovery.note} /></p>`}</details>`}
