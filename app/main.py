@@ -10,7 +10,6 @@ from fastapi import FastAPI
 
 from app.api.application import create_application
 from app.api.auth.keys import Keys, open_keys
-from app.api.middleware.gate import GateLimits
 from app.judging.services import Services
 from app.observability import logs
 from app.settings import Settings, read_settings
@@ -18,9 +17,6 @@ from app.wiring.services import open_services
 from app.wiring.startup import StartupObserver
 
 logger = logging.getLogger("app")
-
-# All requests in progress have at most as many bytes as so many of the largest.
-_BODIES_PENDING = 128
 
 
 class LoggingObserver:
@@ -50,11 +46,6 @@ def build(
     keys: Keys | None,
 ) -> FastAPI:
     """Builds the application from the settings; its lifespan opens and closes the services."""
-    limits = GateLimits(
-        max_body_bytes=settings.max_body_bytes,
-        max_pending_bytes=_BODIES_PENDING * settings.max_body_bytes,
-        timeout_s=settings.timeout_s,
-    )
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Services]:
@@ -65,14 +56,7 @@ def build(
         finally:
             logs.finish()
 
-    return create_application(
-        opened,
-        limits=limits,
-        keys=keys,
-        metrics=settings.metrics,
-        metrics_port=settings.metrics_port,
-        root_path=settings.root_path,
-    )
+    return create_application(opened, settings, keys=keys)
 
 
 @asynccontextmanager

@@ -4,14 +4,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import httpx
 from fastapi import FastAPI
 
 from app.api.auth.keys import Keys
-from app.api.middleware.gate import Gate
 from app.core.comparison import Comparison, Criterion, Guarantee, Label, LabeledComparison
 from app.judges.engines.scripted import ScriptedEngine
 from app.judges.label_logits import LabelLogitScorer
@@ -115,13 +113,6 @@ async def client_of_scorer(
     app = application_of_scorer(scorer, store, **given)
     async with app.router.lifespan_context(app), _client(app) as client:
         yield client
-
-
-def with_limits(app: FastAPI, **changes: Any) -> None:
-    """Changes the limits of an application's gate; call it before the first request."""
-    stack: list[Any] = [*app.user_middleware]
-    gate = next(each for each in stack if each.cls is Gate)
-    gate.kwargs["limits"] = replace(gate.kwargs["limits"], **changes)
 
 
 def scripted_fingerprint() -> str:

@@ -9,11 +9,11 @@ from starlette.responses import JSONResponse
 
 from app import __version__
 from app.api import errors
-from app.api.auth.access import Authentication, MetricsSwitch
+from app.api.auth.access import Authentication
 from app.api.auth.keys import Keys
 from app.api.desk import routes as desk_routes
 from app.api.document import describe_answers
-from app.api.middleware.gate import Gate, GateLimits
+from app.api.middleware.gate import Gate
 from app.api.middleware.observation import Observation
 from app.api.middleware.prefix import Prefix
 from app.api.routes import audits as auditing
@@ -29,6 +29,7 @@ from app.api.routes import (
 from app.api.routes import judge as judging
 from app.judging.services import Services
 from app.off_loop import off_loop
+from app.settings import Settings
 
 _DESCRIPTION = (
     'A judge of two responses that answers "A", "B" or "abstain". Accepted verdicts are wrong at '
@@ -58,22 +59,16 @@ class _Application(FastAPI):
 
 def create_application(
     open_services: Callable[[], AbstractAsyncContextManager[Services]],
+    settings: Settings,
     *,
-    limits: GateLimits,
     keys: Keys | None,
-    metrics: MetricsSwitch,
-    metrics_port: int | None,
-    root_path: str,
 ) -> FastAPI:
     """Builds the application.
 
     Args:
         open_services: Opens the services when the application starts, closes them when it stops.
-        limits: Limits of one request, and of all requests together.
+        settings: The settings, of which those of HTTP are used.
         keys: The accepted keys; None to accept requests from this machine without a key.
-        metrics: Access to /metrics.
-        metrics_port: Port on which /metrics needs no key and is the only route.
-        root_path: Prefix that a proxy leaves on the paths of requests; "" for none.
     """
 
     @asynccontextmanager
@@ -96,12 +91,17 @@ def create_application(
     )
     app.state.draining = False
     app.state.keys = keys
-    app.add_middleware(Gate, limits=limits)
+    app.add_middleware(Gate, max_body_bytes=settings.max_body_bytes, timeout_s=settings.timeout_s)
     # Middleware that is added later runs earlier: authentication comes before any body is read.
-    app.add_middleware(Authentication, keys=keys, metrics=metrics, metrics_port=metrics_port)
+    app.add_middleware(
+        Authentication,
+        keys=keys,
+        metrics=settings.metrics,
+        metrics_port=settings.metrics_port,
+    )
     app.add_middleware(Observation)
-    if root_path:
-        app.add_middleware(Prefix, prefix=root_path)
+    if settings.root_path:
+        app.add_middleware(Prefix, prefix=settings.root_path)
     errors.install(app)
     # All applications of a process share the routes: `include_router` would analyse each of them
     # again, which takes 40 ms.

@@ -7,7 +7,7 @@ parsing a few kilobytes, so a small body (the most common one) is handled on the
 import json
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from operator import itemgetter
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from app.api.answers.problems import invalid_request, problem_of
 from app.api.errors import InvalidBodyError
-from app.api.requests.models import InvalidItem
+from app.api.requests.models import read_item
 from app.core.errors import RequestError, ScopeJudgeError
 from app.off_loop import off_loop
 from scope_judge.records import ExampleError
@@ -100,12 +100,7 @@ def _parsed(model: type[BaseModel], body: bytes) -> BaseModel:
     )
 
 
-class _Identified(Protocol):
-    @property
-    def id(self) -> str | int | None: ...
-
-
-Item = TypeVar("Item", bound=_Identified)
+Item = TypeVar("Item", bound=BaseModel)
 Read = TypeVar("Read")
 
 
@@ -113,21 +108,24 @@ class PostedItems(Generic[Read]):
     """The items of a batch.
 
     Args:
-        items: All items as they were posted, in order.
+        model: The model of an item.
+        posted: All items as they were posted, in order.
         convert: Makes an item to judge; raises RequestError if it cannot be judged as written.
     """
 
     def __init__(
-        self, items: Sequence[Item | InvalidItem], convert: Callable[[Item], Read]
+        self, model: type[Item], posted: Sequence[Any], convert: Callable[[Item], Read]
     ) -> None:
-        self._ids = [item.id for item in items]
+        self._ids: list[str | int | None] = []
         # Index -> item, for those that can be judged.
         self.read: dict[int, Read] = {}
         # (index, error) of all others.
         self.unread: list[tuple[int, ScopeJudgeError]] = []
-        for i, item in enumerate(items):
-            if isinstance(item, InvalidItem):
-                self.unread.append((i, item.error))
+        for i, value in enumerate(posted):
+            identifier, item = read_item(model, value)
+            self._ids.append(identifier)
+            if isinstance(item, RequestError):
+                self.unread.append((i, item))
                 continue
             try:
                 self.read[i] = convert(item)

@@ -19,11 +19,13 @@ from app.api.answers.problems import invalid_request
 from app.api.auth.keys import KeyFile, KeyFileError, parse_key_file
 from app.api.requests.models import (
     CalibrateIn,
-    InvalidItem,
+    ExampleIn,
     JudgeBatchIn,
     JudgeIn,
     PoolIn,
+    PoolPairIn,
     RollbackIn,
+    read_item,
 )
 from app.core.comparison import CriterionDefaults
 from app.core.errors import (
@@ -147,10 +149,14 @@ def test_a_body_is_a_model_that_reads_back_or_a_problem_without_the_input(
     if isinstance(found, JudgeBatchIn):
         for read in found.items(CriterionDefaults(alpha=0.1, guarantee="marginal", delta=0.1)):
             assert isinstance(read.asked, JudgeRequest) or read.asked.detail
-    items = found.items() if isinstance(found, CalibrateIn | PoolIn) else []
-    for item in items:
-        if isinstance(item, InvalidItem):
-            assert item.error.faults
+    items: list[Any] = []
+    if isinstance(found, CalibrateIn):
+        items = [read_item(ExampleIn, value) for value in found.examples]
+    elif isinstance(found, PoolIn):
+        items = [read_item(PoolPairIn, value) for value in found.comparisons]
+    for _, item in items:
+        if isinstance(item, InvalidRequestError):
+            assert item.faults
         else:
             assert type(item).model_validate_json(item.model_dump_json()) == item
     if not items and not isinstance(found, JudgeBatchIn):

@@ -5,7 +5,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -37,21 +36,6 @@ _SHARE_OF_KEY = 7 / 8
 MOST_CONNECTIONS = "scope_judge.most_connections"
 # After so many seconds, the service watches whether the client disconnects.
 _WATCHED_AFTER_S = 0.01
-
-
-@dataclass(frozen=True, slots=True)
-class GateLimits:
-    """Limits of one request, and of all requests together.
-
-    Args:
-        max_body_bytes: Largest body of one request.
-        max_pending_bytes: Most bytes of all requests in progress together.
-        timeout_s: Time from the beginning of a request to its answer, in seconds.
-    """
-
-    max_body_bytes: int
-    max_pending_bytes: int
-    timeout_s: float
 
 
 class _PendingRequest:
@@ -97,12 +81,19 @@ class Gate:
 
     Args:
         app: The next ASGI application.
-        limits: Limits of one request, and of all requests together.
+        max_body_bytes: Largest body of one request.
+        timeout_s: Time from the beginning of a request to its answer, in seconds.
+        bodies_pending: All requests in progress have at most as many bytes as so many of the
+            largest.
     """
 
-    def __init__(self, app: ASGIApp, *, limits: GateLimits) -> None:
+    def __init__(
+        self, app: ASGIApp, *, max_body_bytes: int, timeout_s: float, bodies_pending: int = 128
+    ) -> None:
         self._app = app
-        self._limits = limits
+        self._max_body_bytes = max_body_bytes
+        self._max_pending_bytes = bodies_pending * max_body_bytes
+        self._timeout_s = timeout_s
         self._bytes_held = 0
         # Name of the key, or None for all without one -> requests in progress.
         self._requests: Counter[str | None] = Counter()
@@ -112,7 +103,7 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request = _PendingRequest(scope, receive, send, timeout_s=self._limits.timeout_s)
+        request = _PendingRequest(scope, receive, send, timeout_s=self._timeout_s)
         try:
             with flowing(_flow_of(scope)), self._counted(request):
                 body = await self._body(request)
@@ -152,9 +143,9 @@ class Gate:
             self._requests[key] -= 1
 
     def _check_length(self, body_bytes: int) -> None:
-        if body_bytes > self._limits.max_body_bytes:
+        if body_bytes > self._max_body_bytes:
             raise BodyTooLargeError(
-                f"the body has more than {self._limits.max_body_bytes} bytes "
+                f"the body has more than {self._max_body_bytes} bytes "
                 "(SCOPE_MAX_BODY_BYTES): send smaller batches"
             )
 
@@ -185,7 +176,7 @@ class Gate:
         """Adds received bytes to the body and counts them; Content-Length reserves nothing."""
         size = len(part)
         self._check_length(len(request.body) + size)
-        if self._bytes_held + size > self._limits.max_pending_bytes:
+        if self._bytes_held + size > self._max_pending_bytes:
             raise OverloadedError(
                 "the requests in progress are too large in total (128 times SCOPE_MAX_BODY_BYTES): "
                 "try again later"
@@ -222,7 +213,7 @@ class Gate:
 
     def _too_late(self) -> DeadlineExceededError:
         return DeadlineExceededError(
-            f"the request took longer than {self._limits.timeout_s:g} s (SCOPE_TIMEOUT_S) and was "
+            f"the request took longer than {self._timeout_s:g} s (SCOPE_TIMEOUT_S) and was "
             "cancelled: send smaller batches, or try again later"
         )
 

@@ -241,21 +241,16 @@ class JudgeIn(_ComparisonIn, CriterionIn):
 ItemModel = TypeVar("ItemModel", bound=BaseModel)
 
 
-class InvalidItem(BaseModel):
-    """An item of a batch that cannot be parsed; the other items are judged."""
-
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-    id: str | int | None
-    error: InvalidRequestError
-
-
-def read_item(model: type[ItemModel], value: Any) -> ItemModel | InvalidItem:
-    """Validates one item of a batch."""
+def read_item(
+    model: type[ItemModel], value: Any
+) -> tuple[str | int | None, ItemModel | InvalidRequestError]:
+    """The id of one item of a batch, and the item or its error: the others are judged."""
     try:
-        return model.model_validate(value)
+        item = model.model_validate(value)
     except ValidationError as exc:
         faults = exc.errors(include_url=False, include_input=False, include_context=False)
-        return InvalidItem(id=_sound_id(value), error=invalid_request(faults))
+        return _sound_id(value), invalid_request(faults)
+    return getattr(item, "id", None), item
 
 
 def _sound_id(value: Any) -> str | int | None:
@@ -290,11 +285,16 @@ class JudgeBatchIn(CriterionIn):
 
     def items(self, defaults: CriterionDefaults) -> list[BatchItem]:
         """Validates each comparison on its own."""
-        return [self._item(read_item(JudgeIn, value), defaults) for value in self.comparisons]
+        return [self._item(*read_item(JudgeIn, value), defaults) for value in self.comparisons]
 
-    def _item(self, item: "JudgeIn | InvalidItem", defaults: CriterionDefaults) -> BatchItem:
-        if isinstance(item, InvalidItem):
-            return BatchItem(id=item.id, asked=item.error)
+    def _item(
+        self,
+        identifier: str | int | None,
+        item: JudgeIn | InvalidRequestError,
+        defaults: CriterionDefaults,
+    ) -> BatchItem:
+        if isinstance(item, InvalidRequestError):
+            return BatchItem(id=identifier, asked=item)
         explain = self.explain or item.explain
         if explain and len(self.comparisons) > MOST_EXPLAINED:
             detail = (
@@ -326,12 +326,8 @@ class LabeledBatchIn(Strict):
     calibration: CalibrationName = Field(
         "default", description="Name of the calibration set that the scores are for."
     )
-    # `items` validates them, after the route has checked how many there are.
+    # `PostedItems` validates them, after the route has checked how many there are.
     examples: list[SkipValidation[ExampleIn]] = Field(description="The labeled examples.")
-
-    def items(self) -> list[ExampleIn | InvalidItem]:
-        """Validates each example on its own."""
-        return [read_item(ExampleIn, value) for value in self.examples]
 
 
 class CalibrateIn(LabeledBatchIn):
@@ -350,20 +346,12 @@ class PoolPairIn(_ComparisonIn):
 
     id: OptionalId = None
 
-    def pair(self) -> Comparison:
-        """The comparison; raises InvalidComparisonError like `comparison`."""
-        return self.comparison()
-
 
 class PoolIn(Strict):
     """Comparisons of the traffic, to be judged now and labeled later."""
 
-    # `items` validates them, after the route has checked how many there are.
+    # `PostedItems` validates them, after the route has checked how many there are.
     comparisons: list[SkipValidation[PoolPairIn]] = Field(description="The pairs, without labels.")
-
-    def items(self) -> list[PoolPairIn | InvalidItem]:
-        """Validates each comparison on its own."""
-        return [read_item(PoolPairIn, value) for value in self.comparisons]
 
 
 class RollbackIn(Strict):

@@ -16,7 +16,6 @@ from pydantic import (
 
 from app.api.requests.models import (
     CriterionIn,
-    InvalidItem,
     Strict,
     encodable,
     read_item,
@@ -210,7 +209,7 @@ class RewardGroupsIn(GroupOptions):
     def all(self) -> list[Group | RequestError]:
         """Validates each group on its own."""
         read = (read_item(GroupOfManyIn, value) for value in self.groups)
-        return [item.error if isinstance(item, InvalidItem) else item.asked() for item in read]
+        return [group if isinstance(group, RequestError) else group.asked() for _, group in read]
 
 
 class RewardReferenceIn(RewardOptions):

@@ -121,7 +121,7 @@ async def score(
 
 
 def _read_all(body: LabeledBatchIn) -> PostedItems[LabeledComparison]:
-    return PostedItems(body.items(), ExampleIn.labelled)
+    return PostedItems(ExampleIn, body.examples, ExampleIn.labelled)
 
 
 @router.get(

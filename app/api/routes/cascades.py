@@ -20,6 +20,7 @@ from app.api.responses import (
 )
 from app.core.cascade import CascadePlan as Planned
 from app.core.cascade import PlannedPairs, plan_cascade
+from app.core.comparison import Comparison
 from app.core.errors import (
     CascadeError,
     JudgeMismatchError,
@@ -41,7 +42,9 @@ router = APIRouter(tags=["cascades"], route_class=JsonRoute)
 async def score_pairs(body: PoolIn, request: JsonRequest, services: CurrentServices) -> Response:
     """Scores pairs without labels. A cascade asks its large judge here, and is asked for plans."""
     check_batch_size(len(body.comparisons), services)
-    pairs = await request.run(lambda: PostedItems(body.items(), PoolPairIn.pair))
+    pairs = await request.run(
+        PostedItems[Comparison], PoolPairIn, body.comparisons, PoolPairIn.comparison
+    )
     async with services.admission.admit(len(pairs.read)):
         outcomes = await services.calibrator.scores(list(pairs.read.values()))
     rows = dict(zip(pairs.read, map(_pair_score, outcomes), strict=True))

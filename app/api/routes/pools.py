@@ -49,7 +49,7 @@ async def add_pairs(
 
 
 def _read_all(body: PoolIn) -> PostedItems[Comparison]:
-    return PostedItems(body.items(), PoolPairIn.pair)
+    return PostedItems(PoolPairIn, body.comparisons, PoolPairIn.comparison)
 
 
 def _digests(pairs: PostedItems[Comparison], batch: JudgedBatch) -> list[str | None]:

@@ -2,28 +2,12 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 URL_VARIABLE = "SCOPE_URL"
 KEY_VARIABLE = "SCOPE_API_KEY"
-
-
-class Key:
-    """A key that no repr, log or traceback shows."""
-
-    __slots__ = ("_text",)
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __repr__(self) -> str:
-        return "Key(...)"
-
-    def headers(self) -> dict[str, str]:
-        """The header that carries the key."""
-        return {"Authorization": f"Bearer {self._text}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +16,11 @@ class Address:
 
     Args:
         url: URL of the service, without a user and a password.
-        key: The key; None to send none.
+        key: The key; None to send none. No repr shows it.
     """
 
     url: str
-    key: Key | None
+    key: str | None = field(repr=False)
 
     @classmethod
     def of(
@@ -67,11 +51,11 @@ def _has_sound_port(parts: SplitResult) -> bool:
         return False
 
 
-def _key(text: str) -> Key | None:
+def _key(text: str) -> str | None:
     if not text.isascii() or not text.isprintable():
         # Not `from` anything, and without the text: it may be most of a real key.
         raise ValueError(
             "the key contains characters that a key cannot have: copy the key again into "
             f"{KEY_VARIABLE} or api_key"
         )
-    return Key(text) if text else None
+    return text or None

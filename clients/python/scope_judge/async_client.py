@@ -39,14 +39,7 @@ class AsyncScopeClient(Calls):
     begin within 5 ms and have the same rule are sent as one batch.
 
     Args:
-        url: As in `ScopeClient`, like every argument.
-        api_key: The key, if the service needs one.
-        timeout_s: Longest time without an answer to one try.
-        patience_s: How long a request is repeated.
-        on_wait: Receives each pause before a repetition.
-        confirmed_only: Whether answers with thresholds that are not confirmed are asked for again.
-        sleep: Waits some seconds, for tests.
-        timing: Clocks and chance, for tests.
+        **: Those of `ScopeClient`; `sleep` is awaited.
 
     Raises:
         ValueError: The address or the key cannot be one.

@@ -11,7 +11,6 @@ from scope_judge import records
 from scope_judge.address import Address
 from scope_judge.batches import FIRST_SIZE, Asked, BatchSize, Cutter, Stream, Work
 from scope_judge.comparisons import (
-    Absorption,
     Completion,
     Criterion,
     Example,
@@ -669,7 +668,9 @@ class Calls:
         return (yield from self._post(records.Resumed, path, body, idempotent=False)).resumed
 
     @call
-    def absorb(self, name: str, **asked: "Unpack[Absorption]") -> Steps[records.AbsorbReport]:
+    def absorb(
+        self, name: str, *, even_if_infeasible: bool = False, dry_run: bool = False
+    ) -> Steps[records.AbsorbReport]:
         """Makes labeled audits examples of a calibration set, in one new version.
 
         After an alarm, the first audits since then replace all examples; `recovery` of the monitor
@@ -677,9 +678,10 @@ class Calls:
 
         Args:
             name: Name of the set.
-            **asked: Fields of `Absorption`.
+            even_if_infeasible: Absorb even if an alpha in use gets no more verdicts.
+            dry_run: Only say what it would do.
         """
-        body = checked(asked, Absorption)
+        body = {"even_if_infeasible": even_if_infeasible, "dry_run": dry_run}
         return self._post(records.AbsorbReport, _set_path(name, "/absorb"), body)
 
     def _read(self, kind: type[R], asked: Call) -> Steps[R]:

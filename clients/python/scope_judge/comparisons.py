@@ -34,17 +34,6 @@ class Criterion(TypedDict, total=False):
     calibration: str | None
 
 
-class Absorption(TypedDict, total=False):
-    """How labeled audits become examples of a set; the service chooses which ones.
-
-    even_if_infeasible: Absorb even if an alpha in use gets no more verdicts.
-    dry_run: Only say what would happen.
-    """
-
-    even_if_infeasible: bool
-    dry_run: bool
-
-
 class ReferenceRule(Criterion, total=False):
     """How comparisons with a reference become rewards."""
 

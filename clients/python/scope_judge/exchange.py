@@ -277,7 +277,7 @@ def client_options(address: Address, timeout_s: float) -> dict[str, Any]:
         "Accept-Encoding": "identity",
     }
     if address.key is not None:
-        headers |= address.key.headers()
+        headers["Authorization"] = f"Bearer {address.key}"
     return {
         "base_url": address.url,
         "headers": headers,

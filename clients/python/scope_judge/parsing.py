@@ -95,8 +95,4 @@ def _read_object(cls: Any, given: dict[str, Any]) -> Any:
             values[name] = value if type(value) in reader.plain else reader.read(value)
         except _MismatchError as exc:
             raise _MismatchError(f"{name}.{exc}".rstrip(".")) from None
-    try:
-        return cls(**values)
-    except ValueError as exc:
-        # A dataclass that checks its values names the wrong field.
-        raise _MismatchError(str(exc)) from None
+    return cls(**values)

@@ -1363,19 +1363,11 @@ class Limits:
         max_batch: Most comparisons in one request.
         max_body_bytes: Most bytes of a request body.
         max_prompt_tokens: Most tokens of a prompt.
-
-    Raises:
-        ValueError: A limit on comparisons or bytes is below 1. The message is its name.
     """
 
     max_batch: int
     max_body_bytes: int
     max_prompt_tokens: int
-
-    def __post_init__(self) -> None:
-        for name in ("max_batch", "max_body_bytes"):
-            if getattr(self, name) < 1:
-                raise ValueError(name)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

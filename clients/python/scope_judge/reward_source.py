@@ -4,7 +4,7 @@ import asyncio
 import functools
 import logging
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from scope_judge.async_client import AsyncScopeClient
 from scope_judge.client import ScopeClient
 from scope_judge.comparisons import Group, group_fields, text_of, to_json
-from scope_judge.errors import ScopeError, ServerError, UnavailableError
+from scope_judge.errors import ScopeError, ServerError, TooLargeError, UnavailableError
 from scope_judge.records import Check, ItemError, NoReward, Rewards
 from scope_judge.reward_settings import RewardSettings
 
@@ -23,6 +23,9 @@ REASONS: tuple[str, ...] = (*get_args(NoReward), "unanswered", "unreferenced")
 # A training that gets nothing but these learns nothing.
 _NOT_JUDGING = ("suspended", "unanswered")
 _UNANSWERED = (UnavailableError, ServerError)
+
+# A longer response fits into no judge's context, and would make the request of its group too large.
+_MOST_BYTES = 1_000_000
 
 logger = logging.getLogger("scope_judge")
 
@@ -71,40 +74,29 @@ class RewardSource:
             ScopeError: A group has no rewards, and failures are raised; or its request is at fault.
             UnavailableError: Judging has been suspended or unanswered for `stop_after_s`.
         """
-        plan = self._plan(groups)
-        outcomes = None
-        try:
-            while True:
-                outcomes = self._ask(plan.send(outcomes))
-        except StopIteration as end:
-            rewards: list[list[Reward]] = end.value
-            return rewards
+        asked = self._asked(groups)
+        waiting = [one.group for one in asked if one.places]
+        return self._rewards(asked, self._ask(waiting) if waiting else [])
 
     async def of_groups_async(self, groups: Sequence[Group]) -> list[list[Reward]]:
         """The rewards of the responses of each group, as `of_groups`.
 
         Calls of the same few milliseconds are sent as one batch.
         """
-        plan = self._plan(groups)
-        outcomes = None
-        try:
-            while True:
-                asked = plan.send(outcomes)
-                outcomes = await asyncio.gather(*map(self._outcome, asked))
-        except StopIteration as end:
-            rewards: list[list[Reward]] = end.value
-            return rewards
+        asked = self._asked(groups)
+        waiting = [one.group for one in asked if one.places]
+        return self._rewards(asked, await asyncio.gather(*map(self._outcome, waiting)))
 
-    def _plan(self, groups: Sequence[Group]) -> "_Plan":
-        """Yields the groups to ask for, receives their outcomes, and returns the rewards."""
-        asked = [_Asked.of(group, tolerant=self._tolerant) for group in groups]
-        waiting = [one for one in asked if one.places]
-        while waiting:
-            outcomes = yield [one.group() for one in waiting]
-            assert outcomes is not None
-            for one, outcome in zip(waiting, outcomes, strict=True):
-                one.outcome = outcome
-            waiting = [one for one in waiting if self._tolerant and one.shortened()]
+    def _asked(self, groups: Sequence[Group]) -> list["_Asked"]:
+        return [_Asked.of(group, tolerant=self._tolerant) for group in groups]
+
+    def _rewards(
+        self, asked: Sequence["_Asked"], outcomes: Iterable["_Outcome"]
+    ) -> list[list[Reward]]:
+        """The rewards of groups, given the outcomes of those with responses to send."""
+        both = zip((one for one in asked if one.places), outcomes, strict=True)
+        for one, outcome in both:
+            one.outcome = outcome
         rewards = list(map(self._of_one, asked))
         if self._settings.comparisons_file is not None:
             rows = (row for one in asked for row in _comparisons(one))
@@ -181,16 +173,16 @@ class RewardSource:
                 rewards[place] = Reward(value, reason)
             return rewards
         error = outcome.error.exception() if isinstance(outcome, ItemError) else outcome
-        if not self._tolerant or not isinstance(error, _UNANSWERED):
+        if not self._tolerant or not isinstance(error, (*_UNANSWERED, TooLargeError)):
             raise error
         logger.warning("%d responses get no reward: %s", len(asked.places), error)
+        why = "failed" if isinstance(error, TooLargeError) else "unanswered"
         for place in asked.places:
-            rewards[place] = Reward(None, "unanswered")
+            rewards[place] = Reward(None, why)
         return rewards
 
 
 _Outcome = Rewards | ItemError | ScopeError
-_Plan = Generator[list[Group], list[_Outcome] | None, list[list[Reward]]]
 
 
 @dataclass(slots=True)
@@ -211,19 +203,9 @@ class _Asked:
         every = range(len(responses))
         return cls(fields, [i for i in every if not tolerant or is_readable(responses[i])])
 
+    @property
     def group(self) -> Group:
         return {**self.fields, "responses": [self.fields["responses"][i] for i in self.places]}
-
-    def shortened(self) -> bool:
-        """Leaves the longest response out, if they were too long; returns whether others remain."""
-        outcome = self.outcome
-        error = outcome.error if isinstance(outcome, ItemError) else outcome
-        if isinstance(error, Rewards) or error is None or error.code != "body_too_large":
-            return False
-        responses = self.fields["responses"]
-        self.places.remove(max(self.places, key=lambda i: len(text_of(responses[i]))))
-        self.outcome = None
-        return bool(self.places)
 
 
 def _is_blank(reference: Any) -> bool:
@@ -241,16 +223,15 @@ def is_readable(response: Any) -> bool:
         response = response.get("content")
         if isinstance(response, Sequence) and not isinstance(response, str):
             texts = [part.get("text") if isinstance(part, Mapping) else None for part in response]
-            return all(isinstance(text, str) and _is_unicode(text) for text in texts)
-    return isinstance(response, str) and _is_unicode(response)
+            return all(isinstance(text, str) and _is_sendable(text) for text in texts)
+    return isinstance(response, str) and _is_sendable(response)
 
 
-def _is_unicode(text: str) -> bool:
+def _is_sendable(text: str) -> bool:
     try:
-        text.encode()
+        return len(text.encode()) <= _MOST_BYTES
     except UnicodeEncodeError:
         return False
-    return True
 
 
 @functools.cache
@@ -261,7 +242,7 @@ def shared_source(**options: Any) -> RewardSource:
 
 def _comparisons(asked: _Asked) -> Iterator[dict[str, Any]]:
     """Each judged comparison of a group in the fields of POST /judge and its answer."""
-    group, outcome = asked.group(), asked.outcome
+    group, outcome = asked.group, asked.outcome
     if not isinstance(outcome, Rewards):
         return
     assert isinstance(group, Mapping)

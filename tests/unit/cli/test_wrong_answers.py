@@ -89,23 +89,6 @@ def test_an_answer_of_another_shape_ends_the_command_in_words(words: str, tmp_pa
     assert refused > 5
 
 
-@pytest.mark.parametrize("limit", ["max_batch", "max_body_bytes"])
-@pytest.mark.parametrize("value", [0, -1])
-@pytest.mark.parametrize("command", ["judge", "calibrate", "filter --out OUT"])
-def test_limits_below_one_are_no_answer(
-    command: str, limit: str, value: int, tmp_path: Path
-) -> None:
-    file = write_rows(tmp_path / "pairs.jsonl", [LABELED])
-    name, *options = command.replace("OUT", str(tmp_path / "out.jsonl")).split()
-    with serving(PlannedService()) as service:
-        service.limits[limit] = value
-        arguments = [name, str(file), *options, "--url", service.url]
-        result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 1
-    assert f"does not fit this client at `limits.{limit}` of Info" in one_line(result.stderr)
-    assert service.bodies == []
-
-
 def test_a_change_whose_answer_cannot_be_read_may_have_been_made() -> None:
     would = json.dumps(example(records.CalibrationChange)).encode()
     acts = [lambda handler: handler.send(200, would), page(200)]

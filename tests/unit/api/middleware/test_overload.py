@@ -13,14 +13,14 @@ from fastapi import FastAPI
 
 from app.api.application import drain
 from app.api.auth.keys import Keys
-from app.api.middleware.gate import MOST_CONNECTIONS
+from app.api.middleware.gate import MOST_CONNECTIONS, Gate
 from app.core.comparison import Guarantee
 from app.core.errors import StoreUnavailableError
 from app.judges.engines.scripted import ScriptedEngine
 from app.ports import CallTimes, Head, LabelLogits, Prompt, PromptError
 from app.stores.memory import MemoryStore
 from tests.patience import PATIENCE_S, until
-from tests.serving import application_of, with_limits
+from tests.serving import application_of
 from tests.unit.api.asgi import talk
 from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.middleware.test_client_leaving import WaitingEngine
@@ -39,10 +39,11 @@ COUNTED = {
 async def opened(
     engine: ScriptedEngine, store: MemoryStore | None = None, **settings: Any
 ) -> AsyncIterator[tuple[FastAPI, httpx.AsyncClient]]:
-    max_pending_bytes = settings.pop("max_pending_bytes", None)
+    bodies_pending = settings.pop("bodies_pending", None)
     app = application_of(engine, store, **settings)
-    if max_pending_bytes is not None:
-        with_limits(app, max_pending_bytes=max_pending_bytes)
+    if bodies_pending is not None:
+        gate: Any = next(each for each in app.user_middleware if getattr(each, "cls", None) is Gate)
+        gate.kwargs["bodies_pending"] = bodies_pending
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(
@@ -145,7 +146,7 @@ async def test_bodies_in_progress_share_a_limit_and_release_it() -> None:
     async def in_chunks() -> AsyncIterator[bytes]:
         yield body.encode()
 
-    async with opened(engine, max_pending_bytes=1500, max_body_bytes=1500) as (_, client):
+    async with opened(engine, bodies_pending=1, max_body_bytes=1500) as (_, client):
         waiting = asyncio.create_task(client.post("/judge", content=body, headers=headers))
         await engine.begun.wait()
         # With and without an announced length.
