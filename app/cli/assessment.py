@@ -1,6 +1,6 @@
 """The screen that answers "is my judge good enough?", for `curve` and `calibrate`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -24,23 +24,21 @@ def print_assessment(assessment: Assessment, *, output: Console = stdout) -> Non
     """Prints the figures, a table of alphas, the feasible alphas, and one recommendation."""
     say(_figures(assessment), output=output)
     if assessment.n:
-        _print_alphas(assessment.rows, assessment.n, output=output)
+        # A cascade's set does not say which alphas are feasible, and with how many labels.
+        more = [_more(row) if assessment.feasible else "" for row in assessment.rows]
+        title = f"calibrated on all {assessment.n} labels"
+        print_thresholds(title, assessment.rows, more=more, output=output)
         sets = "; ".join(
             f"{name} {alphas_in_words(intervals)}"
             for name, intervals in assessment.feasible.items()
         )
-        say(f"feasible alphas, in steps of 0.001: {sets}", output=output)
+        if sets:
+            say(f"feasible alphas, in steps of 0.001: {sets}", output=output)
         say("", output=output)
     say((recommendation(assessment), "bold"), output=output)
     for note in (advice_on_unanimous(assessment.unanimous), note_on_looking(assessment)):
         if note is not None:
             say(note, output=output)
-
-
-def _print_alphas(rows: Sequence[AlphaRow], n: int, *, output: Console = stdout) -> None:
-    """Prints both guarantees at every alpha, calibrated on all of the n labels."""
-    title = f"calibrated on all {n} labels"
-    print_thresholds(title, rows, more=[_more(row) for row in rows], output=output)
 
 
 def print_detail(detail: "CalibrationDetail", *, output: Console = console) -> None:
@@ -55,6 +53,13 @@ def print_detail(detail: "CalibrationDetail", *, output: Console = console) -> N
         )
     else:
         print_assessment(_assessment_of(detail), output=output)
+    for row in detail.thresholds:
+        if row.cascade is not None and row.feasible:
+            say(
+                f"alpha {row.alpha:.2f}: the large judge is asked about "
+                f"{row.cascade.escalated:.1%} of the pairs. {row.cascade.why}",
+                output=output,
+            )
     for line in _ties_in_lines(detail):
         say(line, output=output)
     if detail.counted < detail.labelled:

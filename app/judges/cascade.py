@@ -21,6 +21,7 @@ from app.core.errors import (
     EngineUnavailableError,
     JudgmentFailedError,
     PromptTooLongError,
+    StartupError,
     UnavailableError,
 )
 from app.core.fingerprint import JudgeIdentity, cascade_inputs
@@ -90,7 +91,12 @@ class LargeJudge:
             StartupError: It does not answer, or cannot be the large judge; the message says why.
         """
         self._servers.connect()
-        (self.identity,) = await self._servers.on_each(lambda server: self._met(server, on_stage))
+        try:
+            (self.identity,) = await self._servers.on_each(
+                lambda server: self._met(server, on_stage)
+            )
+        except StartupError as exc:
+            raise StartupError(f"SCOPE_ESCALATE_URL: {exc}") from exc
         self._servers.start_probes(self._rehearse)
 
     async def _met(self, server: Server, on_stage: OnStage) -> JudgeIdentity:

@@ -1,5 +1,6 @@
 """`scope-judge cascade`: fixes what a cascade needs before its first label."""
 
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -43,7 +44,7 @@ def plan(
     alpha: Annotated[float, typer.Option(help="Alpha that the cascade is for.")] = 0.1,
     share: Annotated[
         float | None,
-        typer.Option(help="r, if you choose it.  [default: by contradictions]"),
+        typer.Option(min=0, max=1, help="r, if you choose it.  [default: by contradictions]"),
     ] = None,
     escalate_url: Annotated[
         str | None,
@@ -66,27 +67,43 @@ def plan(
 
     The pairs must not be those that you label afterwards. A label in the files is not read.
     """
+    from app.core.cascade import FEWEST_PAIRS
+    from scope_judge.errors import NotFoundError
     from scope_judge.records import JudgeScore
 
-    check_share("--alpha", alpha)
+    check_share("alpha", alpha)
     comparisons = _comparisons(files, given_format(columns, encoding))
-    with connected(url) as client:
+    if len(comparisons) < FEWEST_PAIRS:
+        raise CommandError(
+            f"a plan needs at least {FEWEST_PAIRS:,} different pairs, and the files have "
+            f"{len(comparisons):,}"
+        )
+    with ExitStack() as stack:
+        client = stack.enter_context(connected(url))
         info = client.info()
-        if info.rungs is None and escalate_url is None:
-            raise CommandError(
-                f"the service at {url} has one judge: start it with SCOPE_ESCALATE_URL, or name "
-                "the large judge with --escalate-url, for a plan that is only printed"
-            )
-        scores = _scores(client, comparisons)
         both: list[tuple[JudgeScore | PairScore, PairScore]]
         if info.rungs is None:
-            with connected(escalate_url or "") as other:
-                both = list(zip(scores, _scores(other, comparisons), strict=True))
-                small, large = info.fingerprint, other.info().fingerprint
+            if escalate_url is None:
+                raise CommandError(
+                    f"the service at {url} has one judge: start it with SCOPE_ESCALATE_URL, or "
+                    "name the large judge with --escalate-url, for a plan that is only printed"
+                )
+            other = stack.enter_context(connected(escalate_url))
+            small, large = info.fingerprint, other.info().fingerprint
+            of_small = _scores(client, comparisons)
+            both = list(zip(of_small, _scores(other, comparisons), strict=True))
         else:
-            nothing = JudgeScore(gap_fwd=None, gap_rev=None, label_mass=None)
-            both = [(score.small or nothing, score) for score in scores]
+            # Before a thousand pairs are scored for nothing.
+            with suppress(NotFoundError):
+                present = None if dry_run else client.calibration(name)
+                if present is not None:
+                    raise CommandError(
+                        f"there is a calibration {name!r}, and a plan is made before the first "
+                        "label: use another --name, or delete the calibration first"
+                    )
             small, large = (rung.fingerprint for rung in info.rungs)
+            nothing = JudgeScore(gap_fwd=None, gap_rev=None, label_mass=None)
+            both = [(score.small or nothing, score) for score in _scores(client, comparisons)]
         with changing():
             made = client.plan_cascade(
                 name,

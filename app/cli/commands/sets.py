@@ -79,12 +79,6 @@ def _quality(detail: "CalibrationDetail") -> Iterable[str]:
         f"expected calibration error {_share(detail.expected_calibration_error)}, label mass "
         f"{_share(detail.mean_label_mass)}, off task {detail.off_task}"
     )
-    for row in detail.thresholds:
-        if row.cascade is not None and row.feasible:
-            yield (
-                f"alpha {row.alpha:.2f}: the large judge is asked about "
-                f"{row.cascade.escalated:.1%} of the pairs. {row.cascade.why}"
-            )
     if detail.traffic is not None:
         yield from _traffic(detail.traffic)
 

@@ -66,6 +66,8 @@ def check_first(items: Sequence[Item]) -> None:
 
     A wrong map of columns would fail thousands of them.
     """
+    if not items:
+        raise CommandError("the files have no rows")
     first = items[0]
     if isinstance(first.fields, ScopeJudgeError):
         raise CommandError(f"{first.row.place}: {first.fields.detail}")

@@ -29,7 +29,7 @@ def test_two_services_are_compared_and_nothing_is_written(tmp_path: Path) -> Non
         assert alone.exit_code == 1
         assert "has one judge: start it with SCOPE_ESCALATE_URL" in one_line(alone.stderr)
         few = planned(tmp_path, url, "--escalate-url", other, count=10)
-        assert "invalid_request: pairs" in few.stderr
+        assert "at least 1,000 different pairs, and the files have 10" in one_line(few.stderr)
         told = planned(tmp_path, url, "--escalate-url", other)
         assert told.exit_code == 0, told.stderr
         assert "1000 pairs: the judges contradict each other on 0.0%" in one_line(told.stdout)
