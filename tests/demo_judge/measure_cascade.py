@@ -5,6 +5,7 @@ python -m tests.demo_judge.measure_cascade
 The large judge is the demo judge. The small one is its first four layers of five, without further
 training: it is cheaper, and right less often. The questions are those of the demo judge without the
 family "alphabet", which has too few. Both services keep scores, so each judge scores a pair once.
+The small judge alone is computed from its scores in the answers of the cascade.
 """
 
 import argparse
@@ -21,14 +22,17 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import torch
 from transformers import LlamaForCausalLM
 
+from app.core.pac import pac_threshold
+from app.core.preference import preference_from_gaps
 from app.demo.pairs import FAMILIES, Pair, pairs
 from app.wiring.engines import DEMO_FOLDER
 from tests.integration.processes.server import SERVE, Server
 
-ALPHA = 0.1
+ALPHA = DELTA = 0.1
 PLANNED, LABELED, FRESH = 1000, 1000, 2000
 _SEED, _LAYERS = 11, 4
 _IN_REQUEST, _START_S = 125, 600.0
@@ -106,6 +110,25 @@ def _measured(name: str, client: httpx.Client, fresh: list[Pair]) -> list[dict[s
     return results
 
 
+def _small_alone(client: httpx.Client, fresh: list[Pair], results: list[dict[str, Any]]) -> None:
+    """Prints what the small judge would give by its own scores, which it made for the cascade."""
+    examples = client.get("/calibrations/mine/examples?limit=10000").json()["examples"]
+    gaps = np.array([(each["small"]["gap_fwd"], each["small"]["gap_rev"]) for each in examples])
+    found = preference_from_gaps(gaps[:, 0], gaps[:, 1])
+    wrong = np.array([each["label"] == "A" for each in examples]) != (found.p_bar > 0.5)
+    threshold = pac_threshold(found.entropy, wrong, alpha=ALPHA, delta=DELTA)
+    rungs = [each["rungs"][0] for each in results]
+    right = [
+        (rung["p_bar"] > 0.5) == (p.label == "A") for rung, p in zip(rungs, fresh, strict=True)
+    ]
+    given = [r for r, rung in zip(right, rungs, strict=True) if rung["uncertainty"] <= threshold]
+    print(
+        f"small alone: accuracy {sum(right)} of {len(fresh)}, verdicts {len(given)}, wrong "
+        f"{len(given) - sum(given)}",
+        flush=True,
+    )
+
+
 def _compared(
     title: str, cascade: Server, asked: list[tuple[Pair, dict[str, Any]]], until: threading.Event
 ) -> None:
@@ -152,10 +175,12 @@ def _without_large(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--labeled", type=int, default=LABELED)
     parser.add_argument("--fresh", type=int, default=FRESH)
     options = parser.parse_args()
     drawn = iter(distinct())
-    unlabeled, labeled, fresh = (list(islice(drawn, n)) for n in (PLANNED, LABELED, options.fresh))
+    counts = PLANNED, options.labeled, options.fresh
+    unlabeled, labeled, fresh = (list(islice(drawn, n)) for n in counts)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "large").mkdir()
@@ -178,18 +203,11 @@ def main() -> None:
                 rows = service.client.get("/calibrations/mine").json()["thresholds"]
                 print([row["cascade"] for row in rows if row["alpha"] == ALPHA], flush=True)
                 before = _measured("cascade", service.client, fresh)
+                _small_alone(service.client, fresh, before)
                 _calibrated(large.client, labeled)
                 _measured("large alone", large.client, fresh)
                 asked = list(zip(fresh, before, strict=True))[:200]
                 _without_large(service, large, small, asked)
-                service.kill()
-                service._environment["SCOPE_ESCALATE_URL"] = ""
-                service.start()
-                answer = service.client.post("/judge", json={**_fields(fresh[0]), **_CRITERION})
-                print("the set at one judge:", answer.status_code, answer.json()["code"])
-                service.client.delete("/calibrations/mine")
-                _calibrated(service.client, labeled)
-                _measured("small alone", service.client, fresh)
 
 
 if __name__ == "__main__":
