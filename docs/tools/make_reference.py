@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code: settings, HTTP API, commands, metrics and error codes.
+"""Writes docs/reference/ from the code: settings, HTTP API, commands and error codes.
 
 Usage: python docs/tools/make_reference.py. tests/unit/docs/test_reference.py compares the pages.
 """
@@ -15,8 +15,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from prometheus_client.metrics import MetricWrapperBase
-
 from app.api.answers.problems import STATUS
 from app.api.auth.needs import NEEDS
 from app.cli import COMMANDS
@@ -24,7 +22,6 @@ from app.cli import command as loaded_command
 from app.core import errors
 from app.judging.services import Services
 from app.main import build
-from app.observability.telemetry import Telemetry
 from app.settings import Settings
 from docs.tools.http_examples import Example, examples, pretty
 
@@ -392,40 +389,6 @@ def _command_row(name: str, command: Any) -> tuple[str, str]:
     return f"`{' '.join([name, *arguments])}`", one_line(purpose)
 
 
-# --- Metrics
-
-
-def metrics_page() -> str:
-    """Every metric of the service, as Prometheus sees it."""
-    telemetry = Telemetry.on_own_registry()
-    families = []
-    for collector in telemetry._registry._collector_to_names:
-        if isinstance(collector, MetricWrapperBase):
-            families += [(metric, _labels(collector)) for metric in collector.describe()]
-        else:
-            families += [(metric, _labels(metric)) for metric in collector.collect()]
-    rows: dict[str, list[Row]] = {"counter": [], "gauge": [], "histogram": []}
-    for metric, labels in families:
-        name = metric.name + ("_total" if metric.type == "counter" else "")
-        shown = f"{{{','.join(labels)}}}" if labels else ""
-        rows[metric.type].append((f"`{name}{shown}`", one_line(metric.documentation)))
-    parts = [
-        f"## {of_type.capitalize()}s\n\n" + listing(of_rows) for of_type, of_rows in rows.items()
-    ]
-    introduction = """
-`/metrics` has these metrics, `process_*` and `python_*` of the API process, and `vllm:*` if vLLM
-runs inside the service. It shows at most 100 calibration sets, those in use first, and no texts.
-[Monitoring](../guides/monitoring.md) has alerts and the dashboard.
-"""
-    return page("Metrics", introduction, *parts)
-
-
-def _labels(metric: Any) -> Sequence[str]:
-    # prometheus_client has no public name for them.
-    found: Sequence[str] = metric._labelnames
-    return found
-
-
 # --- Error codes
 
 
@@ -466,7 +429,6 @@ PAGES = {
     "settings.md": settings_page,
     "http-api.md": http_page,
     "cli.md": cli_page,
-    "metrics.md": metrics_page,
     "errors.md": errors_page,
 }
 
