@@ -150,7 +150,12 @@ def test_a_person_with_the_page_alone_learns_when_to_trust_the_judge_and_when_no
         person.click(page.get_by_role("link", name="Label", exact=True).last)
         person.look("check")
         alarm = page.get_by_role("status").filter(has_text="do not use the verdicts of default")
-        second = person.label(alarm)
+        sends = page.get_by_role("button", name="Send it")
+        second = person.label(alarm.or_(sends))
+        # An answer that is not sent holds up those after it, and the last one may be an early pair.
+        if sends.count():
+            person.click(sends)
+        expect(alarm).to_be_visible()
         person.look("alarm")
         needed = service.client.get("/calibrations/default/monitor").json()["recovery"]["audits"]
         person.click(page.get_by_role("link", name="What to do"))
@@ -162,7 +167,6 @@ def test_a_person_with_the_page_alone_learns_when_to_trust_the_judge_and_when_no
         judged(service.client, "default", later)
         # The page refreshes itself.
         person.click(watched.get_by_role("link", name="Label"))
-        sends = page.get_by_role("button", name="Send it")
         third = person.label(sends)
         person.click(sends)
         expect(page.get_by_text("the new labels of default are complete")).to_be_visible()

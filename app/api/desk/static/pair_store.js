@@ -9,7 +9,7 @@
  */
 
 /** The service keeps texts only with a draw, and of each pair until its label: these are no draws. */
-export const KEPT = "Only this browser has their texts, until all have a label; the service keeps their scores. In another browser, open the file again.";
+export const KEPT = "Their texts stay in the browser that has opened the file, until all have a label; the service keeps only their scores. In another browser, open the file again.";
 
 /** @param {string} name */
 const keyOf = (name) => `${location.pathname} ${name}`;
