@@ -17,8 +17,10 @@ from app.core.calibration import Calibration
 from app.core.cascade import CascadePlan
 from app.core.comparison import Comparison, LabeledComparison
 from app.core.errors import (
+    BecomesInfeasibleError,
     CalibrationNotFoundError,
     CascadeError,
+    InvalidRequestError,
     JudgeMismatchError,
     JudgmentFailedError,
     ScopeJudgeError,
@@ -231,6 +233,8 @@ class Calibrator:
         name: str,
         comparisons: Sequence[Comparison],
         *,
+        least: int = 0,
+        even_if_infeasible: bool = False,
         by: str = "service",
         unread: int = 0,
     ) -> tuple[JudgedBatch, SetChange]:
@@ -242,12 +246,17 @@ class Calibrator:
         Args:
             name: Name of the calibration set; a missing set is made.
             comparisons: The pairs.
+            least: Fewest pairs of a new set.
+            even_if_infeasible: Add pairs to a set that gives verdicts, which ends them until these
+                pairs have labels.
             by: Name of the key that posted the pairs, for the trail.
             unread: Number of posted pairs that could not be parsed, for the trail.
 
         Raises:
             JudgeMismatchError: The set belongs to another judge; nothing was judged.
             SetFullError: The set has no room for the pairs; nothing was judged.
+            InvalidRequestError: The set would be new and too small; nothing was judged.
+            BecomesInfeasibleError: The pairs would end the verdicts of the set; nothing was judged.
             JudgmentFailedError: Every pair failed; nothing was added.
             UnavailableError: Nothing was added; or everything was, if the connection to the store
                 broke. Posting the pairs again is safe.
@@ -260,6 +269,16 @@ class Calibrator:
             if digest not in known:
                 new.setdefault(digest, pair)
         _refuse_full(name, len(known) + len(new))
+        if not known and len(new) < least:
+            raise InvalidRequestError(
+                f"comparisons: the first test at this alpha needs {least} pairs, and there are "
+                f"{len(new)}: post all pairs of the pool together, or choose a larger alpha"
+            )
+        if new and not even_if_infeasible and present is not None and _gives_verdicts(present):
+            raise BecomesInfeasibleError(
+                f"calibration {name!r} gives verdicts, and pairs without labels would end them: "
+                'use a new set, or send "even_if_infeasible": true'
+            )
         scores = dict(zip(new, await self._scores(list(new.values()), "pairs"), strict=True))
 
         def judged(digest: str, pair: Comparison) -> Judged | ScopeJudgeError:
@@ -600,6 +619,11 @@ def _counted(rollback: SetChange) -> SetChange:
     known = sum(digest in before for digest in after)
     changed = sum(before.get(digest) not in (None, example) for digest, example in after.items())
     return replace(rollback, added=len(after) - known, updated=changed, removed=len(before) - known)
+
+
+def _gives_verdicts(calibration: Calibration) -> bool:
+    # The set of a cascade takes no pool at all.
+    return calibration.cascade is None and any(row.feasible for row in calibration.standard_rows)
 
 
 def _refuse_full(name: str, pairs: int) -> None:

@@ -197,7 +197,8 @@ async def _label(recorder: _Recorder) -> None:
 
 
 async def _change(recorder: _Recorder) -> None:
-    pool = {"comparisons": [_pair(number) for number in range(300, 400)]}
+    comparisons = [_pair(number) for number in range(300, 400)]
+    pool = {"comparisons": comparisons, "even_if_infeasible": True}
     await recorder.send("POST", "/calibrations/{name}/pool", pool, show=f"{_SET} digests")
     rollback = {"version": 1, "dry_run": True}
     await recorder.send("POST", "/calibrations/{name}/rollback", rollback, show=_CHANGE)

@@ -352,6 +352,15 @@ class PoolIn(Strict):
 
     # `PostedItems` validates them, after the route has checked how many there are.
     comparisons: list[SkipValidation[PoolPairIn]] = Field(description="The pairs, without labels.")
+    alpha: Probability | None = Field(
+        None,
+        description="The alpha to label for: a new set with too few pairs for its first test is "
+        "refused.",
+    )
+    delta: Probability | None = Field(None, description="The delta to label for.")
+    even_if_infeasible: bool = Field(
+        False, description="Add pairs even if the set gives verdicts, which ends them."
+    )
 
 
 class RollbackIn(Strict):

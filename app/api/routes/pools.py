@@ -12,7 +12,9 @@ from app.api.requests.models import PoolIn, PoolPairIn, Probability
 from app.api.responses import BATCH_ERRORS, as_json, error_responses
 from app.api.routes.calibrations import LARGEST_PAGE, OF_ONE
 from app.core.comparison import Comparison
-from app.core.errors import JudgeMismatchError, SetFullError
+from app.core.diagnostics import MOST_EXAMPLES
+from app.core.errors import BecomesInfeasibleError, JudgeMismatchError, SetFullError
+from app.core.start_rank import fair_start_rank
 from app.off_loop import off_loop
 from app.sets.batch import JudgedBatch
 from scope_judge.records import NextLabels, PoolReport
@@ -23,7 +25,9 @@ router = APIRouter(tags=["calibrating"], route_class=JsonRoute)
 @router.post(
     "/calibrations/{name}/pool",
     response_model=PoolReport,
-    responses=error_responses(*BATCH_ERRORS, JudgeMismatchError, SetFullError),
+    responses=error_responses(
+        *BATCH_ERRORS, JudgeMismatchError, SetFullError, BecomesInfeasibleError
+    ),
 )
 async def add_pairs(
     name: SetName,
@@ -35,10 +39,14 @@ async def add_pairs(
     """Judges pairs and adds them to a set without labels."""
     check_batch_size(len(body.comparisons), services)
     pairs = await request.run(_read_all, body)
+    delta = services.defaults.delta if body.delta is None else body.delta
+    least = await request.run(lambda: _least(body.alpha, delta))
     async with services.admission.admit(len(pairs.read)):
         batch, change = await services.calibrator.pool(
             name,
             list(pairs.read.values()),
+            least=least,
+            even_if_infeasible=body.even_if_infeasible,
             by=caller.name,
             unread=len(pairs.unread),
         )
@@ -46,6 +54,13 @@ async def add_pairs(
         as_json,
         lambda: pool_report(change, _digests(pairs, batch), pairs.errors(change.failed)),
     )
+
+
+def _least(alpha: float | None, delta: float) -> int:
+    """The fewest pairs of a pool whose first test can pass at an alpha."""
+    if alpha is None:
+        return 0
+    return fair_start_rank(alpha, delta, 0.0, at_most=MOST_EXAMPLES) or MOST_EXAMPLES
 
 
 def _read_all(body: PoolIn) -> PostedItems[Comparison]:

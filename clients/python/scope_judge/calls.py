@@ -484,7 +484,15 @@ class Calls:
         )
 
     @call
-    def pool(self, name: str, pairs: Iterable[Pair]) -> Steps[records.PoolReport]:
+    def pool(
+        self,
+        name: str,
+        pairs: Iterable[Pair],
+        *,
+        alpha: float | None = None,
+        delta: float | None = None,
+        even_if_infeasible: bool = False,
+    ) -> Steps[records.PoolReport]:
         """Adds pairs without labels to a calibration set; `next_to_label` says which to label.
 
         A pair that the set has keeps its label, so a repeated request changes nothing.
@@ -492,12 +500,17 @@ class Calls:
         Args:
             name: Name of the set; it is made if there is none.
             pairs: Each is (question, a, b), or a mapping with question, response_a, response_b.
+            alpha: The alpha to label for: a new set with too few pairs for its first test is
+                refused.
+            delta: The delta to label for; by default the service's.
+            even_if_infeasible: Add pairs even if the set gives verdicts, which ends them.
         """
         items = [pair_item(pair, number) for number, pair in enumerate(pairs)]
         path = _set_path(name, "/pool")
+        rule = given_fields(alpha=alpha, delta=delta, even_if_infeasible=even_if_infeasible or None)
 
         def ask(some: Sequence[Item]) -> Steps[list[_Part]]:
-            body = body_of({}, "comparisons", some)
+            body = body_of(rule, "comparisons", some)
             report = yield from self._post(records.PoolReport, path, body)
             _check_places(report.errors, len(some))
             if len(report.digests) != len(some):
@@ -505,7 +518,12 @@ class Calls:
             return [_Part(len(some), report)]
 
         work = yield from self._work(
-            path, ask, 1, failed=lambda item, error: _Part(1, error), first_size=_FIRST_PAIRS
+            path,
+            ask,
+            1,
+            failed=lambda item, error: _Part(1, error),
+            # A pool that must not be too small is sent as a whole.
+            first_size=_FIRST_PAIRS if alpha is None else len(items),
         )
         merged: records.PoolReport = _merged(items, (yield from _one_by_one(work, items)))
         return merged

@@ -87,7 +87,8 @@ async def test_a_known_pair_is_not_judged_again_and_keeps_its_label() -> None:
         assert (found["known"], found["labelled"], found["unlabelled"]) == (5, 5, 0)
         assert (await client.get(SET)).json() == before
         assert prompts == judged
-        await pooled(client, [comparison(question="new", label=None)])
+        body = {"comparisons": [comparison(question="new")], "even_if_infeasible": True}
+        assert (await client.post(POOL, json=body)).json()["unlabelled"] == 1
         assert prompts == judged + 2
 
 
@@ -224,6 +225,30 @@ async def test_a_malformed_question_for_the_next_pairs_is_refused(params: dict[s
 async def test_a_malformed_pool_is_refused(body: dict[str, Any]) -> None:
     async with client_of() as client:
         problem(await client.post(POOL, json=body), "invalid_request")
+
+
+async def test_a_pool_too_small_for_its_first_test_is_refused_before_a_set_exists() -> None:
+    async with client_of() as client:
+        body = {"comparisons": without_labels(pairs(90)), "alpha": 0.1, "delta": 0.1}
+        refused = problem(await client.post(POOL, json=body), "invalid_request")
+        # The start rank of pac at 0.10 and 0.10.
+        assert "needs 91 pairs, and there are 90" in refused["detail"]
+        assert (await client.get(SET)).status_code == 404
+        body["comparisons"] = without_labels(pairs(91))
+        assert (await client.post(POOL, json=body)).status_code == 200
+
+
+async def test_pairs_without_labels_end_no_verdicts_unless_they_are_asked_to() -> None:
+    rows = pairs(60)
+    async with client_of() as client:
+        await client.post("/calibrate", json={"examples": rows})
+        # Known pairs change nothing.
+        assert (await pooled(client, rows))["known"] == 60
+        body: dict[str, Any] = {"comparisons": [comparison(question="new")]}
+        refused = problem(await client.post(POOL, json=body), "becomes_infeasible")
+        assert "use a new set" in refused["detail"]
+        body["even_if_infeasible"] = True
+        assert (await client.post(POOL, json=body)).json()["unlabelled"] == 1
 
 
 async def test_a_pool_larger_than_a_batch_is_refused() -> None:
