@@ -1,13 +1,13 @@
-"""Decides who is next where callers compete: for places of comparisons, and for worker threads."""
+"""Decides who is next where callers compete for the places of comparisons."""
 
+import asyncio
 import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Generic, Literal, TypeVar
+from typing import Literal
 
-Item = TypeVar("Item")
 Kind = Literal["single", "batch", "rewards", "calibration"]
 
 
@@ -68,20 +68,21 @@ def flowing(flow: Flow) -> Iterator[None]:
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Claim(Generic[Item]):
-    """One request for a part of what the callers share: it waits in line, and later holds the part.
+class Claim:
+    """One request for places: it waits in line, and later holds them.
 
     Args:
         flow: The flow that it belongs to.
-        item: A value for the owner of the queue.
-        size: Size of the part.
-        holds: Whether it has left the line and holds its part.
+        turn: Has a result when it has got its places.
+        reserved: Whether the places are among those for small requests.
+        holds: Whether it has left the line and holds its places.
     """
 
     flow: Flow
-    item: Item
+    turn: asyncio.Future[None] | None = None
     size: int = 1
     holds: bool = False
+    reserved: bool = False
 
 
 @dataclass(kw_only=True, slots=True)
@@ -91,7 +92,6 @@ class _Use:
     Args:
         since: Turn of the count in which it last got or returned a part, or in which its first
             claim came.
-        claims: Number of claims.
         waiting: Size of the claims in line.
         held: Size of the parts that are held.
     """
@@ -102,7 +102,7 @@ class _Use:
     held: int = 0
 
 
-class FairQueue(Generic[Item]):
+class FairQueue:
     """Claims in line, in the order in which callers get their turn.
 
     The next part goes to the caller who holds least, then to the kind of its requests that holds
@@ -116,9 +116,9 @@ class FairQueue(Generic[Item]):
         self._callers: dict[str, _Use] = {}
         self._flows: dict[Flow, _Use] = {}
         # A dict keeps the order of arrival and lets a claim leave from the middle at once.
-        self._lines: dict[Flow, dict[Claim[Item], None]] = {}
+        self._lines: dict[Flow, dict[Claim, None]] = {}
 
-    def add(self, claim: Claim[Item]) -> None:
+    def add(self, claim: Claim) -> None:
         """Puts a claim in line."""
         caller = self._callers.setdefault(claim.flow.caller, _Use(since=next(self._count)))
         flow = self._flows.setdefault(claim.flow, _Use(since=next(self._count)))
@@ -127,7 +127,7 @@ class FairQueue(Generic[Item]):
             use.waiting += claim.size
         self._lines.setdefault(claim.flow, {})[claim] = None
 
-    def hold(self, claim: Claim[Item]) -> None:
+    def hold(self, claim: Claim) -> None:
         """Gives a claim its part, and takes it out of the line."""
         self._leave_line(claim)
         turn = next(self._count)
@@ -136,7 +136,7 @@ class FairQueue(Generic[Item]):
             use.since = turn
         claim.holds = True
 
-    def remove(self, claim: Claim[Item]) -> None:
+    def remove(self, claim: Claim) -> None:
         """Ends a claim, whether it holds its part or still waits."""
         if claim.holds:
             turn = next(self._count)
@@ -152,7 +152,7 @@ class FairQueue(Generic[Item]):
         if not self._callers[claim.flow.caller].claims:
             del self._callers[claim.flow.caller]
 
-    def in_turn(self) -> list[Claim[Item]]:
+    def in_turn(self) -> list[Claim]:
         """Returns the first claim of each line, the one whose turn is next first."""
         return sorted((next(iter(line)) for line in self._lines.values()), key=self._rank)
 
@@ -161,7 +161,7 @@ class FairQueue(Generic[Item]):
         use = self._flows.get(flow)
         return 0 if use is None else use.waiting + use.held
 
-    def is_alone(self, claim: Claim[Item]) -> bool:
+    def is_alone(self, claim: Claim) -> bool:
         """Whether a claim is the only one of its flow."""
         return self._flows[claim.flow].claims == 1
 
@@ -170,18 +170,18 @@ class FairQueue(Generic[Item]):
         kinds = sum(other.caller == flow.caller for other in self._flows)
         return total / len(self._callers) / kinds
 
-    def waiting(self) -> Iterable[Claim[Item]]:
+    def waiting(self) -> Iterable[Claim]:
         """Returns all claims in line."""
         return itertools.chain.from_iterable(self._lines.values())
 
-    def _uses(self, claim: Claim[Item]) -> tuple[_Use, _Use]:
+    def _uses(self, claim: Claim) -> tuple[_Use, _Use]:
         return self._callers[claim.flow.caller], self._flows[claim.flow]
 
-    def _rank(self, claim: Claim[Item]) -> tuple[int, int, int, int]:
+    def _rank(self, claim: Claim) -> tuple[int, int, int, int]:
         caller, flow = self._uses(claim)
         return caller.held, caller.since, flow.held, flow.since
 
-    def _leave_line(self, claim: Claim[Item]) -> None:
+    def _leave_line(self, claim: Claim) -> None:
         line = self._lines[claim.flow]
         del line[claim]
         if not line:

@@ -77,7 +77,6 @@ class Thought(NamedTuple):
     """A thought that a judge wrote, and its labels behind it.
 
     Args:
-        text: The thought.
         labels: The labels' log-probabilities behind the thought and its end; None if the thought
             did not end.
     """
@@ -211,7 +210,6 @@ class Engine(Protocol):
         Cancelling the call aborts the engine's work.
 
         Args:
-            prompts: The prompts to score.
             times: Receives the times of the call; None if the caller does not need them.
 
         Returns:
@@ -385,7 +383,6 @@ class TextGenerator(Protocol):
         Cancelling the call aborts the engine's work.
 
         Args:
-            prompts: The prompts to answer.
             max_tokens: Largest number of tokens of an answer, at least 1.
             temperature: Sampling temperature; 0 is greedy and ignores the seeds.
             seeds: One seed for each prompt, in [0, 2^63). The same prompt, temperature and seed
@@ -440,7 +437,6 @@ class RewardModelIdentity:
     """The part of a judge's identity that a reward model knows after its start.
 
     Args:
-        judge: Name of the judge.
         architecture: Class of the model, such as "Qwen3ForSequenceClassification".
         weights: Digest of the model's files.
         chat_frame: Text that the chat template puts around a question and a response.
@@ -485,7 +481,6 @@ class RewardModel(Protocol):
         Cancelling the call aborts the work.
 
         Args:
-            conversations: The conversations to score.
             times: Receives the times of the call; None if the caller does not need them.
 
         Returns:
@@ -581,7 +576,6 @@ class SetStore(Protocol):
         The write is durable when this method returns. The last `KEPT_VERSIONS` numbers are kept.
 
         Args:
-            name: Name of the calibration set.
             head: The new version, whose number is above the expected one.
             blob: The version, not empty; None deletes the set.
             thresholds: "guarantee:alpha" -> lambda_hat, for programs that read the store directly.
@@ -664,20 +658,16 @@ class AuditStore(Protocol):
         texts: Mapping[str, str] = NO_TEXTS,
         forgotten: Collection[str] = (),
         removed: Collection[str] = (),
-        synced: bool = True,
     ) -> int | None:
-        """Changes the audits of a set in one atomic step.
+        """Changes the audits of a set in one atomic step, which is durable then.
 
         Args:
-            name: Name of the set.
             rows: New rows, and new states of others. They get positions by `placed`.
             expected: Key -> position that the row must have, of all rows that change or are
                 removed. Rows that are not in it must be new.
             texts: Key of a row -> its texts, which replace others.
             forgotten: Keys whose texts are removed; unknown keys are ignored.
             removed: Keys of rows to remove with their texts, which takes one position.
-            synced: Whether the change is on the disk when this method returns. Otherwise it
-                survives the end of every process, but perhaps not a power cut.
 
         Returns:
             The position of the set's last change before this one; None if a row has another

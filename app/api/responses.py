@@ -29,7 +29,7 @@ AGED: dict[int | str, dict[str, Any]] = {
 
 def age_headers(judgments: Iterable[Judgment]) -> dict[str, str]:
     """The header with the age of the oldest calibration, if the store has not confirmed one."""
-    ages = (judgment.calibration.age_s for judgment in judgments if judgment.calibration)
+    ages = (judgment.age_s for judgment in judgments)
     oldest = max(ages, default=0.0)
     return {AGE_HEADER: str(math.ceil(oldest))} if oldest > 0 else {}
 

@@ -7,10 +7,9 @@ breaks the promise. Without an alarm, the draws up to the first open one are add
 
 from dataclasses import dataclass
 
-from app.audits.alarms import Alarm
 from app.audits.auditor import Auditor
 from app.audits.changes import Changes
-from app.audits.entries import Audit, in_fields, written
+from app.audits.entries import Audit, TrailEntry, in_fields
 from app.audits.monitor import Monitor
 from app.core.calibration import Calibration, LabeledExample
 from app.core.comparison import Criterion
@@ -42,7 +41,7 @@ class Chosen:
     @property
     def criteria(self) -> frozenset[Criterion]:
         """The criteria under which the labeled ones were drawn first."""
-        return frozenset(audit.uses[0].decider.criterion for audit in self.labelled)
+        return frozenset(audit.uses[0].criterion for audit in self.labelled)
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -79,7 +78,6 @@ class Absorber:
         Ties keep their scores, as by POST /calibrate. Absorbing again changes nothing.
 
         Args:
-            by: Name of the key that asked for it, for the trail.
             dry_run: Change nothing; see `Changes.put`.
             even_if_infeasible: Absorb even if a criterion in use gets no more verdicts.
 
@@ -110,7 +108,7 @@ class Absorber:
         alarm = book.alarms.first()
         if alarm is None:
             return None
-        criterion, needed = alarm.entry.criterion, alarm.entry.needed
+        criterion, needed = book.alarms.criterion(alarm), alarm.audits
         own = [audit for audit in book.since(alarm.position) if self._is_own(audit)]
         labelled = sum(audit.label is not None for audit in own[:needed])
         if needed is None:
@@ -126,7 +124,7 @@ class Absorber:
             )
         return records.Recovery(
             **in_fields(criterion),
-            since=written(alarm.entry.at),
+            since=alarm.at,
             audits=needed,
             drawn=len(own),
             labelled=labelled,
@@ -161,7 +159,8 @@ class Absorber:
             )
             taken, later = own[:first_open], own[first_open:]
         else:
-            taken, later = _first_since(alarm, own, now=now), []
+            criterion = book.alarms.criterion(alarm)
+            taken, later = _first_since(alarm, criterion, own, now=now), []
         labelled = [audit for audit in taken if audit.status(now) == "labelled"]
         if alarm is not None and all(audit.label == "tie" for audit in labelled):
             raise AuditsIncompleteError(
@@ -185,13 +184,15 @@ class Absorber:
         )
 
 
-def _first_since(alarm: Alarm, own: list[Audit], *, now: float) -> list[Audit]:
+def _first_since(
+    alarm: TrailEntry, criterion: Criterion, own: list[Audit], *, now: float
+) -> list[Audit]:
     """Returns the draws that an alarm needs; raises AuditsIncompleteError if they are not done."""
-    name, needed = alarm.entry.criterion.calibration, alarm.entry.needed
+    name, needed = criterion.calibration, alarm.audits
     if needed is None:
         raise AuditsIncompleteError(
             f"no number of audits up to 100,000 brings verdicts back under "
-            f"{alarm.entry.criterion.words}: calibrate the set {name!r} on new pairs"
+            f"{criterion.words}: calibrate the set {name!r} on new pairs"
         )
     if len(own) < needed:
         raise AuditsIncompleteError(

@@ -13,51 +13,46 @@ counts, because an entry names the position that it follows.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from app.audits.entries import AboutAlarm, AlarmEnd, AlarmEntry, in_fields, written
+from app.audits.entries import TrailEntry, in_fields
 from app.core.comparison import Criterion
-from scope_judge import records
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Alarm:
-    """An alarm, and the position of its entry."""
-
-    position: int
-    entry: AlarmEntry
-
-    @property
-    def record(self) -> records.EndedAlarm:
-        """What callers see of an alarm that ends."""
-        return records.EndedAlarm(**in_fields(self.entry.criterion), rang_at=written(self.entry.at))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AlarmState:
-    """The alarms of a criterion.
+    """The last alarm of a criterion, and its end; both are None without an alarm."""
 
-    Args:
-        ended: Position of the end of the last alarm that has ended; 0 if none has. Draws up to this
-            position say nothing about the time after it.
-    """
-
-    last: Alarm | None = None
-    end: AlarmEnd | None = None
-    ended: int = 0
+    last: TrailEntry | None = None
+    end: TrailEntry | None = None
 
     @property
-    def standing(self) -> Alarm | None:
+    def standing(self) -> TrailEntry | None:
         """The active alarm; None if there is none."""
         return self.last if self.end is None else None
+
+    @property
+    def ended(self) -> int:
+        """Position of the end of the last alarm that has ended; 0 if none has.
+
+        Draws up to this position say nothing about the time after it.
+        """
+        if self.end is not None:
+            return self.end.position
+        return 0 if self.last is None else self.last.follows
 
 
 class Alarms:
     """The alarms of a set: a fold over the entries of its trail."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._states: dict[Criterion, AlarmState] = {}
         # Position after which draws of the set are examples of its present traffic. Draws from
         # before an alarm that has ended are not, nor are those from before a `resume`.
         self.begun = 0
+
+    def criterion(self, entry: TrailEntry) -> Criterion:
+        """Returns the criterion of an entry about an alarm."""
+        return Criterion(**in_fields(entry), calibration=self._name)
 
     def state(self, criterion: Criterion) -> AlarmState:
         """Returns the alarms of a criterion."""
@@ -67,14 +62,14 @@ class Alarms:
         """Returns a copy of the alarms by their criteria."""
         return dict(self._states)
 
-    def standing(self) -> list[Alarm]:
-        """Returns the active alarms."""
-        states = self._states.values()
-        return [state.standing for state in states if state.standing is not None]
+    def standing(self) -> dict[Criterion, TrailEntry]:
+        """Returns the active alarms by their criteria."""
+        states = self._states.items()
+        return {key: state.standing for key, state in states if state.standing is not None}
 
-    def first(self) -> Alarm | None:
+    def first(self) -> TrailEntry | None:
         """Returns the active alarm that was raised first; None if there is none."""
-        return min(self.standing(), key=lambda alarm: alarm.position, default=None)
+        return min(self.standing().values(), key=lambda alarm: alarm.position, default=None)
 
     @property
     def start(self) -> int:
@@ -82,25 +77,21 @@ class Alarms:
         alarm = self.first()
         return self.begun if alarm is None else alarm.position
 
-    def takes(self, entry: AboutAlarm) -> bool:
+    def takes(self, entry: TrailEntry) -> bool:
         """Whether an entry would change anything; False if another one came first."""
-        if isinstance(entry, AlarmEntry):
-            state = self.state(entry.criterion)
-            return state.standing is None and entry.after == state.ended
-        standing = self.state(entry.criterion).standing
-        return standing is not None and entry.alarm == standing.position
+        state = self.state(self.criterion(entry))
+        if entry.event == "alarm":
+            return state.standing is None and entry.follows == state.ended
+        return state.standing is not None and entry.follows == state.standing.position
 
-    def apply(self, position: int, entry: AboutAlarm) -> bool:
-        """Applies the entry at a position of the trail; returns False if it changes nothing."""
+    def apply(self, entry: TrailEntry) -> None:
+        """Applies an entry of the trail, unless it changes nothing."""
         if not self.takes(entry):
-            return False
-        state = self.state(entry.criterion)
-        if isinstance(entry, AlarmEntry):
-            alarm = Alarm(position=position, entry=entry)
-            state = replace(state, last=alarm, end=None)
-        else:
-            begun = entry.alarm if entry.because == "version" else position
-            self.begun = max(begun, self.begun)
-            state = replace(state, end=entry, ended=position)
-        self._states[entry.criterion] = state
-        return True
+            return
+        criterion = self.criterion(entry)
+        if entry.event == "alarm":
+            self._states[criterion] = AlarmState(last=entry)
+            return
+        begun = entry.follows if entry.event == "alarm_ended" else entry.position
+        self.begun = max(begun, self.begun)
+        self._states[criterion] = replace(self.state(criterion), end=entry)

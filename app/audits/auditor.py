@@ -9,28 +9,27 @@ import asyncio
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from app.audits.book import MOST_CRITERIA, Book
 from app.audits.entries import (
-    AboutAlarm,
     Audit,
     AuditLabel,
     LabelEntry,
     Row,
     TrailEntry,
-    Use,
     key_of_row,
     pair_of,
-    place_of_criterion,
     read_row,
     to_text,
+    written,
 )
 from app.audits.sampling import Drawn, Sampler
 from app.core.calibration import Calibration
-from app.core.comparison import AuditReference, Criterion, CriterionDefaults
+from app.core.comparison import Criterion, CriterionDefaults
 from app.core.errors import (
     ForbiddenError,
     LabelChangesError,
@@ -40,7 +39,7 @@ from app.core.errors import (
 from app.judges.judged import JudgedComparison
 from app.observability.telemetry import Telemetry
 from app.off_loop import off_loop
-from app.ports import AuditStore, StoredRow, placed
+from app.ports import AuditState, AuditStore, StoredRow, placed
 from scope_judge import records
 from scope_judge.records import Status
 
@@ -62,30 +61,18 @@ _STEP = 500
 logger = logging.getLogger("app.audits")
 
 
+@dataclass(kw_only=True, slots=True)
 class _Change:
-    """A change of a set's audits that a store makes in one step.
+    """A change of a set's audits that a store makes in one step."""
 
-    Args:
-        book: The audits as they are.
-        at: The time, in seconds since 1970.
-    """
-
-    def __init__(self, book: Book, *, at: float) -> None:
-        # Where the next draw is in the order of draws.
-        self.place = max(book.latest + 1, int(at * 1e6))
-        self.rows = dict[str, Row | None]()
-        self.texts = dict[str, str]()
-        self.forgotten = set[str]()
-        self.removed = set[str]()
+    rows: dict[str, Row] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    forgotten: set[str] = field(default_factory=set)
+    removed: set[str] = field(default_factory=set)
 
     def put(self, row: Row) -> None:
         """Adds a row, or replaces its state."""
         self.rows[key_of_row(row)] = row
-
-    def audit(self, book: Book, key: str) -> Audit | None:
-        """Returns an audit as it is after the change so far."""
-        row = self.rows[key] if key in self.rows else book.audits.get(key)
-        return row if isinstance(row, Audit) else None
 
 
 class Auditor:
@@ -126,8 +113,8 @@ class Auditor:
         # Write id of a version -> number of refused draws.
         self._refused = Counter[str]()
         self._store_is_away = False
-        # Whether the last write failed; reads may still work.
-        self._store_refuses = False
+        # The kind of call that failed and was logged, until one of this kind succeeds.
+        self._outage: Literal["read", "write"] | None = None
         # Held while the audits are read.
         self._reading = asyncio.Lock()
         # Name of a set -> held while draws of it are written, so that they know of each other.
@@ -156,7 +143,17 @@ class Auditor:
                 await self._read_all()
                 await self._read_secret()
                 self._check_secret()
-        self._note_back()
+
+    async def _read_secret(self) -> None:
+        """Reads the secret, which no draw needs at rate 0."""
+        if self.rate > 0:
+            self._sampler = Sampler(
+                await self._store.secret(),
+                rate=self.rate,
+                fingerprint=self._fingerprint,
+                expires_s=self._expires_s,
+                keeps_texts=self._keeps_texts,
+            )
 
     def _check_secret(self) -> None:
         """Ends drawing and raises StoreCorruptError if there are draws of another secret.
@@ -173,17 +170,6 @@ class Auditor:
             "replaced: restore the store from a backup, or set SCOPE_AUDIT_RATE=0 to judge without "
             "draws"
         )
-
-    async def _read_secret(self) -> None:
-        """Reads the secret, which no draw needs at rate 0."""
-        if self.rate > 0:
-            self._sampler = Sampler(
-                await self._store.secret(),
-                rate=self.rate,
-                fingerprint=self._fingerprint,
-                expires_s=self._expires_s,
-                keeps_texts=self._keeps_texts,
-            )
 
     async def follow(self) -> None:
         """Reads the changes of other processes; runs until it is cancelled.
@@ -203,70 +189,56 @@ class Auditor:
             StoreUnavailableError: The store does not answer.
             StoreCorruptError: Another program changed the audits.
         """
-        await self._read_changes()
-        self._note_back()
-
-    async def _read_changes(self) -> None:
         async with self._reading:
             with self._watched():
                 await self._read_all()
 
     async def _read_all(self) -> None:
-        """Reads the changes of all sets; starts over if the store has others than before."""
-        # Before the store is asked: own writes may be newer than its answer.
-        known = {name: book.position for name, book in self._books.items() if book.position}
+        """Reads the changes of all sets; all audits of a set again if rows are gone."""
         states = await self._store.audit_states()
-        if any(name not in states or states[name].position < known[name] for name in known):
-            logger.warning("the audits of the store were replaced: all of them are read again")
-            self._books = {}
-            await self._read_secret()
-        elif states and not known:
-            # A restore fills an empty store, and brings the secret of its draws along.
-            await self._read_secret()
-        for name, state in states.items():
-            book = self.book(name)
+        # A restore fills an empty store, and brings the secret of its draws along.
+        is_other = bool(states) and not any(book.position for book in self.books)
+        for name in states.keys() | self._books.keys():
+            book, state = self.book(name), states.get(name, AuditState(0, 0))
+            went_back = state.position < book.position
             if book.position < state.position:
                 await self._read(book, end=state.position)
-            is_known = book.latest == book.position == state.position
-            if is_known and len(book.places) != state.rows:
-                # Another process has removed rows, or the store has lost some.
-                await self._read_secret()
-                book = Book(name=name)
-                await self._read(book, end=state.position)
-                self._books[name] = book
+            has_lost = book.position == state.position and len(book.places) != state.rows
+            if went_back or has_lost:
+                # Another store is in place, or another process has removed rows.
+                if went_back:
+                    logger.warning("the audits of %r were replaced: they are read again", name)
+                self._books[name] = Book(name=name)
+                await self._read(self.book(name), end=state.position)
+                is_other = True
+        if is_other:
+            await self._read_secret()
 
-    async def _read(self, book: Book, *, end: int) -> None:
+    async def _read(self, book: Book, *, end: int = 0) -> None:
         """Reads the rows of a set that have changed, at least those up to a position."""
         while page := await self._store.audits(book.name, after=book.position, limit=_PAGE):
             for stored in page:
                 book.apply(stored.key, stored.position, read_row(stored))
-            book.position = max(book.position, page[-1].position)
             # The store in memory answers without a pause.
             await asyncio.sleep(0)
         book.position = max(book.position, end)
-        book.latest = max(book.latest, end)
 
     async def _change(
         self,
         name: str,
         plan: Callable[[Book, _Change], None],
-        *,
-        synced: bool = True,
     ) -> None:
         """Changes the audits of a set, in one step of the store.
 
         Args:
-            name: Name of the set.
             plan: Puts the rows into a change, by the audits as they are. It is called again if
                 somebody else has changed one of the rows.
-            synced: Whether the change must be on the disk then.
 
         Raises:
             StoreUnavailableError: The store does not answer, or other processes were always first.
         """
         for _ in range(_ATTEMPTS):
-            book = self.book(name)
-            change = _Change(book, at=self.now())
+            book, change = self.book(name), _Change()
             plan(book, change)
             keys = (*change.rows, *change.removed)
             if not keys:
@@ -281,30 +253,24 @@ class Auditor:
                     texts=change.texts,
                     forgotten=change.forgotten,
                     removed=change.removed,
-                    synced=synced,
                 )
-            has_trail = any(isinstance(row, TrailEntry) for row in change.rows.values())
-            if before is not None and not has_trail:
-                self._take(self.book(name), change, placed(rows, after=before), before)
-                return
-            # Entries of the trail are taken in their order, with those of other processes.
-            await self._read_changes()
-            if before is not None:
-                return
+            if before is None:
+                await self.catch_up()
+                continue
+            async with self._reading:
+                book = self.book(name)
+                if before == book.position:
+                    for row in placed(rows, after=before):
+                        book.apply(row.key, row.position, read_row(row))
+                else:
+                    # Rows of others lie before the own ones.
+                    with self._watched():
+                        await self._read(book)
+                book.remove(change.removed)
+            return
         raise StoreUnavailableError(
             f"other processes keep changing the audits of the calibration {name!r}; try again"
         )
-
-    @staticmethod
-    def _take(book: Book, change: _Change, stored: Sequence[StoredRow], before: int) -> None:
-        """Takes an own change of draws and labels into a book, in any order."""
-        for row, (key, position, _) in zip(change.rows.values(), stored, strict=True):
-            book.apply(key, position, row)
-        book.remove(change.removed)
-        if before == book.position:
-            last = stored[-1].position if stored else before
-            book.position = last + bool(change.removed)
-            book.latest = max(book.latest, book.position)
 
     async def observe(self, judged: Sequence[JudgedComparison]) -> None:
         """Draws some of the judgments that used a set, and names the draws in them.
@@ -330,13 +296,13 @@ class Auditor:
         for item, one in zip(candidates, drawn, strict=True):
             # Nobody should spend a label on a draw that takes no more labels.
             if one is not None and self._is_kept(one, status=("open", "labelled", "closed")):
-                reference = AuditReference(id=one.audit.id, rate=one.audit.rate)
+                reference = records.AuditReference(id=one.audit.id, rate=one.audit.rate)
                 item.judgment = replace(item.judgment, audit=reference)
 
     def _is_kept(self, drawn: Drawn, *, status: Sequence[Status] | None = None) -> bool:
         """Whether the store has a draw under its criterion and version."""
-        audit = self.book(drawn.audit.calibration).audits.get(drawn.audit.key)
-        if audit is None or audit.use(drawn.decider) is None:
+        audit, use = self.book(drawn.audit.calibration).audits.get(drawn.audit.key), drawn.use
+        if audit is None or not audit.has_use(use.criterion, use.write_id):
             return False
         return status is None or audit.status(self.now()) in status
 
@@ -365,29 +331,26 @@ class Auditor:
             nonlocal taken
             refused.clear()
             taken = 0
-            begun = {
-                drawn.decider.write_id: dict(book.begun(drawn.decider.write_id)) for drawn in draws
-            }
+            begun = {drawn.use.write_id: {*book.begun(drawn.use.write_id)} for drawn in draws}
             room = book.room(self.now())
+            place = max(book.position + 1, int(self.now() * 1e6))
             for drawn in draws:
-                decider, key = drawn.decider, drawn.audit.key
-                audit = change.audit(book, key)
-                if audit is not None and audit.use(decider) is not None:
+                use, key = drawn.use, drawn.audit.key
+                known = change.rows.get(key, book.audits.get(key))
+                assert known is None or isinstance(known, Audit), "the key is that of an audit"
+                if known is not None and known.has_use(use.criterion, use.write_id):
                     continue
-                criteria = begun[decider.write_id]
-                if not self._has_room(decider.criterion, criteria) or (audit is None and room <= 0):
+                criteria = begun[use.write_id]
+                if not self._has_room(use.criterion, criteria) or (known is None and room <= 0):
                     refused.append(drawn)
                     continue
-                use = replace(drawn.audit.uses[0], position=change.place)
-                change.place += 1
-                if decider.criterion not in criteria:
-                    change.rows[place_of_criterion(len(criteria), decider.write_id)] = None
-                    criteria[decider.criterion] = use
-                if audit is None:
+                criteria.add(use.criterion)
+                use = replace(use, position=place + taken)
+                if known is None:
                     audit = replace(drawn.audit, uses=(use,))
                     room -= 1
                 else:
-                    audit = audit.used(use)
+                    audit = known.used(use)
                 if drawn.texts is not None and audit.label is None and not audit.has_texts:
                     audit = replace(audit, has_texts=True)
                     change.texts[key] = drawn.texts
@@ -397,24 +360,18 @@ class Auditor:
         # Judgments do not wait for a store that has failed; `follow` notices when it is back.
         if not self._store_is_away:
             with suppress(TimeoutError, StoreUnavailableError, StoreCorruptError):
-                # A draw that a power cut takes is missed; who was right has nothing to do with it.
-                # Waiting for the disk would take longer than a small judge needs.
                 with self._watched():
                     async with asyncio.timeout(_PATIENCE_S):
-                        await self._change(name, plan, synced=False)
-                self._refused.update(drawn.decider.write_id for drawn in refused)
+                        await self._change(name, plan)
+                self._refused.update(drawn.use.write_id for drawn in refused)
                 self._telemetry.audit_draws.inc(taken)
                 self._telemetry.refused_draws.inc(len(refused))
                 return
         self._telemetry.missed_draws.inc(len(draws))
 
-    def _has_room(self, criterion: Criterion, begun: Mapping[Criterion, Use]) -> bool:
-        """Whether a criterion is audited; the last place is that of the default."""
-        room = MOST_CRITERIA - len(begun)
-        if criterion in begun or self._is_default(criterion):
-            return criterion in begun or room > 0
-        keeps_one = self._default is not None and not any(map(self._is_default, begun))
-        return room > keeps_one
+    def _has_room(self, criterion: Criterion, begun: Collection[Criterion]) -> bool:
+        """Whether a criterion is audited; that of the service always is."""
+        return criterion in begun or len(begun) < MOST_CRITERIA or self._is_default(criterion)
 
     def _is_default(self, criterion: Criterion) -> bool:
         default = self._default
@@ -450,7 +407,7 @@ class Auditor:
             LabelChangesError: A label was changed 100 times already; no label was taken.
             StoreUnavailableError: Some labels were not taken. Sending all again is safe.
         """
-        await self._read_changes()
+        await self.catch_up()
         by_set, unknown = self._sorted(labels, may_use)
         # So that nothing is taken if one of them is refused.
         for name, sent in by_set.items():
@@ -511,8 +468,18 @@ class Auditor:
                 change.put(audit)
                 change.forgotten.add(audit.key)
                 if before is not None or entry.label == "none":
-                    number = audit.label_changes
-                    change.put(TrailEntry(entry=entry, before=before, number=number))
+                    change.put(
+                        TrailEntry.of(
+                            event="closed" if before is None else "label_changed",
+                            at=written(entry.at),
+                            by=entry.by,
+                            reason=entry.reason,
+                            id=entry.id,
+                            before=before,
+                            after=entry.label,
+                            follows=audit.label_changes,
+                        )
+                    )
 
         await self._change(name, plan)
         return taken
@@ -572,34 +539,30 @@ class Auditor:
         """Returns the draws whose labels end the alarms of a set, as far as there are any."""
         book = self.book(name)
         alarm = book.alarms.first()
-        if alarm is None or alarm.entry.needed is None:
+        if alarm is None or alarm.audits is None:
             return []
         audits = book.since(alarm.position)
         own = [audit for audit in audits if audit.fingerprint == self._fingerprint]
-        return own[: alarm.entry.needed]
+        return own[: alarm.audits]
 
     def _usable(self, calibration: str | None, may_use: Callable[[str], bool]) -> list[Book]:
         return [
             book for book in self.books if calibration in (None, book.name) and may_use(book.name)
         ]
 
-    async def record(self, entries: Sequence[AboutAlarm]) -> None:
-        """Records entries about alarms, without those that another replica has written.
+    async def record(self, name: str, entries: Sequence[TrailEntry]) -> None:
+        """Records entries about alarms of a set, without those that another replica has written.
 
         Raises:
             StoreUnavailableError: The store does not answer. Recording them again is safe.
         """
-        by_set = dict[str, list[AboutAlarm]]()
-        for entry in entries:
-            by_set.setdefault(entry.criterion.calibration, []).append(entry)
-        await self._read_changes()
-        for name, of_set in by_set.items():
 
-            def plan(book: Book, change: _Change, of_set: Sequence[AboutAlarm] = of_set) -> None:
-                for entry in filter(book.alarms.takes, of_set):
-                    change.put(TrailEntry(entry=entry))
+        def plan(book: Book, change: _Change) -> None:
+            for entry in filter(book.alarms.takes, entries):
+                change.put(entry)
 
-            await self._change(name, plan)
+        await self.catch_up()
+        await self._change(name, plan)
 
     async def trail(self, calibration: str, *, before: int | None, limit: int) -> list[TrailEntry]:
         """Returns the trail of a set's audits, newest first.
@@ -653,7 +616,7 @@ class Auditor:
             change.removed |= set(old[:_STEP])
             step = len(change.removed & book.audits.keys())
 
-        await self._read_changes()
+        await self.catch_up()
         while self.book(name).out_of_force(in_force, older_than=older_than, now=self.now()):
             await self._change(name, plan)
             removed += step
@@ -671,25 +634,20 @@ class Auditor:
             yield
         except (TimeoutError, StoreUnavailableError, StoreCorruptError) as exc:
             self._telemetry.store_errors.inc()
-            if not (self._store_is_away or self._store_refuses):
+            if self._outage is None:
                 late = f"the store has not answered within {_PATIENCE_S:g} s"
                 reason = late if isinstance(exc, TimeoutError) else exc.detail
                 logger.warning("judging continues without draws for audits: %s", reason)
             self._store_is_away = True
-            self._store_refuses |= writing
+            self._outage = "write" if writing else self._outage or "read"
             raise
-        if writing and self._store_refuses:
-            self._store_refuses = False
-            logger.warning("the store takes draws for audits again")
-
-    def _note_back(self) -> None:
-        """Logs one line when the store is back, unless its last write failed."""
         if self.rate > 0 and self._sampler is None:
             # Without the secret, the store is not the one that there was before.
             return
-        if self._store_is_away and not self._store_refuses:
-            logger.warning("the store takes draws for audits again")
         self._store_is_away = False
+        if self._outage == "read" or (writing and self._outage):
+            self._outage = None
+            logger.warning("the store takes draws for audits again")
 
 
 @dataclass(kw_only=True, slots=True)

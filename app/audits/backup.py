@@ -16,7 +16,7 @@ from app.core.errors import InvalidRequestError, StoreUnavailableError
 from app.ports import KEPT_VERSIONS, Entry, Head, Store, StoredRow
 from app.sets.codec import thresholds_in
 
-_MARK, _FORMAT = "scope_judge_backup", 4
+_MARK, _FORMAT = "scope_judge_backup", 5
 _AT_ONCE = 1000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

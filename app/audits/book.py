@@ -1,19 +1,10 @@
 """The audits of one set as this process has read them from the store."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from app.audits.alarms import Alarms
-from app.audits.entries import (
-    Audit,
-    LabelEntry,
-    Row,
-    TrailEntry,
-    Use,
-    key_of_row,
-    pair_of,
-    place_of_criterion,
-)
+from app.audits.entries import Audit, Row, TrailEntry, key_of_row, pair_of
 from app.core.comparison import Criterion
 
 # Criteria of one version of a set whose judgments are drawn. Callers choose the criteria, and each
@@ -29,7 +20,6 @@ class Book:
 
     Args:
         position: Position up to which all of its rows were read.
-        latest: Position of the last change that is known; others may lie in between.
         audits: The audits by the key of their pair.
         places: Position of each row by its key, also of those that cannot be read.
         last_sender: Name of the key that sent its last label, or "service".
@@ -37,28 +27,28 @@ class Book:
 
     name: str
     position: int = 0
-    latest: int = 0
     audits: dict[str, Audit] = field(default_factory=dict)
     places: dict[str, int] = field(default_factory=dict)
     trail: list[TrailEntry] = field(default_factory=list)
-    alarms: Alarms = field(default_factory=Alarms)
+    alarms: Alarms = field(init=False)
     last_sender: str = "service"
-    # Write id -> criterion -> its first use, of the versions with draws.
-    _begun: dict[str, dict[Criterion, Use]] = field(default_factory=dict)
+    # Write id of each version with draws -> their criteria.
+    _begun: dict[str, set[Criterion]] = field(default_factory=dict)
     _unlabeled: set[str] = field(default_factory=set)
 
+    def __post_init__(self) -> None:
+        self.alarms = Alarms(self.name)
+
     def apply(self, key: str, position: int, row: Row | None) -> None:
-        """Takes a row, of which only the newest state counts."""
-        self.latest = max(self.latest, position)
-        if position <= self.places.get(key, 0):
-            return
+        """Takes the next row in the order of changes; None is one that cannot be read."""
+        self.position = max(self.position, position)
         self.places[key] = position
         if isinstance(row, Audit):
             self._apply_audit(key, row)
         elif isinstance(row, TrailEntry):
             self.trail.append(row)
-            if not isinstance(row.entry, LabelEntry):
-                self.alarms.apply(row.position, row.entry)
+            if row.id is None:
+                self.alarms.apply(row)
 
     def _apply_audit(self, key: str, audit: Audit) -> None:
         before = self.audits.get(key)
@@ -70,14 +60,11 @@ class Book:
         else:
             self._unlabeled.discard(key)
         for use in audit.uses[0 if before is None else len(before.uses) :]:
-            begun = self._begun.setdefault(use.decider.write_id, {})
-            first = begun.get(use.decider.criterion)
-            if first is None or use.position < first.position:
-                begun[use.decider.criterion] = use
+            self._begun.setdefault(use.write_id, set()).add(use.criterion)
 
-    def begun(self, write_id: str) -> Mapping[Criterion, Use]:
-        """Returns the first use of each criterion of a version."""
-        return self._begun.get(write_id, {})
+    def begun(self, write_id: str) -> frozenset[Criterion]:
+        """Returns the criteria of a version's draws."""
+        return frozenset(self._begun.get(write_id, ()))
 
     def open(self, now: float) -> list[Audit]:
         """Returns the open audits, oldest first."""
@@ -104,28 +91,14 @@ class Book:
             if audit.last_change < older_than
             and audit.status(now) != "open"
             and (alarm is None or audit.position <= alarm.position)
-            and all(use.decider.write_id != in_force for use in audit.uses)
+            and all(use.write_id != in_force for use in audit.uses)
         ]
-        left = self.audits.keys() - set(keys)
-        versions = {use.decider.write_id for key in left for use in self.audits[key].uses}
-        versions |= {in_force or ""}
-        places = [
-            key
-            for write_id in self._begun.keys() - versions
-            for number in range(MOST_CRITERIA)
-            if (key := place_of_criterion(number, write_id)) in self.places
+        gone = set(keys)
+        return keys + [
+            key_of_row(entry)
+            for entry in self.trail
+            if entry.id is not None and pair_of(entry.id) in gone
         ]
-        return (
-            keys
-            + places
-            + [
-                key_of_row(entry)
-                for entry in self.trail
-                if isinstance(entry.entry, LabelEntry)
-                and entry.entry.at < older_than
-                and pair_of(entry.entry.id) not in left
-            ]
-        )
 
     def remove(self, keys: Collection[str]) -> None:
         """Removes rows."""

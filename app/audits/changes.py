@@ -12,12 +12,12 @@ from app.audits.monitor import Monitor
 from app.core.calibration import Calibration
 from app.core.comparison import Criterion
 from app.core.errors import InvalidRequestError, StoreCorruptError
-from app.core.threshold_rows import ThresholdRow
 from app.sets.batch import JudgedBatch
 from app.sets.cache import Calibrations
 from app.sets.calibrator import Calibrator, Look
 from app.sets.effects import effects_of, refuse_infeasible, rows_of
 from app.sets.trail import SetChange
+from scope_judge.records import Threshold
 
 
 class Changes:
@@ -44,7 +44,6 @@ class Changes:
 
         Args:
             name: Name of the calibration set; a missing set is made.
-            by: Name of the key that posted them, for the trail.
             even_if_infeasible: Make it even if a criterion in use gets no more verdicts.
 
         Raises:
@@ -111,7 +110,8 @@ class Changes:
             ended = await self._monitor.ended_by(change.present, after)
             if refuses:
                 refuse_infeasible(after.name, effects)
-            return replace(change, effects=effects, ended=tuple(alarm.record for alarm in ended))
+            ends = tuple(alarm.ended_alarm for alarm in ended)
+            return replace(change, effects=effects, ended=ends)
 
         return look
 
@@ -121,7 +121,7 @@ class Changes:
             await self._monitor.settle(change.calibration)
         return change
 
-    async def rows_in_use(self, present: Calibration) -> tuple[ThresholdRow, ...]:
+    async def rows_in_use(self, present: Calibration) -> tuple[Threshold, ...]:
         """Returns the row of each criterion in use, after reading the newest audits."""
         await self._catch_up()
         return await rows_of(self.in_use(present), present)
@@ -136,5 +136,5 @@ class Changes:
 
         The traffic may be that of an earlier version, which nobody has judged by the next one yet.
         """
-        drawn = frozenset(self._auditor.book(calibration.name).begun(calibration.write_id))
+        drawn = self._auditor.book(calibration.name).begun(calibration.write_id)
         return drawn | self._calibrations.traffic.criteria(calibration.name)

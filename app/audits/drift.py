@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from app.audits.entries import NO_ALARM, alarm_times, between, written
+from app.audits.entries import NO_ALARM, between, written
 from app.core.calibration import Calibration
 from app.core.conformal import ConformalMartingale
 from app.core.preference import FloatArray
@@ -230,17 +230,23 @@ class Drift:
             if known is not None and known.alarm:
                 stream = replace(known, evidence=stream.evidence)
             elif stream.alarm and state.begun is not None:
-                span = state.begun, now
-                stream = replace(stream, **alarm_times(now, calibration.version, span))
+                first, last = written(state.begun), written(now)
+                stream = replace(
+                    stream,
+                    rang_at=last,
+                    rang_version=calibration.version,
+                    first_judged_at=first,
+                    last_judged_at=last,
+                )
                 logger.warning(
                     "drift alarm: the traffic of calibration %r (version %d) is unlike its labeled "
                     "pairs since %s: the evidence from the %s of its judgments%s is %.3g; "
                     "docs/guides/monitoring.md says what to do",
                     calibration.name,
                     calibration.version,
-                    written(now),
+                    last,
                     name.replace("_", " "),
-                    between(span),
+                    between(first, last),
                     stream.evidence,
                 )
             state.figures[name] = stream

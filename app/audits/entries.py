@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 
@@ -31,12 +31,14 @@ DrawId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 # No number is read from a text, or a truth value from a number.
 _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
-# Thousands of rows share these values, which are kept once.
+# Thousands of rows share these names, which are kept once.
 _Name = Annotated[str, AfterValidator(sys.intern)]
 _Version = Annotated[int, Field(ge=0, lt=2**63)]
 _Count = Annotated[int, Field(ge=0)]
 
 
+# Thousands of rows share a criterion.
+@lru_cache(maxsize=1024)
 def _with_alpha(criterion: Criterion) -> Criterion:
     for share in (criterion.alpha, 0.5 if criterion.delta is None else criterion.delta):
         if share is None or not 0.0 < share < 1.0:
@@ -48,29 +50,8 @@ _Criterion = Annotated[Criterion, AfterValidator(_with_alpha)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Decider:
-    """The criterion, which has an alpha, and the version of its set that decided a judgment."""
-
-    __pydantic_config__ = _STRICT
-
-    criterion: _Criterion
-    write_id: str
-    version: _Version
-
-
-@lru_cache(maxsize=1024)
-def _shared(decider: Decider) -> Decider:
-    return decider
-
-
-_Decider = Annotated[Decider, AfterValidator(_shared)]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class LabelEntry:
     """A label by a key for a draw, in the order of the id; "none" closes the draw with a reason."""
-
-    __pydantic_config__ = _STRICT
 
     id: DrawId
     label: AuditLabel
@@ -79,89 +60,25 @@ class LabelEntry:
     reason: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AlarmEntry:
-    """The labels of a version have proved more errors than alpha.
-
-    Args:
-        needed: Number of draws from now on that replace all examples of the set; None if it would
-            be above 100,000. It follows from the criterion alone, so no label has a part in it.
-        after: Position of the end of the alarm before; 0 if there was none.
-        by: Name of the key that sent the last label, or "service" if a draw has expired.
-        first_judged_at: Time of the first judgment whose label led to it, in seconds since 1970.
-    """
-
-    __pydantic_config__ = _STRICT
-
-    decider: _Decider
-    errors: _Count
-    audited: _Count
-    needed: Annotated[int, Field(gt=0)] | None
-    suspends: bool
-    after: _Version
-    by: str
-    at: float
-    first_judged_at: float
-    last_judged_at: float
-
-    @property
-    def span(self) -> tuple[float, float]:
-        """Times of the first and the last judgment whose label led to it."""
-        return self.first_judged_at, self.last_judged_at
-
-    @property
-    def times(self) -> dict[str, Any]:
-        """The fields of `AlarmTimes`."""
-        return alarm_times(self.at, self.decider.version, self.span)
-
-    @property
-    def criterion(self) -> Criterion:
-        """The criterion."""
-        return self.decider.criterion
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AlarmEnd:
-    """The end of an alarm.
-
-    Args:
-        alarm: Position of the alarm.
-        because: "version" if enough examples of a new version are newer, "resumed" if somebody has
-            ended it.
-        reason: Why somebody has ended it; None for a version.
-        by: Name of the key that made the version or ended the alarm, or "service".
-    """
-
-    __pydantic_config__ = _STRICT
-
-    criterion: _Criterion
-    alarm: Annotated[int, Field(gt=0, lt=2**63)]
-    because: Literal["version", "resumed"]
-    version: _Version
-    reason: str | None
-    by: str
-    at: float
-
-
-# Entries about the alarms of a set.
-AboutAlarm = AlarmEntry | AlarmEnd
 _MIRRORED: Mapping[AuditLabel, AuditLabel] = {"A": "B", "B": "A", "tie": "tie", "none": "none"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Use:
-    """One drawn judgment of a comparison, the first one by its decider.
+    """One drawn judgment of a comparison, the first one by its criterion and version.
 
     Args:
         position: Its place in the order of draws.
-        by: Name of the key that asked for it, or "service".
-        at: Its time, in seconds since 1970.
+        criterion: The criterion that decided it, which has an alpha.
+        write_id: Write id of the version of the set that decided it.
     """
 
     __pydantic_config__ = _STRICT
 
     position: Annotated[int, Field(gt=0, lt=2**63)]
-    decider: _Decider
+    criterion: _Criterion
+    write_id: _Name
+    version: _Version
     accepted: bool
     by: _Name
     at: float
@@ -207,7 +124,7 @@ class Audit:
     @property
     def calibration(self) -> str:
         """Name of the calibration set."""
-        return self.uses[0].decider.criterion.calibration
+        return self.uses[0].criterion.calibration
 
     @property
     def position(self) -> int:
@@ -221,7 +138,7 @@ class Audit:
 
     @property
     def expires_at(self) -> float:
-        """Time until which it waits for its label; each new decider prolongs it."""
+        """Time until which it waits for its label; each new use prolongs it."""
         return max(use.at for use in self.uses) + self.wait_s
 
     @property
@@ -229,9 +146,9 @@ class Audit:
         """Time of its last use or first label, in seconds since 1970."""
         return max(self.labelled_at or 0.0, *(use.at for use in self.uses))
 
-    def use(self, decider: Decider) -> Use | None:
-        """Returns its use by a decider; None if there is none."""
-        return next((use for use in self.uses if use.decider == decider), None)
+    def has_use(self, criterion: Criterion, write_id: str) -> bool:
+        """Whether it was drawn under a criterion by a version."""
+        return any(use.criterion == criterion and use.write_id == write_id for use in self.uses)
 
     def label_of(self, identifier: str) -> AuditLabel | None:
         """Returns the label in the order of an id of this draw."""
@@ -280,42 +197,55 @@ class Audit:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TrailEntry:
-    """One entry of the trail of a set's audits.
+@dataclass(frozen=True, kw_only=True)
+class TrailEntry(records.AuditEvent):
+    """An entry of the trail of a set's audits, as it is stored and shown.
 
     Args:
-        entry: A label that closed a draw or replaced another one, or an entry about an alarm.
-        before: The label that it replaced, in the order of its id; None if there was none.
-        number: Number of labels of the draw that replaced another one; 0 for an alarm.
+        write_id: Of an alarm, write id of the version whose labels have proved more errors.
+        follows: What it follows, so that of two equal entries only the first is kept: of an alarm,
+            the position of the end of the alarm before; of an end, the position of the alarm; of a
+            label, the number of labels of the draw that replaced another one.
         position: Its place in the trail, which is the position of its row.
     """
 
     __pydantic_config__ = _STRICT
 
-    entry: LabelEntry | AlarmEntry | AlarmEnd
-    before: AuditLabel | None = None
-    number: _Count = 0
+    write_id: str | None = None
+    follows: int = 0
     position: Annotated[int, Field(exclude=True)] = 0
 
+    @classmethod
+    def of(cls, **known: Any) -> "TrailEntry":
+        """Makes an entry; fields that its kind does not have are None."""
+        fields: dict[str, Any] = dict.fromkeys(_EVENT_FIELDS)
+        return cls(**fields | known)
 
+    @property
+    def times(self) -> dict[str, Any]:
+        """The fields of `AlarmTimes`."""
+        times = (self.at, self.version, self.first_judged_at, self.last_judged_at)
+        return dict(zip(NO_ALARM, times, strict=True))
+
+    @property
+    def ended_alarm(self) -> records.EndedAlarm:
+        """What callers see of an alarm that ends."""
+        return records.EndedAlarm(**in_fields(self), rang_at=self.at)
+
+
+_EVENT_FIELDS = [field.name for field in fields(records.AuditEvent)]
 Row = Audit | TrailEntry
 
 
 def key_of_row(row: Row) -> str:
-    """The key of a row in the store; that of an audit is the key of both orders of its pair.
-
-    The key of an entry says what it follows, so that of two equal ones only the first is kept.
-    """
+    """The key of a row in the store; that of an audit is the key of both orders of its pair."""
     if isinstance(row, Audit):
         return row.key
-    entry = row.entry
-    if isinstance(entry, LabelEntry):
-        return f"label {row.number} of {pair_of(entry.id)}"
-    if isinstance(entry, AlarmEnd):
-        return f"end of {entry.alarm}"
-    of = entry.criterion
-    return f"alarm after {entry.after} of {of.guarantee} {of.alpha!r} {of.delta!r}"
+    if row.id is not None:
+        return f"label {row.follows} of {pair_of(row.id)}"
+    if row.event == "alarm":
+        return f"alarm after {row.follows} of {row.guarantee} {row.alpha!r} {row.delta!r}"
+    return f"end of {row.follows}"
 
 
 def pair_of(identifier: str) -> str:
@@ -323,14 +253,9 @@ def pair_of(identifier: str) -> str:
     return f"{drawn_pair(identifier):032x}"
 
 
-def place_of_criterion(number: int, write_id: str) -> str:
-    """The key of an empty row: the place of a criterion among those of a version, from 0."""
-    return f"criterion {number} of {write_id}"
-
-
-def to_text(row: Row | None) -> str:
-    """Writes a row for the store; None is an empty row, of which only the key counts."""
-    return "{}" if row is None else _ROW.dump_json(row).decode()
+def to_text(row: Row) -> str:
+    """Writes a row for the store."""
+    return _ROW.dump_json(row).decode()
 
 
 def read_row(stored: StoredRow) -> Row | None:
@@ -347,22 +272,16 @@ def written(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def between(span: tuple[float, float] | None) -> str:
+def between(first: str | None, last: str | None) -> str:
     """Writes the times of the judgments that led to an alarm as part of a sentence."""
-    return "" if span is None else f" from {written(span[0])} to {written(span[1])}"
+    return "" if first is None else f" from {first} to {last}"
 
 
 # The fields of `AlarmTimes` without an alarm; longer records extend it.
 NO_ALARM: Mapping[str, Any] = dict.fromkeys(field.name for field in fields(records.AlarmTimes))
 
 
-def alarm_times(at: float, version: int, span: tuple[float, float]) -> dict[str, Any]:
-    """Returns the fields of `AlarmTimes` for an alarm of a version."""
-    first, last = map(written, span)
-    return dict(zip(NO_ALARM, (written(at), version, first, last), strict=True))
-
-
-def in_fields(criterion: Criterion) -> dict[str, Any]:
+def in_fields(criterion: Criterion | records.AuditEvent) -> dict[str, Any]:
     """Returns alpha, guarantee and delta of a criterion, which has an alpha."""
     return {"alpha": criterion.alpha, "guarantee": criterion.guarantee, "delta": criterion.delta}
 

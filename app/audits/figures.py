@@ -72,26 +72,18 @@ def monitored(
     """Returns the audits of each criterion, and a time until which only new rows can change them.
 
     Args:
-        audits: The audits of the set.
         write_id: The version, whose judgments alone count.
         states: The alarms of the set. Draws before the end of the last one do not count, and a
             criterion whose alarm is active is shown even without draws by this version.
-        now: The time in seconds since 1970.
-        suspends: Whether judgments under a criterion with an alarm abstain.
     """
     # In the order of the draws, so the criteria are in the order in which they came into use.
     uses = sorted(
-        (
-            (use, audit)
-            for audit in audits
-            for use in audit.uses
-            if use.decider.write_id == write_id
-        ),
+        ((use, audit) for audit in audits for use in audit.uses if use.write_id == write_id),
         key=lambda pair: (pair[0].position, pair[1].id),
     )
     by_criterion = dict[Criterion, list[tuple[Use, Audit]]]()
     for use, audit in uses:
-        by_criterion.setdefault(use.decider.criterion, []).append((use, audit))
+        by_criterion.setdefault(use.criterion, []).append((use, audit))
     for criterion, state in states.items():
         if state.standing is not None:
             by_criterion.setdefault(criterion, [])
@@ -130,7 +122,7 @@ def _monitored(
         shown=records.MonitoredCriterion(
             **in_fields(criterion),
             **asdict(figures) | {"alarm": alarm},
-            **NO_ALARM if standing is None else standing.entry.times,
+            **NO_ALARM if standing is None else standing.times,
             labelled=len(labels),
             ties=int(ties.sum()),
             tie_interval=share_interval(ties, tie_bets),
@@ -157,8 +149,6 @@ class _Draw:
     """An accepted draw.
 
     Args:
-        use: The judgment.
-        audit: The comparison.
         ends: Time at which it expires.
         state: Its label, "none" if it was closed, or what became of it without a label in time.
         bet: Number of its bet, or `LEFT_OUT`.
@@ -180,12 +170,7 @@ class _Draw:
 
 
 class _Draws:
-    """The draws of one criterion at a time, in their order.
-
-    Args:
-        uses: The judgments and their audits.
-        now: The time in seconds since 1970.
-    """
+    """The draws of one criterion at a time, in their order."""
 
     def __init__(self, uses: Sequence[tuple[Use, Audit]], *, now: float) -> None:
         self.accepted = [_Draw.of(use, audit, now) for use, audit in uses if use.accepted]

@@ -12,15 +12,13 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Literal
 
-from app.audits.alarms import Alarm
 from app.audits.auditor import Auditor
 from app.audits.book import Book
-from app.audits.entries import AlarmEnd, AlarmEntry, Decider, Use, between, written
+from app.audits.entries import TrailEntry, Use, between, in_fields, written
 from app.audits.figures import CriterionAudits, monitored
 from app.core.calibration import Calibration
 from app.core.comparison import Criterion
@@ -53,7 +51,6 @@ class SetReport:
         until: Time until which only new rows change it, in seconds since 1970.
         alarmed: The criteria with an alarm.
         ended: Position of the end of the last alarm of one that had an alarm before.
-        by: Name of the key that sent the last label, or "service" if only the time has changed.
         is_full: Whether so many draws are open that no more are drawn.
     """
 
@@ -88,7 +85,6 @@ class Monitor:
 
     Args:
         on_alarm: "report", or "abstain" if judgments under a criterion with an alarm abstain.
-        now: Clock in seconds since 1970.
     """
 
     def __init__(
@@ -133,8 +129,11 @@ class Monitor:
         await self.settle(calibration)
         report = await self._computed(calibration)
         alarms = self._alarms(calibration, report)
-        if alarms and await self._record(alarms):
-            report = await self._computed(calibration)
+        # An alarm that the store does not take now is active already, and recorded later.
+        with suppress(StoreUnavailableError, StoreCorruptError):
+            if alarms:
+                await self._auditor.record(calibration.name, alarms)
+                report = await self._computed(calibration)
         self._tell(calibration, report)
         return report
 
@@ -180,100 +179,80 @@ class Monitor:
         A version that is not the newest decides nothing: this process may not have read the version
         that ended the alarm.
         """
-        entries = list[AlarmEntry | AlarmEnd]()
+        entries = list[TrailEntry]()
         for state in self._book(calibration.name).alarms.states().values():
             alarm, end = state.last, state.end
-            if alarm is None or (end is not None and end.because == "resumed"):
+            if alarm is None or (end is not None and end.event == "resumed"):
                 continue
             with suppress(StoreUnavailableError, StoreCorruptError):
                 is_renewed = await self._is_renewed(alarm, calibration)
                 by = await self._calibrations.author(calibration)
                 if is_renewed and end is None:
-                    entries.append(self._end(alarm, calibration, because="version", by=by))
+                    entries.append(self._end(alarm, calibration, by=by))
                 elif not is_renewed and end is not None:
-                    again = replace(alarm.entry, after=state.ended, by=by, at=self.now())
+                    again = replace(alarm, follows=state.ended, by=by, at=written(self.now()))
                     entries.append(again)
         with suppress(StoreUnavailableError, StoreCorruptError):
             if entries and await self._calibrations.is_newest(calibration):
-                await self._record(entries)
+                await self._auditor.record(calibration.name, entries)
 
-    async def _is_renewed(self, alarm: Alarm, calibration: Calibration) -> bool:
+    async def _is_renewed(self, alarm: TrailEntry, calibration: Calibration) -> bool:
         """Whether half of the examples are in no version up to the one that raised an alarm."""
-        raised = alarm.entry.decider
         known = self._compared.get(alarm.position)
         if known is not None and known[0] == calibration.write_id:
             return known[1]
-        since = Head(raised.write_id, raised.version)
-        is_renewed = await self._calibrations.is_renewed(calibration, since=since)
+        is_renewed = await self._calibrations.is_renewed(calibration, since=_raised_by(alarm))
         self._compared[alarm.position] = (calibration.write_id, is_renewed)
         return is_renewed
 
     def _end(
-        self,
-        alarm: Alarm,
-        calibration: Calibration,
-        *,
-        because: Literal["version", "resumed"],
-        by: str,
-        reason: str | None = None,
-    ) -> AlarmEnd:
-        return AlarmEnd(
-            criterion=alarm.entry.criterion,
-            alarm=alarm.position,
-            because=because,
+        self, alarm: TrailEntry, calibration: Calibration, *, by: str, reason: str | None = None
+    ) -> TrailEntry:
+        """The end of an alarm, by a version or by somebody with a reason."""
+        return TrailEntry.of(
+            **in_fields(alarm),
+            event="alarm_ended" if reason is None else "resumed",
+            follows=alarm.position,
             version=calibration.version,
             reason=reason,
             by=by,
-            at=self.now(),
+            at=written(self.now()),
         )
 
-    async def _record(self, entries: Sequence[AlarmEntry | AlarmEnd]) -> bool:
-        """Records alarms and ends; returns False if the store takes none now.
-
-        They are recorded later then. An alarm that is not recorded is active already.
-        """
-        with suppress(StoreUnavailableError, StoreCorruptError):
-            await self._auditor.record(entries)
-            return True
-        return False
-
-    def _alarms(self, calibration: Calibration, report: SetReport) -> list[AlarmEntry]:
+    def _alarms(self, calibration: Calibration, report: SetReport) -> list[TrailEntry]:
         """Returns the alarms of a report that are not recorded."""
         return [
-            AlarmEntry(
-                decider=Decider(
-                    criterion=audits.criterion,
-                    write_id=calibration.write_id,
-                    version=calibration.version,
-                ),
+            TrailEntry.of(
+                **in_fields(audits.criterion),
+                event="alarm",
+                version=calibration.version,
+                write_id=calibration.write_id,
                 errors=audits.shown.errors,
                 audited=audits.shown.audited,
-                needed=labels_for_verdicts(audits.criterion),
-                suspends=self.suspends,
-                after=report.ended.get(audits.criterion, 0),
+                audits=labels_for_verdicts(audits.criterion),
+                suspended=self.suspends,
+                follows=report.ended.get(audits.criterion, 0),
                 by=report.by,
-                at=self.now(),
-                first_judged_at=audits.span[0],
-                last_judged_at=audits.span[1],
+                at=written(self.now()),
+                first_judged_at=written(audits.span[0]),
+                last_judged_at=written(audits.span[1]),
             )
             for audits in report.criteria
             if audits.span is not None and not audits.is_recorded
         ]
 
-    async def ended_by(self, now: Calibration | None, after: Calibration) -> list[Alarm]:
+    async def ended_by(self, now: Calibration | None, after: Calibration) -> list[TrailEntry]:
         """Returns the alarms that `settle` would end after a change that is not made yet."""
-        ended = list[Alarm]()
+        ended = list[TrailEntry]()
         if after is now:
             return ended
-        for alarm in self._book(after.name).alarms.standing():
-            raised = alarm.entry.decider
+        for alarm in self._book(after.name).alarms.standing().values():
             with suppress(StoreUnavailableError, StoreCorruptError):
-                since = Head(raised.write_id, raised.version)
-                if await self._calibrations.is_renewed(after, since=since):
+                if await self._calibrations.is_renewed(after, since=_raised_by(alarm)):
                     ended.append(alarm)
         return ended
 
-    async def resume(self, calibration: Calibration, *, reason: str, by: str) -> list[Alarm]:
+    async def resume(self, calibration: Calibration, *, reason: str, by: str) -> list[TrailEntry]:
         """Ends the alarms of a set, so that judgments are accepted again.
 
         The audits of their criteria start over: earlier draws do not count any more.
@@ -287,14 +266,10 @@ class Monitor:
         await self._auditor.catch_up()
         # An alarm ends by its place in the trail. One that the store has not taken has none yet.
         if unrecorded := self._alarms(calibration, await self.of(calibration)):
-            await self._auditor.record(unrecorded)
-        standing = self._book(calibration.name).alarms.standing()
-        await self._auditor.record(
-            [
-                self._end(alarm, calibration, because="resumed", by=by, reason=reason)
-                for alarm in standing
-            ]
-        )
+            await self._auditor.record(calibration.name, unrecorded)
+        standing = list(self._book(calibration.name).alarms.standing().values())
+        ends = [self._end(alarm, calibration, by=by, reason=reason) for alarm in standing]
+        await self._auditor.record(calibration.name, ends)
         await self.of(calibration)
         return standing
 
@@ -314,7 +289,7 @@ class Monitor:
         for criterion, calibration in asked:
             report = self._report(calibration) or await self._computed(calibration)
             standing = self._book(calibration.name).alarms.standing()
-            both = report.alarmed.union(alarm.entry.criterion for alarm in standing)
+            both = report.alarmed.union(standing)
             if _alpha(criterion) <= max(map(_alpha, both), default=0.0):
                 suspended.add(criterion)
         return frozenset(suspended)
@@ -332,7 +307,7 @@ class Monitor:
         told = self._told.get(calibration.name, frozenset())
         for audits in report.criteria:
             if audits.shown.alarm and audits.criterion not in told:
-                self._log_alarm(calibration, audits)
+                self._log_alarm(calibration, report, audits.criterion)
         for criterion in told - report.alarmed:
             _log_end(criterion, self._book(calibration.name).alarms.state(criterion).end)
         if report.alarmed:
@@ -340,23 +315,27 @@ class Monitor:
         else:
             self._told.pop(calibration.name, None)
 
-    def _log_alarm(self, calibration: Calibration, audits: CriterionAudits) -> None:
-        criterion = audits.criterion
-        standing = self._book(calibration.name).alarms.state(criterion).standing
-        alarm = None if standing is None else standing.entry
-        shown = audits.shown if alarm is None else alarm
+    def _log_alarm(self, calibration: Calibration, report: SetReport, criterion: Criterion) -> None:
+        alarm = self._book(calibration.name).alarms.state(criterion).standing
+        if alarm is None:
+            # The store has not taken it yet.
+            alarm = next(
+                entry
+                for entry in self._alarms(calibration, report)
+                if in_fields(entry) == in_fields(criterion)
+            )
         logger.warning(
             "alarm: audits of calibration %r (version %d) show more errors than %s since %s, by a "
             "label of %r: %d of %d labels of accepted judgments%s are errors%s; "
             "docs/guides/monitoring.md says what to do",
             calibration.name,
-            calibration.version if alarm is None else alarm.decider.version,
+            alarm.version,
             criterion.words,
-            written(self.now() if alarm is None else alarm.at),
-            "service" if alarm is None else alarm.by,
-            shown.errors,
-            shown.audited,
-            between(audits.span if alarm is None else alarm.span),
+            alarm.at,
+            alarm.by,
+            alarm.errors,
+            alarm.audited,
+            between(alarm.first_judged_at, alarm.last_judged_at),
             "; these judgments abstain from now on" if self.suspends else "",
         )
 
@@ -386,23 +365,30 @@ class Monitor:
                 yield report
 
 
+def _raised_by(alarm: TrailEntry) -> Head:
+    """The version whose labels raised an alarm."""
+    assert alarm.write_id is not None
+    assert alarm.version is not None
+    return Head(alarm.write_id, alarm.version)
+
+
 def _alpha(criterion: Criterion) -> float:
     assert criterion.alpha is not None, "only criteria with an alpha are audited"
     return criterion.alpha
 
 
-def _log_end(criterion: Criterion, end: AlarmEnd | None) -> None:
+def _log_end(criterion: Criterion, end: TrailEntry | None) -> None:
     name, under = criterion.calibration, criterion.words
     if end is None:
         # The audits of another store, or of a backup, has no such alarm.
         logger.warning("the alarm of calibration %r under %s is not in the store", name, under)
-    elif end.because == "version":
+    elif end.event == "alarm_ended":
         logger.warning(
             "the alarm of calibration %r under %s ended at %s: half of the examples of version %d, "
             "made by %r, are newer",
             name,
             under,
-            written(end.at),
+            end.at,
             end.version,
             end.by,
         )
@@ -412,7 +398,7 @@ def _log_end(criterion: Criterion, end: AlarmEnd | None) -> None:
             "the trail (GET /calibrations/%s/audit-trail)",
             name,
             under,
-            written(end.at),
+            end.at,
             end.by,
             name,
         )

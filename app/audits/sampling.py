@@ -4,7 +4,7 @@ import hmac
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from app.audits.entries import Audit, Decider, Use
+from app.audits.entries import Audit, Use
 from app.audits.texts import written_texts
 from app.core.comparison import Comparison, Criterion
 from app.core.fingerprint import example_digest, question_digest
@@ -29,9 +29,9 @@ class Drawn(NamedTuple):
     texts: str | None
 
     @property
-    def decider(self) -> Decider:
-        """Criterion and version that decided."""
-        return self.audit.uses[0].decider
+    def use(self) -> Use:
+        """The judgment."""
+        return self.audit.uses[0]
 
 
 class Sampler:
@@ -43,9 +43,6 @@ class Sampler:
     lower rate draws.
 
     Args:
-        secret: Secret of the store.
-        rate: Probability of a draw, in [0, 1].
-        fingerprint: Fingerprint of the judge.
         expires_s: Seconds until which a draw waits for its label.
         keeps_texts: Whether the texts of drawn pairs are kept.
     """
@@ -72,10 +69,6 @@ class Sampler:
 
         Labeled examples of the set are never drawn: they say nothing about other traffic. Nor are
         comparisons without a score, which no alpha accepts.
-
-        Args:
-            candidates: The judgments.
-            at: Time of the judgments, in seconds since 1970.
         """
         return [self._drawn(candidate, at) for candidate in candidates]
 
@@ -99,10 +92,15 @@ class Sampler:
         identifier = self._id(calibration.name, digest, candidate.comparison)
         texts = written_texts(identifier, candidate.comparison) if self._keeps_texts else None
         is_too_long = self._keeps_texts and texts is None
-        decider = Decider(
-            criterion=criterion, write_id=calibration.write_id, version=calibration.version
+        use = Use(
+            position=1,
+            criterion=criterion,
+            write_id=calibration.write_id,
+            version=calibration.version,
+            accepted=candidate.judgment.verdict != "abstain",
+            by=candidate.by,
+            at=at,
         )
-        accepted = candidate.judgment.verdict != "abstain"
         audit = Audit(
             id=identifier,
             fingerprint=self._fingerprint,
@@ -112,7 +110,7 @@ class Sampler:
             rate=self._rate,
             # Nobody can read it on the desk, so it must not hold up later labels for long.
             wait_s=min(self._expires_s, _WITHOUT_TEXTS_S) if is_too_long else self._expires_s,
-            uses=(Use(position=1, decider=decider, accepted=accepted, by=candidate.by, at=at),),
+            uses=(use,),
         )
         return Drawn(audit, texts)
 

@@ -7,7 +7,6 @@ from rich.console import Console
 
 from app.cli.console import console, print_thresholds, say, stdout
 from app.core.assessment import (
-    AlphaInterval,
     AlphaRow,
     Assessment,
     advice_on_unanimous,
@@ -90,10 +89,7 @@ def _assessment_of(answer: "CalibrationDetail") -> Assessment:
             )
             for row in answer.thresholds
         ],
-        feasible={
-            row.guarantee: [AlphaInterval(low=low, high=high) for low, high in row.intervals]
-            for row in answer.feasible_alphas
-        },
+        feasible={row.guarantee: row.intervals for row in answer.feasible_alphas},
     )
 
 

@@ -7,7 +7,6 @@ Lines that programs read, and paths, are never cut at the width of the terminal.
 """
 
 import json
-import math
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -27,7 +26,6 @@ from app.core.printable import printable, printable_line
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
     from app.core.assessment import AlphaRow
-    from app.core.threshold_rows import ThresholdRow
     from scope_judge import Threshold
 
 
@@ -178,7 +176,7 @@ def evidence(value: float) -> str:
 
 def print_thresholds(
     title: str,
-    rows: "Sequence[ThresholdRow | Threshold | AlphaRow]",
+    rows: "Sequence[Threshold | AlphaRow]",
     *,
     more: Sequence[str] = (),
     output: Console = console,
@@ -205,7 +203,7 @@ def print_set(
     name: str,
     version: int,
     n: int,
-    rows: "Sequence[ThresholdRow | Threshold]",
+    rows: "Sequence[Threshold]",
     *,
     output: Console = console,
 ) -> None:
@@ -214,9 +212,8 @@ def print_set(
     print_thresholds(title, rows, output=output)
 
 
-def threshold_cell(row: "ThresholdRow | Threshold | AlphaRow") -> str:
+def threshold_cell(row: "Threshold | AlphaRow") -> str:
     """The threshold of a row, or the reason why it has none."""
-    # An infeasible threshold is -inf in the core, and None elsewhere.
-    if row.threshold is not None and row.threshold > -math.inf:
+    if row.threshold is not None:
         return f"{row.threshold:.6f}"
     return "labels missing" if getattr(row, "labels_missing", False) else "infeasible"

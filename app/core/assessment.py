@@ -35,11 +35,8 @@ _LABELING_NOTE = (
 _MOST_UNANIMOUS, _FEWEST_UNANIMOUS = 0.4, 0.1
 
 
-class AlphaInterval(NamedTuple):
-    """Feasible alphas from `low` to `high`, in steps of 0.001."""
-
-    low: float
-    high: float
+# The smallest and the largest of feasible alphas without a gap, in steps of 0.001.
+AlphaInterval = tuple[float, float]
 
 
 class AlphaRow(NamedTuple):
@@ -216,8 +213,7 @@ def _alpha(alpha: float) -> str:
 
 
 def _interval(interval: AlphaInterval) -> str:
-    if interval.high >= 0.999:
-        return f"from {interval.low:g}"
-    if interval.low == interval.high:
-        return f"{interval.low:g}"
-    return f"{interval.low:g}-{interval.high:g}"
+    low, high = interval
+    if high >= 0.999:
+        return f"from {low:g}"
+    return f"{low:g}" if low == high else f"{low:g}-{high:g}"

@@ -28,9 +28,9 @@ from app.core.preference import FloatArray, Preferences
 from app.core.questions import drawn_pairs, lots_of, question_numbers
 from app.core.score import Orders
 from app.core.temperature import fitted_temperature
-from app.core.threshold_rows import CurvePoint as CurvePoint
-from app.core.threshold_rows import ThresholdRow as ThresholdRow
+from app.core.threshold_rows import row_of, with_ties
 from app.core.thresholds import ThresholdCurve
+from scope_judge.records import CascadeChoice, CurvePoint, Threshold
 
 GUARANTEES: tuple[Guarantee, ...] = ("marginal", "pac")
 _CURVE_POINTS = 200
@@ -43,10 +43,8 @@ class Calibration:
     """One immutable version of a calibration set; each threshold is computed once.
 
     Args:
-        name: Name of the calibration set.
         write_id: Unique id of the write that made this version.
         version: Number of the version; it grows by one with every write.
-        judge: Name of the judge.
         fingerprint: Fingerprint of the judge that scored the examples.
         examples: Digest of the comparison -> labeled example.
         min_label_mass: In [0, 1). An example with less label mass is off task: never accepted.
@@ -406,62 +404,63 @@ class Calibration:
     def _thresholds(self) -> dict[tuple[float, Guarantee, float | None], float]:
         return {}
 
-    def row(self, alpha: float, guarantee: Guarantee, delta: float | None) -> ThresholdRow:
+    def row(self, alpha: float, guarantee: Guarantee, delta: float | None) -> Threshold:
         """Returns the threshold of one alpha and its effect on the calibration set."""
         try:
             threshold = self.threshold(alpha, guarantee, delta)
         except LabelsMissingError:
-            return ThresholdRow(
-                alpha=alpha,
-                guarantee=guarantee,
-                delta=delta,
-                threshold=-math.inf,
-                coverage=0.0,
-                empirical_risk=None,
-                labels_missing=True,
+            row = row_of(
+                -math.inf, alpha=alpha, guarantee=guarantee, delta=delta, accepted=0, errors=0, n=0
             )
+            return replace(row, labels_missing=True)
         if self.cascade is not None:
             assert delta is not None, "a cascade has pac"
             return self._cascade_row(self.chosen(alpha, delta), alpha, delta)
         used = self.counted if guarantee == "pac" else np.ones(self.n, dtype=bool)
         used = used & ~self.table.tied
-        row = ThresholdRow.of(
-            self._curve_of(guarantee),
+        curve = self._curve_of(guarantee)
+        undecided = int((used & self._undecided).sum())
+        accepted, errors = curve.accepted_at(threshold, undecided=undecided)
+        row = row_of(
             threshold,
             alpha=alpha,
             guarantee=guarantee,
             delta=delta,
-            undecided=int((used & self._undecided).sum()),
-            off_task=int((used & ~self.on_task).sum()),
+            accepted=accepted,
+            errors=errors,
+            n=curve.n + int((used & ~self.on_task).sum()),
         )
-        accepted = self.on_task & ~self._undecided & (self.uncertainty <= threshold)
-        return replace(
-            row,
-            accepted_ties=int((accepted & self.table.tied).sum()),
-            accepted_sided=int((accepted & self.sided).sum()),
-        )
+        taken = self.on_task & ~self._undecided & (self.uncertainty <= threshold)
+        ties, sided = int((taken & self.table.tied).sum()), int((taken & self.sided).sum())
+        return with_ties(row, ties=ties, sided=sided)
 
-    def _cascade_row(self, chosen: Chosen, alpha: float, delta: float) -> ThresholdRow:
+    def _cascade_row(self, chosen: Chosen, alpha: float, delta: float) -> Threshold:
         small, _ = self._answers_of(self.table.small)
         large, _ = self._answers_of(self.table)
         accepted = (small <= chosen.first) | (large <= chosen.threshold)
-        pairs = len(self.cascade_pairs.small)
-        return ThresholdRow(
+        n = len(self.cascade_pairs.small)
+        row = row_of(
+            chosen.threshold,
             alpha=alpha,
             guarantee="pac",
             delta=delta,
-            threshold=chosen.threshold,
-            coverage=chosen.coverage,
-            empirical_risk=chosen.errors / (chosen.coverage * pairs) if chosen.coverage else None,
-            accepted_ties=int((accepted & self.table.tied).sum()),
-            accepted_sided=int((accepted & ~self.table.tied).sum()),
-            chosen=chosen,
+            accepted=round(chosen.coverage * n),
+            errors=chosen.errors,
+            n=n,
         )
+        choice = CascadeChoice(
+            serves="cascade" if chosen.is_cascade else "large",
+            why=chosen.why,
+            escalated=chosen.escalated,
+        )
+        tied = self.table.tied
+        ties, sided = int((accepted & tied).sum()), int((accepted & ~tied).sum())
+        return with_ties(replace(row, cascade=choice), ties=ties, sided=sided)
 
     def _curve_of(self, guarantee: Guarantee) -> ThresholdCurve:
         return self.pac_pairs.curve if guarantee == "pac" else self.curve
 
-    def more_examples(self, row: ThresholdRow) -> int | None:
+    def more_examples(self, row: Threshold) -> int | None:
         """The fewest further examples with which the alpha of a row can be feasible.
 
         None while pairs have no label, too.
@@ -474,7 +473,7 @@ class Calibration:
         )
 
     @cached_property
-    def infeasible(self) -> tuple[tuple[ThresholdRow, int | None], ...]:
+    def infeasible(self) -> tuple[tuple[Threshold, int | None], ...]:
         """The infeasible standard rows, each with its `more_examples`."""
         rows = [row for row in self.standard_rows if not row.feasible and not row.labels_missing]
         return tuple((row, self.more_examples(row)) for row in rows)
@@ -513,7 +512,7 @@ class Calibration:
         return int(accepted.sum()), int((accepted & self.error).sum())
 
     @cached_property
-    def standard_rows(self) -> tuple[ThresholdRow, ...]:
+    def standard_rows(self) -> tuple[Threshold, ...]:
         """Both guarantees at the standard alphas, "pac" at the standard delta."""
         return tuple(
             self.row(alpha, guarantee, STANDARD_DELTA if guarantee == "pac" else None)
@@ -522,10 +521,10 @@ class Calibration:
         )
 
     @property
-    def kept_standard_rows(self) -> tuple[ThresholdRow, ...] | None:
+    def kept_standard_rows(self) -> tuple[Threshold, ...] | None:
         """The standard rows if they were computed already; None before that."""
         # `cached_property` keeps its value in the dict of the instance.
-        rows: tuple[ThresholdRow, ...] | None = self.__dict__.get("standard_rows")
+        rows: tuple[Threshold, ...] | None = self.__dict__.get("standard_rows")
         return rows
 
     @cached_property

@@ -8,6 +8,7 @@ from app.core.errors import InvalidComparisonError
 from app.core.score import Orders as Orders
 from app.core.score import Preference, Unscored
 from app.core.score import Side as Side
+from scope_judge.records import AuditReference, CalibrationReference
 
 Label = Literal["A", "B", "tie"]
 # "none" closes an audit that nobody can label.
@@ -129,33 +130,6 @@ class CriterionDefaults:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CalibrationReference:
-    """The calibration by which a judgment was accepted or refused.
-
-    `age_s` is the number of seconds since the store last confirmed the calibration; 0 while the
-    store answers.
-    """
-
-    name: str
-    version: int
-    n: int
-    age_s: float = 0.0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AuditReference:
-    """The audit of a judgment that was drawn at random, to be labeled by people.
-
-    Args:
-        id: Id of the draw, for its label.
-        rate: Probability with which the comparison was drawn, in (0, 1].
-    """
-
-    id: str
-    rate: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Rung:
     """One judge of a cascade that was asked.
 
@@ -185,6 +159,8 @@ class Judgment:
     "marginal". It is None if no alpha does, and under "pac", where a larger alpha may have a
     smaller threshold. The gaps of the score were divided by `temperature`. `bounded`
     says that a probability of the judge was 0 or 1, and half a step of its rounding stands for it.
+    `age_s` is the number of seconds since the store last confirmed the calibration; 0 while the
+    store answers.
 
     `reason` is the first of these that applies: `thought_unfinished`, `off_task`, `no_preference`,
     `suspended`, `infeasible`, `uncertain`. With the first the judge gave no score, and so
@@ -203,6 +179,7 @@ class Judgment:
     risk_level: float | None
     calibration: CalibrationReference | None
     judge: str
+    age_s: float = 0.0
     audit: AuditReference | None = None
     cached: bool = False
     bounded: bool = False

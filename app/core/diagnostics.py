@@ -141,7 +141,7 @@ def feasible_alphas(
     steps = np.diff(np.concatenate([[False], feasible, [False]]).astype(np.int8))
     begins, ends = np.flatnonzero(steps == 1), np.flatnonzero(steps == -1) - 1
     return tuple(
-        AlphaInterval(float(ALPHA_GRID[first]), float(ALPHA_GRID[last]))
+        (float(ALPHA_GRID[first]), float(ALPHA_GRID[last]))
         for first, last in zip(begins, ends, strict=True)
     )
 

@@ -18,8 +18,6 @@ class LabeledVerdict:
     """An accepted verdict, and the side that a person prefers.
 
     Args:
-        verdict: The verdict.
-        label: The person's side.
         alpha: The alpha of the verdict.
         unit: Verdicts of one unit, such as a question, may be wrong together.
         probability: Probability with which the comparison was drawn for labeling.
@@ -37,8 +35,6 @@ class ContradictedVerdicts:
     """The verdicts of one alpha that labels contradict.
 
     Args:
-        alpha: The alpha.
-        verdicts: Number of verdicts with a label.
         contradicted: Share of them that the labels contradict, with its 95% interval.
     """
 

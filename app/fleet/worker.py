@@ -173,7 +173,7 @@ async def judge_rows(
 def _refuse_passing(outcome: Judgment | ScopeJudgeError, *, has_own_calibration: bool) -> None:
     """Raises errors that are not the comparison's own: as results they would be permanent."""
     if isinstance(outcome, Judgment):
-        if outcome.calibration is not None and outcome.calibration.age_s > 0:
+        if outcome.age_s > 0:
             # A file is read later, when nobody looks at the age of its thresholds.
             raise StoreUnavailableError("the calibration store does not confirm the thresholds")
         return

@@ -6,7 +6,6 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from app.core.errors import OverloadedError
 from app.fair_queue import CURRENT_FLOW, Claim, FairQueue
@@ -22,30 +21,11 @@ _REMEMBERED_S = 10.0
 _LONGEST_RETRY_S = 30
 
 
-@dataclass(kw_only=True, slots=True)
-class _Places:
-    """The places of one request; `turn` has a result when it has got them.
-
-    Args:
-        turn: Ends the wait of the request.
-        reserved: Whether the places are among those for small requests.
-    """
-
-    turn: asyncio.Future[None]
-    reserved: bool = False
-
-
 class Admission:
     """Counts the comparisons in progress, from their admission to their answer.
 
     Where places are scarce, callers get them in the order of a `FairQueue`. A request waits for its
     turn as long as its flow has less than its share of the places; beyond that it is refused.
-
-    Args:
-        max_pending: Most comparisons in progress at once.
-        telemetry: Shows the number of comparisons in progress.
-        rate_limits: Limits of keys.
-        clock: Monotonic clock in seconds.
     """
 
     def __init__(
@@ -61,7 +41,7 @@ class Admission:
         telemetry.pending_limit.set(max_pending)
         self._clock = clock
         self._rate_limits = rate_limits
-        self._queue = FairQueue[_Places]()
+        self._queue = FairQueue()
         self._reserved_free = max_pending // _RESERVED_SHARE
         self._shared = self._free = max_pending - self._reserved_free
         # (time, number) of finished comparisons, and the sum of the numbers.
@@ -85,7 +65,6 @@ class Admission:
         The caller limits the wait: a request that is cancelled gives up its turn.
 
         Args:
-            comparisons: Number of comparisons.
             patient: Whether to wait even if the flow has its share already.
 
         Raises:
@@ -95,54 +74,50 @@ class Admission:
         if not comparisons:
             yield
             return
-        claim = self._claim(comparisons)
+        turn = asyncio.get_running_loop().create_future()
+        claim = Claim(flow=CURRENT_FLOW.get(), turn=turn, size=comparisons)
+        self._queue.add(claim)
         try:
             self._admit_waiting()
             if not claim.holds and not patient:
                 self._check_share(claim)
             await self._rate_limits.spend(claim.flow, comparisons)
             if not claim.holds:
-                await claim.item.turn
+                await turn
             yield
             self._note_finished(comparisons)
         finally:
             self._release(claim)
 
-    def _claim(self, comparisons: int) -> Claim[_Places]:
-        places = _Places(turn=asyncio.get_running_loop().create_future())
-        claim = Claim(flow=CURRENT_FLOW.get(), item=places, size=comparisons)
-        self._queue.add(claim)
-        return claim
-
     def _admit_waiting(self) -> None:
         while (claim := self._admissible()) is not None:
-            if claim.item.reserved:
+            if claim.reserved:
                 self._reserved_free -= claim.size
             else:
                 self._free -= claim.size
             self._queue.hold(claim)
-            if not claim.item.turn.done():
-                claim.item.turn.set_result(None)
+            if claim.turn is not None and not claim.turn.done():
+                claim.turn.set_result(None)
 
-    def _admissible(self) -> Claim[_Places] | None:
+    def _admissible(self) -> Claim | None:
         """Returns the claim that gets its places now, if there is one."""
         for place, claim in enumerate(self._queue.in_turn()):
-            claim.item.reserved = claim.size <= min(_SMALL_REQUEST, self._reserved_free)
+            claim.reserved = claim.size <= min(_SMALL_REQUEST, self._reserved_free)
             # The places that are free are kept for the first, even while it needs more.
-            if claim.item.reserved or (place == 0 and claim.size <= self._free):
+            if claim.reserved or (place == 0 and claim.size <= self._free):
                 return claim
         return None
 
-    def _release(self, claim: Claim[_Places]) -> None:
+    def _release(self, claim: Claim) -> None:
         if claim.holds:
-            if claim.item.reserved:
+            if claim.reserved:
                 self._reserved_free += claim.size
             else:
                 self._free += claim.size
         self._queue.remove(claim)
         self._admit_waiting()
 
-    def _check_share(self, claim: Claim[_Places]) -> None:
+    def _check_share(self, claim: Claim) -> None:
         share = self._queue.share_of(claim.flow, self._shared)
         if self._queue.size_of(claim.flow) > share and not self._queue.is_alone(claim):
             raise self._overloaded(claim)
@@ -156,7 +131,7 @@ class Admission:
         while self._finished and self._finished[0][0] < self._clock() - _REMEMBERED_S:
             self._finished_count -= self._finished.popleft()[1]
 
-    def _overloaded(self, claim: Claim[_Places]) -> OverloadedError:
+    def _overloaded(self, claim: Claim) -> OverloadedError:
         self._forget_old()
         wait_s = 1.0
         if self._finished:

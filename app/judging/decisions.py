@@ -4,9 +4,10 @@ import math
 from dataclasses import dataclass, replace
 
 from app.core.calibration import Calibration
-from app.core.comparison import CalibrationReference, Criterion, Judgment, Reason, Verdict
+from app.core.comparison import Criterion, Judgment, Reason, Verdict
 from app.core.score import Orders, Preference, Unscored
 from app.core.thresholds import ThresholdCurve
+from scope_judge.records import CalibrationReference
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -14,11 +15,11 @@ class AcceptanceRule:
     """A criterion with its threshold.
 
     Args:
-        criterion: The criterion.
         threshold: Largest accepted uncertainty in nats; -inf if infeasible, None without an alpha.
         curve: Curve that risk levels come from; None under "pac", where the threshold can fall when
             alpha rises, and without an alpha.
         calibration: Version of the calibration set; None without an alpha.
+        age_s: Seconds since the store last confirmed it.
         min_label_mass: A judgment with less label mass is off task.
         suspended: Whether nothing is accepted, because audits have raised an alarm.
         temperature: Number by which the gaps of the judge are divided.
@@ -30,6 +31,7 @@ class AcceptanceRule:
     threshold: float | None = None
     curve: ThresholdCurve | None = None
     calibration: CalibrationReference | None = None
+    age_s: float = 0.0
     min_label_mass: float = 0.0
     suspended: bool = False
     temperature: float = 1.0
@@ -48,9 +50,6 @@ class AcceptanceRule:
         """Joins a criterion with an alpha to its calibration and to its threshold.
 
         Args:
-            criterion: The criterion.
-            calibration: The calibration.
-            threshold: Threshold of the criterion in nats.
             age_s: Seconds since the store last confirmed the calibration.
             suspended: Whether audits have raised an alarm.
         """
@@ -68,8 +67,8 @@ class AcceptanceRule:
                 name=calibration.name,
                 version=calibration.version,
                 n=calibration.n,
-                age_s=age_s,
             ),
+            age_s=age_s,
             min_label_mass=calibration.min_label_mass,
             suspended=suspended,
             temperature=calibration.temperature,
@@ -112,6 +111,7 @@ def unscored(reason: Unscored, rule: AcceptanceRule, *, judge: str) -> Judgment:
         criterion=rule.criterion,
         risk_level=None,
         calibration=rule.calibration,
+        age_s=rule.age_s,
         judge=judge,
     )
 
@@ -129,12 +129,8 @@ def decide(
     """Accepts the judge's preference, or abstains with the first reason that applies.
 
     Args:
-        preference: The judge's preference between the two responses.
-        rule: The criterion of the request, with its threshold.
         label_mass: Probability on the two labels; the smaller one of the two orders. None where the
             judge does not say it: nothing is off task then.
-        judge: Name of the judge.
-        orders: Number of orders that the judge has seen.
         cached: Whether an earlier call of the judge made the score.
         bounded: Whether a probability of the judge was 0 or 1, and half a step of its rounding
             stands for it.
@@ -168,6 +164,7 @@ def decide(
         criterion=rule.criterion,
         risk_level=None if never else rule.risk_level(preference.uncertainty),
         calibration=rule.calibration,
+        age_s=rule.age_s,
         judge=judge,
         cached=cached,
         bounded=bounded,

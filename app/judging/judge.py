@@ -1,13 +1,14 @@
 """The judge: has comparisons scored in one call, then decides with calibrated thresholds."""
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
 import numpy as np
 
+from app.audits.monitor import Monitor
 from app.core.calibration import Calibration
 from app.core.comparison import Comparison, Criterion, Judgment, Rung
 from app.core.errors import (
@@ -46,15 +47,6 @@ class JudgeRequest:
     criterion: Criterion
 
 
-class Suspensions(Protocol):
-    """Says under which criteria judgments abstain."""
-
-    async def suspended(
-        self, asked: Iterable[tuple[Criterion, Calibration]]
-    ) -> Collection[Criterion]:
-        """Returns the criteria, of those that are asked for, that abstain."""
-
-
 class Observer(Protocol):
     """Notes judgments before they are answered."""
 
@@ -67,7 +59,6 @@ class _Item:
     """A request between the phases; done once it has an outcome.
 
     Args:
-        request: The request.
         confirmed: The calibration of its criterion; None without an alpha.
         rule: Its criterion with its threshold.
         score: The score of its comparison, or the reason why it has none.
@@ -90,10 +81,7 @@ class Judge:
     """Decides comparisons by their scores and by calibrated thresholds.
 
     Args:
-        scorer: Scores the comparisons.
-        calibrations: Cache of the calibration sets that thresholds come from.
-        telemetry: Counts outcomes.
-        suspensions: Says under which criteria judgments abstain because of audits.
+        monitor: Says under which criteria judgments abstain because of audits.
         observers: Note the judgments, in this order.
     """
 
@@ -103,13 +91,13 @@ class Judge:
         calibrations: Calibrations,
         telemetry: Telemetry,
         *,
-        suspensions: Suspensions,
+        monitor: Monitor,
         observers: Sequence[Observer] = (),
     ) -> None:
         self._scorer = scorer
         self._calibrations = calibrations
         self._telemetry = telemetry
-        self._suspensions = suspensions
+        self._monitor = monitor
         self._observers = observers
 
     async def judge(self, request: JudgeRequest, *, by: str = "service") -> Judgment:
@@ -130,7 +118,6 @@ class Judge:
 
         Args:
             requests: The requests; one that cannot be judged as written is its own error.
-            by: Name of the key that asks.
 
         Returns:
             For each request, in order, its judgment or its own error.
@@ -198,7 +185,7 @@ class Judge:
             if confirmed is not None
         }
         thresholds = await find_thresholds(used)
-        suspended = await self._suspensions.suspended(used.items())
+        suspended = await self._monitor.suspended(used.items())
         rules: dict[Criterion, AcceptanceRule | RequestError] = {}
         for criterion, confirmed in criteria.items():
             threshold = thresholds.get(criterion)

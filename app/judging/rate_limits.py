@@ -18,10 +18,6 @@ class RateLimits:
     taken whole if anything is left; the key then pays back what was missing. So no request is too
     large for a limit, and the average holds. All replicas on one store count together; while the
     store does not answer, each counts for itself.
-
-    Args:
-        store: Counts for all replicas.
-        clock: Monotonic clock in seconds.
     """
 
     def __init__(self, store: ScoreStore, clock: Callable[[], float] = time.monotonic) -> None:

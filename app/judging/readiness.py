@@ -40,10 +40,7 @@ class Readiness:
     not cost more than one probe at a time: concurrent callers share one check.
 
     Args:
-        scorer: Scorer to probe.
-        store: Calibration store to ping.
         calibrations: Cached calibration sets, with which judging continues without the store.
-        telemetry: Knows when the judge last answered a prompt.
     """
 
     def __init__(
@@ -77,10 +74,6 @@ class Readiness:
 
         The time is counted in pauses, so that a process that was stopped in a debugger does not
         count as hanging.
-
-        Args:
-            after_s: The time, in seconds.
-            sleep: Pauses for so many seconds.
         """
         silent, reason, answers = 0, "it does not answer", self._telemetry.answers
         probe = asyncio.create_task(self.probe())

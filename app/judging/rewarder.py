@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from app.core.comparison import Comparison, Criterion, Judgment, Turn
 from app.core.errors import (
@@ -45,7 +45,6 @@ class Group:
     """Responses to one question.
 
     Args:
-        question: The conversation so far.
         responses: The responses; they may be blank.
         reference: The text that each response is compared with, which is not blank; None if the
             responses are compared with each other.
@@ -63,7 +62,6 @@ class RewardRule:
     Args:
         criterion: The conditions under which a comparison is accepted.
         kind: Points of an accepted comparison: "hard" for +1 and -1, "soft" for 2 p_bar - 1.
-        opponents: Number of opponents of each response in a group.
         empty: Whether an empty response gets -1, or no reward. Nothing is compared with it.
         thoughts: Whether a thought at the beginning of a response is removed before judging. A
             response that is only a thought is empty.
@@ -81,28 +79,18 @@ class RewardRule:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Compared:
-    """One judged pair of a group, with its judgment or its error."""
-
-    pair: Pairing
-    outcome: Outcome
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class GroupRewards:
-    """The standings of a group's responses, in their order, and the judged pairs."""
+    """The standings of a group's responses, in their order, and the outcome of each judged pair."""
 
     standings: tuple[Standing, ...]
-    compared: tuple[Compared, ...]
+    compared: tuple[tuple[Pairing, Outcome], ...]
 
 
 class Rewarder:
     """Computes rewards of groups of responses.
 
     Args:
-        judge: Judges the comparisons.
         admission: Counts the comparisons in progress; a reward waits there for its turn.
-        most: Most comparisons of one request.
         most_characters: Most characters of all comparisons of one request. A question is in each
             of them, so that they can be a thousand times as long as the request.
         longest_response: Most characters of a response. The comparisons of a longer one fail
@@ -177,13 +165,13 @@ class Rewarder:
         self, groups: Sequence[Group], players: Sequence[Players], rule: RewardRule
     ) -> None:
         sizes = [_size(*both, rule.opponents) for both in zip(groups, players, strict=True)]
-        count = sum(size.comparisons for size in sizes)
+        count = sum(comparisons for comparisons, _ in sizes)
         if count > self._most:
             raise BatchTooLargeError(
                 f"the responses make {count} comparisons and the limit is {self._most} (the "
                 f"smaller one of 1,000 and half of SCOPE_MAX_PENDING): {_ADVICE}"
             )
-        characters = sum(size.characters for size in sizes)
+        characters = sum(characters for _, characters in sizes)
         if characters > self._most_characters:
             raise BatchTooLargeError(
                 f"the {count} comparisons have {characters} characters together, because each one "
@@ -201,21 +189,16 @@ def _without_thoughts(group: Group) -> Group:
     )
 
 
-class _Size(NamedTuple):
-    comparisons: int
-    characters: int
-
-
-def _size(group: Group, players: Players, opponents: Opponents) -> _Size:
-    """The size of a group's comparisons, computed without making them."""
+def _size(group: Group, players: Players, opponents: Opponents) -> tuple[int, int]:
+    """Number and characters of a group's comparisons, computed without making them."""
     number = len(players.texts)
     of_texts = sum(len(group.responses[player]) for player in players.texts)
     of_question = sum(len(turn.content) + _PER_TEXT for turn in group.question)
     if group.reference is not None:
-        return _Size(number, number * (of_question + len(group.reference)) + of_texts)
+        return number, number * (of_question + len(group.reference)) + of_texts
     pairs = number_of_pairs(number, opponents)
     met = number - 1 if opponents == "all" else min(opponents, number - 1)
-    return _Size(pairs, pairs * of_question + max(0, met) * of_texts)
+    return pairs, pairs * of_question + max(0, met) * of_texts
 
 
 def _schedule(group: Group, players: Players, rule: RewardRule) -> Schedule:
@@ -250,10 +233,10 @@ def _scored(
 ) -> list[GroupRewards]:
     judged, rewards = iter(outcomes), list[GroupRewards]()
     for group, schedule in zip(groups, schedules, strict=True):
-        compared = tuple(Compared(pair=pair, outcome=next(judged)) for pair in schedule.judged)
+        compared = tuple((pair, next(judged)) for pair in schedule.judged)
         rows = standings(
             schedule,
-            (_result(group, comparison, rule) for comparison in compared),
+            (_result(group, pair, outcome, rule) for pair, outcome in compared),
             min_accepted=rule.min_accepted,
             overlong_loses=rule.overlong == "loses",
         )
@@ -261,8 +244,7 @@ def _scored(
     return rewards
 
 
-def _result(group: Group, compared: Compared, rule: RewardRule) -> Result:
-    pair, outcome = compared.pair, compared.outcome
+def _result(group: Group, pair: Pairing, outcome: Outcome, rule: RewardRule) -> Result:
     if isinstance(outcome, PromptTooLongError):
         # The longer one is too long; of a reference, its index is beyond the responses.
         texts = [*group.responses, group.reference or ""]

@@ -28,9 +28,6 @@ class Limits:
     """The limits of one request.
 
     Args:
-        max_batch: Most comparisons.
-        max_body_bytes: Largest body.
-        max_prompt_tokens: Longest prompt.
         max_response_characters: Longest response that is looked at: no text beyond this length fits
             into a prompt.
     """

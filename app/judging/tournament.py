@@ -87,7 +87,6 @@ class Result:
     """The outcome of one judged pair.
 
     Args:
-        pair: The pair.
         points: Points of the first response in [-1, 1]; None if the comparison was not accepted.
         reason: Why there are no points; unused where there are some.
         overlong: The player whose response is too long for the judge; None without one.
@@ -107,9 +106,6 @@ class Standing:
         reward: Mean of its points; None without enough accepted comparisons. An empty or overlong
             response may have -1 without any.
         reason: Why there is no reward; None if there is one.
-        accepted: Number of its accepted comparisons.
-        compared: Number of its comparisons.
-        ties: Number of other texts that equal its own, which are not compared.
     """
 
     reward: float | None
@@ -142,9 +138,6 @@ def group_schedule(
     both the number of players and `k` are odd, one player meets one more.
 
     Args:
-        question: The question, for the digest.
-        responses: The responses.
-        players: Their players.
         opponents: Number of opponents of each player; "all" for everybody else.
         empty_loses: Whether an empty response gets -1, or no reward.
     """
@@ -175,8 +168,6 @@ def reference_schedule(
     """Lets each response meet the reference, whose index is the number of responses.
 
     Args:
-        responses: The responses.
-        players: Their players.
         reference: The reference, which is not blank.
         empty_loses: Whether an empty response gets -1, or no reward.
     """
@@ -205,8 +196,6 @@ def standings(
     gets anything for being better than it: it was never judged.
 
     Args:
-        schedule: The pairs.
-        results: Their outcomes.
         min_accepted: Accepted comparisons that a reward needs; below 1, their share of the
             response's comparisons.
         overlong_loses: Whether a response that was too long in all of its comparisons gets -1, like

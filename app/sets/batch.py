@@ -24,8 +24,6 @@ class JudgedBatch:
     Args:
         examples: The examples in order, those of a pool without labels; an example that could not
             be judged has its error.
-        fingerprint: Fingerprint of the judge that scored them.
-        action: The action that the trail records.
         unread: Number of posted examples that could not be parsed; they are not in the batch.
         digest: Digest from `core.fingerprint.batch_digest`; None if the texts are unknown.
         replaces: Whether all other examples of the set are removed.
@@ -91,13 +89,7 @@ class JudgedBatch:
         )
 
     def applied_to(self, before: Calibration, *, by: str, at: datetime) -> SetChange:
-        """Returns the change of a set by this batch; ties do not count as added.
-
-        Args:
-            before: The set.
-            by: Name of the key that posted the batch.
-            at: Time of the change, in UTC.
-        """
+        """Returns the change of a set by this batch; ties do not count as added."""
         known, put = before.table, dict[str, LabeledExample]()
         for digest, example in self.by_digest.items():
             present = known.get(digest)

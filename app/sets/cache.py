@@ -8,7 +8,6 @@ judgments then show the age of the calibration.
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 from contextlib import suppress
@@ -71,7 +70,6 @@ class _Read(NamedTuple):
     """A read of the store that is in progress or has failed.
 
     Args:
-        task: The read itself.
         begun: Time of the clock at which the read began.
         wait_until: Time of the clock until which judgments wait for the read.
     """
@@ -85,14 +83,11 @@ class Calibrations:
     """The calibration sets of a store, at most half a second old while the store answers.
 
     Args:
-        store: The store that keeps the sets.
-        telemetry: Counts calls that the store does not answer, and shows gauges of the sets.
         max_staleness_s: Seconds for which judging continues with a set that the store does not
             confirm.
         min_label_mass: Examples with a smaller label mass count as never accepted, in [0, 1).
         judge: The judge of this service. Sets of the same judge with scores of another runtime get
             a line in the log. None if no judge runs here.
-        clock: Monotonic clock in seconds.
     """
 
     def __init__(
@@ -111,11 +106,8 @@ class Calibrations:
         self._clock = clock
         self.min_label_mass = min_label_mass
         self._judge = judge
-        # Sets with a line in the log about their runtimes.
-        self._noted: set[tuple[str, tuple[str, ...]]] = set()
         # Name -> the set, and the time at which the store last confirmed its version.
         self._known: dict[str, tuple[Calibration, float]] = {}
-        self._cached_bytes = 0
         # Name of a set that is gone from the store and was not deleted -> last number of its trail.
         self._lost: dict[str, int] = {}
         self._reads: dict[str, _Read] = {}
@@ -127,7 +119,6 @@ class Calibrations:
         """Returns the set to judge by: at most half a second old, or older if the store is gone.
 
         Args:
-            name: Name of the calibration set.
             fingerprint: Fingerprint of the judge that will use the set.
 
         Raises:
@@ -205,7 +196,6 @@ class Calibrations:
         """Returns the version that the store has right now; None if there is no such set.
 
         Args:
-            name: Name of the calibration set.
             keep: Whether a set that is not cached is cached.
 
         Raises:
@@ -231,12 +221,13 @@ class Calibrations:
         if self.in_memory(name) is before:
             if known is None:
                 self._note_absence(name, before, head.number if head else 0)
-                self._drop(name)
+                self._known.pop(name, None)
             else:
                 self._note_presence(known, before)
                 if keep or before is not None:
+                    if known is not before:
+                        self._note_runtimes(known)
                     self._keep(known, begun)
-                self._note_runtimes(known)
         return known
 
     async def is_newest(self, calibration: Calibration) -> bool:
@@ -276,7 +267,6 @@ class Calibrations:
         """Records a set that is gone although nobody deleted it: the store has lost data.
 
         Args:
-            name: Name of the set.
             before: The set that was cached; None if it was not.
             last: Highest number of the trail in the store. A deletion makes it higher.
         """
@@ -322,13 +312,12 @@ class Calibrations:
         )
 
     def _note_runtimes(self, known: Calibration) -> None:
-        """Logs once if scores of a set were computed by something else than this service."""
-        judge, noted = self._judge, (known.name, known.runtimes)
+        """Logs if scores of a set were computed by something else than this service."""
+        judge = self._judge
         if judge is None or judge.runtime is None or judge.fingerprint != known.fingerprint:
             return
         others = [runtime for runtime in known.runtimes if runtime != judge.runtime]
-        if others and noted not in self._noted:
-            self._noted.add(noted)
+        if others:
             logger.warning(
                 "calibration %r has scores of %s, and this judge runs on %s: the scores of a pair "
                 "differ by rounding, and a pair near a threshold may get another verdict. Run "
@@ -343,16 +332,11 @@ class Calibrations:
         known = self._known.get(name)
         return None if known is None else known[0]
 
-    async def refresh(self, names: Iterable[str] | None = None) -> None:
-        """Reads new versions of cached and lost sets; counts errors, which judgments report.
-
-        Args:
-            names: Names of the sets; sets that are not cached are ignored. None for all sets.
-        """
-        for name in [*self._known, *self._lost] if names is None else names:
-            if name in self._known or name in self._lost:
-                with suppress(ScopeJudgeError):
-                    await self.current(name)
+    async def refresh(self) -> None:
+        """Reads new versions of cached and lost sets; judgments report errors."""
+        for name in [*self._known, *self._lost]:
+            with suppress(ScopeJudgeError):
+                await self.current(name)
 
     async def follow(self) -> None:
         """Confirms all cached sets periodically, also while nobody judges, until it is cancelled.
@@ -387,24 +371,13 @@ class Calibrations:
         return calibration
 
     async def find_shown_thresholds(self, *, within_s: float) -> None:
-        """Computes the thresholds that the metrics show, as far as there is time.
+        """Computes the thresholds that the metrics show, in a thread, as far as there is time.
 
         Args:
-            within_s: No computation begins after so many seconds.
-        """
-        await self.find_thresholds(self.shown(), within_s=within_s)
-
-    async def find_thresholds(
-        self, sets: Iterable[Calibration], *, within_s: float = math.inf
-    ) -> None:
-        """Computes the standard thresholds of sets in a thread; each set keeps its thresholds.
-
-        Args:
-            sets: Sets whose thresholds will be shown.
             within_s: No computation begins after so many seconds.
         """
         until = time.monotonic() + within_s
-        for calibration in sets:
+        for calibration in self.shown():
             if calibration.kept_standard_rows is None and time.monotonic() < until:
                 # One set at a time, so that other work can run in between.
                 await off_loop(getattr, calibration, "standard_rows")
@@ -427,7 +400,7 @@ class Calibrations:
                 if not row.labels_missing:
                     place = (name, row.guarantee, f"{row.alpha:.2f}")
                     yield "calibration_feasible", place, row.feasible
-                    if row.feasible:
+                    if row.threshold is not None:
                         yield "calibration_threshold_nats", place, row.threshold
             traffic = self.traffic.figures(known)
             if traffic is not None:
@@ -470,33 +443,27 @@ class Calibrations:
 
     def _keep(self, calibration: Calibration, confirmed: float) -> None:
         """Caches a set; above the limit, drops others, those in use and the default set last."""
-        name = calibration.name
-        self._cached_bytes -= self._bytes_of(name)
-        self._known[name] = (calibration, confirmed)
-        self._cached_bytes += self._bytes_of(name)
-        if self._cached_bytes <= _MOST_BYTES:
+        is_new = self.in_memory(calibration.name) is not calibration
+        self._known[calibration.name] = (calibration, confirmed)
+        if not is_new:
             return
-        in_use = [DEFAULT_CALIBRATION, *self.traffic.names()]
-        idle = self._known.keys() - {*in_use, name}
-        dropped = [other for other in self._known if other in idle]
-        dropped += [other for other in reversed(in_use) if other in self._known and other != name]
-        for other in dropped:
-            if self._cached_bytes <= _MOST_BYTES:
+        size = sum(map(_bytes_of, self.known()))
+        wanted = (
+            calibration.name,
+            DEFAULT_CALIBRATION,
+            *self.traffic.names(),
+            *reversed(self._known),
+        )
+        for name in reversed(dict.fromkeys(wanted)):
+            if size <= _MOST_BYTES:
                 return
-            self.forget(other)
-
-    def _bytes_of(self, name: str) -> int:
-        """Returns about how much memory a cached set takes; 0 for one that is not cached."""
-        known = self._known.get(name)
-        return 0 if known is None else _BYTES_OF_SET + _BYTES_OF_PAIR * known[0].n
-
-    def _drop(self, name: str) -> None:
-        self._cached_bytes -= self._bytes_of(name)
-        self._known.pop(name, None)
+            if name in self._known:
+                size -= _bytes_of(self._known[name][0])
+                self.forget(name)
 
     def forget(self, name: str) -> None:
         """Drops a deleted set, and reads of it that began before the deletion."""
-        self._drop(name)
+        self._known.pop(name, None)
         self._lost.pop(name, None)
         self._reads.pop(name, None)
 
@@ -514,6 +481,11 @@ class Calibrations:
                 continue
             if calibration is not None:
                 yield calibration
+
+
+def _bytes_of(calibration: Calibration) -> int:
+    """Returns about how much memory a cached set takes."""
+    return _BYTES_OF_SET + _BYTES_OF_PAIR * calibration.n
 
 
 def _count_newer(now: Calibration, seen: set[str]) -> int:

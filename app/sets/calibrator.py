@@ -63,8 +63,6 @@ class Calibrator:
 
     Args:
         scorer: Scores labeled comparisons. Only sets of its judge can be changed.
-        store: The store that keeps the sets.
-        calibrations: The cache of the sets, updated with each change.
         now: Returns the current time in UTC, for the trail.
     """
 
@@ -101,8 +99,6 @@ class Calibrator:
 
         Args:
             name: Name of the calibration set; a missing set is made.
-            examples: The labeled batch.
-            by: Name of the key that posted the batch, for the trail.
             unread: Number of posted examples that could not be parsed, for the trail.
             on_progress: Called with the number of examples judged so far.
 
@@ -245,11 +241,9 @@ class Calibrator:
 
         Args:
             name: Name of the calibration set; a missing set is made.
-            comparisons: The pairs.
             least: Fewest pairs of a new set.
             even_if_infeasible: Add pairs to a set that gives verdicts, which ends them until these
                 pairs have labels.
-            by: Name of the key that posted the pairs, for the trail.
             unread: Number of posted pairs that could not be parsed, for the trail.
 
         Raises:
@@ -309,10 +303,7 @@ class Calibrator:
 
         Args:
             name: Name of the calibration set; a missing set is made.
-            batch: The examples.
-            by: Name of the key that posted the examples, for the trail.
             look: Looks at the change of each attempt before it is written.
-            dry_run: Write nothing.
 
         Returns:
             The change, as of `add`.
@@ -362,11 +353,7 @@ class Calibrator:
         set is made again.
 
         Args:
-            name: Name of the calibration set.
-            version: Number of the version to restore.
-            by: Name of the key that requested the rollback, for the trail.
             look: Looks at the change of each attempt before it is written.
-            dry_run: Write nothing.
 
         Returns:
             The change. The set then has exactly the examples of that version.
@@ -428,10 +415,6 @@ class Calibrator:
 
         Its last versions are kept, so that a rollback can restore it.
 
-        Args:
-            name: Name of the calibration set.
-            by: Name of the key that requested the deletion, for the trail.
-
         Raises:
             CalibrationNotFoundError: The set does not exist.
             StoreUnavailableError: The store does not answer.
@@ -469,9 +452,7 @@ class Calibrator:
         """Returns the trail of a set, newest change first; a deleted set still has a trail.
 
         Args:
-            name: Name of the calibration set.
             before: Only versions below this number; None for all versions.
-            limit: Largest number of changes.
 
         Raises:
             CalibrationNotFoundError: There is no such set and never was.
@@ -495,11 +476,9 @@ class Calibrator:
         """Makes a change, and repeats it until no concurrent change conflicts with it.
 
         Args:
-            name: Name of the calibration set.
             plan: Reads the set, and returns the change on top of the given head, which is None if
                 there never was a set.
             look: Looks at the change of each attempt.
-            dry_run: Write nothing.
 
         Raises:
             StoreUnavailableError: The store does not answer, or every attempt conflicted.

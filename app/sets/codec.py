@@ -36,7 +36,6 @@ from app.core.cascade import CascadePlan
 from app.core.errors import StoreCorruptError
 from app.core.examples import Examples
 from app.core.score import NoScore, Score, score_of_json
-from app.core.threshold_rows import ThresholdRow
 
 _FORMAT = 1
 # Fast: digests make most of the size, and compress to half at any level.
@@ -66,23 +65,15 @@ class _Header:
 _HEADER = TypeAdapter(_Header)
 
 
-def threshold_fields(calibration: Calibration) -> dict[str, ThresholdRow]:
+def thresholds_of(calibration: Calibration) -> dict[str, float | None]:
     """Returns the standard thresholds by their stored names, such as "marginal:0.10".
 
-    Those that depend on missing labels are left out.
+    They are None if infeasible; those that depend on missing labels are left out.
     """
     return {
-        f"{row.guarantee}:{row.alpha:.2f}": row
+        f"{row.guarantee}:{row.alpha:.2f}": row.threshold
         for row in calibration.standard_rows
         if not row.labels_missing
-    }
-
-
-def thresholds_of(calibration: Calibration) -> dict[str, float | None]:
-    """Returns the standard thresholds by their stored names; None if infeasible."""
-    return {
-        field: row.threshold if row.feasible else None
-        for field, row in threshold_fields(calibration).items()
     }
 
 
@@ -128,8 +119,6 @@ def decode(name: str, blob: bytes, *, min_label_mass: float = 0.0) -> Calibratio
     """Reads a version.
 
     Args:
-        name: Name of the calibration set.
-        blob: The version as the store returned it.
         min_label_mass: Setting of this service, in [0, 1).
 
     Raises:

@@ -1,43 +1,17 @@
 """The effects of a change of a calibration set on the criteria that are in use."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from app.core.calibration import Calibration
 from app.core.comparison import Criterion
 from app.core.errors import BecomesInfeasibleError
-from app.core.threshold_rows import ThresholdRow
 from app.off_loop import off_loop
+from scope_judge.records import Effect, Threshold
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Effect:
-    """The effect of a change on one criterion.
-
-    Args:
-        before: The row of the criterion before the change.
-        after: The row after it.
-        more_labels: Fewest further labels with which the criterion can be feasible after the
-            change, 0 if it is feasible; None if there are enough labels.
-    """
-
-    before: ThresholdRow
-    after: ThresholdRow
-    more_labels: int | None
-
-    @property
-    def becomes_infeasible(self) -> bool:
-        """Whether the criterion has verdicts before the change but not after it."""
-        return self.before.feasible and not self.after.feasible
-
-    @property
-    def criterion(self) -> str:
-        """The criterion in words."""
-        return criterion_of(self.after)
-
-
-def criterion_of(row: ThresholdRow) -> str:
-    """Names the criterion of a row in words."""
+def criterion_of(row: Threshold | Effect) -> str:
+    """Names the criterion in words."""
     delta = "" if row.delta is None else f", delta {row.delta:g}"
     return f"alpha {row.alpha:g} ({row.guarantee}{delta})"
 
@@ -47,17 +21,23 @@ async def effects_of(
 ) -> tuple[Effect, ...]:
     """Returns the effect on each criterion with an alpha, in order of the criteria."""
     old, new = [await rows_of(criteria, version) for version in (before, after)]
-    return tuple(
-        [
-            Effect(before=was, after=row, more_labels=await off_loop(_more_labels, after, row))
-            for was, row in zip(old, new, strict=True)
-        ]
-    )
+    effects = list[Effect]()
+    for was, row in zip(old, new, strict=True):
+        effects.append(
+            Effect(
+                alpha=row.alpha,
+                guarantee=row.guarantee,
+                delta=row.delta,
+                before=was,
+                after=row,
+                becomes_infeasible=was.feasible and not row.feasible,
+                more_labels=await off_loop(_more_labels, after, row),
+            )
+        )
+    return tuple(effects)
 
 
-async def rows_of(
-    criteria: Iterable[Criterion], calibration: Calibration
-) -> tuple[ThresholdRow, ...]:
+async def rows_of(criteria: Iterable[Criterion], calibration: Calibration) -> tuple[Threshold, ...]:
     """Returns the row of each criterion with an alpha, in order of the criteria."""
     name = calibration.name
     asked = {replace(one, calibration=name) for one in criteria if one.alpha is not None}
@@ -72,23 +52,18 @@ async def rows_of(
     )
 
 
-def _row(calibration: Calibration, criterion: Criterion) -> ThresholdRow:
+def _row(calibration: Calibration, criterion: Criterion) -> Threshold:
     alpha = criterion.alpha
     assert alpha is not None, "without an alpha there is no threshold"
     return calibration.row(alpha, criterion.guarantee, criterion.delta)
 
 
-def _more_labels(calibration: Calibration, row: ThresholdRow) -> int | None:
+def _more_labels(calibration: Calibration, row: Threshold) -> int | None:
     return 0 if row.feasible else calibration.more_examples(row)
 
 
 def refuse_infeasible(name: str, effects: Sequence[Effect]) -> None:
-    """Raises BecomesInfeasibleError if a change ends all verdicts of a criterion.
-
-    Args:
-        name: Name of the calibration set.
-        effects: The effects of the change on the criteria in use.
-    """
+    """Raises BecomesInfeasibleError if a change ends all verdicts of a criterion."""
     lost = [_lost(effect) for effect in effects if effect.becomes_infeasible]
     if lost:
         raise BecomesInfeasibleError(
@@ -99,7 +74,7 @@ def refuse_infeasible(name: str, effects: Sequence[Effect]) -> None:
 
 
 def _lost(effect: Effect) -> str:
-    return f"{effect.criterion}: {missing_labels(effect)}"
+    return f"{criterion_of(effect)}: {missing_labels(effect)}"
 
 
 def missing_labels(effect: Effect) -> str:

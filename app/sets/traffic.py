@@ -6,18 +6,17 @@ The figures inform people. `drift` tests whether the judgments are like the labe
 import math
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 from app.core.calibration import Calibration
 from app.core.comparison import Criterion, Judgment
 from app.judges.judged import JudgedComparison
 
-# The smallest and the largest number of judgments in the figures, which change after each block.
+# The smallest and the largest number of judgments in the figures.
 _LEAST = 200
 _WINDOW = 1000
-_BLOCK = 50
 # The mean uncertainty of fewer examples is too inexact.
 _LEAST_EXAMPLES = 50
 # Callers choose the names of sets and the thresholds, so their numbers are limited.
@@ -27,8 +26,8 @@ _MOST_CRITERIA = 64
 # Judgments that wait for the tests of drift; further ones are left out. The choice depends on
 # nothing that is tested, so that the tests stay valid.
 _MOST_FRESH = 2**16
-# Questions that are remembered, so that each is tested once: twice this number at most.
-_MOST_SEEN = 50_000
+# Questions that are remembered, so that each is tested once.
+_MOST_SEEN = 100_000
 # Values of one judgment that are tested for drift: uncertainty, position gap, and label mass, which
 # is NaN if it is unknown. A cascade has the uncertainty of its large judge in its place.
 VALUES = 3
@@ -53,40 +52,6 @@ class TrafficFigures(NamedTuple):
     expected_uncertainty: float
 
 
-@dataclass(kw_only=True, slots=True)
-class _Sums:
-    """Sums over judgments.
-
-    Args:
-        judgments: Number of judgments.
-        scored: Number of those with a score of the judge.
-        uncertainty: Sum of their uncertainties, in nats.
-        decided: Number of judgments with a feasible alpha. Only abstentions of these judgments are
-            informative; the following sums are over them.
-        abstained: Number of abstentions.
-        expected: Expected number of abstentions.
-    """
-
-    judgments: int = 0
-    scored: int = 0
-    uncertainty: float = 0.0
-    decided: int = 0
-    abstained: int = 0
-    expected: float = 0.0
-
-    @classmethod
-    def of(cls, parts: Collection["_Sums"]) -> "_Sums":
-        """Adds up several sums."""
-        return cls(
-            judgments=sum(part.judgments for part in parts),
-            scored=sum(part.scored for part in parts),
-            uncertainty=math.fsum(part.uncertainty for part in parts),
-            decided=sum(part.decided for part in parts),
-            abstained=sum(part.abstained for part in parts),
-            expected=math.fsum(part.expected for part in parts),
-        )
-
-
 class SetTraffic:
     """Recent judgments by one version of one calibration set."""
 
@@ -99,31 +64,25 @@ class SetTraffic:
         self._expected: dict[float, float] = {}
         # The first criteria that judgments by this version were asked for under.
         self.criteria: set[Criterion] = set()
-        self._blocks: deque[_Sums] = deque()
-        self._block = _Sums()
-        # Sums over all complete blocks; None before the first block is complete.
-        self._sums: _Sums | None = None
+        # Of each recent judgment its uncertainty, whether it abstained, and the expected share of
+        # abstentions. Only abstentions of judgments with a feasible alpha are informative.
+        self._recent = deque[tuple[float | None, bool | None, float]](maxlen=_WINDOW)
         self._fresh = array("d")
 
     def add(self, judgment: Judgment, calibration: Calibration, *, tested: bool) -> None:
         """Adds a judgment by this version, which may be one that is tested for drift."""
         if len(self.criteria) < _MOST_CRITERIA:
             self.criteria.add(judgment.criterion)
-        block = self._block
-        block.judgments += 1
         preference, mass = judgment.preference, judgment.label_mass
         if judgment.rungs:
             # In a cascade, this is the judge that is asked first; the criterion does not matter.
             preference, mass = judgment.rungs[0].preference, _of_large(judgment, calibration)
-        if preference is not None:
-            block.scored += 1
-            block.uncertainty += preference.uncertainty
-        if judgment.threshold is not None:
-            block.decided += 1
-            block.abstained += judgment.verdict == "abstain"
-            block.expected += self._expected_of(calibration, judgment)
-        if block.judgments >= _BLOCK:
-            self._close_block()
+        uncertainty = None if preference is None else preference.uncertainty
+        if judgment.threshold is None:
+            self._recent.append((uncertainty, None, 0.0))
+        else:
+            expected = self._expected_of(calibration, judgment)
+            self._recent.append((uncertainty, judgment.verdict == "abstain", expected))
         if tested and preference is not None and len(self._fresh) < _MOST_FRESH * VALUES:
             self._fresh.extend(
                 (
@@ -155,26 +114,21 @@ class SetTraffic:
             self._expected[threshold] = expected
         return expected
 
-    def _close_block(self) -> None:
-        self._blocks.append(self._block)
-        self._block = _Sums()
-        held = sum(block.judgments for block in self._blocks)
-        while held - self._blocks[0].judgments >= _WINDOW:
-            held -= self._blocks.popleft().judgments
-        self._sums = _Sums.of(self._blocks)
-
     @property
     def figures(self) -> TrafficFigures | None:
         """The figures that metrics and answers show; None with too few judgments or examples."""
-        sums = self._sums
-        if sums is None or sums.judgments < _LEAST or self._examples < _LEAST_EXAMPLES:
+        # A copy, because metrics are written in another thread.
+        recent = list(self._recent)
+        if len(recent) < _LEAST or self._examples < _LEAST_EXAMPLES:
             return None
-        enough = sums.decided >= _LEAST
+        scored = [uncertainty for uncertainty, _, _ in recent if uncertainty is not None]
+        decided = [(abstained, share) for _, abstained, share in recent if abstained is not None]
+        enough = len(decided) >= _LEAST
         return TrafficFigures(
-            judgments=sums.judgments,
-            abstentions=sums.abstained / sums.decided if enough else None,
-            expected_abstentions=sums.expected / sums.decided if enough else None,
-            uncertainty=sums.uncertainty / max(1, sums.scored),
+            judgments=len(recent),
+            abstentions=fmean(abstained for abstained, _ in decided) if enough else None,
+            expected_abstentions=fmean(share for _, share in decided) if enough else None,
+            uncertainty=fmean(scored) if scored else 0.0,
             expected_uncertainty=self._mean,
         )
 
@@ -189,30 +143,14 @@ def _of_large(judgment: Judgment, calibration: Calibration) -> float | None:
     return large.uncertainty
 
 
-class _Seen:
-    """Remembers the last numbers that it saw, at least 50,000 and at most 100,000."""
-
-    def __init__(self) -> None:
-        self._now: set[int] = set()
-        self._before: set[int] = set()
-
-    def is_new(self, number: int) -> bool:
-        """Whether it did not see the number lately; it has seen it then."""
-        if number in self._now or number in self._before:
-            return False
-        if len(self._now) >= _MOST_SEEN:
-            self._before, self._now = self._now, set()
-        self._now.add(number)
-        return True
-
-
 class Traffic:
     """Recent judgments of each set by this process; mutated only on the event loop."""
 
     def __init__(self) -> None:
         # The most recently used set comes last.
         self._sets: OrderedDict[str, SetTraffic] = OrderedDict()
-        self._seen = _Seen()
+        # Hashes of questions, the one that came first first.
+        self._seen = dict[int, None]()
 
     async def observe(self, judged: Sequence[JudgedComparison]) -> None:
         """Adds the judgments of a batch that used a set.
@@ -224,7 +162,10 @@ class Traffic:
             calibration = item.calibration
             if calibration is not None:
                 question = hash((calibration.write_id, item.comparison.question))
-                tested = self._seen.is_new(question)
+                tested = question not in self._seen
+                self._seen[question] = None
+                if len(self._seen) > _MOST_SEEN:
+                    del self._seen[next(iter(self._seen))]
                 self._used(calibration).add(item.judgment, calibration, tested=tested)
 
     def _used(self, calibration: Calibration) -> SetTraffic:

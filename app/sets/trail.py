@@ -14,7 +14,6 @@ from pydantic import ConfigDict, TypeAdapter
 from app.core.calibration import Calibration
 from app.core.errors import ScopeJudgeError, StoreCorruptError
 from app.sets.codec import thresholds_of
-from app.sets.effects import Effect
 from scope_judge import records
 
 Action = Literal["absorb", "calibrate", "delete", "import", "plan", "pool", "rollback"]
@@ -25,13 +24,9 @@ class SetChange:
     """A change of a set: made, or only looked at.
 
     Args:
-        action: The requested action.
-        by: Name of the key that requested it, or "service".
-        at: Its time, in UTC.
         before: The set before it; one without examples and write id if there was none, or if it
             could not be read.
         after: The set after it, `before` itself if nothing changes; None for a deletion.
-        added: Number of new examples.
         updated: Number of examples that the set already had or that the batch repeats. The last
             label counts.
         ties: Number of examples without a preferred side; the set keeps them for their scores.
@@ -57,7 +52,7 @@ class SetChange:
     failed: tuple[tuple[int, ScopeJudgeError], ...] = ()
     batch_digest: str | None = None
     rolled_back_to: int | None = None
-    effects: tuple[Effect, ...] | None = None
+    effects: tuple[records.Effect, ...] | None = None
     ended: tuple[records.EndedAlarm, ...] = ()
 
     @property
@@ -107,10 +102,6 @@ class Change(records.Version):
     @classmethod
     def parse(cls, name: str, record: str) -> "Change":
         """Parses a stored entry; fields that a later release added are ignored.
-
-        Args:
-            name: Name of the calibration set, for the error.
-            record: The stored JSON.
 
         Raises:
             StoreCorruptError: The record is not an entry.

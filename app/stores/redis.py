@@ -31,8 +31,7 @@ breaks after EXEC was sent, redis-py raises WatchError, which would mean "nothin
 although everything may have been written. For the same reason no call is retried: a write that
 succeeded before its answer was lost would find its own version and report a conflict.
 
-Versions and trails go through a second client in threads, because redis-py packs and parses in
-Python. Only short answers use the event loop.
+All calls run in threads, because redis-py packs and parses in Python.
 """
 
 import asyncio
@@ -52,8 +51,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
-import redis.asyncio
-import redis.asyncio.retry
+import redis
 import redis.retry
 from redis.backoff import NoBackoff
 
@@ -92,25 +90,20 @@ CLUSTER = "+cluster"
 # Identifier and fields of each entry.
 _Stream = list[tuple[str, dict[str, str]]]
 CONNECT_TIMEOUT_S = 2
-ANSWER_TIMEOUT_S = 5
-# A write of 300,000 examples takes 3 s on a loaded machine.
-BULK_TIMEOUT_S = 20
-# Largest number of whole sets that are read or written at once; each takes memory.
-_THREADS = 4
+# A write of 50,000 examples takes a second on a loaded machine.
+ANSWER_TIMEOUT_S = 10
+# Calls at once; each whole set among them takes memory.
+_THREADS = 8
 # An idle connection is pinged before use, because a firewall may have dropped it silently.
 HEALTH_CHECK_INTERVAL_S = 15
-# redis-py passes on two foreign errors: the RuntimeError of uvloop for a connection that was reset
-# since its last use, and the ValueError for a reply that is not from Redis. Both close the
-# connection.
+# redis-py passes on a foreign error: the ValueError for a reply that is not from Redis, which
+# closes the connection.
 _VENDOR_ERRORS = (
     redis.exceptions.RedisError,
     redis.exceptions.RedisClusterException,
     OSError,
-    RuntimeError,
     ValueError,
 )
-# A draw is one entry. So few arguments are packed on the event loop, because a thread costs more.
-_MOST_ON_LOOP = 13
 
 
 class RedisStore:
@@ -130,27 +123,18 @@ class RedisStore:
 
     def __init__(self, url: str) -> None:
         self._place = _place(url)
-        options: dict[str, Any] = {
-            "decode_responses": True,
-            "socket_connect_timeout": CONNECT_TIMEOUT_S,
-            "health_check_interval": HEALTH_CHECK_INTERVAL_S,
-            # With RESP3, redis-py 8 does not check whether an idle connection was closed, so the
-            # first call after a restart of the server fails.
-            "protocol": 2,
-        }
+        self._is_cluster = CLUSTER in url.partition("://")[0]
+        self._url = url.replace(CLUSTER, "", 1)
         try:
-            self._client, self._bulk = (
-                _of_cluster(url.replace(CLUSTER, "", 1), options)
-                if CLUSTER in url.partition("://")[0]
-                else _of_server(url, options)
-            )
+            # Checks the URL; nothing connects yet.
+            redis.connection.parse_url(self._url)  # type: ignore[no-untyped-call]
         except ValueError:
             # Without the cause, because its message can contain the password from the URL.
             raise StartupError(
                 "SCOPE_STORE_URL is not a Redis URL. Write it as redis://:password@host:6379/0,"
                 " and percent-encode the characters / ? # of the password."
             ) from None
-        self._opened: Client | None = None
+        self._client: Client | None = None
         self._opening = threading.Lock()
         # Sets whose names this process has put under `AUDITED_KEY`.
         self._audited = set[str]()
@@ -163,21 +147,18 @@ class RedisStore:
         threads, self._threads = self._threads, None
         if threads is not None:
             await asyncio.to_thread(threads.shutdown, cancel_futures=True)
-        with self._translated():
-            if self._opened is not None:
-                self._opened.close()
-                self._opened = None
-            await self._client.aclose()
+        if self._client is not None:
+            self._client.close()
+            self._client = None
 
     async def ping(self) -> None:
         # Not PING, because Redis answers it even if the user may not read the keys.
-        with self._translated():
-            await self._client.exists(NAMES_KEY)
+        await self._run(lambda client: client.exists(NAMES_KEY))
 
     async def names(self, *, deleted: bool = False) -> list[str]:
-        def names(bulk: Client) -> list[str]:
-            known = sorted(cast("set[str]", bulk.smembers(NAMES_KEY)))
-            with bulk.pipeline(transaction=False) as pipeline:
+        def names(client: Client) -> list[str]:
+            known = sorted(cast("set[str]", client.smembers(NAMES_KEY)))
+            with client.pipeline(transaction=False) as pipeline:
                 for name in known:
                     pipeline.xrevrange(SetKeys.of(name).trail, count=1)
                 heads = [
@@ -190,21 +171,20 @@ class RedisStore:
                 if head is not None and (deleted or head.write_id)
             ]
 
-        return await self._in_thread(names)
+        return await self._run(names)
 
     async def head(self, name: str) -> Head | None:
-        with self._translated():
-            answer = await self._client.xrevrange(SetKeys.of(name).trail, count=1)
-        return _head(name, answer)
+        key = SetKeys.of(name).trail
+        return _head(name, await self._run(lambda client: client.xrevrange(key, count=1)))
 
     async def read(self, name: str, number: int | None = None) -> bytes | None:
         keys = SetKeys.of(name)
 
-        def read(bulk: Client) -> bytes | None:
+        def read(client: Client) -> bytes | None:
             if number is not None:
-                blob = _undecoded(bulk, "HGET", keys.versions, number)
+                blob = _undecoded(client, "HGET", keys.versions, number)
                 return cast("bytes | None", blob)
-            present = _undecoded(bulk, "EVAL", READ_SCRIPT, 2, keys.trail, keys.versions)
+            present = _undecoded(client, "EVAL", READ_SCRIPT, 2, keys.trail, keys.versions)
             write_id, blob = cast("tuple[bytes, bytes | None]", present)
             if write_id and blob is None:
                 raise StoreCorruptError(
@@ -213,7 +193,7 @@ class RedisStore:
                 )
             return blob if write_id else None
 
-        return await self._in_thread(read)
+        return await self._run(read)
 
     async def write(
         self,
@@ -236,29 +216,31 @@ class RedisStore:
             *_flat(thresholds),
         )
 
-        def write(bulk: Client) -> bool:
+        def write(client: Client) -> bool:
             # A full server refuses SADD, but must let a set be deleted, whose name it has.
             if blob is not None or expected is None:
-                bulk.sadd(NAMES_KEY, name)
+                client.sadd(NAMES_KEY, name)
             keys = SetKeys.of(name)
-            return bool(bulk.eval(WRITE_SCRIPT, len(keys), *keys, *arguments))
+            return bool(client.eval(WRITE_SCRIPT, len(keys), *keys, *arguments))
 
-        return await self._in_thread(write)
+        return await self._run(write)
 
     async def trail(self, name: str, *, before: int | None, limit: int) -> list[Entry]:
         newest = "+" if before is None else str(before - 1)
 
-        def trail(bulk: Client) -> list[Entry]:
-            answer = bulk.xrevrange(SetKeys.of(name).trail, newest, count=limit)
+        def trail(client: Client) -> list[Entry]:
+            answer = client.xrevrange(SetKeys.of(name).trail, newest, count=limit)
             return [_entry(name, *entry) for entry in cast("_Stream", answer)]
 
-        return await self._in_thread(trail)
+        return await self._run(trail)
 
     async def secret(self) -> bytes:
-        with self._translated():
-            if not await self._client.exists(SECRET_KEY):
-                await self._client.set(SECRET_KEY, secrets.token_hex(32), nx=True)
-            secret = str(await self._client.get(SECRET_KEY))
+        def read(client: Client) -> str:
+            if not client.exists(SECRET_KEY):
+                client.set(SECRET_KEY, secrets.token_hex(32), nx=True)
+            return str(client.get(SECRET_KEY))
+
+        secret = await self._run(read)
         if not re.fullmatch("[0-9a-f]{64}", secret):
             raise StoreCorruptError(
                 f"{SECRET_KEY} is not a secret that this service makes. Another program wrote to"
@@ -267,30 +249,29 @@ class RedisStore:
         return bytes.fromhex(secret)
 
     async def put_secret(self, secret: bytes) -> None:
-        with self._translated():
-            await self._client.set(SECRET_KEY, secret.hex())
+        await self._run(lambda client: client.set(SECRET_KEY, secret.hex()))
 
     async def audit_states(self) -> dict[str, AuditState]:
-        return await self._in_thread(_audit_states)
+        return await self._run(_audit_states)
 
     async def audits(self, name: str, *, after: int, limit: int) -> list[StoredRow]:
         keys = AuditKeys.of(name)
 
-        def read(bulk: Client) -> list[StoredRow]:
-            answer = bulk.zrangebyscore(
+        def read(client: Client) -> list[StoredRow]:
+            answer = client.zrangebyscore(
                 keys.order, f"({after}", "+inf", start=0, num=limit, withscores=True
             )
             places = cast("list[tuple[str, float]]", answer)
             if not places:
                 return []
-            texts = cast("list[str | None]", bulk.hmget(keys.rows, [key for key, _ in places]))
+            texts = cast("list[str | None]", client.hmget(keys.rows, [key for key, _ in places]))
             # A row that was removed in between has no text any more.
             return [
                 StoredRow(key, int(position), text or "")
                 for (key, position), text in zip(places, texts, strict=True)
             ]
 
-        return await self._in_thread(read)
+        return await self._run(read)
 
     async def write_audits(
         self,
@@ -301,7 +282,6 @@ class RedisStore:
         texts: Mapping[str, str] = NO_TEXTS,
         forgotten: Collection[str] = (),
         removed: Collection[str] = (),
-        synced: bool = True,
     ) -> int | None:
         arguments = [
             *AuditKeys.of(name),
@@ -311,85 +291,84 @@ class RedisStore:
             *_flat(texts),
             *forgotten,
         ]
-        if rows and name not in self._audited:
-            # Before the first row: a name without rows does no harm.
-            with self._translated():
-                await self._client.sadd(AUDITED_KEY, name)
-            self._audited.add(name)
-        if len(arguments) <= _MOST_ON_LOOP:
-            with self._translated():
-                before = int(await self._client.eval(WRITE_AUDITS_SCRIPT, 4, *arguments))
-        else:
-            before = await self._in_thread(
-                lambda bulk: int(cast("int", bulk.eval(WRITE_AUDITS_SCRIPT, 4, *arguments)))
-            )
-        if before == 0 and rows:
-            # Redis may have been emptied since.
-            with self._translated():
-                await self._client.sadd(AUDITED_KEY, name)
+
+        def write(client: Client) -> int:
+            if rows and name not in self._audited:
+                # Before the first row: a name without rows does no harm.
+                client.sadd(AUDITED_KEY, name)
+                self._audited.add(name)
+            before = int(cast("int", client.eval(WRITE_AUDITS_SCRIPT, 4, *arguments)))
+            if before == 0 and rows:
+                # Redis may have been emptied since.
+                client.sadd(AUDITED_KEY, name)
+            return before
+
+        before = await self._run(write)
         return None if before < 0 else before
 
     async def audit_texts(self, name: str, keys: Sequence[str]) -> dict[str, str]:
         if not keys:
             return {}
         place = AuditKeys.of(name).texts
-        answer = await self._in_thread(lambda bulk: bulk.hmget(place, list(keys)))
+        answer = await self._run(lambda client: client.hmget(place, list(keys)))
         texts = cast("list[str | None]", answer)
         return {key: text for key, text in zip(keys, texts, strict=True) if text is not None}
 
     async def charge(self, caller: str, cost_s: float, *, most_owed_s: float) -> float | None:
         """Adds a cost to what a caller owes, by the clock of the server."""
-        with self._translated():
-            answer = await self._client.eval(
-                CHARGE_SCRIPT, 1, f"{DEBT_PREFIX}{caller}", f"{cost_s:.6f}", f"{most_owed_s:.6f}"
-            )
-        return float(answer)
+        arguments = (f"{DEBT_PREFIX}{caller}", f"{cost_s:.6f}", f"{most_owed_s:.6f}")
+        answer = await self._run(lambda client: client.eval(CHARGE_SCRIPT, 1, *arguments))
+        return float(cast("str", answer))
 
     async def kept_scores(self, slots: Collection[int]) -> dict[int, str]:
-        if not slots:
-            return {}
-        keys = [f"{SCORE_PREFIX}{slot}" for slot in slots]
-        if len(keys) <= _MOST_ON_LOOP:
-            with self._translated():
-                async with self._client.pipeline(transaction=False) as reading:
-                    for key in keys:
-                        reading.get(key)
-                    answer = await reading.execute()
-        else:
+        def read(client: Client) -> list[str | None]:
+            with client.pipeline(transaction=False) as pipeline:
+                for slot in slots:
+                    pipeline.get(f"{SCORE_PREFIX}{slot}")
+                return pipeline.execute()
 
-            def read(bulk: Client) -> list[Any]:
-                with bulk.pipeline(transaction=False) as pipeline:
-                    for key in keys:
-                        pipeline.get(key)
-                    return pipeline.execute()
-
-            answer = await self._in_thread(read)
-        texts = cast("list[str | None]", answer)
+        texts = await self._run(read) if slots else []
         return {slot: text for slot, text in zip(slots, texts, strict=True) if text is not None}
 
     async def keep_scores(self, scores: Mapping[int, str], *, seconds: int) -> None:
-        def keep(bulk: Client) -> None:
-            with bulk.pipeline(transaction=False) as pipeline:
+        def keep(client: Client) -> None:
+            with client.pipeline(transaction=False) as pipeline:
                 for slot, text in scores.items():
                     pipeline.set(f"{SCORE_PREFIX}{slot}", text, ex=seconds)
                 pipeline.execute()
 
-        await self._in_thread(keep)
+        await self._run(keep)
 
-    async def _in_thread(self, work: Callable[[Client], T]) -> T:
+    async def _run(self, work: Callable[[Client], T]) -> T:
         """Runs `work` in a thread of the store, which finishes it even if the call is cancelled."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="redis-store")
         with self._translated():
             return await asyncio.get_running_loop().run_in_executor(
-                self._threads, lambda: work(self._bulk_client())
+                self._threads, lambda: work(self._connected())
             )
 
-    def _bulk_client(self) -> Client:
-        """Returns the client of the threads; a client of a cluster connects when it is made."""
+    def _connected(self) -> Client:
+        """Returns the client; that of a cluster connects when it is made.
+
+        No call is tried again, unless a node of a cluster says that it has not run it: a write that
+        succeeded would report a conflict.
+        """
         with self._opening:
-            self._opened = self._opened or self._bulk()
-            return self._opened
+            if self._client is None:
+                kind = redis.RedisCluster if self._is_cluster else redis.Redis
+                options: dict[str, Any] = {
+                    "decode_responses": True,
+                    "socket_connect_timeout": CONNECT_TIMEOUT_S,
+                    "socket_timeout": ANSWER_TIMEOUT_S,
+                    "health_check_interval": HEALTH_CHECK_INTERVAL_S,
+                    # With RESP3, redis-py 8 does not check whether an idle connection was closed,
+                    # so the first call after a restart of the server fails.
+                    "protocol": 2,
+                    "retry": redis.retry.Retry(NoBackoff(), 0),
+                }
+                self._client = kind.from_url(self._url, **options)
+            return self._client
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -431,60 +410,6 @@ class RedisStore:
             ) from exc
 
 
-def _of_server(url: str, options: dict[str, Any]) -> tuple[Any, Callable[[], Client]]:
-    """Returns the client of the event loop, and a function that makes the one of the threads.
-
-    No call is tried again: a write that succeeded would report a conflict.
-    """
-    client = redis.asyncio.Redis.from_pool(
-        _Pool.from_url(
-            url,
-            socket_timeout=ANSWER_TIMEOUT_S,
-            retry=redis.asyncio.retry.Retry(NoBackoff(), 0),
-            **options,
-        )
-    )
-    bulk = redis.Redis.from_url(
-        url,
-        socket_timeout=BULK_TIMEOUT_S,
-        retry=redis.retry.Retry(NoBackoff(), 0),
-        **options,
-    )
-    return client, lambda: bulk
-
-
-def _of_cluster(url: str, options: dict[str, Any]) -> tuple[Any, Callable[[], Client]]:
-    """Like `_of_server` for a Redis Cluster, whose address is that of any of its nodes.
-
-    Calls are tried again only where a node says that it has not run them.
-    """
-    client = redis.asyncio.RedisCluster.from_url(
-        url,
-        socket_timeout=ANSWER_TIMEOUT_S,
-        retry=redis.asyncio.retry.Retry(NoBackoff(), 0),
-        **options,
-    )
-    return client, lambda: redis.RedisCluster.from_url(
-        url, socket_timeout=BULK_TIMEOUT_S, retry=redis.retry.Retry(NoBackoff(), 0), **options
-    )
-
-
-class _Pool(redis.asyncio.ConnectionPool):
-    """A pool that replaces idle connections that were reset.
-
-    redis-py replaces an idle connection that was closed. It overlooks one that was reset, so the
-    first call on each of them would fail after the network or a proxy has recovered.
-    """
-
-    async def ensure_connection(
-        self, connection: redis.asyncio.connection.AbstractConnection
-    ) -> None:
-        reader = connection._reader
-        if reader is not None and reader.exception() is not None:
-            await connection.disconnect(nowait=True)
-        await super().ensure_connection(connection)
-
-
 def _certificate_fault(exc: BaseException | None) -> str | None:
     """Why TLS refuses the server's certificate; None if something else failed."""
     while exc is not None:
@@ -514,9 +439,9 @@ def _is_number(text: str) -> bool:
     return decimal and text[0] != "0" and int(text) <= LARGEST_NUMBER
 
 
-def _undecoded(bulk: Client, *command: str | int) -> Any:
+def _undecoded(client: Client, *command: str | int) -> Any:
     """Runs a command whose answer has bytes that are no text."""
-    return bulk.execute_command(*command, NEVER_DECODE=True)  # type: ignore[no-untyped-call]
+    return client.execute_command(*command, NEVER_DECODE=True)  # type: ignore[no-untyped-call]
 
 
 def _head(name: str, newest: Any) -> Head | None:
@@ -542,12 +467,12 @@ def _flat(fields: Mapping[str, str]) -> Iterator[str]:
         yield value
 
 
-def _audit_states(bulk: Client) -> dict[str, AuditState]:
+def _audit_states(client: Client) -> dict[str, AuditState]:
     """Returns the state of each set that has or had audits."""
-    names = sorted(cast("set[str]", bulk.smembers(AUDITED_KEY)))
+    names = sorted(cast("set[str]", client.smembers(AUDITED_KEY)))
     if not names:
         return {}
-    with bulk.pipeline(transaction=False) as pipeline:
+    with client.pipeline(transaction=False) as pipeline:
         for keys in map(AuditKeys.of, names):
             # In this order: a row that is written in between is counted, and its position is not.
             pipeline.get(keys.position)

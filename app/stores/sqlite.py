@@ -156,7 +156,6 @@ class SqliteStore:
         texts: Mapping[str, str] = NO_TEXTS,
         forgotten: Collection[str] = (),
         removed: Collection[str] = (),
-        synced: bool = True,
     ) -> int | None:
         write = partial(
             sqlite_audits.write,
@@ -166,7 +165,6 @@ class SqliteStore:
             texts=texts,
             forgotten=forgotten,
             removed=removed,
-            synced=synced,
         )
         return await self._run(write)
 

@@ -16,7 +16,6 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -33,7 +32,7 @@ _MODE = 0o600
 # have the same schema version.
 APPLICATION_ID = 0x53634A64
 # The format of the store. A file with another number is refused.
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 # Kept scores; `until` is in seconds since 1970.
 _SCORE = "CREATE TABLE score (slot INTEGER PRIMARY KEY, text TEXT NOT NULL, until REAL NOT NULL)"
 
@@ -83,20 +82,14 @@ _NEVER_CLOSED: list[sqlite3.Connection] = []
 _Inode = tuple[int, int]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Place:
-    """The files at a path, at `path-wal` and at `path-shm`; None for a missing file."""
+# The files at a path, at `path-wal` and at `path-shm`; None for a missing file.
+_Place = tuple[_Inode | None, _Inode | None, _Inode | None]
 
-    file: _Inode | None
-    log: _Inode | None
-    index: _Inode | None
 
-    @classmethod
-    def of(cls, path: Path) -> "_Place":
-        """Returns the files that exist now."""
-        # SQLite keeps the log and the index beside the target of a link.
-        real = os.path.realpath(path)
-        return cls(file=_inode(real), log=_inode(f"{real}-wal"), index=_inode(f"{real}-shm"))
+def _place_of(path: Path) -> _Place:
+    # SQLite keeps the log and the index beside the target of a link.
+    real = os.path.realpath(path)
+    return _inode(real), _inode(f"{real}-wal"), _inode(f"{real}-shm")
 
 
 class OpenFile:
@@ -131,8 +124,8 @@ class OpenFile:
             logger.warning("every user of this machine can write to %s: run chmod o-w on it", path)
         before = _inode(path)
         connection = _connect(path)
-        place = _Place.of(path)
-        if place.file != before:
+        place = _place_of(path)
+        if place[0] != before:
             connection.close()
             raise StoreUnavailableError(f"{path} was replaced while it was being opened.")
         return cls(path, connection, place)
@@ -144,7 +137,7 @@ class OpenFile:
             StoreUnavailableError: The file was removed or replaced; it is lost for good.
         """
         if self.lost is None:
-            now = _Place.of(self._path)
+            now = _place_of(self._path)
             if now == self._place:
                 self._written = _written(self._path)
                 return
@@ -175,8 +168,9 @@ class OpenFile:
         its content. But if the content of the file has changed since, it may be a backup that was
         copied over the file. If there is another log, closing would remove it.
         """
-        moved = now.file != self._place.file
-        removed = now.log in (None, self._place.log) and now.index in (None, self._place.index)
+        file, log, index = self._place
+        moved = now[0] != file
+        removed = now[1] in (None, log) and now[2] in (None, index)
         if moved or (removed and self._written == _written(self._path)):
             with suppress(sqlite3.Error):
                 self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

@@ -204,7 +204,7 @@ def assembled(
         scoring,
         calibrations,
         telemetry,
-        suspensions=monitor,
+        monitor=monitor,
         observers=(calibrations.traffic, auditor),
     )
     rewarder = Rewarder(

@@ -11,11 +11,10 @@ from app.judges.checking import CHECKED, check_judge
 from app.judges.label_logits import LabelLogitScorer
 from app.judging.services import Services
 from app.off_loop import off_loop
-from app.sets.bundled import is_outdated, labeled_comparisons, was_deleted
+from app.sets.bundled import labeled_comparisons
 from app.sets.cache import DEFAULT_CALIBRATION
 from app.settings import Settings
 from app.wiring.engines import DEMO_FOLDER, is_demo_judge
-from app.wiring.stores import is_own_file
 
 logger = logging.getLogger("app.judge")
 
@@ -50,11 +49,9 @@ async def check_answers(services: Services, observer: StartupObserver) -> None:
 async def prepare_default(
     services: Services, settings: Settings, observer: StartupObserver
 ) -> None:
-    """Reads the default calibration set, and calibrates the demo judge if it never had one.
+    """Reads the default calibration set, and calibrates the demo judge if it has none.
 
-    The demo judge's set is made in the same way as by POST /calibrate. A set that somebody deleted
-    stays deleted. An outdated set in a SQLite store is replaced: an earlier release made it from
-    the bundled pairs alone, so this judge cannot use its thresholds.
+    The demo judge's set is made in the same way as by POST /calibrate.
     """
     try:
         known = await services.calibrations.current(DEFAULT_CALIBRATION)
@@ -65,18 +62,14 @@ async def prepare_default(
     if not is_demo_judge(settings) or settings.escalate_url:
         # A cascade needs a plan before its first label.
         return
-    if known is None and await was_deleted(services.calibrator, DEFAULT_CALIBRATION):
-        observer.note("The default calibration was deleted, and stays deleted")
+    if known is not None:
+        if known.fingerprint != services.identity.fingerprint:
+            observer.note(
+                "The default calibration belongs to another judge, such as that of another "
+                "release: delete it and start again to calibrate this one"
+            )
         return
     examples = labeled_comparisons(DEMO_FOLDER / "calibrate.jsonl")
-    if known is not None:
-        # Never replace a set in Redis: other replicas may judge with it.
-        if not is_own_file(settings.store_url) or not await is_outdated(
-            known, examples, identity=services.identity, calibrator=services.calibrator
-        ):
-            return
-        observer.stage("Deleting the default calibration, made by an earlier release of this judge")
-        await services.calibrator.delete(DEFAULT_CALIBRATION)
     observer.stage(f"Calibrating with {len(examples)} labeled pairs")
     await services.calibrator.add(
         DEFAULT_CALIBRATION,
@@ -126,4 +119,4 @@ async def _default_threshold(services: Services) -> float | None:
     if known is None or known.fingerprint != services.identity.fingerprint:
         return None
     row = await off_loop(known.row, defaults.alpha, defaults.guarantee, defaults.delta)
-    return row.threshold if row.feasible else None
+    return row.threshold

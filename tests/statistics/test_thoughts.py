@@ -101,7 +101,7 @@ def test_a_set_with_thoughts_that_did_not_end_has_the_thresholds_of_the_rest() -
         {d: each for d, each in whole.examples.items() if not isinstance(each.score, NoScore)}
     )
 
-    def thresholds(calibration: Calibration) -> list[float]:
+    def thresholds(calibration: Calibration) -> list[float | None]:
         return [row.threshold for row in calibration.standard_rows]
 
     assert thresholds(whole) == thresholds(rest)

@@ -1,4 +1,4 @@
-"""Properties of the queue in which callers compete for places and threads."""
+"""Properties of the queue in which callers compete for places."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -20,15 +20,15 @@ class Shop:
     """Serves a queue with a number of places."""
 
     places: int
-    queue: FairQueue[int] = field(default_factory=FairQueue[int])
-    arrivals: int = 0
-    served: list[Claim[int]] = field(default_factory=list)
-    inside: list[Claim[int]] = field(default_factory=list)
-    on_turn: Callable[[Sequence[Claim[int]]], None] = lambda waiting: None
+    queue: FairQueue = field(default_factory=FairQueue)
+    arrivals: list[Claim] = field(default_factory=list)
+    served: list[Claim] = field(default_factory=list)
+    inside: list[Claim] = field(default_factory=list)
+    on_turn: Callable[[Sequence[Claim]], None] = lambda waiting: None
 
-    def arrive(self, flow: Flow, size: int = 1) -> Claim[int]:
-        self.arrivals += 1
-        claim = Claim(flow=flow, item=self.arrivals, size=size)
+    def arrive(self, flow: Flow, size: int = 1) -> Claim:
+        claim = Claim(flow=flow, size=size)
+        self.arrivals.append(claim)
         self.queue.add(claim)
         self.serve()
         return claim
@@ -42,7 +42,7 @@ class Shop:
             self.inside.append(waiting[0])
             self.served.append(waiting[0])
 
-    def leave(self, claim: Claim[int]) -> None:
+    def leave(self, claim: Claim) -> None:
         if claim.holds:
             self.inside.remove(claim)
         self.queue.remove(claim)
@@ -62,32 +62,29 @@ def test_a_turn_goes_to_the_caller_who_holds_least_and_a_flow_keeps_its_order(
 ) -> None:
     shop = Shop(places)
 
-    def check(waiting: Sequence[Claim[int]]) -> None:
+    def check(waiting: Sequence[Claim]) -> None:
         least = min(shop.held_by(claim.flow.caller) for claim in waiting)
         assert shop.held_by(waiting[0].flow.caller) == least
 
     shop.on_turn = check
-    there: list[Claim[int]] = []
-    left = set[int]()
+    there: list[Claim] = []
     for event in events:
         if isinstance(event, tuple):
             there.append(shop.arrive(*event))
         elif there:
             gone = there.pop(event % len(there))
-            left.add(gone.item)
             shop.leave(gone)
         assert sum(claim.size for claim in shop.inside) <= places
     while shop.inside:
         shop.leave(shop.inside[0])
     # Everybody who stayed was served, and nothing is remembered of anybody.
-    served = {claim.item for claim in shop.served}
-    assert {claim.item for claim in there} <= served
+    assert all(claim in shop.served for claim in there)
     assert not shop.queue.in_turn()
     assert not shop.queue._callers
     assert not shop.queue._flows
     assert not shop.queue._lines
     for flow in {claim.flow for claim in shop.served}:
-        order = [claim.item for claim in shop.served if claim.flow == flow]
+        order = [shop.arrivals.index(claim) for claim in shop.served if claim.flow == flow]
         assert order == sorted(order)
 
 

@@ -40,7 +40,6 @@ def judgment(
     """
     criterion, preference = judged.criterion, judged.preference
     promised = criterion.alpha is not None
-    used, audit = judged.calibration, judged.audit
     return made(
         kind,
         judged,
@@ -51,8 +50,8 @@ def judgment(
         guarantee=criterion.guarantee if promised else None,
         delta=criterion.delta if promised else None,
         temperature=judged.temperature if judged.orders == 1 else None,
-        calibration=None if used is None else made(records.CalibrationReference, used),
-        audit=None if audit is None else made(records.AuditReference, audit),
+        calibration=judged.calibration,
+        audit=judged.audit,
         rungs=tuple(
             made(records.Rung, rung, **_numbers(rung.preference, "p_bar", "uncertainty"))
             for rung in judged.rungs
@@ -128,7 +127,7 @@ def rewards(group: GroupRewards, *, comparisons: bool, kind: type[G], **more: An
         # The index of the reference is the number of responses.
         return place if place < len(rows) else None
 
-    pairs = [(*one.pair, one.outcome) for one in group.compared]
+    pairs = [(*pair, outcome) for pair, outcome in group.compared]
     judged = tuple(
         records.Comparison(a=a, b=other(b), judgment=judgment(outcome, None, kind=records.Judgment))
         for a, b, outcome in pairs

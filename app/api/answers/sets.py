@@ -5,35 +5,20 @@ from heapq import nsmallest
 from typing import Any, TypeVar
 
 from app.api.answers.judgments import usage_of_request
-from app.api.answers.making import all_made, made
+from app.api.answers.making import made
 from app.audits.absorption import Chosen as Absorbed
 from app.audits.book import Book
 from app.core.assessment import share_interval
-from app.core.calibration import STANDARD_DELTA, Calibration, LabeledExample, ThresholdRow
+from app.core.calibration import STANDARD_DELTA, Calibration, LabeledExample
 from app.core.score import NoScore, Score
 from app.sets.batch import JudgedBatch
-from app.sets.effects import Effect, criterion_of, missing_labels
+from app.sets.effects import criterion_of, missing_labels
 from app.sets.traffic import TrafficFigures
 from app.sets.trail import SetChange
 from scope_judge import records
 
 C = TypeVar("C", bound=records.Calibration)
 S = TypeVar("S", bound=records.JudgeScore)
-
-
-def threshold(row: ThresholdRow) -> records.Threshold:
-    """A row; an infeasible threshold becomes None."""
-    chosen = row.chosen
-    return made(
-        records.Threshold,
-        row,
-        threshold=row.threshold if row.feasible else None,
-        cascade=None
-        if chosen is None
-        else made(
-            records.CascadeChoice, chosen, serves="cascade" if chosen.is_cascade else "large"
-        ),
-    )
 
 
 def calibration_of(
@@ -49,7 +34,7 @@ def calibration_of(
         *sources,
         pool_ties=calibration.ties,
         counted=calibration.pac_pairs.curve.n,
-        thresholds=tuple(map(threshold, calibration.standard_rows)),
+        thresholds=calibration.standard_rows,
         cascade_share=None if calibration.cascade is None else calibration.cascade.share,
         **more,
     )
@@ -58,7 +43,7 @@ def calibration_of(
 def calibration_detail(
     calibration: Calibration,
     traffic: TrafficFigures | None,
-    requested: Sequence[ThresholdRow],
+    requested: Sequence[records.Threshold],
     *,
     drifted: bool,
     votes: bool = False,
@@ -89,12 +74,12 @@ def calibration_detail(
             records.FeasibleAlphas(
                 guarantee=guarantee,
                 delta=STANDARD_DELTA if guarantee == "pac" else None,
-                intervals=tuple((alphas.low, alphas.high) for alphas in intervals),
+                intervals=intervals,
             )
             for guarantee, intervals in calibration.feasible_alphas.items()
         ),
-        requested=tuple(map(threshold, requested)),
-        curve=all_made(records.CurvePoint, calibration.risk_coverage),
+        requested=tuple(requested),
+        curve=calibration.risk_coverage,
         traffic=None if traffic is None else made(records.Traffic, traffic, drifted=drifted),
     )
 
@@ -108,16 +93,11 @@ def change_of(change: SetChange, *sources: object, kind: type[C], dry_run: bool,
         change,
         kind=kind,
         dry_run=dry_run,
-        effects=None if effects is None else tuple(map(_effect, effects)),
+        effects=effects,
         ends_alarms=None if effects is None else change.ended,
         note=None if effects is None else f"{_examples(change)}; {effects_note(effects)}",
         **more,
     )
-
-
-def _effect(effect: Effect) -> records.Effect:
-    before, after = threshold(effect.before), threshold(effect.after)
-    return made(records.Effect, effect, effect.after, before=before, after=after)
 
 
 def absorb_report(change: SetChange, chosen: Absorbed, *, dry_run: bool) -> records.AbsorbReport:
@@ -149,7 +129,7 @@ def calibration_report(
 
 
 def deletion(
-    name: str, present: Calibration | None, in_use: Sequence[ThresholdRow], book: Book
+    name: str, present: Calibration | None, in_use: Sequence[records.Threshold], book: Book
 ) -> records.Deletion:
     """What the deletion of a set does, with its trail and its audits, which stay.
 
@@ -172,12 +152,12 @@ def deletion(
             f"its trail stays, so a rollback to version {present.version} restores its {present.n} "
             "examples"
         )
-    alarms = tuple(alarm.record for alarm in book.alarms.standing())
+    alarms = tuple(alarm.ended_alarm for alarm in book.alarms.standing().values())
     return records.Deletion(
         name=name,
         version=None if present is None else present.version,
         n=None if present is None else present.n,
-        in_use=tuple(map(threshold, in_use)),
+        in_use=tuple(in_use),
         audits=len(book.audits),
         alarms=alarms,
         note=f"{verdicts}; {back}; audits ({len(book.audits)}), active alarms ({len(alarms)}) and "
@@ -191,20 +171,20 @@ def _examples(change: SetChange) -> str:
     return f"{change.before.n} examples become {change.calibration.n} ({changes})"
 
 
-def effects_note(effects: Sequence[Effect]) -> str:
+def effects_note(effects: Sequence[records.Effect]) -> str:
     """Says in a sentence what a change does to the criteria in use."""
     lost = [effect for effect in effects if effect.becomes_infeasible]
     if lost:
         one = min(lost, key=lambda effect: effect.after.alpha)
         others = f", and so have {len(lost) - 1} others" if len(lost) > 1 else ""
-        return f"{one.criterion} gets no more verdicts{others}: {missing_labels(one)}"
+        return f"{criterion_of(one)} gets no more verdicts{others}: {missing_labels(one)}"
     feasible = [effect for effect in effects if effect.after.feasible]
     if not feasible:
         return "no alpha in use is feasible, before or after" if effects else "no alpha is in use"
     one = min(feasible, key=lambda effect: effect.after.coverage - effect.before.coverage)
     return (
-        f"no alpha in use loses its verdicts; at {one.criterion} the share of accepted examples "
-        f"goes from {one.before.coverage:.0%} to {one.after.coverage:.0%}"
+        f"no alpha in use loses its verdicts; at {criterion_of(one)} the share of accepted "
+        f"examples goes from {one.before.coverage:.0%} to {one.after.coverage:.0%}"
     )
 
 
@@ -295,7 +275,7 @@ def next_labels(
         labelled=pairs.curve.n - len(pairs.unlabelled),
         needed=needed,
         complete=not digests,
-        threshold=row.threshold if row.feasible else None,
+        threshold=row.threshold,
         feasible=row.feasible,
         digests=tuple(digests[:limit]),
         words=f"{labels} until the next test of the threshold at alpha {alpha:g}."

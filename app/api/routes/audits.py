@@ -5,7 +5,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from app.api.answers.audits import audit_trail
 from app.api.answers.sets import absorb_report
 from app.api.bodies import JsonRoute
 from app.api.dependencies import CurrentCaller, CurrentServices, SetName
@@ -115,7 +114,9 @@ async def list_audit_trail(
 ) -> Response:
     """Lists alarms, changed labels and closed audits of a set, newest first."""
     entries = await services.auditor.trail(name, before=before, limit=limit)
-    return await off_loop(as_json, partial(audit_trail, name, entries, limit=limit))
+    following = entries[-1].position if len(entries) == limit else None
+    page = AuditTrail(name=name, entries=tuple(entries), next_before=following)
+    return await off_loop(as_json, lambda: page)
 
 
 @router.post(
@@ -129,7 +130,7 @@ async def resume(
     """Ends the alarms of a set. Its verdicts are accepted again, and its audits start over."""
     calibration = await services.calibrations.get(name)
     ended = await services.monitor.resume(calibration, reason=body.reason, by=caller.name)
-    resumed = tuple(alarm.record for alarm in ended)
+    resumed = tuple(alarm.ended_alarm for alarm in ended)
     return as_json(lambda: Resumed(name=name, resumed=resumed))
 
 

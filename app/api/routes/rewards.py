@@ -194,6 +194,6 @@ async def _answer_with(
     make: Callable[[], object], groups: Sequence[GroupRewards], request: JsonRequest
 ) -> Response:
     """The response with the body that `make` returns and the age of the thresholds."""
-    outcomes = (pair.outcome for group in groups for pair in group.compared)
+    outcomes = (outcome for group in groups for _, outcome in group.compared)
     judgments = (outcome for outcome in outcomes if isinstance(outcome, Judgment))
     return await request.run(as_json, make, headers=age_headers(judgments))

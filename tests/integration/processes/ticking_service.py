@@ -18,7 +18,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from app.api.server import BoundedH11
-from app.audits.entries import Audit, Decider, Use, pair_of, to_text
+from app.audits.entries import Audit, Use, pair_of, to_text
 from app.core.comparison import Comparison, Criterion, Label, LabeledComparison
 from app.core.score import Score
 from app.judging.services import Services
@@ -127,11 +127,9 @@ def audit(number: int, fingerprint: str, position: int) -> Audit:
     """A drawn judgment; the first half has labels, and the others have texts."""
     use = Use(
         position=position,
-        decider=Decider(
-            criterion=Criterion(alpha=0.1, guarantee="marginal", delta=None, calibration="audited"),
-            write_id="w",
-            version=1,
-        ),
+        criterion=Criterion(alpha=0.1, guarantee="marginal", delta=None, calibration="audited"),
+        write_id="w",
+        version=1,
         accepted=True,
         by="service",
         at=time.time(),

@@ -38,16 +38,13 @@ async def test_a_set_without_audits_has_nothing(store: Store) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 8, 9, 3000])
-@pytest.mark.parametrize("synced", [True, False])
-async def test_rows_are_read_in_the_order_of_their_changes(
-    store: Store, size: int, *, synced: bool
-) -> None:
+async def test_rows_are_read_in_the_order_of_their_changes(store: Store, size: int) -> None:
     texts = {f"key {i}": f"{ODD}{i}" for i in range(size)}
-    assert await put_rows(store, {"first": "1"}, synced=synced) == 1
-    assert await put_rows(store, texts, synced=synced) == size + 1
+    assert await put_rows(store, {"first": "1"}) == 1
+    assert await put_rows(store, texts) == size + 1
     assert await stored_rows(store) == {"first": "1", **texts}
     # A row that changes comes last.
-    await put_rows(store, {"first": "2"}, synced=synced)
+    await put_rows(store, {"first": "2"})
     assert list((await stored_rows(store)).items()) == [*texts.items(), ("first", "2")]
 
 

@@ -8,12 +8,13 @@ from typing import Any
 
 from app.audits.auditor import Auditor
 from app.audits.entries import Audit, AuditLabel, LabelEntry
-from app.core.comparison import AuditReference, Comparison, Judgment
+from app.core.comparison import Comparison, Judgment
 from app.core.errors import StoreUnavailableError
 from app.judging.services import Services
 from app.observability.telemetry import Telemetry
 from app.ports import AuditState, Store, StoredRow
 from app.stores.memory import MemoryStore
+from scope_judge.records import AuditReference
 from tests.serving import labelled, pair, request
 
 EXAMPLES = [labelled(gap / 10, "A", number=gap) for gap in range(1, 41)]

@@ -7,14 +7,10 @@ from typing import Any
 
 from app.audits.book import Book
 from app.audits.entries import (
-    AlarmEnd,
-    AlarmEntry,
     Audit,
     AuditLabel,
-    Decider,
     LabelEntry,
     Row,
-    TrailEntry,
     Use,
     key_of_row,
     pair_of,
@@ -30,7 +26,7 @@ PAC = Criterion(alpha=0.1, guarantee="pac", delta=0.1, calibration="default")
 EXPIRES_S = 1000.0
 
 # An audit with one use is a draw.
-Entry = Audit | LabelEntry | AlarmEntry | AlarmEnd
+Entry = Audit | LabelEntry
 
 
 def draw_id(number: int, *, mirrored: bool = False) -> str:
@@ -55,11 +51,9 @@ def drawn(
     """Returns a draw of the comparison with this number, made at this time in seconds."""
     use = Use(
         position=1,
-        decider=Decider(
-            criterion=replace(criterion, calibration=calibration),
-            write_id=write_id,
-            version=version,
-        ),
+        criterion=replace(criterion, calibration=calibration),
+        write_id=write_id,
+        version=version,
         accepted=accepted,
         by=by,
         at=float(number) if at is None else at,
@@ -113,24 +107,18 @@ def _row_of(book: Book, entry: Entry, position: int) -> Row | None:
     if isinstance(entry, LabelEntry):
         labelled = book.audits.get(pair_of(entry.id))
         return None if labelled is None else labelled.labelled(entry)
-    if not isinstance(entry, Audit):
-        return TrailEntry(position=position, entry=entry)
     audit = book.audits.get(entry.key)
     use = replace(entry.uses[0], position=position)
     if audit is None:
         return replace(entry, uses=(use,))
-    return None if audit.use(use.decider) else audit.used(use)
+    return None if audit.has_use(use.criterion, use.write_id) else audit.used(use)
 
 
 async def append(store: AuditStore, *entries: Entry) -> None:
     """Writes entries as another replica would; labels are those of the set "default"."""
     by_set = dict[str, list[Entry]]()
     for entry in entries:
-        name = "default"
-        if isinstance(entry, Audit):
-            name = entry.calibration
-        elif not isinstance(entry, LabelEntry):
-            name = entry.criterion.calibration
+        name = entry.calibration if isinstance(entry, Audit) else "default"
         by_set.setdefault(name, []).append(entry)
     for name, of_set in by_set.items():
         await _append(store, name, of_set)

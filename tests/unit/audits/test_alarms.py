@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.audits.auditor import Auditor
-from app.audits.entries import AlarmEnd, AlarmEntry, AuditLabel, LabelEntry, written
+from app.audits.entries import AuditLabel, LabelEntry, written
 from app.audits.monitor import Monitor
 from app.core.calibration import Calibration
 from app.core.errors import StoreUnavailableError
@@ -86,14 +86,14 @@ class Replica:
     async def trail(self) -> list[tuple[object, ...]]:
         """Kind, key, time and meaning of each entry, oldest first."""
         found = list[tuple[object, ...]]()
+        meaning: tuple[object, ...]
         for each in reversed(await self.auditor.trail("default", before=None, limit=100)):
-            entry = each.entry
-            if isinstance(entry, LabelEntry):
-                found.append(("label", entry.by, entry.at, each.before, entry.label))
-            elif isinstance(entry, AlarmEntry):
-                found.append(("alarm", entry.by, entry.at, entry.errors, entry.audited))
-            elif isinstance(entry, AlarmEnd):
-                found.append((entry.because, entry.by, entry.at, entry.version, entry.reason))
+            meaning = each.before, each.after
+            if each.event == "alarm":
+                meaning = each.errors, each.audited
+            elif each.id is None:
+                meaning = each.version, each.reason
+            found.append((each.event, each.by, each.at, *meaning))
         return found
 
 
@@ -158,11 +158,11 @@ async def test_no_correction_of_labels_ends_an_alarm_and_each_one_leaves_a_trace
         found = await replica.shown()
         assert (found.errors, found.alarm, found.rang_at) == (0, True, written(1000.0))
         assert await replica.trail() == [
-            ("alarm", "ana", 1000.0, 30, 30),
-            *[("label", "eve", 1500.0, "B", "tie")] * 20,
-            ("label", "eve", 1500.0, "B", "none"),
-            ("label", "eve", 1500.0, "none", "A"),
-            *[("label", "eve", 1500.0, "B", "A")] * 9,
+            ("alarm", "ana", written(1000.0), 30, 30),
+            *[("label_changed", "eve", written(1500.0), "B", "tie")] * 20,
+            ("label_changed", "eve", written(1500.0), "B", "none"),
+            ("label_changed", "eve", written(1500.0), "none", "A"),
+            *[("label_changed", "eve", written(1500.0), "B", "A")] * 9,
         ]
     assert len(re.findall("label changed from B to tie by 'eve'", caplog.text)) == 20
     assert len(re.findall("alarm: audits of calibration 'default'", caplog.text)) == 1
@@ -174,12 +174,14 @@ async def test_resuming_with_a_reason_ends_an_alarm_and_begins_the_audits_anew(
     async with rung() as replica:
         replica.now = 2000.0
         (ended,) = await replica.monitor.resume(await replica.set, reason="typing errors", by="bob")
-        assert ended.entry.at == 1000.0
+        assert ended.at == written(1000.0)
         assert not await replica.look()
         assert await replica.monitor.resume(await replica.set, reason="again", by="bob") == []
         found = await replica.shown()
         assert (found.audited, found.alarm) == (0, False)
-        assert (await replica.trail())[1:] == [("resumed", "bob", 2000.0, 1, "typing errors")]
+        assert (await replica.trail())[1:] == [
+            ("resumed", "bob", written(2000.0), 1, "typing errors")
+        ]
         assert f"was ended at {written(2000.0)} by 'bob'" in caplog.text
         # A reason is a text of a caller, which no log has.
         assert "typing errors" not in caplog.text
@@ -187,7 +189,7 @@ async def test_resuming_with_a_reason_ends_an_alarm_and_begins_the_audits_anew(
         await replica.draw(range(100, 130), at=2001.0)
         await replica.label(range(100, 130), WRONG, by="cyd")
         assert await replica.look()
-        assert (await replica.trail())[2:] == [("alarm", "cyd", 2000.0, 30, 30)]
+        assert (await replica.trail())[2:] == [("alarm", "cyd", written(2000.0), 30, 30)]
 
 
 async def test_a_version_ends_an_alarm_once_half_of_its_examples_are_newer(
@@ -204,7 +206,7 @@ async def test_a_version_ends_an_alarm_once_half_of_its_examples_are_newer(
             assert [each.shown.rang_at for each in report.criteria] == (
                 [written(1000.0)] if suspended else []
             )
-        assert (await replica.trail())[1:] == [("version", "service", 1003.0, 4, None)]
+        assert (await replica.trail())[1:] == [("alarm_ended", "service", written(1003.0), 4, None)]
         assert "half of the examples of version 4, made by 'service', are newer" in caplog.text
 
 
@@ -216,7 +218,7 @@ async def test_a_replica_that_has_not_read_the_newest_version_raises_no_ended_al
         other = Replica(replica.services)
         await other.auditor.catch_up()
         await other.monitor.of(alarmed)
-        assert [kind for kind, *_ in await other.trail()] == ["alarm", "version"]
+        assert [kind for kind, *_ in await other.trail()] == ["alarm", "alarm_ended"]
 
 
 async def test_a_version_that_is_taken_back_or_deleted_and_made_again_ends_no_alarm() -> None:
@@ -260,7 +262,7 @@ async def test_an_alarm_that_an_expired_draw_lets_ring_names_no_key() -> None:
         assert not await replica.look()
         replica.now += EXPIRES_S
         assert await replica.look()
-        assert await replica.trail() == [("alarm", "service", 2000.0, 30, 30)]
+        assert await replica.trail() == [("alarm", "service", written(2000.0), 30, 30)]
 
 
 async def test_clocks_that_jump_by_a_day_lose_no_alarm_and_change_no_order() -> None:
@@ -299,10 +301,10 @@ async def test_clocks_that_jump_by_a_day_lose_no_alarm_and_change_no_order() -> 
         await calibrate(services, n=50, seed=3)
         assert not await replica.look()
         assert [(kind, at) for kind, _, at, *_ in await replica.trail()] == [
-            ("alarm", 11 * day),
-            ("resumed", 10 * day),
-            ("alarm", 10 * day),
-            ("version", 9 * day),
+            ("alarm", written(11 * day)),
+            ("resumed", written(10 * day)),
+            ("alarm", written(10 * day)),
+            ("alarm_ended", written(9 * day)),
         ]
         # A label after a day behind counts, although it is older than its draw.
         await replica.draw([300], at=10 * day)
@@ -333,7 +335,7 @@ async def test_an_alarm_is_in_force_while_the_store_takes_no_entries(
                 await replica.monitor.resume(await replica.set, reason="labels", by="bob")
         replica.now = 1100.0
         assert await replica.look()
-        assert await replica.trail() == [("alarm", "ana", 1100.0, 30, 30)]
+        assert await replica.trail() == [("alarm", "ana", written(1100.0), 30, 30)]
 
 
 async def test_a_trail_has_pages_and_the_entries_of_its_set_alone() -> None:
@@ -349,11 +351,9 @@ async def test_a_trail_has_pages_and_the_entries_of_its_set_alone() -> None:
             before = page[-1].position
         assert pages == whole
         (only,) = await replica.auditor.trail("other", before=None, limit=3)
-        assert isinstance(only.entry, LabelEntry)
-        assert (only.before, only.entry.label, only.entry.reason) == (None, "none", "no text")
+        assert (only.before, only.after, only.reason) == (None, "none", "no text")
         # In the order of the id that was labeled.
         mirrored = LabelEntry(id=draw_id(9, mirrored=True), label="B", by="ana", at=1.0)
         await replica.auditor.label([mirrored], may_use=bool)
         (newest,) = await replica.auditor.trail("default", before=None, limit=1)
-        assert isinstance(newest.entry, LabelEntry)
-        assert (newest.before, newest.entry.label) == ("A", "B")
+        assert (newest.before, newest.after) == ("A", "B")

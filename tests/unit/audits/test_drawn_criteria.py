@@ -1,57 +1,32 @@
 """The draws of each criterion are its own, and one key does not take the places of all criteria."""
 
-import asyncio
 import itertools
-from collections.abc import Sequence
 from typing import Any
 
 from app.audits.book import MOST_CRITERIA
-from app.audits.entries import AuditLabel
-from app.ports import StoredRow
-from app.stores.memory import MemoryStore
 from tests.serving import services_of
 from tests.unit.audits.drawing import (
     EXAMPLES,
     judged,
-    label,
     traffic,
 )
 
 
-class PausingStore(MemoryStore):
-    """A store in which each entry takes some turns of the event loop."""
-
-    async def write_audits(self, name: str, rows: Sequence[StoredRow], **more: Any) -> int | None:
-        for _ in range(10):
-            await asyncio.sleep(0)
-        return await super().write_audits(name, rows, **more)
-
-
-async def test_replicas_that_race_for_the_last_criteria_agree_on_them_and_lose_no_label() -> None:
-    store = PausingStore()
-    async with (
-        services_of(store=store, audit_rate=1.0) as one,
-        services_of(store=store, audit_rate=1.0) as other,
-    ):
-        await one.calibrator.add("default", EXAMPLES)
-        calls = [
-            judged((one, other)[number % 2], traffic([number]), alpha=0.3 + number / 1000)
-            for number in range(200)
+async def test_one_key_does_not_take_the_place_of_the_services_own_criterion() -> None:
+    async with services_of(audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        asked = [0.3 + number / 1000 for number in range(MOST_CRITERIA + 6)]
+        named = [
+            await judged(services, traffic([number]), alpha=alpha)
+            for number, alpha in enumerate(asked)
         ]
-        named = [audit.id for (audit,) in await asyncio.gather(*calls) if audit is not None]
-        # The service's own criterion, which nobody has used, keeps its place.
-        assert len(named) == MOST_CRITERIA - 1
-        calibration = await one.calibrations.get("default")
-        refused = [each.auditor.refused(calibration) for each in (one, other)]
-        assert sum(refused) == 200 - len(named)
-        assert await judged(other, traffic([500]), alpha=0.6) == [None]
-        await one.auditor.catch_up()
-        await other.auditor.catch_up()
-        reports = [await each.monitor.of(calibration) for each in (one, other)]
-        assert reports[0].criteria == reports[1].criteria
-        assert len(reports[0].criteria) == MOST_CRITERIA - 1
-        labels: list[tuple[str, AuditLabel]] = [(identifier, "A") for identifier in named]
-        assert await label(other.auditor, *labels) == (len(named), 0, 0, 0, 0)
+        assert [audit is None for (audit,) in named] == [False] * MOST_CRITERIA + [True] * 6
+        calibration = await services.calibrations.get("default")
+        assert services.auditor.refused(calibration) == 6
+        assert None not in await judged(services, traffic([500]), alpha=0.1)
+        await services.auditor.catch_up()
+        report = await services.monitor.of(calibration)
+        assert len(report.criteria) == MOST_CRITERIA + 1
 
 
 async def test_a_draw_says_nothing_about_another_criterion_or_version() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from app.audits.drift import STREAMS, Drift
-from app.audits.entries import alarm_times, written
+from app.audits.entries import written
 from app.judging.services import Services
 from app.observability.telemetry import Telemetry
 from app.stores.memory import MemoryStore
@@ -67,8 +67,9 @@ async def test_an_alarm_keeps_its_time(caplog: pytest.LogCaptureFixture) -> None
             time = judged_at
             await judge(services, count, width=UNSURE, seed=int(judged_at))
             found = await services.drift.of(calibration)
-        times = alarm_times(200.0, 1, (100.0, 200.0))
-        assert {name: getattr(found["uncertainty"], name) for name in times} == times
+        stream = found["uncertainty"]
+        assert (stream.rang_version, stream.rang_at) == (1, written(200.0))
+        assert (stream.first_judged_at, stream.last_judged_at) == (written(100.0), written(200.0))
     (line,) = [each for each in caplog.messages if "from the uncertainty" in each]
     assert line.startswith("drift alarm: ")
     assert f"since {written(200.0)}" in line

@@ -193,13 +193,13 @@ def test_the_monitor_says_the_same_as_a_walk_over_the_audits(
         criteria, until = monitored(book.audits.values(), "w1", states={}, now=now)
     draws = [entry for entry in entries if isinstance(entry, Audit)]
     # In the order in which they came into use.
-    came = list(dict.fromkeys(draw.uses[0].decider.criterion for draw in draws))
+    came = list(dict.fromkeys(draw.uses[0].criterion for draw in draws))
     assert {audits.criterion for audits in criteria} == set(came)
     ends = list[float]()
     for audits in criteria:
         of_criterion: dict[str, Audit] = {}
         for draw in draws:
-            if draw.uses[0].decider.criterion == audits.criterion:
+            if draw.uses[0].criterion == audits.criterion:
                 of_criterion.setdefault(draw.id, draw)
         walk, states = Walk(), Counter[str]()
         for draw in of_criterion.values():

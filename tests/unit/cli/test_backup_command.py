@@ -53,7 +53,7 @@ def test_a_store_goes_into_a_file_of_its_owner_and_back(used: Path, tmp_path: Pa
     file, other = tmp_path / "night.jsonl", tmp_path / "other.db"
     done = run("backup", file, store=used)
     assert done.exit_code == 0, done.stderr
-    amount = "calibration sets: 1, rows of audits: 6."
+    amount = "calibration sets: 1, rows of audits: 5."
     assert one_line(done.stderr).endswith(f"{file} is complete; {amount}")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     back = run("restore", file, "--store", f"sqlite:///{other}")
@@ -102,7 +102,7 @@ def test_a_backup_is_replaced_only_with_overwrite(used: Path, tmp_path: Path) ->
     assert "already exists" in error(run("backup", file, store=used))
     assert file.read_text() == "yesterday's"
     assert run("backup", file, "--overwrite", store=used).exit_code == 0
-    assert file.read_text().startswith('{"scope_judge_backup":4,')
+    assert file.read_text().startswith('{"scope_judge_backup":5,')
 
 
 @pytest.mark.parametrize(

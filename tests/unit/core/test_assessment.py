@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from app.core.assessment import (
-    AlphaInterval,
     Assessment,
     note_on_looking,
     recommendation,
@@ -146,7 +145,7 @@ def test_the_interval_of_an_accuracy_is_wilsons() -> None:
 
 
 def test_a_set_of_alphas_is_said_in_words() -> None:
-    some = [AlphaInterval(0.08, 0.171), AlphaInterval(0.173, 0.173), AlphaInterval(0.175, 0.999)]
+    some = [(0.08, 0.171), (0.173, 0.173), (0.175, 0.999)]
     assert words(some) == "0.08-0.171, 0.173, from 0.175"
     assert words([]) == "none"
 

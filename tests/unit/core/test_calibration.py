@@ -1,6 +1,5 @@
 """Errors, thresholds and figures of a calibration set."""
 
-import math
 import random
 
 import numpy as np
@@ -83,7 +82,7 @@ def test_a_row_by_hand() -> None:
     assert (whole.threshold, whole.coverage, whole.empirical_risk) == (LN2, 1.0, 0.05)
     none = found.row(0.05, "marginal", None)
     assert (none.threshold, none.coverage, none.empirical_risk, none.feasible) == (
-        -math.inf,
+        None,
         0.0,
         None,
         False,
@@ -109,6 +108,7 @@ def test_standard_rows_are_both_guarantees_at_five_alphas() -> None:
     assert [row.delta for row in rows] == [None] * 5 + [STANDARD_DELTA] * 5
     assert all(row.feasible for row in rows)
     for row in rows:
+        assert row.threshold is not None
         accepted = found.uncertainty <= row.threshold
         assert row.coverage == accepted.mean()
         assert row.empirical_risk == pytest.approx(found.error[accepted].mean(), abs=1e-15)

@@ -41,7 +41,7 @@ def test_one_missing_label_is_enough_to_refuse(guarantee: Guarantee) -> None:
         row = partly.row(0.1, guarantee, delta)
         assert row.labels_missing
         assert not row.feasible
-        assert (row.threshold, row.coverage, row.empirical_risk) == (-math.inf, 0.0, None)
+        assert (row.threshold, row.coverage, row.empirical_risk) == (None, 0.0, None)
         for figure in (partly.accuracy, partly.auroc, partly.expected_calibration_error):
             assert figure is None
 
@@ -68,7 +68,7 @@ def test_figures_leave_the_ties_of_a_pool_out() -> None:
     assert found.risk_coverage == without.risk_coverage
     for one, other in zip(found.standard_rows, without.standard_rows, strict=True):
         if one.guarantee == "marginal":
-            assert replace(one, accepted_ties=0) == other
+            assert replace(one, tie_share=0.0, tie_interval=other.tie_interval) == other
 
 
 def test_the_drawn_pairs_do_not_depend_on_labels_or_scores() -> None:

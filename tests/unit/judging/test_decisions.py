@@ -4,9 +4,10 @@ import math
 
 import pytest
 
-from app.core.comparison import CalibrationReference, Criterion, Reason
+from app.core.comparison import Criterion, Reason
 from app.core.score import Preference
 from app.judging.decisions import AcceptanceRule, decide
+from scope_judge.records import CalibrationReference
 
 SURE = Preference(p_fwd=0.99, p_rev=0.99, p_bar=0.99, uncertainty=0.056)
 UNSURE = Preference(p_fwd=0.6, p_rev=0.6, p_bar=0.6, uncertainty=0.673)

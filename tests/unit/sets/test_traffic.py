@@ -23,7 +23,7 @@ async def test_the_figures_are_those_of_the_last_judgments_and_of_the_set() -> N
         assert found.expected_uncertainty == pytest.approx(calibration.uncertainty.mean())
         row = calibration.row(0.1, "marginal", None)
         assert found.expected_abstentions == pytest.approx(1.0 - row.coverage)
-        # The window forgets the first judgments in blocks.
+        # The window forgets the first judgments.
         for _ in range(12):
             judged = await judge(services, 100)
         last = traffic.figures(calibration)
