@@ -99,7 +99,7 @@ export function Label({ name, sets, info, report, onChanged }) {
   return html`<div class="label">
     <div class="row spread above"><div class="row"><h1>Which response is better? ${sets.length <= 1 && html`<small>${name}</small>`}</h1>${sets.length > 1 &&
       html`<select aria-label="Set" value=${name} onChange=${(/** @type {any} */ e) => (location.hash = `#label/${e.target.value}`)}>
-        ${sets.map((set) => html`<option value=${set.name}>${set.name}</option>`)}</select>`}</div>${!chooses && html`<p class="muted" role="status"><${Words} of=${state.words} /></p>`}</div>
+        ${sets.map((set) => html`<option value=${set.name}>${set.name}</option>`)}</select>`}</div>${pair !== null && html`<p class="muted" role="status"><${Words} of=${state.words} /></p>`}</div>
     ${chooses ? pool : pair === null
       ? html`<${Done} state=${state} name=${name} onFinish=${finish} onAgain=${queue.again} onSave=${save} />`
       : html`<${Pair} pair=${pair} rendered=${rendered} />`}
