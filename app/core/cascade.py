@@ -197,9 +197,7 @@ class Chosen(NamedTuple):
         coverage: Share of the pairs that are accepted.
         escalated: Share of the pairs that the large judge is asked about.
         errors: Number of errors among the accepted pairs.
-        cascade_coverage: Coverage of the cascade; 0 if it is infeasible.
-        large_coverage: Coverage of the large judge alone; 0 if it is infeasible.
-        planned_share: r of the plan.
+        why: Why the cascade serves, or the large judge alone, in a sentence.
     """
 
     first: float
@@ -207,29 +205,12 @@ class Chosen(NamedTuple):
     coverage: float
     escalated: float
     errors: int
-    cascade_coverage: float
-    large_coverage: float
-    planned_share: float
+    why: str
 
     @property
     def is_cascade(self) -> bool:
         """Whether the small judge answers any pair."""
         return self.first > -math.inf
-
-    @property
-    def why(self) -> str:
-        """Why the cascade serves, or the large judge alone, in a sentence."""
-        of_both = (
-            f"the cascade accepts {self.cascade_coverage:.1%} of the labeled pairs, and the large "
-            f"judge alone {self.large_coverage:.1%}"
-        )
-        if self.is_cascade:
-            return f"The small judge answers first: {of_both}."
-        if not self.cascade_coverage and not self.large_coverage:
-            return "Neither the cascade nor the large judge alone accepts anything."
-        if not self.planned_share:
-            return "Every pair goes to the large judge: the plan gives the small one none."
-        return f"Every pair goes to the large judge: {of_both}."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,17 +262,21 @@ def choose(plan: CascadePlan, pairs: CascadePairs, *, alpha: float, delta: float
     n = max(1, len(pairs.small))
     of_both, of_alone = (pairs.counts(*thresholds)[0] / n for thresholds in (both, alone))
     first, threshold = both if of_both and of_both >= of_alone - plan.slack else alone
+    if not of_both and not of_alone:
+        why = "Neither the cascade nor the large judge alone accepts anything."
+    elif not plan.share:
+        why = "Every pair goes to the large judge: the plan gives the small one none."
+    else:
+        is_cascade = first > -math.inf
+        who = (
+            "The small judge answers first" if is_cascade else "Every pair goes to the large judge"
+        )
+        why = (
+            f"{who}: the cascade accepts {of_both:.1%} of the labeled pairs, and the large judge "
+            f"alone {of_alone:.1%}."
+        )
     accepted, errors, escalated = pairs.counts(first, threshold)
-    return Chosen(
-        first=first,
-        threshold=threshold,
-        coverage=accepted / n,
-        escalated=escalated / n,
-        errors=errors,
-        cascade_coverage=of_both,
-        large_coverage=of_alone,
-        planned_share=plan.share,
-    )
+    return Chosen(first, threshold, accepted / n, escalated / n, errors, why)
 
 
 def cascade_thresholds(

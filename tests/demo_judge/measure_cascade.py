@@ -32,11 +32,11 @@ from app.demo.pairs import FAMILIES, Pair, pairs
 from app.wiring.engines import DEMO_FOLDER
 from tests.integration.processes.server import SERVE, Server
 
-ALPHA = DELTA = 0.1
+# The plan is for the first alpha.
+ALPHAS, DELTA = (0.1, 0.05), 0.1
 PLANNED, LABELED, FRESH = 1000, 1000, 2000
 _SEED, _LAYERS = 11, 4
 _IN_REQUEST, _START_S = 125, 600.0
-_CRITERION = {"alpha": ALPHA, "guarantee": "pac", "calibration": "mine"}
 _SETTINGS = {
     "SCOPE_TIMEOUT_S": "600",
     "SCOPE_MAX_MODEL_LEN": "1024",
@@ -67,6 +67,10 @@ def first_layers(folder: Path) -> Path:
     return folder
 
 
+def _criterion(alpha: float) -> dict[str, Any]:
+    return {"alpha": alpha, "guarantee": "pac", "delta": DELTA, "calibration": "mine"}
+
+
 def _fields(pair: Pair) -> dict[str, str]:
     return {
         "question": pair.question,
@@ -88,12 +92,14 @@ def _calibrated(client: httpx.Client, labeled: list[Pair]) -> None:
         _posted(client, "/calibrate", {"calibration": "mine", "examples": examples})
 
 
-def _measured(name: str, client: httpx.Client, fresh: list[Pair]) -> list[dict[str, Any]]:
+def _measured(
+    name: str, client: httpx.Client, fresh: list[Pair], alpha: float
+) -> list[dict[str, Any]]:
     """Judges fresh pairs, and prints coverage, error, calls and seconds."""
     begun, results, scored = time.perf_counter(), list[dict[str, Any]](), Counter[str]()
     for start in range(0, len(fresh), _IN_REQUEST):
         part = fresh[start : start + _IN_REQUEST]
-        body = {"comparisons": list(map(_fields, part)), **_CRITERION}
+        body = {"comparisons": list(map(_fields, part)), **_criterion(alpha)}
         answer = _posted(client, "/judge/batch", body)
         results += answer["results"]
         scored["its own judge"] += answer["usage"]["engine_prompts"] // 2
@@ -101,30 +107,33 @@ def _measured(name: str, client: httpx.Client, fresh: list[Pair]) -> list[dict[s
     both = list(zip(results, fresh, strict=True))
     given = [each["verdict"] == pair.label for each, pair in both if each["verdict"] != "abstain"]
     asked = sum(len(each["rungs"] or ()) == 2 for each in results)
+    right = sum(each["preferred"] == pair.label for each, pair in both)
     print(
-        f"{name}: accuracy {sum(each['preferred'] == pair.label for each, pair in both)} of "
-        f"{len(fresh)}, verdicts {len(given)}, wrong {len(given) - sum(given)}, escalated {asked}; "
+        f"{name}, alpha {alpha}: accuracy {right} of {len(fresh)}, verdicts {len(given)}, wrong "
+        f"{len(given) - sum(given)}, escalated {asked}; "
         f"new scores in {time.perf_counter() - begun:.0f} s: {dict(scored)}",
         flush=True,
     )
     return results
 
 
-def _small_alone(client: httpx.Client, fresh: list[Pair], results: list[dict[str, Any]]) -> None:
+def _small_alone(
+    client: httpx.Client, fresh: list[Pair], results: list[dict[str, Any]], alpha: float
+) -> None:
     """Prints what the small judge would give by its own scores, which it made for the cascade."""
     examples = client.get("/calibrations/mine/examples?limit=10000").json()["examples"]
     gaps = np.array([(each["small"]["gap_fwd"], each["small"]["gap_rev"]) for each in examples])
     found = preference_from_gaps(gaps[:, 0], gaps[:, 1])
     wrong = np.array([each["label"] == "A" for each in examples]) != (found.p_bar > 0.5)
-    threshold = pac_threshold(found.entropy, wrong, alpha=ALPHA, delta=DELTA)
+    threshold = pac_threshold(found.entropy, wrong, alpha=alpha, delta=DELTA)
     rungs = [each["rungs"][0] for each in results]
     right = [
         (rung["p_bar"] > 0.5) == (p.label == "A") for rung, p in zip(rungs, fresh, strict=True)
     ]
     given = [r for r, rung in zip(right, rungs, strict=True) if rung["uncertainty"] <= threshold]
     print(
-        f"small alone: accuracy {sum(right)} of {len(fresh)}, verdicts {len(given)}, wrong "
-        f"{len(given) - sum(given)}",
+        f"small alone, alpha {alpha}: accuracy {sum(right)} of {len(fresh)}, verdicts "
+        f"{len(given)}, wrong {len(given) - sum(given)}",
         flush=True,
     )
 
@@ -135,7 +144,7 @@ def _compared(
     """Judges pairs one by one until an event, and counts how the answers differ from before."""
     seen = Counter[str]()
     for pair, before in cycle(asked):
-        body = {**_fields(pair), **_CRITERION}
+        body = {**_fields(pair), **_criterion(ALPHAS[-1])}
         now = _posted(cascade.client, "/judge", body)
         if now["reason"] == "escalation_unavailable":
             seen[f"abstention for the large judge, which decided={len(before['rungs']) == 2}"] += 1
@@ -198,14 +207,15 @@ def main() -> None:
                 file.write_text("".join(json.dumps(_fields(pair)) + "\n" for pair in unlabeled))
                 address = f"http://127.0.0.1:{service.port}"
                 command = [SERVE[0], "cascade", "plan", str(file), "--name", "mine"]
-                subprocess.run([*command, "--alpha", str(ALPHA), "--url", address], check=True)
+                subprocess.run([*command, "--alpha", str(ALPHAS[0]), "--url", address], check=True)
                 _calibrated(service.client, labeled)
                 rows = service.client.get("/calibrations/mine").json()["thresholds"]
-                print([row["cascade"] for row in rows if row["alpha"] == ALPHA], flush=True)
-                before = _measured("cascade", service.client, fresh)
-                _small_alone(service.client, fresh, before)
                 _calibrated(large.client, labeled)
-                _measured("large alone", large.client, fresh)
+                for alpha in ALPHAS:
+                    print([row["cascade"] for row in rows if row["alpha"] == alpha], flush=True)
+                    before = _measured("cascade", service.client, fresh, alpha)
+                    _small_alone(service.client, fresh, before, alpha)
+                    _measured("large alone", large.client, fresh, alpha)
                 asked = list(zip(fresh, before, strict=True))[:200]
                 _without_large(service, large, small, asked)
 
