@@ -380,9 +380,9 @@ class Calibration:
 
     def _answers_of(self, table: Examples) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Uncertainty and error of one judge of a cascade; infinite where it cannot answer."""
-        found = table.preferences_at(1.0)
-        wrong: NDArray[np.bool_] = table.label_a != (found.p_bar > 0.5)
-        return answers(found, table.label_mass, self.min_label_mass), wrong
+        preferences = table.preferences_at(1.0)
+        wrong: NDArray[np.bool_] = table.label_a != (preferences.p_bar > 0.5)
+        return answers(preferences, table.label_mass, self.min_label_mass), wrong
 
     def chosen(self, alpha: float, delta: float) -> Chosen:
         """Returns the thresholds of both judges of a cascade at one alpha and delta."""

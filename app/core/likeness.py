@@ -50,12 +50,12 @@ def difference(
         expected: The same for the labeled pairs.
         tests: Number of calls that share the false alarms of a run.
     """
-    found = [
+    compared = [
         _compared(name, _known(judged[name]), _known(numbers))
         for name, numbers in expected.items()
         if name in judged
     ]
-    largest = min((each for each in found if each), key=lambda each: each.p_value, default=None)
+    largest = min(filter(None, compared), key=lambda one: one.p_value, default=None)
     if largest is None or largest.p_value > RUN_DELTA / (len(expected) * tests):
         return None
     return largest

@@ -46,13 +46,13 @@ class Noise:
             threshold: Uncertainty up to which a verdict is accepted, in nats; None for one that
                 accepts half of the first run.
         """
-        gaps = np.array([[each.gaps for each in run] for run in runs])
+        gaps = np.array([[score.gaps for score in run] for run in runs])
         differences = np.abs(gaps[1:] - gaps[0])
         preferences = [preference_from_gaps(run[:, 0], run[:, 1]) for run in gaps]
         if threshold is None:
             threshold = float(np.median(preferences[0].entropy))
         verdicts = np.array(
-            [_verdicts(each.p_bar, each.entropy, threshold) for each in preferences]
+            [_verdicts(judged.p_bar, judged.entropy, threshold) for judged in preferences]
         )
         return cls(
             pairs=gaps.shape[1],
@@ -95,7 +95,7 @@ class Resolution:
     @classmethod
     def of(cls, scores: Sequence[Score]) -> "Resolution":
         """Counts the gaps of different comparisons, in both orders."""
-        both = (each.gaps for each in scores)
+        both = (score.gaps for score in scores)
         gaps = {gap for gap_fwd, gap_rev in both for gap in (gap_fwd, 0.0 - gap_rev)}
         return cls(prompts=2 * len(scores), distinct=len(gaps))
 

@@ -21,7 +21,7 @@ def printable_line(text: str) -> str:
 
 def printable_json(text: str) -> str:
     r"""JSON with the same value, whose strings have escapes such as `\u001b`."""
-    return _IN_TEXT.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _IN_TEXT.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def encodable(text: str) -> str:
@@ -36,5 +36,5 @@ def printable_value(value: object) -> object:
     return value
 
 
-def _escape(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode("ascii")
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")

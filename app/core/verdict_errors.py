@@ -51,22 +51,22 @@ class ContradictedVerdicts:
 def contradicted_verdicts(verdicts: Iterable[LabeledVerdict]) -> list[ContradictedVerdicts]:
     """Returns how many verdicts of each alpha labels contradict, in ascending order of alpha."""
     by_alpha: dict[float, list[LabeledVerdict]] = defaultdict(list)
-    for each in verdicts:
-        by_alpha[each.alpha].append(each)
+    for labeled in verdicts:
+        by_alpha[labeled.alpha].append(labeled)
     return [
         _of_alpha(alpha, those)
         for alpha, those in sorted(by_alpha.items())
         # One unit shows no variance.
-        if len({each.unit for each in those}) > 1
+        if len({labeled.unit for labeled in those}) > 1
     ]
 
 
 def _of_alpha(alpha: float, verdicts: list[LabeledVerdict]) -> ContradictedVerdicts:
     units: dict[Hashable, int] = {}
     share = weighted_share(
-        np.array([float(each.verdict != each.label) for each in verdicts]),
-        np.array([1.0 / each.probability for each in verdicts]),
-        np.array([units.setdefault(each.unit, len(units)) for each in verdicts]),
+        np.array([float(labeled.verdict != labeled.label) for labeled in verdicts]),
+        np.array([1.0 / labeled.probability for labeled in verdicts]),
+        np.array([units.setdefault(labeled.unit, len(units)) for labeled in verdicts]),
         level=_LEVEL,
     )
     return ContradictedVerdicts(alpha=alpha, verdicts=len(verdicts), contradicted=share)
@@ -89,11 +89,11 @@ def accepted_and_wrong(
     """
     numbers = np.array(gaps, dtype=np.float64).reshape(-1, 2) / temperature
     forward, reverse = numbers.T
-    found = preference_from_gaps(forward, gaps_in_reverse(forward, reverse))
-    wrong = (found.p_bar > 0.5) != np.array(prefers_a, dtype=bool)
-    decided = found.p_bar != 0.5
+    preferences = preference_from_gaps(forward, gaps_in_reverse(forward, reverse))
+    wrong = (preferences.p_bar > 0.5) != np.array(prefers_a, dtype=bool)
+    decided = preferences.p_bar != 0.5
     both = []
     for threshold in thresholds:
-        accepted = decided & (found.entropy <= threshold)
+        accepted = decided & (preferences.entropy <= threshold)
         both.append((int(accepted.sum()), int((accepted & wrong).sum())))
     return both

@@ -306,7 +306,10 @@ def _decides(
 ) -> Sequence[bool]:
     """Whether the small judge of a cascade decides items, which are named by their places."""
     rows = zip(places, scores, _preferences(scores), strict=True)
-    return [_rule(items[place]).decides_first(found, one.label_mass) for place, one, found in rows]
+    return [
+        _rule(items[place]).decides_first(preference, score.label_mass)
+        for place, score, preference in rows
+    ]
 
 
 def _preferences(scores: Sequence[Score]) -> list[Preference]:

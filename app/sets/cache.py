@@ -133,7 +133,7 @@ class Calibrations:
             usable = ConfirmedCalibration(calibration=known[0], age_s=0.0)
         elif known is None:
             read = await asyncio.shield(self._read(name).task)
-            usable = ConfirmedCalibration(calibration=self._found(name, read), age_s=0.0)
+            usable = ConfirmedCalibration(calibration=self._existing(name, read), age_s=0.0)
         else:
             usable = await self._confirmed(name, *known)
         refuse_other_judge(usable.calibration, fingerprint)
@@ -148,7 +148,7 @@ class Calibrations:
             async with asyncio.timeout(max(0.0, read.wait_until - self._clock())):
                 # Shielded: other callers wait for the same read, so one cancelled caller must not
                 # cancel it.
-                calibration = self._found(name, await asyncio.shield(read.task))
+                calibration = self._existing(name, await asyncio.shield(read.task))
                 return ConfirmedCalibration(calibration=calibration, age_s=0.0)
         except (TimeoutError, StoreUnavailableError) as exc:
             age_s = self._clock() - confirmed
@@ -190,7 +190,7 @@ class Calibrations:
             CalibrationNotFoundError: The set does not exist.
             StoreUnavailableError: The store does not answer.
         """
-        return self._found(name, await self.current(name))
+        return self._existing(name, await self.current(name))
 
     async def current(self, name: str, *, keep: bool = True) -> Calibration | None:
         """Returns the version that the store has right now; None if there is no such set.
@@ -298,7 +298,7 @@ class Calibrations:
         """Returns the names of the sets that the store has lost, sorted."""
         return sorted(self._lost.copy())
 
-    def _found(self, name: str, calibration: Calibration | None) -> Calibration:
+    def _existing(self, name: str, calibration: Calibration | None) -> Calibration:
         if calibration is not None:
             return calibration
         if name in self._lost:
