@@ -15,9 +15,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidatorFunctionWrapHandler,
     WithJsonSchema,
-    WrapValidator,
 )
 
 from app.api.requests.models import AlphaInUrl, CriterionIn, Strict, Text, encodable
@@ -67,37 +65,11 @@ def _only_choice(kind: str) -> str:
     return kind
 
 
-def _few(questions: Any) -> Any:
-    # Before each of them is validated.
-    if isinstance(questions, dict | list) and not 1 <= len(questions) <= _MOST_QUESTIONS:
-        raise ValueError(
-            f"the request has {len(questions)} questions, and 1 to {_MOST_QUESTIONS} are allowed"
-        )
-    return questions
-
-
-def _two_or_three(options: Any) -> Any:
-    # Before each of them is validated.
-    if isinstance(options, dict | list) and len(options) > 3:
-        raise ValueError(_options_wanted(len(options)))
-    return options
-
-
 def _options_wanted(given: int) -> str:
     return (
         f"it has {given} options, and a judge compares two: send two, or three with one of them in "
         "`abstain_as`"
     )
-
-
-def _up_to_the_first_fault(questions: Any, validate: ValidatorFunctionWrapHandler) -> Any:
-    """Validates named questions one after the other, and stops at the first invalid one."""
-    if not isinstance(_few(questions), dict):
-        return validate(questions)
-    valid: dict[Any, Any] = {}
-    for name, question in questions.items():
-        valid |= validate({name: question})
-    return valid
 
 
 def _json_text(value: Any) -> Any:
@@ -199,9 +171,9 @@ class SystemOneQuestionIn(Strict):
 
     type: _Kind
     instructions: _JsonText = ""
-    criteria: Annotated[dict[Text, _JsonText], BeforeValidator(_two_or_three)] = Field(
-        json_schema_extra={"maxProperties": 3},
-        description="Options and their texts; null if the option's name is its text.",
+    criteria: dict[Text, _JsonText] = Field(
+        description="Two options and their texts, or three with `abstain_as`; null if the option's "
+        "name is its text.",
     )
 
 
@@ -210,11 +182,9 @@ class SystemOneIn(_DecisionsIn):
 
     state: _JsonText
     instructions: _JsonText = ""
-    questions: Annotated[
-        dict[Text, SystemOneQuestionIn],
-        WrapValidator(_up_to_the_first_fault),
-        Field(json_schema_extra={"minProperties": 1, "maxProperties": _MOST_QUESTIONS}),
-    ] = Field(description="1 to 400 questions by name.")
+    questions: dict[Text, SystemOneQuestionIn] = Field(
+        min_length=1, max_length=_MOST_QUESTIONS, description="1 to 400 questions by name."
+    )
 
     def _asked(self) -> Iterator[_Asked]:
         for name, question in self.questions.items():
@@ -244,11 +214,7 @@ class OpenAiQuestionIn(Strict):
     type: _Kind
     name: Text | None = Field(None, description="Name of the question; the answer repeats it.")
     instructions: _MessageText
-    choices: Annotated[
-        list[ChoiceIn],
-        Field(fail_fast=True, json_schema_extra={"maxItems": 3}),
-        BeforeValidator(_two_or_three),
-    ] = Field(
+    choices: Annotated[list[ChoiceIn], Field(fail_fast=True)] = Field(
         description="Two options, or three with `abstain_as`. An option has `value` and "
         "`description`."
     )
@@ -258,11 +224,9 @@ class OpenAiDecisionsIn(_DecisionsIn):
     """Questions about one input."""
 
     input: Annotated[Any, Field(description="Text, or a list of messages.")]
-    questions: Annotated[
-        list[OpenAiQuestionIn],
-        Field(fail_fast=True, json_schema_extra={"minItems": 1, "maxItems": _MOST_QUESTIONS}),
-        BeforeValidator(_few),
-    ] = Field(description="1 to 400 questions.")
+    questions: Annotated[list[OpenAiQuestionIn], Field(fail_fast=True)] = Field(
+        min_length=1, max_length=_MOST_QUESTIONS, description="1 to 400 questions."
+    )
     prompt_cache_key: _Unused = None
     prompt_cache_options: _Unused = None
     safety_identifier: _Unused = None

@@ -1,6 +1,5 @@
 """Tests of POST /v1/systemone and POST /v1/decisions: questions in, judgments out."""
 
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -233,9 +232,7 @@ async def test_a_choice_needs_two_options(
 ) -> None:
     criteria = {f"option {i}": f"quality={i}" for i in range(number)}
     for body in (BODIES[path](criteria), BODIES[path](criteria, abstain_as="none of these")):
-        # More than three are refused before their texts are read.
-        code = "invalid_comparison" if number <= 3 else "invalid_request"
-        found = problem(await client.post(path, json=body), code)
+        found = problem(await client.post(path, json=body), "invalid_comparison")
         assert f"it has {number} options" in found["detail"]
         assert "abstain_as" in found["detail"]
 
@@ -305,22 +302,3 @@ async def test_a_long_text_is_not_repeated_without_a_limit(path: str) -> None:
         many = asked * 3 if path == OPENAI else {f"{i}": asked["team"] for i in range(3)}
         found = problem(await client.post(path, json=body | {"questions": many}), "batch_too_large")
         assert "ask fewer questions" in found["detail"]
-
-
-@pytest.mark.parametrize("path", BODIES)
-@pytest.mark.parametrize("fault", ["many options", "unknown fields"])
-async def test_a_body_full_of_faults_costs_one_error(path: str, fault: str) -> None:
-    """Each fault took 10 us in which no other request was answered: 100,000 took a second."""
-    body = BODIES[path](TEXTS)
-    if fault == "many options":
-        # Half of a surrogate pair, which no text may have.
-        body = BODIES[path]({f"option {i}": "\ud800" for i in range(5000)})
-    else:
-        questions = body["questions"]
-        faulty = dict(questions["team"] if path == SYSTEM_ONE else questions[0])
-        faulty |= {f"unknown{i}": 1 for i in range(100)}
-        several = {f"question {i}": faulty for i in range(100)}
-        body["questions"] = several if path == SYSTEM_ONE else [*several.values()]
-    async with client_of() as client:
-        response = await client.post(path, content=json.dumps(body), headers=JSON)
-    assert len(problem(response, "invalid_request")["errors"]) == 1
