@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, TypedDict, cast, get_type_hints
+from typing import Any, Literal, TypedDict, cast, get_args, get_type_hints
 
 from scope_judge.comparisons import GroupRule, ReferenceRule, checked
 
@@ -29,14 +29,6 @@ VARIABLES: Mapping[str, str] = {
     "patience_s": "SCOPE_REWARD_PATIENCE_S",
     "stop_after_s": "SCOPE_REWARD_STOP_AFTER_S",
     "comparisons_file": "SCOPE_REWARD_COMPARISONS_FILE",
-}
-_CHOICES: Mapping[str, tuple[str, ...]] = {
-    "guarantee": ("marginal", "pac"),
-    "reward": ("hard", "soft"),
-    "empty": ("loses", "null"),
-    "thoughts": ("remove", "keep"),
-    "overlong": ("loses", "null"),
-    "failures": ("raise", "none"),
 }
 
 
@@ -94,9 +86,10 @@ class RewardSettings:
             text = environment.get(variable, "").strip()
             if name not in given and text:
                 given[name] = _parsed(name, text, variable)
-            elif name in _CHOICES and given.get(name) is not None:
-                _check_choice(name, given[name], name)
+        # The service checks the values of the rule.
         failures = given.pop("failures", "raise")
+        if failures not in get_args(Failures):
+            raise ValueError(f"failures must be raise or none, and is {str(failures)[:40]!r}")
         stop_after_s = given.pop("stop_after_s", _STOP_AFTER_S)
         file = given.pop("comparisons_file", None)
         if file is not None:
@@ -134,8 +127,6 @@ def _check_names(environment: Mapping[str, str]) -> None:
 
 def _parsed(name: str, text: str, variable: str) -> Any:
     """The value of a variable."""
-    if name in _CHOICES:
-        _check_choice(name, text, variable)
     if name == "alpha" and text == "null":
         return None
     if name in ("alpha", "delta", "timeout_s", "patience_s", "stop_after_s"):
@@ -152,9 +143,3 @@ def _number(kind: type[int] | type[float], text: str, variable: str) -> float:
         return kind(text)
     except ValueError:
         raise ValueError(f"{variable} must be a number, got {text[:40]!r}") from None
-
-
-def _check_choice(name: str, value: Any, shown: str) -> None:
-    if value not in _CHOICES[name]:
-        choices = " or ".join(_CHOICES[name])
-        raise ValueError(f"{shown} must be {choices}, and is {str(value)[:40]!r}")

@@ -136,28 +136,6 @@ async def test_an_audit_names_the_key_that_was_first_to_ask(tmp_path: Path) -> N
     assert named == ["all", "trainer", "trainer", "trainer"]
 
 
-async def test_an_audit_is_closed_with_a_reason_that_other_labels_do_not_take() -> None:
-    async with client_of(audit_rate=1.0) as client:
-        await calibrated(client)
-        one, two = await drawn(client, range(2))
-        closing = {"id": one, "label": "none", "reason": "the texts are gone"}
-        rows = [closing, {"id": two, "label": "A"}]
-        answer = (await client.post("/audits/labels", json={"labels": rows})).json()
-        assert (answer["labelled"], answer["closed"]) == (1, 1)
-        (only,) = (await listed(client, "?status=closed"))["audits"]
-        assert (only["id"], only["label"], only["labelled_by"]) == (one, "none", "anonymous")
-        for wrong in (
-            {"id": one, "label": "none"},
-            {**closing, "reason": " "},
-            {**closing, "reason": "x" * 201},
-            {"id": two, "label": "A", "reason": "certain"},
-        ):
-            refused = await client.post("/audits/labels", json={"labels": [wrong]})
-            problem(refused, "invalid_request")
-        found = (await absorbed(client)).json()
-        assert (found["added"], found["unlabelled_audits"]) == (1, 1)
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -168,6 +146,10 @@ async def test_an_audit_is_closed_with_a_reason_that_other_labels_do_not_take() 
         {"labels": [{"id": "x", "label": "A"}]},
         {"labels": [{"id": UNKNOWN.upper().replace("0", "F"), "label": "A"}]},
         {"labels": [{"id": UNKNOWN, "label": "A", "note": ""}]},
+        {"labels": [{"id": UNKNOWN, "label": "A", "reason": "certain"}]},
+        {"labels": [{"id": UNKNOWN, "label": "none"}]},
+        {"labels": [{"id": UNKNOWN, "label": "none", "reason": " "}]},
+        {"labels": [{"id": UNKNOWN, "label": "none", "reason": "x" * 201}]},
         {"labels": [{"id": UNKNOWN, "label": "A"}] * 1001},
     ],
 )

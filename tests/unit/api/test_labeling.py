@@ -58,20 +58,6 @@ async def labels(client: httpx.AsyncClient) -> list[tuple[str | None, str | None
     return [(audit["label"], audit["labelled_by"]) for audit in audits]
 
 
-async def test_the_first_label_counts_and_the_answer_says_whose_it_is(
-    client: httpx.AsyncClient,
-) -> None:
-    one, two = await drawn(client, range(2))
-    assert (await send(client, {one: "A"}, header_of("ann"))).json()["labelled"] == 1
-    late = (await send(client, {one: "B", two: "tie"}, header_of("ben"))).json()
-    assert (late["labelled"], late["updated"]) == (1, 0)
-    assert late["earlier"] == [{"id": one, "labeler": "ann"}]
-    assert await labels(client) == [("A", "ann"), ("tie", "ben")]
-    # An equal label is one of somebody else, too; and nobody else closes the pair.
-    again = (await send(client, {one: "A"}, header_of("ben"))).json()
-    assert (again["unchanged"], again["earlier"]) == (0, [{"id": one, "labeler": "ann"}])
-
-
 async def test_who_labeled_first_can_correct_it_and_so_can_an_admin(
     client: httpx.AsyncClient,
 ) -> None:

@@ -81,11 +81,9 @@ def test_every_option_comes_from_its_variable_or_its_argument() -> None:
     ("options", "environment", "error", "message"),
     [
         ({"alhpa": 0.1}, {}, TypeError, "'alhpa' is not one of the options"),
-        ({"reward": "medium"}, {}, ValueError, "reward must be hard or soft, and is 'medium'"),
         ({"failures": "zero"}, {}, ValueError, "failures must be raise or none"),
         ({}, {"SCOPE_REWARD_ALPHA": "a lot"}, ValueError, "SCOPE_REWARD_ALPHA must be a number"),
         ({}, {"SCOPE_REWARD_OPPONENTS": "2.5"}, ValueError, "SCOPE_REWARD_OPPONENTS must be"),
-        ({}, {"SCOPE_REWARD_KIND": "x"}, ValueError, "SCOPE_REWARD_KIND must be hard or soft"),
     ],
 )
 def test_a_wrong_option_is_named(
