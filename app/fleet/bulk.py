@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from app.api.answers.problems import invalid_request
 from app.api.requests.models import JudgeBatchIn
 from app.core.errors import StartupError
-from app.fleet.worker import BatchOutcome, BulkJudge, Readiness
+from app.fleet.worker import BulkJudge
 from app.settings import Settings
 from app.wiring.stores import is_shared
 
@@ -103,7 +103,7 @@ class RayJudges:
                 continue
             judge, (batch_keys, losses) = asked.pop(ended[0])
             try:
-                outcome: BatchOutcome = ray.get(ended[0])
+                results, failure = ray.get(ended[0])
             except ray.exceptions.RayError as exc:
                 logger.warning("a judge was lost: %s", type(exc).__name__)
                 self._replace(judge)
@@ -113,9 +113,9 @@ class RayJudges:
                     ) from None
                 waiting.append((batch_keys, losses + 1))
                 continue
-            if outcome.failure:
-                raise StartupError(outcome.failure)
-            yield from zip(batch_keys, outcome.results, strict=True)
+            if failure:
+                raise StartupError(failure)
+            yield from zip(batch_keys, results, strict=True)
 
     def _load(self) -> None:
         actor = ray.remote(BulkJudge).options(max_concurrency=_AT_ONCE + 1, **self._resources)
@@ -138,16 +138,16 @@ class RayJudges:
         (first,), _ = ray.wait([*self._loading])
         judge = self._loading.pop(first)
         try:
-            readiness: Readiness = ray.get(first)
+            fingerprint, refusal = ray.get(first)
         except ray.exceptions.RayError as exc:
             logger.warning("a judge was lost while it loaded: %s", type(exc).__name__)
             if not self._judges and not self._loading:
                 raise StartupError("all judges were lost: rerun the command to resume") from None
             return
-        if readiness.refusal:
-            raise StartupError(readiness.refusal)
-        self.fingerprint = self.fingerprint or readiness.fingerprint
-        if readiness.fingerprint != self.fingerprint:
+        if refusal:
+            raise StartupError(refusal)
+        self.fingerprint = self.fingerprint or fingerprint
+        if fingerprint != self.fingerprint:
             raise StartupError("the machines of the cluster have different judges")
         self._judges.append(judge)
 

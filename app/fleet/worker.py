@@ -5,7 +5,6 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import Any
 
 from app.api.answers.judgments import judgment_batch
@@ -39,32 +38,6 @@ _TRIES = 3
 _PAUSE_S = 1.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BatchOutcome:
-    """The outcome of one batch. It crosses machines, which our exceptions cannot.
-
-    Args:
-        results: JSON of each judgment, or of a comparison's own error; empty if the batch failed.
-        failure: Reason why nothing of the batch was judged; "" if it was.
-    """
-
-    results: Sequence[dict[str, Any]] = ()
-    failure: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Readiness:
-    """Whether a judge could be loaded.
-
-    Args:
-        fingerprint: Its fingerprint; "" if it was refused.
-        refusal: Reason why it was refused.
-    """
-
-    fingerprint: str = ""
-    refusal: str = ""
-
-
 class BulkJudge:
     """Judges batches, and loads the judge again if it has died. All methods run on one event loop.
 
@@ -91,23 +64,28 @@ class BulkJudge:
         self._opened = AsyncExitStack()
         self._opening = asyncio.Lock()
 
-    async def ready(self) -> Readiness:
-        """Loads the judge."""
+    async def ready(self) -> tuple[str, str]:
+        """Loads the judge; returns its fingerprint, or "" and the reason why it was refused."""
         try:
             services = await self._running()
         except ScopeJudgeError as exc:
-            return Readiness(refusal=exc.detail)
-        return Readiness(fingerprint=services.identity.fingerprint)
+            return "", exc.detail
+        return services.identity.fingerprint, ""
 
-    async def judge(self, comparisons: Sequence[Any]) -> BatchOutcome:
-        """Judges comparisons as POST /judge/batch does."""
+    async def judge(self, comparisons: Sequence[Any]) -> tuple[list[dict[str, Any]], str]:
+        """Judges comparisons as POST /judge/batch does.
+
+        Returns:
+            The JSON of each judgment, or of a comparison's own error; and the reason why nothing of
+            the batch was judged, or "". Our exceptions cannot cross machines.
+        """
         try:
-            return BatchOutcome(results=await self._judged(comparisons))
+            return await self._judged(comparisons), ""
         except ScopeJudgeError as exc:
-            return BatchOutcome(failure=exc.detail)
+            return [], exc.detail
         except Exception as exc:  # noqa: BLE001 - the message may contain a text of the user
             log_defect(exc)
-            return BatchOutcome(failure=f"unforeseen {type(exc).__qualname__}")
+            return [], f"unforeseen {type(exc).__qualname__}"
 
     async def close(self) -> None:
         """Frees the judge."""

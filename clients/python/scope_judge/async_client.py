@@ -17,7 +17,6 @@ from scope_judge.exchange import (
     Page,
     Pause,
     Steps,
-    Timing,
     client_options,
     log_wait,
     request_of,
@@ -32,17 +31,11 @@ WINDOW_S = 0.005
 
 
 class AsyncScopeClient(Calls):
-    """A client of a scope-judge service for asyncio; its methods are those of `ScopeClient`.
+    """A client for asyncio; its arguments and methods are those of `ScopeClient`.
 
     Those that yield results are asynchronous generators: `async for result in
     client.judge_many(pairs)`. Calls of `rewards`, `group_rewards` and `reference_rewards` that
     begin within 5 ms and have the same rule are sent as one batch.
-
-    Args:
-        **: Those of `ScopeClient`; `sleep` is awaited.
-
-    Raises:
-        ValueError: The address or the key cannot be one.
     """
 
     def __init__(
@@ -54,13 +47,11 @@ class AsyncScopeClient(Calls):
         patience_s: float | None = None,
         on_wait: OnWait = log_wait,
         confirmed_only: bool = False,
-        sleep: Callable[[float], Awaitable[None]] | None = None,
-        timing: Timing | None = None,
     ) -> None:
-        super().__init__(url, api_key, patience_s, timing, confirmed_only=confirmed_only)
+        super().__init__(url, api_key, patience_s, confirmed_only=confirmed_only)
         self._http = httpx.AsyncClient(**client_options(self._session.address, timeout_s))
         self._on_wait = on_wait
-        self._sleep = sleep or asyncio.sleep
+        self._sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
         # The rule as JSON -> the batch that still takes groups.
         self._open: dict[bytes, _Gathered] = {}
 

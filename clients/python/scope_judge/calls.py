@@ -37,7 +37,7 @@ from scope_judge.comparisons import (
     two_responses,
 )
 from scope_judge.errors import AnswerError, ConflictError, ScopeError
-from scope_judge.exchange import Call, OneGroup, Page, Session, Steps, Timing, Waits
+from scope_judge.exchange import Call, OneGroup, Page, Session, Steps, Waits
 from scope_judge.methods import call, listing, stream
 from scope_judge.parsing import parse
 from scope_judge.records import Identifier, ItemError, Judgment, Label, Rewards, Status
@@ -82,15 +82,12 @@ class Calls:
         url: str | None,
         api_key: str | None,
         patience_s: float | None,
-        timing: Timing | None,
         *,
         confirmed_only: bool,
     ) -> None:
         address = Address.of(url, api_key)
         self.url = address.url
-        self._session = Session(
-            address, timing or Timing(), patience_s, confirmed_only=confirmed_only
-        )
+        self._session = Session(address, patience_s=patience_s, confirmed_only=confirmed_only)
         self._info: records.Info | None = None
         # A call starts with the speed of the last one with the same path and limit.
         self._sizes: dict[tuple[str, int], BatchSize] = {}

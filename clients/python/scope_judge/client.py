@@ -17,7 +17,6 @@ from scope_judge.exchange import (
     Page,
     Pause,
     Steps,
-    Timing,
     client_options,
     log_wait,
     request_of,
@@ -49,8 +48,6 @@ class ScopeClient(Calls):
         on_wait: Receives each pause before a repetition; by default it is logged as a warning.
         confirmed_only: Whether an answer whose thresholds the calibration store has not confirmed
             is asked for again, as after a 503: for results that are read much later.
-        sleep: Waits some seconds, for tests.
-        timing: Clocks and chance, for tests.
 
     Raises:
         ValueError: The address or the key cannot be one.
@@ -65,13 +62,11 @@ class ScopeClient(Calls):
         patience_s: float | None = None,
         on_wait: OnWait = log_wait,
         confirmed_only: bool = False,
-        sleep: Callable[[float], None] | None = None,
-        timing: Timing | None = None,
     ) -> None:
-        super().__init__(url, api_key, patience_s, timing, confirmed_only=confirmed_only)
+        super().__init__(url, api_key, patience_s, confirmed_only=confirmed_only)
         self._http = httpx.Client(**client_options(self._session.address, timeout_s))
         self._on_wait = on_wait
-        self._sleep = sleep
+        self._sleep: Callable[[float], object] | None = None
 
     def __enter__(self) -> "ScopeClient":
         return self

@@ -17,8 +17,6 @@ from tests.unit.api.problems import calibrated, comparison, problem
 
 JSON = {"Content-Type": "application/json", "X-Request-Id": "same"}
 SPACE = " " * LARGE_BYTES
-# Characters of a body that may begin a list, an object or a field: 2 MiB / 20.
-MOST_PARTS = 104_857
 
 
 @pytest.fixture
@@ -120,17 +118,6 @@ async def test_half_a_surrogate_pair_fails_its_item_only(client: httpx.AsyncClie
             results = answer.json()["results"]
             assert [result.get("verdict") is not None for result in results] == [True, False, True]
             assert "surrogate" in results[1]["error"]["detail"]
-
-
-@pytest.mark.parametrize("path", ["/judge", "/judge/batch", "/calibrate", "/rewards/group"])
-@pytest.mark.parametrize("part", ["[],", "{},", '"a":'])
-async def test_a_body_of_too_many_lists_objects_and_fields_is_refused(
-    client: httpx.AsyncClient, path: str, part: str
-) -> None:
-    answer = await client.post(path, content=part * (MOST_PARTS + 1), headers=JSON)
-    assert f"more than {MOST_PARTS} lists" in problem(answer, "body_too_large")["detail"]
-    answer = await client.post(path, content=part * MOST_PARTS, headers=JSON)
-    problem(answer, "invalid_request")
 
 
 async def test_a_full_batch_of_long_conversations_fits(client: httpx.AsyncClient) -> None:

@@ -19,11 +19,10 @@ def call(kind: Kind, url: str | None, name: str, *args: Any, **options: Any) -> 
     own = {k.removeprefix("client_"): v for k, v in options.items() if k.startswith("client_")}
     clock: Clock | None = options.pop("clock", None)
     given = {k: v for k, v in options.items() if not k.startswith("client_")}
-    if clock is not None:
-        own["timing"] = clock.timing
     if kind == "sync":
-        sleep = None if clock is None else clock.sleep
-        with ScopeClient(url, sleep=sleep, **own) as client:
+        with ScopeClient(url, **own) as client:
+            if clock is not None:
+                client._session.timing, client._sleep = clock.timing, clock.sleep
             found = getattr(client, name)(*args, **given)
             return list(found) if isinstance(found, Iterator) else found
     return asyncio.run(_called(url, name, args, given, clock, own))
@@ -32,8 +31,9 @@ def call(kind: Kind, url: str | None, name: str, *args: Any, **options: Any) -> 
 async def _called(
     url: str | None, name: str, args: Any, given: Any, clock: Clock | None, own: Any
 ) -> Any:
-    sleep = None if clock is None else clock.sleep_async
-    async with AsyncScopeClient(url, sleep=sleep, **own) as client:
+    async with AsyncScopeClient(url, **own) as client:
+        if clock is not None:
+            client._session.timing, client._sleep = clock.timing, clock.sleep_async
         found = getattr(client, name)(*args, **given)
         if hasattr(found, "__aiter__"):
             return [each async for each in found]

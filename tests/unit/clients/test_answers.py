@@ -62,7 +62,7 @@ class Bare(Calls):
     """A client that runs nothing: its methods return their steps."""
 
     def __init__(self) -> None:
-        super().__init__("http://127.0.0.1:1", None, 0, None, confirmed_only=False)
+        super().__init__("http://127.0.0.1:1", None, 0, confirmed_only=False)
 
     def _run(self, steps: Steps[Any]) -> Steps[Any]:
         return steps

@@ -156,12 +156,12 @@ def scripted(**given: Any) -> Settings:
 async def test_an_engine_that_does_not_answer_is_asked_three_times() -> None:
     engine = Failing()
     judge = BulkJudge(scripted(), FREE, pause_s=0, new_engine=lambda settings: engine)
-    assert len((await judge.judge([PAIR] * 4)).results) == 4
+    assert len((await judge.judge([PAIR] * 4))[0]) == 4
     engine.is_silent = True
     engine.calls.clear()
-    outcome = await judge.judge([PAIR] * 4)
-    assert "0 answers to 8 prompts" in outcome.failure
-    assert not outcome.results
+    results, failure = await judge.judge([PAIR] * 4)
+    assert "0 answers to 8 prompts" in failure
+    assert not results
     # A readiness check may have asked, too.
     assert engine.calls.count(8) == 3
     await judge.close()
@@ -171,17 +171,17 @@ async def test_a_judge_that_has_died_is_loaded_again() -> None:
     engine = Failing()
     # Long enough that the death is noticed before the second try.
     judge = BulkJudge(scripted(), FREE, pause_s=0.1, new_engine=lambda settings: engine)
-    assert (await judge.judge([PAIR])).results
+    assert (await judge.judge([PAIR]))[0]
     engine.is_dead = True
-    assert (await judge.judge([PAIR])).failure == "no room on the GPU"
+    assert (await judge.judge([PAIR]))[1] == "no room on the GPU"
     engine.is_dead = False
-    assert (await judge.judge([PAIR])).results
+    assert (await judge.judge([PAIR]))[0]
     await judge.close()
 
 
 async def test_a_setting_that_cannot_work_is_refused() -> None:
-    readiness = await BulkJudge(scripted(store_url="ftp://nowhere"), FREE).ready()
-    assert "SCOPE_STORE_URL" in readiness.refusal
+    _, refusal = await BulkJudge(scripted(store_url="ftp://nowhere"), FREE).ready()
+    assert "SCOPE_STORE_URL" in refusal
 
 
 async def test_the_report_of_an_unforeseen_error_contains_no_text(
@@ -194,7 +194,7 @@ async def test_the_report_of_an_unforeseen_error_contains_no_text(
 
     monkeypatch.setattr("app.fleet.worker.judge_rows", broken)
     judge = BulkJudge(scripted(), FREE)
-    assert (await judge.judge([PAIR])).failure == "unforeseen KeyError"
+    assert (await judge.judge([PAIR]))[1] == "unforeseen KeyError"
     assert text not in caplog.text
     await judge.close()
 

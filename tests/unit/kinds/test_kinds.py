@@ -154,11 +154,11 @@ async def test_audits(scene: Scene) -> None:
 async def test_bulk_on_ray(scene: Scene) -> None:
     judge = BulkJudge(Settings(**scene.settings), FREE, pause_s=0)
     try:
-        outcome = await judge.judge([pair(0), pair(1, bad=True), pair(2)])
+        results, failure = await judge.judge([pair(0), pair(1, bad=True), pair(2)])
     finally:
         await judge.close()
-    assert not outcome.failure
-    first, failed, third = outcome.results
+    assert not failure
+    first, failed, third = results
     for judged in (first, third):
         check_judgment(scene, judged, temperature=unscaled(scene))
     assert failed["error"]["code"] == "judgment_failed"
