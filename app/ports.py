@@ -364,31 +364,38 @@ class Reprompted(Protocol):
         """
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sampling:
+    """How an engine writes its answers to prompts.
+
+    Args:
+        max_tokens: Largest number of tokens of an answer, at least 1.
+        temperature: Sampling temperature; 0 is greedy and ignores the seeds.
+        seeds: One seed for each prompt, in [0, 2^63). The same prompt, temperature and seed give
+            the same text, unless another batch size changes the rounding so that the logits of two
+            tokens change their order.
+        n: Number of answers to each prompt. Answer i has the prompt's seed + i.
+    """
+
+    max_tokens: int
+    temperature: float
+    seeds: Sequence[int]
+    n: int = 1
+
+
 @runtime_checkable
 class TextGenerator(Protocol):
     """An engine that also generates text."""
 
     async def generate(
-        self,
-        prompts: Sequence[Prompt],
-        *,
-        max_tokens: int,
-        temperature: float,
-        seeds: Sequence[int],
-        n: int = 1,
-        times: CallTimes | None = None,
+        self, prompts: Sequence[Prompt], sampling: Sampling, times: CallTimes | None = None
     ) -> list[Generated | PromptError]:
         """Answers all prompts in one batched call; each answer continues the prefill.
 
         Cancelling the call aborts the engine's work.
 
         Args:
-            max_tokens: Largest number of tokens of an answer, at least 1.
-            temperature: Sampling temperature; 0 is greedy and ignores the seeds.
-            seeds: One seed for each prompt, in [0, 2^63). The same prompt, temperature and seed
-                give the same text, unless another batch size changes the rounding so that the
-                logits of two tokens change their order.
-            n: Number of answers to each prompt. Answer i has the prompt's seed + i.
+            sampling: Length, temperature, seeds and number of the answers.
             times: Receives the times of the call; None if the caller does not need them.
 
         Returns:
@@ -407,14 +414,7 @@ class ThinkingEngine(Protocol):
     """An engine whose judge may think before its label; `label_logits` reads an empty thought."""
 
     async def think(
-        self,
-        prompts: Sequence[Prompt],
-        *,
-        max_tokens: int,
-        temperature: float,
-        seeds: Sequence[int],
-        n: int = 1,
-        times: CallTimes | None = None,
+        self, prompts: Sequence[Prompt], sampling: Sampling, times: CallTimes | None = None
     ) -> list[Thought | PromptError]:
         """Has the judge think about all prompts, and reads its labels behind each thought.
 

@@ -91,11 +91,9 @@ class CachingScorer:
 
     @property
     def identity(self) -> JudgeIdentity:
-        """The identity of the scorer."""
         return self._scorer.identity
 
     async def score(self, comparisons: Sequence[Comparison]) -> Sequence[ScoreOutcome]:
-        """Scores comparisons; one that the batch has twice is scored once."""
         keys = await off_loop(self._keys, comparisons)
         # Scores by comparison, as if the responses were in the order of the slot.
         scores: dict[str, ScoreOutcome] = dict(await self._kept(keys))
@@ -148,15 +146,12 @@ class CachingScorer:
             return otherwise
 
     def weakness(self, score: Score) -> str | None:
-        """Returns what the scorer says of a score."""
         return self._scorer.weakness(score)
 
     async def lost(self) -> str:
-        """Waits until the scorer can never score again."""
         return await self._scorer.lost()
 
     async def stop(self) -> None:
-        """Stops the scorer."""
         await self._scorer.stop()
 
 

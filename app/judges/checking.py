@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError
 from app.core.noise import Noise, Resolution
-from app.core.score import Score
+from app.core.score import NoScore, Score
 from app.judges.label_logits import LabelLogitScorer, score_of_orders
 from app.judges.prompts import rendered_pairs
 from app.judges.scorer import ScoreOutcome, Scorer
@@ -22,11 +22,19 @@ Pause = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgeCheck:
-    """The outcome of a check; `votes` says that the scores are shares of votes."""
+    """The outcome of a check.
+
+    Args:
+        resolution: Distinct scores.
+        noise: Differences between the runs.
+        votes: Whether the scores are shares of votes.
+        unfinished: Number of comparisons that are left out, because a thought did not end.
+    """
 
     resolution: Resolution
     noise: Noise
     votes: bool = False
+    unfinished: int = 0
 
     @property
     def warnings(self) -> list[str]:
@@ -67,10 +75,21 @@ async def check_judge(
     together = await judge.scored(comparisons, recompute=True)
     # The calls before have filled the cache.
     cached = await judge.scored(noisy, recompute=False)
+    finished = [each for each in together if isinstance(each, Score)]
+    runs = [
+        [score for score in of_pair if isinstance(score, Score)]
+        for of_pair in zip(alone, together, cached, strict=False)
+    ]
+    whole = [of_pair for of_pair in runs if len(of_pair) == 3]
+    if not whole:
+        raise JudgmentFailedError(
+            "no thought of the judge about a bundled comparison ends: raise SCOPE_THINK_TOKENS"
+        )
     return JudgeCheck(
-        resolution=Resolution.of(together),
+        resolution=Resolution.of(finished),
         votes=scorer.identity.described.get("kind") == "chat model by votes",
-        noise=Noise.of([alone, together[: len(noisy)], cached], threshold=threshold),
+        noise=Noise.of(list(zip(*whole, strict=True)), threshold=threshold),
+        unfinished=len(together) - len(finished),
     )
 
 
@@ -81,7 +100,9 @@ class _Runs:
         self._scorer = scorer
         self._pause = pause
 
-    async def scored(self, comparisons: Sequence[Comparison], *, recompute: bool) -> list[Score]:
+    async def scored(
+        self, comparisons: Sequence[Comparison], *, recompute: bool
+    ) -> list[Score | NoScore]:
         """Scores comparisons in one call of the model.
 
         Args:
@@ -109,7 +130,7 @@ async def _scored_by_chat_model(
     return [score_of_orders(forward, reverse) for forward, reverse in pairs]
 
 
-def _whole(score: ScoreOutcome) -> Score:
-    if not isinstance(score, Score):
+def _whole(score: ScoreOutcome) -> Score | NoScore:
+    if not isinstance(score, Score | NoScore):
         raise JudgmentFailedError("the judge cannot judge a bundled comparison")
     return score

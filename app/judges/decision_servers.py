@@ -132,15 +132,12 @@ class DecisionScorer:
         )
 
     async def stop(self) -> None:
-        """Ends the requests; the servers keep running."""
         await self._servers.stop()
 
     async def lost(self) -> str:
-        """Waits forever: servers elsewhere can always come back."""
         return await lost(self._servers)
 
     async def score(self, comparisons: Sequence[Comparison]) -> list[Score | ScoreError]:
-        """Scores comparisons; an error in either order is the error of the comparison."""
         if not comparisons:
             return []
         times = CallTimes()
@@ -165,7 +162,6 @@ class DecisionScorer:
         ]
 
     def weakness(self, score: Score) -> str | None:
-        """Returns advice if the model would most likely answer with something else."""
         if score.label_mass is None or score.label_mass >= LEAST_LABEL_MASS:
             return None
         return (

@@ -7,7 +7,7 @@ from app.core.comparison import Comparison, Side
 from app.judges.calls import observed_call
 from app.judges.prompts import PromptTemplate
 from app.observability.telemetry import Telemetry
-from app.ports import CallTimes, Generated, TextGenerator
+from app.ports import CallTimes, Generated, Sampling, TextGenerator
 
 _MOST_TOKENS = 200
 # A comparison, and the side that the judge prefers; None without a preference.
@@ -50,9 +50,7 @@ async def written_afterwards(
     with observed_call(telemetry, times, comparisons=0, prompts=len(prompts)):
         written = await engine.generate(
             list(prompts.values()),
-            max_tokens=_MOST_TOKENS,
-            temperature=0.0,
-            seeds=[0] * len(prompts),
+            Sampling(max_tokens=_MOST_TOKENS, temperature=0.0, seeds=[0] * len(prompts)),
             times=times,
         )
     for place, text in zip(prompts, written, strict=True):

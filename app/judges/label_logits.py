@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError, StartupError
@@ -33,8 +33,9 @@ LEAST_LABEL_MASS = 0.5
 FOUND_PREFILL = "[["
 
 
-class LabelLogitScorer:
-    """A chat model with a prompt template; both orders of all comparisons are one engine call.
+@dataclass(kw_only=True, eq=False)
+class ChatScorer:
+    """A chat model with a prompt template.
 
     Args:
         engine: The started engine.
@@ -43,18 +44,25 @@ class LabelLogitScorer:
         telemetry: Observes the engine's calls.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        template: PromptTemplate,
-        *,
-        identity: JudgeIdentity,
-        telemetry: Telemetry,
-    ) -> None:
-        self.engine = engine
-        self.template = template
-        self.identity = identity
-        self.telemetry = telemetry
+    engine: Engine
+    template: PromptTemplate
+    identity: JudgeIdentity
+    telemetry: Telemetry
+
+    async def stop(self) -> None:
+        await self.engine.stop()
+
+    async def lost(self) -> str:
+        return await lost(self.engine)
+
+    async def explain(self, judged: Sequence[Judged]) -> list[str | None]:
+        if not isinstance(self.engine, TextGenerator):
+            return [None] * len(judged)
+        return await written_afterwards(self.engine, self.template, judged, self.telemetry)
+
+
+class LabelLogitScorer(ChatScorer):
+    """A chat model by its labels; both orders of all comparisons are one engine call."""
 
     @classmethod
     async def start(
@@ -78,22 +86,13 @@ class LabelLogitScorer:
         """
         started = await engine.start(template.render(Comparison.of("x", "x", "x")), on_stage)
         return cls(
-            engine,
-            template,
+            engine=engine,
+            template=template,
             identity=chat_identity(started, template),
             telemetry=telemetry,
         )
 
-    async def stop(self) -> None:
-        """Frees all resources of the engine."""
-        await self.engine.stop()
-
-    async def lost(self) -> str:
-        """Waits until the engine has failed for good; forever if it always recovers."""
-        return await lost(self.engine)
-
     async def score(self, comparisons: Sequence[Comparison]) -> list[Score | ScoreError]:
-        """Scores comparisons; an error in either order is the error of the comparison."""
         if not comparisons:
             return []
         times = CallTimes()
@@ -113,13 +112,7 @@ class LabelLogitScorer:
         pairs = zip(logits[::2], logits[1::2], strict=True)
         return [score_of_orders(forward, reverse) for forward, reverse in pairs]
 
-    async def explain(self, judged: Sequence[Judged]) -> list[str | None]:
-        if not isinstance(self.engine, TextGenerator):
-            return [None] * len(judged)
-        return await written_afterwards(self.engine, self.template, judged, self.telemetry)
-
     def weakness(self, score: Score) -> str | None:
-        """Returns advice if the model would most likely answer without a label."""
         return label_weakness(score, self.template.prefill)
 
 
@@ -150,8 +143,8 @@ async def with_found_prefill(
     except StartupError:
         return scorer
     found = LabelLogitScorer(
-        engine,
-        begun,
+        engine=engine,
+        template=begun,
         identity=chat_identity(started, begun),
         telemetry=scorer.telemetry,
     )

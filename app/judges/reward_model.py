@@ -63,15 +63,12 @@ class RewardModelScorer:
         return cls(model, identity=identity, telemetry=telemetry)
 
     async def stop(self) -> None:
-        """Frees all resources of the model."""
         await self._model.stop()
 
     async def lost(self) -> str:
-        """Waits until the model has failed for good; forever if it always recovers."""
         return await lost(self._model)
 
     async def score(self, comparisons: Sequence[Comparison]) -> list[Score | ScoreError]:
-        """Scores comparisons; an error of either response is the error of the comparison."""
         pairs = [conversations_of(comparison) for comparison in comparisons]
         # A response that meets several others is scored once.
         asked = list(
@@ -100,7 +97,6 @@ class RewardModelScorer:
         ]
 
     def weakness(self, score: Score) -> str | None:
-        """Returns None: one reward says nothing about the model."""
         return None
 
 

@@ -4,7 +4,7 @@ import logging
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -13,9 +13,10 @@ from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError, StartupError
 from app.core.fingerprint import JudgeIdentity
 from app.core.score import NoScore, Score
-from app.judges.calls import lost, observed_call
+from app.judges.calls import observed_call
 from app.judges.explaining import Judged
 from app.judges.label_logits import (
+    ChatScorer,
     chat_identity,
     label_gap,
     label_weakness,
@@ -35,6 +36,7 @@ from app.ports import (
     OnStage,
     Prompt,
     PromptError,
+    Sampling,
     TextGenerator,
     ThinkingEngine,
     Thought,
@@ -77,7 +79,8 @@ class ThoughtOptions:
     tie_key: bytes
 
 
-class ThoughtScorer:
+@dataclass(kw_only=True, eq=False)
+class ThoughtScorer(ChatScorer):
     """A chat model that thinks, with the labels read behind each thought.
 
     In each order the probability is the mean over the thoughts. One thought without an end makes
@@ -88,33 +91,15 @@ class ThoughtScorer:
     messages without an end are no votes, and a comparison has no score if most have none.
 
     Args:
-        engine: The started engine.
-        template: Template of the prompts.
-        identity: Identity of the judge.
         options: How it thinks.
         samples: Thoughts in each order.
         votes: Whether its verdicts are votes.
-        telemetry: Observes the engine's calls.
     """
 
-    def __init__(
-        self,
-        engine: EngineOfThoughts,
-        template: PromptTemplate,
-        *,
-        identity: JudgeIdentity,
-        options: ThoughtOptions,
-        samples: int,
-        votes: bool,
-        telemetry: Telemetry,
-    ) -> None:
-        self._engine = engine
-        self._template = template
-        self._options = options
-        self._samples = samples
-        self._votes = votes
-        self._telemetry = telemetry
-        self.identity = identity
+    engine: EngineOfThoughts
+    options: ThoughtOptions
+    samples: int
+    votes: bool
 
     @classmethod
     async def start(
@@ -147,8 +132,8 @@ class ThoughtScorer:
                 f"context of {started.max_prompt_tokens + 1} tokens: set it to less"
             )
         scorer = cls(
-            engine,
-            template,
+            engine=engine,
+            template=template,
             identity=identity,
             options=options,
             samples=samples,
@@ -164,16 +149,9 @@ class ThoughtScorer:
     async def _tokens_per_s(self, prompt: Prompt) -> float | None:
         """Measures how fast one thought is written alone; None if the engine does not count."""
         times, begun = CallTimes(), time.perf_counter()
-        await self._written([prompt], [0], most=_MEASURED_TOKENS, samples=1, times=times)
+        short = replace(self._sampling([0]), max_tokens=_MEASURED_TOKENS)
+        await self._written([prompt], short, times)
         return times.written_tokens / (time.perf_counter() - begun) or None
-
-    async def stop(self) -> None:
-        """Frees all resources of the engine."""
-        await self._engine.stop()
-
-    async def lost(self) -> str:
-        """Waits until the engine has failed for good; forever if it always recovers."""
-        return await lost(self._engine)
 
     async def score(self, comparisons: Sequence[Comparison]) -> list[ScoreOutcome]:
         """Scores comparisons; all thoughts in both orders are one call of the engine.
@@ -184,81 +162,68 @@ class ThoughtScorer:
             return []
         times = CallTimes()
         with times.rendering():
-            prompts = await rendered_pairs(self._template, comparisons)
+            prompts = await rendered_pairs(self.template, comparisons)
             draws = await off_loop(
                 lambda: [Draw.of(each, self.identity.fingerprint) for each in comparisons]
             )
         with observed_call(
-            self._telemetry, times, comparisons=len(comparisons), prompts=len(prompts)
+            self.telemetry, times, comparisons=len(comparisons), prompts=len(prompts)
         ):
             if is_ahead():
                 return await self._probed(prompts, times)
-            written = await self._written(
-                prompts,
-                [seed for draw in draws for seed in draw.seeds],
-                most=self._options.max_tokens,
-                samples=self._samples,
-                times=times,
-            )
-        if len(written) != len(prompts) * self._samples:
+            seeds = [seed for draw in draws for seed in draw.seeds]
+            sampling = self._sampling(seeds, samples=self.samples)
+            written = await self._written(prompts, sampling, times)
+        if len(written) != len(prompts) * self.samples:
             raise JudgmentFailedError(
                 f"the engine returned {len(written)} thoughts on {len(prompts)} prompts"
             )
-        orders = [written[i : i + self._samples] for i in range(0, len(written), self._samples)]
+        orders = [written[i : i + self.samples] for i in range(0, len(written), self.samples)]
         return [
             self._score(forward, reverse, draw)
             for forward, reverse, draw in zip(orders[::2], orders[1::2], draws, strict=True)
         ]
 
     async def explain(self, judged: Sequence[Judged]) -> list[str | None]:
-        """Returns the first thought of each first order, written again from its seed."""
         comparisons = [comparison for comparison, _ in judged]
         times = CallTimes()
-        with observed_call(self._telemetry, times, comparisons=0, prompts=len(judged)):
+        with observed_call(self.telemetry, times, comparisons=0, prompts=len(judged)):
             written = await self._written(
-                [self._template.render(each) for each in comparisons],
-                [Draw.of(each, self.identity.fingerprint).seeds[0] for each in comparisons],
-                most=self._options.max_tokens,
-                samples=1,
-                times=times,
+                [self.template.render(each) for each in comparisons],
+                self._sampling(
+                    [Draw.of(each, self.identity.fingerprint).seeds[0] for each in comparisons]
+                ),
+                times,
             )
         return [_thought_of(each) for each in written]
 
     async def _written(
-        self,
-        prompts: Sequence[Prompt],
-        seeds: Sequence[int],
-        *,
-        most: int,
-        samples: int,
-        times: CallTimes,
+        self, prompts: Sequence[Prompt], sampling: Sampling, times: CallTimes
     ) -> Sequence[Thought | Generated | PromptError]:
         """Has the judge think, with at most so many tokens in each thought."""
-        if self._votes:
-            return await self._engine.generate(
-                prompts,
-                max_tokens=most + most_tokens(self._template),
-                temperature=self._options.temperature,
-                seeds=seeds,
-                n=samples,
-                times=times,
-            )
-        return await self._engine.think(
-            prompts,
-            max_tokens=most,
-            temperature=self._options.temperature,
+        if not self.votes:
+            return await self.engine.think(prompts, sampling, times)
+        with_verdict = sampling.max_tokens + most_tokens(self.template)
+        return await self.engine.generate(
+            prompts, replace(sampling, max_tokens=with_verdict), times
+        )
+
+    def _sampling(self, seeds: Sequence[int], *, samples: int = 1) -> Sampling:
+        return Sampling(
+            max_tokens=self.options.max_tokens,
+            temperature=self.options.temperature,
             seeds=seeds,
             n=samples,
-            times=times,
         )
 
     async def _probed(self, prompts: Sequence[Prompt], times: CallTimes) -> list[ScoreOutcome]:
         """Scores with the labels behind an empty thought; any message is a sign of life."""
-        if not self._votes:
-            logits = await self._engine.label_logits(prompts, times)
+        if not self.votes:
+            logits = await self.engine.label_logits(prompts, times)
             pairs = zip(logits[::2], logits[1::2], strict=True)
             return [score_of_orders(forward, reverse) for forward, reverse in pairs]
-        messages = await self._written(prompts, [0] * len(prompts), most=1, samples=1, times=times)
+        short = replace(self._sampling([0] * len(prompts)), max_tokens=1)
+        messages = await self._written(prompts, short, times)
         return [
             next((each for each in both if isinstance(each, PromptError)), UNFINISHED)
             for both in zip(messages[::2], messages[1::2], strict=True)
@@ -270,7 +235,7 @@ class ThoughtScorer:
         reverse: Sequence[Thought | Generated | PromptError],
         draw: Draw,
     ) -> ScoreOutcome:
-        if not self._votes:
+        if not self.votes:
             return score_of_orders_after(forward, reverse)
         votes = [self._count(order) for order in (forward, reverse)]
         if UNFINISHED in votes:
@@ -278,7 +243,7 @@ class ThoughtScorer:
         first, second = votes
         assert not isinstance(first, NoScore)
         assert not isinstance(second, NoScore)
-        return score_of_votes(first, second, tie=draw.tie(self._options.tie_key))
+        return score_of_votes(first, second, tie=draw.tie(self.options.tie_key))
 
     def _count(
         self, messages: Sequence[Thought | Generated | PromptError]
@@ -290,12 +255,11 @@ class ThoughtScorer:
         ended = [each for each in messages if isinstance(each, Generated) and each.complete]
         if 2 * len(ended) < len(messages):
             return UNFINISHED
-        verdicts = [verdict_of(message.text, self._template) for message in ended]
+        verdicts = [verdict_of(message.text, self.template) for message in ended]
         return Votes(verdicts.count("A"), verdicts.count("B"), len(ended))
 
     def weakness(self, score: Score) -> str | None:
-        """Returns advice if the model would most likely answer without a label."""
-        return None if self._votes else label_weakness(score, self._template.prefill)
+        return None if self.votes else label_weakness(score, self.template.prefill)
 
 
 def _thought_of(written: Thought | Generated | PromptError) -> str | None:

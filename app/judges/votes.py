@@ -6,15 +6,15 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError
 from app.core.fingerprint import JudgeIdentity, example_digest
 from app.core.score import CERTAIN_GAP, Score
-from app.judges.calls import lost, observed_call
-from app.judges.explaining import Judged, written_afterwards
-from app.judges.label_logits import chat_identity
+from app.judges.calls import observed_call
+from app.judges.label_logits import ChatScorer, chat_identity
 from app.judges.prompts import PromptTemplate, rendered_pairs
 from app.judges.scorer import ScoreError
 from app.observability.telemetry import Telemetry
@@ -26,6 +26,7 @@ from app.ports import (
     Generated,
     OnStage,
     PromptError,
+    Sampling,
     TextGenerator,
     no_stage,
 )
@@ -45,37 +46,20 @@ class VotingEngine(Engine, TextGenerator, Protocol):
     """An engine that writes text."""
 
 
-class VoteScorer:
+@dataclass(kw_only=True, eq=False)
+class VoteScorer(ChatScorer):
     """A chat model that answers with a verdict, several times in each order of the responses.
 
     Args:
-        engine: The started engine.
-        template: Template of the prompts.
-        identity: Identity of the judge.
         samples: Number of answers in each order, at least 2.
         temperature: Temperature of the answers.
         tie_key: Key of the hash that breaks ties of shares.
-        telemetry: Observes the engine's calls.
     """
 
-    def __init__(
-        self,
-        engine: VotingEngine,
-        template: PromptTemplate,
-        *,
-        identity: JudgeIdentity,
-        samples: int,
-        temperature: float,
-        tie_key: bytes,
-        telemetry: Telemetry,
-    ) -> None:
-        self._engine = engine
-        self._template = template
-        self._samples = samples
-        self._temperature = temperature
-        self._tie_key = tie_key
-        self._telemetry = telemetry
-        self.identity = identity
+    engine: VotingEngine
+    samples: int
+    temperature: float
+    tie_key: bytes
 
     @classmethod
     async def start(
@@ -96,8 +80,8 @@ class VoteScorer:
         """
         started = await engine.start(template.render(Comparison.of("x", "x", "x")), on_stage)
         return cls(
-            engine,
-            template,
+            engine=engine,
+            template=template,
             identity=vote_identity(started, template, samples=samples, temperature=temperature),
             samples=samples,
             temperature=temperature,
@@ -105,52 +89,42 @@ class VoteScorer:
             telemetry=telemetry,
         )
 
-    async def stop(self) -> None:
-        """Frees all resources of the engine."""
-        await self._engine.stop()
-
-    async def lost(self) -> str:
-        """Waits until the engine has failed for good; forever if it always recovers."""
-        return await lost(self._engine)
-
     async def score(self, comparisons: Sequence[Comparison]) -> list[Score | ScoreError]:
-        """Scores comparisons; all answers in both orders are one call of the engine."""
         if not comparisons:
             return []
         times = CallTimes()
         with times.rendering():
-            prompts = await rendered_pairs(self._template, comparisons)
+            prompts = await rendered_pairs(self.template, comparisons)
             draws = await off_loop(
                 lambda: [Draw.of(each, self.identity.fingerprint) for each in comparisons]
             )
         with observed_call(
-            self._telemetry, times, comparisons=len(comparisons), prompts=len(prompts)
+            self.telemetry, times, comparisons=len(comparisons), prompts=len(prompts)
         ):
-            answers = await self._engine.generate(
+            answers = await self.engine.generate(
                 prompts,
-                max_tokens=most_tokens(self._template),
-                temperature=self._temperature,
-                seeds=[seed for draw in draws for seed in draw.seeds],
-                n=self._samples,
+                Sampling(
+                    max_tokens=most_tokens(self.template),
+                    temperature=self.temperature,
+                    seeds=[seed for draw in draws for seed in draw.seeds],
+                    n=self.samples,
+                ),
                 times=times,
             )
-        if len(answers) != len(prompts) * self._samples:
+        if len(answers) != len(prompts) * self.samples:
             raise JudgmentFailedError(
                 f"the engine returned {len(answers)} answers to {len(prompts)} prompts"
             )
-        starts = range(0, len(answers), self._samples)
-        votes = [self._votes(answers[start : start + self._samples]) for start in starts]
+        starts = range(0, len(answers), self.samples)
+        votes = [self._votes(answers[start : start + self.samples]) for start in starts]
         scores = [
-            score_of_votes(forward, reverse, tie=draw.tie(self._tie_key))
+            score_of_votes(forward, reverse, tie=draw.tie(self.tie_key))
             for forward, reverse, draw in zip(votes[::2], votes[1::2], draws, strict=True)
         ]
         voted = [score for score in scores if isinstance(score, Score)]
-        self._telemetry.voted_pairs += len(voted)
-        self._telemetry.unanimous_pairs += sum(map(is_unanimous, voted))
+        self.telemetry.voted_pairs += len(voted)
+        self.telemetry.unanimous_pairs += sum(map(is_unanimous, voted))
         return scores
-
-    async def explain(self, judged: Sequence[Judged]) -> list[str | None]:
-        return await written_afterwards(self._engine, self._template, judged, self._telemetry)
 
     def _votes(self, answers: Sequence[Generated | PromptError]) -> "Votes | PromptError":
         """Counts the votes of one order; the error of any answer is that of the order."""
@@ -158,11 +132,10 @@ class VoteScorer:
         for answer in answers:
             if not isinstance(answer, Generated):
                 return answer
-            verdicts.append(verdict_of(answer.text, self._template))
+            verdicts.append(verdict_of(answer.text, self.template))
         return Votes(verdicts.count("A"), verdicts.count("B"), len(verdicts))
 
     def weakness(self, score: Score) -> str | None:
-        """Returns advice if many answers are no verdict."""
         if score.label_mass is None or score.label_mass >= _FEW_PARSED:
             return None
         return (

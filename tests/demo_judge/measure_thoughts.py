@@ -1,8 +1,9 @@
-"""Compares labels with one thought and with several, on the same labeled pairs.
+r"""Compares labels with one thought and with several, on the same labeled pairs.
 
 python -m tests.demo_judge.train_thinking --out thinking-judge
-python -m tests.demo_judge.measure_thoughts --model thinking-judge --pairs sums --think-tokens 19
-python -m tests.demo_judge.measure_thoughts --model Qwen/Qwen3-8B --pairs demo   # on a GPU
+python -m tests.demo_judge.measure_thoughts --model thinking-judge --pairs sums \
+  --prompt-file thinking-judge/prompt.toml --think-tokens 26
+make gpu ARGS="--only thoughts"                      # with Qwen/Qwen3-8B
 
 For each kind: accuracy, AUROC of the confidence, coverage and error of "pac" on fresh pairs,
 seconds and written tokens a pair, and coverage a second of the engine.
@@ -11,6 +12,7 @@ seconds and written tokens a pair, and coverage a second of the engine.
 import argparse
 import asyncio
 import itertools
+import json
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -34,7 +36,7 @@ from app.judges.prompts import PromptTemplate, load_template, rendered_pairs
 from app.judges.scorer import ScoreOutcome, Scorer
 from app.judges.thoughts import ThoughtOptions, ThoughtScorer
 from app.observability.telemetry import Telemetry
-from app.ports import CallTimes, LabelLogits, Prompt, PromptError, Thought
+from app.ports import CallTimes, LabelLogits, Prompt, PromptError, Sampling, Thought
 from tests.demo_judge.train_thinking import sums
 
 if TYPE_CHECKING:
@@ -66,25 +68,10 @@ class CountingEngine(VllmEngine):
     written = read = cached = 0
 
     async def think(
-        self,
-        prompts: Sequence[Prompt],
-        *,
-        max_tokens: int,
-        temperature: float,
-        seeds: Sequence[int],
-        n: int = 1,
-        times: CallTimes | None = None,
+        self, prompts: Sequence[Prompt], sampling: Sampling, times: CallTimes | None = None
     ) -> list[Thought | PromptError]:
-        """Thinks as `VllmEngine` does."""
         times = times or CallTimes()
-        thoughts = await super().think(
-            prompts,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            seeds=seeds,
-            n=n,
-            times=times,
-        )
+        thoughts = await super().think(prompts, sampling, times)
         self.written += times.written_tokens
         return thoughts
 
@@ -117,8 +104,8 @@ async def engine_of(options: argparse.Namespace, *, thinks: bool) -> AsyncIterat
 
 async def measure(
     name: str, scorer: Scorer, engine: CountingEngine, pairs: Sequence[Labeled], calibrated: int
-) -> None:
-    """Scores all pairs, calibrates on the first ones, and prints the figures of the others."""
+) -> dict[str, Any]:
+    """Scores all pairs, calibrates on the first ones; prints and returns figures of the others."""
     scores: list[ScoreOutcome] = []
     engine.written = engine.read = engine.cached = 0
     begun = time.perf_counter()
@@ -136,17 +123,20 @@ async def measure(
     entropy = preferences.entropy
     threshold = pac_threshold(entropy[first], wrong[first], alpha=_ALPHA, delta=_DELTA)
     accepted = rest & (entropy <= threshold)
-    coverage = accepted.sum() / (len(pairs) - calibrated)
-    area = auroc(preferences.confidence, ~wrong)
-    tokens = engine.written / len(pairs)
-    print(
-        f"{name}: unfinished {1 - known.mean():.1%}, accuracy {1 - wrong.mean():.3f}, "
-        f"AUROC {area or float('nan'):.3f}, pac coverage {coverage:.3f} "
-        f"(wrong {wrong[accepted].mean() if accepted.any() else 0.0:.3f}), "
-        f"{1000 * seconds:.1f} ms and {tokens:.1f} thought tokens a pair, "
-        f"coverage a second {coverage / seconds:.2f}",
-        flush=True,
-    )
+    coverage = float(accepted.sum() / (len(pairs) - calibrated))
+    figures = {
+        "name": name,
+        "unfinished": float(1 - known.mean()),
+        "accuracy": float(1 - wrong.mean()),
+        "auroc": auroc(preferences.confidence, ~wrong),
+        "coverage": coverage,
+        "wrong": float(wrong[accepted].mean()) if accepted.any() else 0.0,
+        "seconds": seconds,
+        "tokens": engine.written / len(pairs),
+        "coverage_a_second": coverage / seconds,
+    }
+    print(figures, flush=True)
+    return figures
 
 
 async def run(options: argparse.Namespace) -> None:
@@ -156,7 +146,7 @@ async def run(options: argparse.Namespace) -> None:
     telemetry = Telemetry.on_own_registry()
     async with engine_of(options, thinks=False) as engine:
         labels = await LabelLogitScorer.start(engine, template, telemetry=telemetry)
-        await measure("labels", labels, engine, pairs, options.calibrated)
+        figures = [await measure("labels", labels, engine, pairs, options.calibrated)]
     for samples in (1, 4):
         thoughts = ThoughtOptions(
             samples=samples,
@@ -169,9 +159,12 @@ async def run(options: argparse.Namespace) -> None:
             scorer = await ThoughtScorer.start(
                 engine, template, options=thoughts, telemetry=telemetry
             )
-            await measure(f"{samples} thoughts", scorer, engine, pairs, options.calibrated)
+            name = f"{samples} thoughts"
+            figures.append(await measure(name, scorer, engine, pairs, options.calibrated))
             if samples == 1:
                 await show(engine, template, pairs[: options.shown], thoughts)
+    if options.json:
+        options.json.write_text(json.dumps(figures), encoding="utf-8")
 
 
 async def show(
@@ -189,9 +182,11 @@ async def show(
         begun = time.perf_counter()
         thoughts = await engine.think(
             prompts,
-            max_tokens=options.max_tokens,
-            temperature=options.temperature,
-            seeds=range(len(prompts)),
+            Sampling(
+                max_tokens=options.max_tokens,
+                temperature=options.temperature,
+                seeds=range(len(prompts)),
+            ),
         )
         seconds = (time.perf_counter() - begun) / len(pairs)
         print(
@@ -215,6 +210,7 @@ def main() -> None:
     parser.add_argument("--calibrated", type=int, default=500)
     parser.add_argument("--fresh", type=int, default=500)
     parser.add_argument("--shown", type=int, default=100)
+    parser.add_argument("--json", type=Path, help="file for the figures")
     asyncio.run(run(parser.parse_args()))
 
 

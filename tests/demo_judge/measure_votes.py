@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from app.judges.prompts import PromptTemplate
 from app.judges.scorer import ScoreOutcome, Scorer
 from app.judges.votes import VoteScorer, is_unanimous
 from app.observability.telemetry import Telemetry
-from app.ports import Generated, Prompt, PromptError
+from app.ports import CallTimes, Generated, Prompt, PromptError, Sampling
 from app.wiring.engines import DEMO_FOLDER
 
 CALIBRATION, FRESH = (500, 1000), 1000
@@ -38,9 +38,9 @@ class OneToken(VllmEngine):
     """Ends each answer after its first token."""
 
     async def generate(
-        self, prompts: Sequence[Prompt], *, max_tokens: int, **given: Any
+        self, prompts: Sequence[Prompt], sampling: Sampling, times: CallTimes | None = None
     ) -> list[Generated | PromptError]:
-        return await super().generate(prompts, max_tokens=1, **given)
+        return await super().generate(prompts, replace(sampling, max_tokens=1), times)
 
 
 async def measure() -> None:
@@ -52,8 +52,8 @@ async def measure() -> None:
     await report("label logits", labels, pairs, telemetry)
     for samples, temperature in ((8, 1.0), (16, 1.0), (16, 1.5)):
         votes = VoteScorer(
-            engine,
-            template,
+            engine=engine,
+            template=template,
             identity=labels.identity,
             samples=samples,
             temperature=temperature,

@@ -1,11 +1,11 @@
-"""Trains a tiny judge that thinks: it adds digits one by one, and then writes a label.
+"""Trains a tiny judge that thinks: it counts ones, and then writes a label.
 
 python -m tests.demo_judge.train_thinking --out thinking-judge
 
-A question is a row of digits below 5 with letters, "a4b3c0": its answer is their sum modulo 5. The
-thought has each digit again with the sum so far, and a label: "a44b32c02A". Within some minutes the
-judge learns to add, and not to find the sum among the answers. So its label is a guess, and its
-verdict follows the label of its thought: it shows that a thought decides, and not that it helps.
+A question is a row of bits with letters, "a1b1c0": its answer is 1 if the number of ones is odd,
+and else 0. The thought has each bit again with the answer so far, then answer A, whether the two
+differ, and a label: "a11b10c00z11B". Each step of the thought is easy, and the whole row at once is
+not: without its thought the judge guesses.
 """
 
 import argparse
@@ -27,11 +27,13 @@ from tests.demo_judge.train import IGNORED, RunSize, new_model
 
 TEMPLATE = PromptTemplate(system="", user="{question}\n{answer_a}A\n{answer_b}B")
 END = "</think>"
-MOST_DIGITS, MODULUS = 5, 5
+MOST_DIGITS, MODULUS = 5, 2
+# Three tokens for each bit and for answer A, the label and the end.
+LONGEST_THOUGHT = 3 * (MOST_DIGITS + 1) + 2
 _SIZE = RunSize(hidden=96, intermediate=256, layers=3, heads=3, batch=64, chunk=64)
-_STEPS = 450
+_STEPS = 240
 _RATE = 3e-3
-_WARMUP_STEPS = 50
+_WARMUP_STEPS = 40
 # Weight of the label, which is one token among many.
 _LABEL_WEIGHT = 0.5
 # Share of training pairs with an empty thought, as a judge without thoughts reads them.
@@ -65,7 +67,7 @@ def sums(seed: int, *, most_digits: int = MOST_DIGITS) -> Iterator[Sum]:
             response_b=wrong if is_a else right,
             label="A" if is_a else "B",
             thought="".join(f"{a}{b}{c}" for a, b, c in zip(letters, digits, partial, strict=True))
-            + ("A" if is_a else "B"),
+            + ("z" + right + "0A" if is_a else "z" + wrong + "1B"),
         )
 
 

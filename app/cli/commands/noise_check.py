@@ -46,6 +46,7 @@ def noise_check(
             "runtime": runtime,
             "resolution": asdict(resolution),
             "noise": asdict(noise),
+            "unfinished": check.unfinished,
             "warnings": check.warnings,
         }
         print(json.dumps(fields))
@@ -60,6 +61,8 @@ def noise_check(
             f"{noise.flips} of {noise.pairs} pairs get another verdict at the threshold "
             f"{noise.threshold:.4f}"
         )
+        if check.unfinished:
+            say(f"{check.unfinished} pairs with an unfinished thought are left out")
         for warning in check.warnings:
             say(("warning:", "yellow"), f" {warning}")
     if check.warnings:

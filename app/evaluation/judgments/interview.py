@@ -20,7 +20,7 @@ from app.evaluation.judgments.questions import GENERATION, Question, Questionnai
 from app.evaluation.judgments.record import JudgedPair, Observation
 from app.judges.label_logits import LabelLogitScorer, label_gap
 from app.judges.scorer import ScoreOutcome, Scorer
-from app.ports import Engine, Generated, LabelLogits, PromptError, TextGenerator
+from app.ports import Engine, Generated, LabelLogits, PromptError, Sampling, TextGenerator
 
 # The answers of a chunk are saved together. This many pairs in flight keep a GPU busy.
 CHUNK_PAIRS, CHUNKS_IN_FLIGHT = 16, 8
@@ -217,9 +217,11 @@ class Interviewer:
             assert isinstance(engine, TextGenerator)
             replies = await engine.generate(
                 prompts,
-                max_tokens=limits.max_tokens,
-                temperature=limits.temperature,
-                seeds=[seed for question in questions for seed in question.seeds],
+                Sampling(
+                    max_tokens=limits.max_tokens,
+                    temperature=limits.temperature,
+                    seeds=[seed for question in questions for seed in question.seeds],
+                ),
             )
         if len(replies) != len(prompts):
             raise JudgmentFailedError(

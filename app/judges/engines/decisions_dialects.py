@@ -68,7 +68,6 @@ class SystemOneDialect:
     def body(
         self, model: str, question: ChoiceQuestion, context: str, orders: Sequence[Texts]
     ) -> dict[str, Any]:
-        """The context is the state, and each pair of texts the criteria of a question."""
         questions = [
             {
                 "type": "choice",
@@ -83,7 +82,6 @@ class SystemOneDialect:
     def read(
         self, answer: Mapping[str, Any], question: ChoiceQuestion, asked: int
     ) -> list[OptionProbabilities] | JudgmentFailedError:
-        """The label mass is in `diagnostics` (vLLM), or in the answer (SGLang: `x_label_mass`)."""
         answers, diagnostics = answer.get("answers"), answer.get("diagnostics")
         if not isinstance(answers, dict) or answers.keys() != set(_names(asked)):
             return _not_answered()
@@ -107,7 +105,6 @@ class OpenAiDialect:
     def body(
         self, model: str, question: ChoiceQuestion, context: str, orders: Sequence[Texts]
     ) -> dict[str, Any]:
-        """The context is the input, and each pair of texts the choices of a question."""
         questions = [
             {
                 "type": "choice",
@@ -125,7 +122,6 @@ class OpenAiDialect:
     def read(
         self, answer: Mapping[str, Any], question: ChoiceQuestion, asked: int
     ) -> list[OptionProbabilities] | JudgmentFailedError:
-        """This dialect has no label mass."""
         answers = _by(answer.get("answers"), "name")
         if answers is None or answers.keys() != set(_names(asked)):
             return _not_answered()

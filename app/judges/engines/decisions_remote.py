@@ -98,7 +98,6 @@ class RemoteDecisions:
     async def start(
         self, question: ChoiceQuestion, probes: Sequence[Choice], on_stage: OnStage = no_stage
     ) -> DecisionIdentity:
-        """Finds the dialect, then asks every server all probes."""
         options = self._options
         self._question = question
         self._servers.connect()
@@ -169,14 +168,12 @@ class RemoteDecisions:
         self._changed_to = None
 
     async def stop(self) -> None:
-        """Cancels the requests in flight; the remote servers keep running."""
         await self._servers.close()
         self._question = None
 
     async def choose(
         self, choices: Sequence[Choice], times: CallTimes | None = None
     ) -> list[BothOrders | PromptError]:
-        """Sends all choices at once; the pool bounds the requests in flight."""
         if self._question is None:
             raise EngineUnavailableError("the judge is not running")
         times = times or CallTimes()

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from app.core.errors import JudgmentFailedError, PromptTooLongError, RequestError
 from app.judges.engines.rendering import LabelTokens, PromptRenderer
 from app.judges.engines.thinking import PLAIN, UseOfTemplate
-from app.ports import Generated, LabelLogits, Prompt, PromptError
+from app.ports import Generated, LabelLogits, Prompt, PromptError, Sampling
 
 # The most top log-probabilities that OpenAI's API returns, and vLLM by default.
 TOP = 20
@@ -96,10 +96,8 @@ class Dialect(Protocol):
     def body(self, asks: Sequence[Ask]) -> dict[str, Any]:
         """Request body with the prompts, at most `together`, but without parameters."""
 
-    def text_params(
-        self, *, max_tokens: int, temperature: float, seed: int, n: int = 1
-    ) -> dict[str, Any]:
-        """Request parameters for n answers in words; at temperature 0 there is no seed."""
+    def text_params(self, sampling: Sampling, place: int) -> dict[str, Any]:
+        """Request parameters for the answers to the prompt at a place."""
 
     def label_logits(self, choice: Any) -> LabelLogits | JudgmentFailedError:
         """Reads the labels' log-probabilities from one choice of an answer."""
@@ -162,15 +160,12 @@ class TokenDialect:
             for ids in self._thinking.token_ids(open_ended)
         ]
 
-    def thought_params(
-        self, *, max_tokens: int, temperature: float, seed: int, n: int
-    ) -> dict[str, Any]:
+    def thought_params(self, sampling: Sampling, place: int) -> dict[str, Any]:
         """Request parameters for thoughts, each up to its end."""
         end = self._renderer.end
         assert end is not None
         stops = {"stop": [end.marker]} if end.token is None else {"stop_token_ids": [end.token]}
-        params = self.text_params(max_tokens=max_tokens, temperature=temperature, seed=seed, n=n)
-        return {**params, **stops, "return_token_ids": True}
+        return {**self.text_params(sampling, place), **stops, "return_token_ids": True}
 
     def written_thought(self, choice: Any) -> WrittenThought | JudgmentFailedError:
         """Reads a thought from one choice of an answer."""
@@ -194,11 +189,9 @@ class TokenDialect:
         return Ask(content=content, tokens=len(content))
 
     def chat_frame(self, prompt: Prompt) -> str:
-        """Text that the tokenizer's chat template puts around a user message."""
         return self._renderer.frame(prompt.system).text
 
     def asks(self, prompts: Sequence[Prompt], *, answer_tokens: int) -> list[Ask | RequestError]:
-        """Renders and tokenises; a prompt without room for its answer is `PromptTooLongError`."""
         return [
             ids if isinstance(ids, RequestError) else self._fitting(ids, answer_tokens)
             for ids in self._renderer.token_ids(prompts)
@@ -214,17 +207,12 @@ class TokenDialect:
         return Ask(content=ids, tokens=len(ids))
 
     def body(self, asks: Sequence[Ask]) -> dict[str, Any]:
-        """Request body with the token ids of all prompts."""
         return {"model": self._model, "prompt": [ask.content for ask in asks]}
 
-    def text_params(
-        self, *, max_tokens: int, temperature: float, seed: int, n: int = 1
-    ) -> dict[str, Any]:
-        """Parameters of plain sampling, which override the model's own settings."""
-        return _sampling(max_tokens, temperature, seed, n) | _PLAIN_SAMPLING
+    def text_params(self, sampling: Sampling, place: int) -> dict[str, Any]:
+        return _params_of(sampling, place) | _PLAIN_SAMPLING
 
     def label_logits(self, choice: Any) -> LabelLogits | JudgmentFailedError:
-        """Reads the log-probabilities of the two label ids, whatever token was sampled."""
         try:
             top = choice["logprobs"]["top_logprobs"][0]
             a, b = (top[f"token_id:{i}"] for i in self.label_tokens)
@@ -233,7 +221,6 @@ class TokenDialect:
         return _checked(a, b)
 
     def text(self, choice: Any) -> Generated | JudgmentFailedError:
-        """Reads the text after the prompt."""
         try:
             return _generated(choice["text"], choice["finish_reason"])
         except (TypeError, KeyError):
@@ -267,15 +254,12 @@ class ChatDialect:
 
     @property
     def label_params(self) -> dict[str, Any]:
-        """Request parameters that return the 20 most probable first tokens."""
         return {self.tokens_name: 1, "temperature": 0, "logprobs": True, "top_logprobs": TOP}
 
     def chat_frame(self, prompt: Prompt) -> str:
-        """A constant: only the server knows its chat template."""
         return "chat"
 
     def asks(self, prompts: Sequence[Prompt], *, answer_tokens: int) -> list[Ask | RequestError]:
-        """Converts to messages; lengths are estimated at four characters a token."""
         return [
             Ask(
                 content=_messages(prompt),
@@ -285,7 +269,6 @@ class ChatDialect:
         ]
 
     def body(self, asks: Sequence[Ask]) -> dict[str, Any]:
-        """Request body of one conversation; a prefill is its last message, from the judge."""
         (ask,) = asks
         body: dict[str, Any] = {"model": self._model, "messages": ask.content}
         # Other servers get only what somebody has set, because some refuse the field.
@@ -297,19 +280,15 @@ class ChatDialect:
             body |= {"continue_final_message": True, "add_generation_prompt": False}
         return body
 
-    def text_params(
-        self, *, max_tokens: int, temperature: float, seed: int, n: int = 1
-    ) -> dict[str, Any]:
-        """Parameters of plain sampling, as far as the server supports them."""
+    def text_params(self, sampling: Sampling, place: int) -> dict[str, Any]:
         plain = _PLAIN_SAMPLING if self.is_vllm else {"top_p": 1.0}
-        params = _sampling(max_tokens, temperature, seed, n) | plain
+        params = _params_of(sampling, place) | plain
         return {
             self.tokens_name if name == "max_tokens" else name: value
             for name, value in params.items()
         }
 
     def label_logits(self, choice: Any) -> LabelLogits | JudgmentFailedError:
-        """Sums the probabilities of all tokens spelled exactly as a label; several may be."""
         try:
             top = choice["logprobs"]["content"][0]["top_logprobs"]
             label_values = [
@@ -327,7 +306,6 @@ class ChatDialect:
         return _checked(*(_log_sum(values) for values in label_values))
 
     def text(self, choice: Any) -> Generated | JudgmentFailedError:
-        """Reads the content of the message; of a judge that thinks, behind its thought."""
         try:
             message, reason = choice["message"], choice["finish_reason"]
             content = message["content"]
@@ -443,10 +421,11 @@ def _messages(prompt: Prompt) -> list[dict[str, str]]:
     return [message for message in messages if message["content"]]
 
 
-def _sampling(max_tokens: int, temperature: float, seed: int, n: int) -> dict[str, Any]:
-    params = {"max_tokens": max_tokens, "temperature": temperature}
-    params |= {} if temperature == 0 else {"seed": seed}
-    return params if n == 1 else params | {"n": n}
+def _params_of(sampling: Sampling, place: int) -> dict[str, Any]:
+    """At temperature 0 there is no seed."""
+    params = {"max_tokens": sampling.max_tokens, "temperature": sampling.temperature}
+    params |= {} if sampling.temperature == 0 else {"seed": sampling.seeds[place]}
+    return params if sampling.n == 1 else params | {"n": sampling.n}
 
 
 def _generated(text: object, finish_reason: object) -> Generated | JudgmentFailedError:

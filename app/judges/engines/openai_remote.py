@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 from app.core.errors import EngineUnavailableError, JudgmentFailedError, StartupError
@@ -39,6 +39,7 @@ from app.ports import (
     OnStage,
     Prompt,
     PromptError,
+    Sampling,
     Thought,
     no_stage,
 )
@@ -51,6 +52,7 @@ _MOST_TOKENS = 2**15
 # The context if neither the server nor the user limits it.
 _ANY_LENGTH = 2**31
 _NO_SUCH_ROUTE = (404, 405, 501)
+_REHEARSED = Sampling(max_tokens=16, temperature=1.0, seeds=(1,))
 # Two ids of every vocabulary, to test whether a server returns log-probabilities by id.
 _ANY_IDS = (0, 1)
 
@@ -126,7 +128,7 @@ class OpenAiEngine:
                     server, dialect, [ask], dialect.label_params, dialect.label_logits
                 )
             else:
-                params = self._taken(dialect.text_params(max_tokens=16, temperature=1.0, seed=1))
+                params = self._taken(dialect.text_params(_REHEARSED, 0))
                 (answer,) = await _ask(server, dialect, [ask], params, dialect.text)
             if isinstance(answer, PromptError):
                 raise ServerFailedError(f"cannot judge at all: {answer.detail}")
@@ -210,14 +212,12 @@ class OpenAiEngine:
         return dialect
 
     async def stop(self) -> None:
-        """Cancels the requests in flight; the remote servers keep running."""
         self._dialect = None
         await self._servers.close()
 
     async def label_logits(
         self, prompts: Sequence[Prompt], times: CallTimes | None = None
     ) -> list[LabelLogits | PromptError]:
-        """Sends all prompts at once; both orders of a comparison share a request."""
         dialect = self._running()
         return await self._ask_all(
             prompts,
@@ -228,72 +228,55 @@ class OpenAiEngine:
         )
 
     async def generate(
-        self,
-        prompts: Sequence[Prompt],
-        *,
-        max_tokens: int,
-        temperature: float,
-        seeds: Sequence[int],
-        n: int = 1,
-        times: CallTimes | None = None,
+        self, prompts: Sequence[Prompt], sampling: Sampling, times: CallTimes | None = None
     ) -> list[Generated | PromptError]:
-        """Sends all prompts at once; each sampled one in its own request, which has one seed."""
         dialect = self._running()
-        if len(prompts) != len(seeds):
-            raise ValueError(f"{len(prompts)} prompts have {len(seeds)} seeds")
-        if "n" in self._left_out:
-            prompts = [prompt for prompt in prompts for _ in range(n)]
-            seeds, n = [seed + i for seed in seeds for i in range(n)], 1
+        if len(prompts) != len(sampling.seeds):
+            raise ValueError(f"{len(prompts)} prompts have {len(sampling.seeds)} seeds")
+        prompts, sampling = self._one_each(prompts, sampling)
         return await self._ask_all(
             prompts,
-            lambda place: self._taken(
-                dialect.text_params(
-                    max_tokens=max_tokens, temperature=temperature, seed=seeds[place], n=n
-                )
-            ),
+            lambda place: self._taken(dialect.text_params(sampling, place)),
             dialect.text,
-            answer_tokens=max_tokens,
-            n=n,
-            alone=temperature > 0,
+            answer_tokens=sampling.max_tokens,
+            n=sampling.n,
+            # One request has one seed.
+            alone=sampling.temperature > 0,
             times=times,
         )
 
+    def _one_each(self, asked: Sequence[T], sampling: Sampling) -> tuple[Sequence[T], Sampling]:
+        """The same answers with a request for each, where the servers do not take `n`."""
+        if "n" not in self._left_out:
+            return asked, sampling
+        seeds = [seed + i for seed in sampling.seeds for i in range(sampling.n)]
+        return (
+            [one for one in asked for _ in range(sampling.n)],
+            replace(sampling, seeds=seeds, n=1),
+        )
+
     async def think(
-        self,
-        prompts: Sequence[Prompt],
-        *,
-        max_tokens: int,
-        temperature: float,
-        seeds: Sequence[int],
-        n: int = 1,
-        times: CallTimes | None = None,
+        self, prompts: Sequence[Prompt], sampling: Sampling, times: CallTimes | None = None
     ) -> list[Thought | PromptError]:
-        """Sends all prompts at once, and asks for the labels behind each thought that ended."""
         dialect = self._running()
         assert isinstance(dialect, TokenDialect), "a chat cannot be continued"
         times = times or CallTimes()
         with times.rendering():
-            asks = await asyncio.to_thread(
-                dialect.asks_of_thoughts, prompts, answer_tokens=max_tokens
+            rendered = await asyncio.to_thread(
+                dialect.asks_of_thoughts, prompts, answer_tokens=sampling.max_tokens
             )
-        if "n" in self._left_out:
-            asks = [ask for ask in asks for _ in range(n)]
-            seeds, n = [seed + i for seed in seeds for i in range(n)], 1
+        asks, sampling = self._one_each(rendered, sampling)
         written = await self._send(
             asks,
-            lambda place: self._taken(
-                dialect.thought_params(
-                    max_tokens=max_tokens, temperature=temperature, seed=seeds[place], n=n
-                )
-            ),
+            lambda place: self._taken(dialect.thought_params(sampling, place)),
             dialect.written_thought,
-            answer_tokens=max_tokens,
-            n=n,
+            answer_tokens=sampling.max_tokens,
+            n=sampling.n,
             alone=True,
             times=times,
         )
         behind = [
-            dialect.behind(asks[place // n], thought)
+            dialect.behind(asks[place // sampling.n], thought)
             if isinstance(thought, WrittenThought) and thought.ended
             else _nothing_to_read(thought)
             for place, thought in enumerate(written)

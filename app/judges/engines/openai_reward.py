@@ -74,7 +74,6 @@ class OpenAiRewardModel:
         self._route: str
 
     async def start(self, on_stage: OnStage = no_stage) -> RewardModelIdentity:
-        """Checks the model, the route and the activation on every server."""
         options = self._options
         card = await self._servers.open(options.model)
         context = min(card.max_model_len or _ANY_LENGTH, options.max_model_len or _ANY_LENGTH)
@@ -115,14 +114,12 @@ class OpenAiRewardModel:
         )
 
     async def stop(self) -> None:
-        """Cancels the requests in flight; the remote servers keep running."""
         self._renderer = None
         await self._servers.close()
 
     async def rewards(
         self, conversations: Sequence[Conversation], times: CallTimes | None = None
     ) -> list[float | PromptError]:
-        """Sends all conversations at once, spread over the servers."""
         renderer, times = self._renderer, times or CallTimes()
         if renderer is None:
             raise EngineUnavailableError("the judge is not running")

@@ -4,13 +4,14 @@ from collections.abc import Collection
 
 from app.judges.engines.openai_dialects import Ask, ChatDialect, Dialect, choices_of
 from app.judges.engines.openai_servers import Server, ServerFailedError
-from app.ports import Generated, Prompt, PromptError
+from app.ports import Generated, Prompt, PromptError, Sampling
 
 _PARAMETERS = ("n", "seed", "temperature")
 # No model writes the same random letters four times by chance.
 _PROBE = Prompt(system="", user="Write twenty random letters.", prefill="")
 _ANSWERS = 4
 _TOKENS = 24
+_SAMPLING = Sampling(max_tokens=_TOKENS, temperature=1.0, seeds=(1,), n=_ANSWERS)
 
 
 async def find_tokens_name(server: Server, dialect: ChatDialect) -> None:
@@ -68,7 +69,7 @@ async def _answers(
     (ask,) = dialect.asks([_PROBE], answer_tokens=_TOKENS)
     if not isinstance(ask, Ask):
         return None
-    given = dialect.text_params(max_tokens=_TOKENS, temperature=1.0, seed=1, n=_ANSWERS)
+    given = dialect.text_params(_SAMPLING, 0)
     params = {
         name: value
         for name, value in given.items()

@@ -64,7 +64,6 @@ class Frame:
 
     @property
     def text(self) -> str:
-        """Head and tail, as part of a judge's identity."""
         return f"{self.head}{{user}}{self.tail}"
 
 

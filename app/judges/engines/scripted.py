@@ -15,6 +15,7 @@ from app.ports import (
     OnStage,
     Prompt,
     PromptError,
+    Sampling,
     Thought,
     no_stage,
 )
@@ -89,7 +90,6 @@ class ScriptedEngine:
         self._writer = writer or self._verdict
 
     async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
-        """Returns the identity of the judge; there is nothing to load."""
         return EngineIdentity(
             judge=self._judge,
             model=self._judge,
@@ -107,7 +107,6 @@ class ScriptedEngine:
     async def label_logits(
         self, prompts: Sequence[Prompt], times: CallTimes | None = None
     ) -> list[LabelLogits | PromptError]:
-        """Calls the script for each prompt."""
         await asyncio.sleep(self._latency_s)
         if sum(len(prompt.user) for prompt in prompts) <= _MOST_CHARACTERS_ON_THE_LOOP:
             return self._answers(prompts)
@@ -117,44 +116,32 @@ class ScriptedEngine:
         return [self._script(prompt) for prompt in prompts]
 
     async def generate(
-        self,
-        prompts: Sequence[Prompt],
-        *,
-        max_tokens: int,
-        temperature: float,
-        seeds: Sequence[int],
-        n: int = 1,
-        times: CallTimes | None = None,
+        self, prompts: Sequence[Prompt], sampling: Sampling, times: CallTimes | None = None
     ) -> list[Generated | PromptError]:
-        """Calls the writer for each answer; each word and each sign counts as one token."""
-        asked = list(zip(prompts, seeds, strict=True))
+        asked = list(zip(prompts, sampling.seeds, strict=True))
         await asyncio.sleep(self._latency_s)
         return [
-            _cut(self._writer(prompt, temperature, seed + i), max_tokens=max_tokens)
+            _cut(
+                self._writer(prompt, sampling.temperature, seed + i),
+                max_tokens=sampling.max_tokens,
+            )
             for prompt, seed in asked
-            for i in range(n)
+            for i in range(sampling.n)
         ]
 
     async def think(
-        self,
-        prompts: Sequence[Prompt],
-        *,
-        max_tokens: int,
-        temperature: float,
-        seeds: Sequence[int],
-        n: int = 1,
-        times: CallTimes | None = None,
+        self, prompts: Sequence[Prompt], sampling: Sampling, times: CallTimes | None = None
     ) -> list[Thought | PromptError]:
         """Reads the script's labels behind a thought of a few words, which moves them a little.
 
         The thought has 1 to 8 words, drawn by the prompt and the seed.
         """
-        asked = list(zip(prompts, seeds, strict=True))
+        asked = list(zip(prompts, sampling.seeds, strict=True))
         await asyncio.sleep(self._latency_s)
         return [
-            self._thought(prompt, temperature, seed + i, max_tokens=max_tokens)
+            self._thought(prompt, sampling.temperature, seed + i, max_tokens=sampling.max_tokens)
             for prompt, seed in asked
-            for i in range(n)
+            for i in range(sampling.n)
         ]
 
     def _thought(

@@ -28,6 +28,7 @@ from app.ports import (
     OnStage,
     Prompt,
     PromptError,
+    Sampling,
     Thought,
     ahead_of_queue,
     no_stage,
@@ -63,7 +64,6 @@ class VllmEngine:
         self._after_thought: tuple[int, ...] = ()
 
     async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
-        """Loads the model and scores one prompt, so that the first request is not slow."""
         options = check_options(self._options, on_stage)
         local = await LocalModel.open(
             options.model, prompt, revision=options.revision, use=options.use
@@ -113,7 +113,6 @@ class VllmEngine:
         return self._identity
 
     async def use_prompt(self, prompt: Prompt) -> EngineIdentity:
-        """Finds the label tokens for the prefill of another template."""
         self._set_labels(self._renderer.label_tokens(prompt))
         if self._end is not None:
             self._after_thought = self._renderer.tokens_after_thought(prompt)
@@ -126,17 +125,14 @@ class VllmEngine:
         self._uncached_params = _label_params(labels, reads_cache=False)
 
     async def stop(self) -> None:
-        """Shuts down vLLM and its process."""
         self._process.stop()
 
     async def lost(self) -> str:
-        """Waits until vLLM's process has died, which is final: vLLM does not restart it."""
         return await self._process.lost()
 
     async def label_logits(
         self, prompts: Sequence[Prompt], times: CallTimes | None = None
     ) -> list[LabelLogits | PromptError]:
-        """Submits all prompts together; vLLM batches them and computes common prefixes once."""
         self._process.running()  # Raises before `start`: the fields below are not set then.
         outputs = await self._run_all(prompts, [self._label_params] * len(prompts), times)
         return [o if isinstance(o, PromptError) else self._labels_of(o) for o in outputs]
@@ -144,50 +140,33 @@ class VllmEngine:
     async def recomputed_label_logits(
         self, prompts: Sequence[Prompt]
     ) -> list[LabelLogits | PromptError]:
-        """Computes all prompts again; vLLM's prefix cache is filled and not read."""
         self._process.running()
         outputs = await self._run_all(prompts, [self._uncached_params] * len(prompts))
         return [o if isinstance(o, PromptError) else self._labels_of(o) for o in outputs]
 
     async def generate(
-        self,
-        prompts: Sequence[Prompt],
-        *,
-        max_tokens: int,
-        temperature: float,
-        seeds: Sequence[int],
-        n: int = 1,
-        times: CallTimes | None = None,
+        self, prompts: Sequence[Prompt], sampling: Sampling, times: CallTimes | None = None
     ) -> list[Generated | PromptError]:
-        """Submits all prompts together, as `label_logits` does; vLLM adds i to the seeds."""
         self._process.running()  # Raises before `start`, without importing vLLM.
-        params = [_text_params(max_tokens, temperature, seed, n=n) for seed in seeds]
+        params = _text_params(sampling)
         times = times or CallTimes()
         answers: list[Generated | PromptError] = []
         for output in await self._run_all(prompts, params, times):
             if isinstance(output, PromptError):
-                answers += [output] * n
+                answers += [output] * sampling.n
             else:
                 times.written_tokens += sum(len(o.token_ids) for o in output.outputs)
                 answers += map(_text_of, output.outputs)
         return answers
 
     async def think(
-        self,
-        prompts: Sequence[Prompt],
-        *,
-        max_tokens: int,
-        temperature: float,
-        seeds: Sequence[int],
-        n: int = 1,
-        times: CallTimes | None = None,
+        self, prompts: Sequence[Prompt], sampling: Sampling, times: CallTimes | None = None
     ) -> list[Thought | PromptError]:
-        """Reads the labels behind a thought as soon as it ends, while the cache has its tokens."""
         self._process.running()
         assert self._end is not None, "the judge does not think"
         end, times = self._end, times or CallTimes()
         open_ended = [prompt._replace(prefill="") for prompt in prompts]
-        params = [_thought_params(end, max_tokens, temperature, seed, n=n) for seed in seeds]
+        params = _thought_params(end, sampling)
 
         def tokenised(places: Sequence[int]) -> Sequence[list[int] | RequestError]:
             return self._thinking.token_ids([open_ended[i] for i in places])
@@ -208,7 +187,7 @@ class VllmEngine:
             submitted,
             times,
         ):
-            answers += output if isinstance(output, list) else [output] * n
+            answers += output if isinstance(output, list) else [output] * sampling.n
         return answers
 
     async def _thoughts(
@@ -374,31 +353,29 @@ def _label_params(labels: LabelTokens, *, reads_cache: bool = True) -> "Sampling
     )
 
 
-def _thought_params(
-    end: EndOfThought, max_tokens: int, temperature: float, seed: int, *, n: int
-) -> "SamplingParams":
-    stops: dict[str, Any] = (
-        {"stop": [end.marker]} if end.token is None else {"stop_token_ids": [end.token]}
-    )
-    return _text_params(max_tokens, temperature, seed, n=n, **stops)
+def _thought_params(end: EndOfThought, sampling: Sampling) -> list["SamplingParams"]:
+    if end.token is None:
+        return _text_params(sampling, stop=[end.marker])
+    return _text_params(sampling, stop_token_ids=[end.token])
 
 
-def _text_params(
-    max_tokens: int, temperature: float, seed: int, *, n: int, **stops: Any
-) -> "SamplingParams":
-    """Sampling parameters without log-probabilities.
+def _text_params(sampling: Sampling, **stops: Any) -> list["SamplingParams"]:
+    """Sampling parameters of each prompt, without log-probabilities.
 
     One vLLM engine must not mix two kinds of log-probability requests (docs/design/engine.md).
     """
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
-    return SamplingParams(
-        max_tokens=max_tokens,
-        temperature=temperature,
-        seed=seed,
-        # vLLM refuses several greedy answers, which would all be the same.
-        n=n,
-        output_kind=RequestOutputKind.FINAL_ONLY,
-        **stops,
-    )
+    return [
+        SamplingParams(
+            max_tokens=sampling.max_tokens,
+            temperature=sampling.temperature,
+            seed=seed,
+            # vLLM refuses several greedy answers, which would all be the same.
+            n=sampling.n,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+            **stops,
+        )
+        for seed in sampling.seeds
+    ]

@@ -99,7 +99,6 @@ class VllmProcess:
         return self._engine
 
     def stop(self) -> None:
-        """Shuts down vLLM and its process; safe to call twice."""
         engine, self._engine = self._engine, None
         if engine is not None:
             # Must run on the event loop: from another thread, vLLM's own task would report a dead
@@ -107,7 +106,6 @@ class VllmProcess:
             engine.shutdown()
 
     async def lost(self) -> str:
-        """Waits until vLLM's process has died, which is final: vLLM does not restart it."""
         # vLLM has no callback for this, so the flag is polled.
         while self._engine is not None and not self._engine.errored:  # noqa: ASYNC110
             await asyncio.sleep(_LOST_POLL_S)

@@ -50,7 +50,6 @@ class VllmRewardModel:
         self._params: PoolingParams
 
     async def start(self, on_stage: OnStage = no_stage) -> RewardModelIdentity:
-        """Loads the model and scores one conversation, so that the first request is not slow."""
         options = check_options(self._options, on_stage)
         folder = await asyncio.to_thread(model_folder, options.model, revision=options.revision)
         check_outputs(folder)
@@ -93,17 +92,14 @@ class VllmRewardModel:
         )
 
     async def stop(self) -> None:
-        """Shuts down vLLM and its process."""
         self._process.stop()
 
     async def lost(self) -> str:
-        """Waits until vLLM's process has died, which is final: vLLM does not restart it."""
         return await self._process.lost()
 
     async def rewards(
         self, conversations: Sequence[Conversation], times: CallTimes | None = None
     ) -> list[float | PromptError]:
-        """Submits all conversations together; vLLM batches them, and computes a question once."""
         engine = self._process.running()
 
         def tokenised(places: Sequence[int]) -> Sequence[list[int] | RequestError]:

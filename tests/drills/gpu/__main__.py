@@ -1,4 +1,4 @@
-"""`make gpu`: eleven steps that prove the GPU path, into docs/measured/gpu.json and its page.
+"""`make gpu`: twelve steps that prove the GPU path, into docs/measured/gpu.json and its page.
 
 On vLLM's CPU build it is a rehearsal: tiny judges, few pairs, and nothing is written without
 --write. SCOPE_MODEL names the judge whose scores and start are measured; the default is a judge

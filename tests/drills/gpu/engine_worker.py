@@ -15,7 +15,7 @@ from app.core.errors import StartupError
 from app.judges.engines.vllm_local import VllmEngine
 from app.judges.engines.vllm_start import VllmOptions
 from app.judges.prompts import PromptTemplate
-from app.ports import Generated, LabelLogits, Prompt
+from app.ports import Generated, LabelLogits, Prompt, Sampling
 from tests.benchmarks.processes import answer_questions
 from tests.benchmarks.texts import Pair
 
@@ -143,7 +143,8 @@ class EngineWorker:
         wanted = [engine._labels.a, engine._labels.b]
         texts = asyncio.create_task(
             engine.generate(
-                prompts[:16], max_tokens=16, temperature=0.0, seeds=range(len(prompts[:16]))
+                prompts[:16],
+                Sampling(max_tokens=16, temperature=0.0, seeds=range(len(prompts[:16]))),
             )
         )
         labels = [returned(i, ids) for i, ids in enumerate(rendered) if isinstance(ids, list)]

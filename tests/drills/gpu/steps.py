@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tests.drills.gpu import endings, machine, scores, speed, starts
+from tests.drills.gpu import endings, machine, scores, speed, starts, thoughts
 from tests.drills.gpu.scene import Finding, NotRunError, RefusedError, Scene
 
 
@@ -48,6 +48,7 @@ STEPS: dict[str, Step] = {
     "invariance": Step(title="the same, batch-invariant", run=scores.noise_with_invariance),
     "speed": Step(title="tokens a second", run=speed.speed),
     "kills": Step(title="SIGKILL leaves the GPU empty", run=endings.kills),
+    "thoughts": Step(title="labels, one thought, four thoughts", run=thoughts.thoughts),
 }
 
 

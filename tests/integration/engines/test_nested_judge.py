@@ -53,8 +53,8 @@ async def run(folder: str) -> Run:
     try:
         identity = await engine.start(prompts[0])
         scorer = LabelLogitScorer(
-            engine,
-            template,
+            engine=engine,
+            template=template,
             identity=chat_identity(identity, template),
             telemetry=Telemetry.on_own_registry(),
         )

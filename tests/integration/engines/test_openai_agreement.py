@@ -15,7 +15,7 @@ from app.demo.pairs import demo_sets
 from app.judges.engines.openai_remote import OpenAiEngine, OpenAiOptions
 from app.judges.engines.openai_servers import Endpoints
 from app.judges.prompts import PromptTemplate
-from app.ports import EngineIdentity, Generated, LabelLogits, Prompt, PromptError
+from app.ports import EngineIdentity, Generated, LabelLogits, Prompt, PromptError, Sampling
 from tests.integration.engines.vllm_server import FOLDER, KEY, MODEL
 from tests.transformers_reference import TransformersEngine, TransformersOptions
 
@@ -152,7 +152,7 @@ async def texts(
     engine: OpenAiEngine, prompts: Sequence[Prompt], *, max_tokens: int = 8, temperature: float = 0
 ) -> list[str]:
     found = await engine.generate(
-        prompts, max_tokens=max_tokens, temperature=temperature, seeds=range(len(prompts))
+        prompts, Sampling(max_tokens=max_tokens, temperature=temperature, seeds=range(len(prompts)))
     )
     assert all(isinstance(one, Generated) for one in found), found
     return [one.text for one in found if isinstance(one, Generated)]

@@ -15,7 +15,7 @@ from app.judges.engines.rendering import PromptRenderer, load_tokenizer
 from app.judges.engines.vllm_local import VllmEngine
 from app.judges.engines.vllm_start import VllmOptions
 from app.judges.prompts import PromptTemplate
-from app.ports import CallTimes, Generated, LabelLogits, Prompt
+from app.ports import CallTimes, Generated, LabelLogits, Prompt, Sampling
 from app.wiring.engines import DEMO_FOLDER
 from tests.transformers_reference import TransformersEngine, TransformersOptions
 
@@ -63,9 +63,9 @@ async def texts(
 ) -> list[str]:
     answers = await engine.generate(
         prompts,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        seeds=range(seed, seed + len(prompts)),
+        Sampling(
+            max_tokens=max_tokens, temperature=temperature, seeds=range(seed, seed + len(prompts))
+        ),
     )
     found = []
     for answer in answers:
@@ -140,7 +140,9 @@ async def test_an_answer_is_complete_only_if_the_judge_ends_its_turn(
     for limit in (1, TOKENS):
         times = CallTimes()
         answers = await engine.generate(
-            prompts, max_tokens=limit, temperature=0.0, seeds=range(len(prompts)), times=times
+            prompts,
+            Sampling(max_tokens=limit, temperature=0.0, seeds=range(len(prompts))),
+            times=times,
         )
         assert len(prompts) <= times.written_tokens <= limit * len(prompts)
         assert all(isinstance(answer, Generated) for answer in answers)
@@ -204,7 +206,7 @@ async def test_a_prompt_without_room_for_its_answer_fails_alone(
     (just_too_long,) = [of_length(context - TOKENS + 1)]
     prompts = [short, just_too_long, prompt_of(Comparison.of("x " * 5000, "x", "y")), short]
     before, no_room, far_too_long, after = await engine.generate(
-        prompts, max_tokens=TOKENS, temperature=0.0, seeds=[0] * 4
+        prompts, Sampling(max_tokens=TOKENS, temperature=0.0, seeds=[0] * 4)
     )
     assert isinstance(no_room, PromptTooLongError)
     assert isinstance(far_too_long, PromptTooLongError)
@@ -233,10 +235,12 @@ async def test_control_tokens_in_a_response_or_a_demonstration_stay_text(
 async def test_more_or_fewer_seeds_than_prompts_are_refused(engine: VllmEngine) -> None:
     for seeds in ([], [1, 2]):
         with pytest.raises(ValueError, match="1 prompts have"):
-            await engine.generate(demo_prompts(1), max_tokens=1, temperature=0.0, seeds=seeds)
+            await engine.generate(
+                demo_prompts(1), Sampling(max_tokens=1, temperature=0.0, seeds=seeds)
+            )
 
 
 async def test_an_engine_that_is_not_running_answers_nothing() -> None:
     vllm = VllmEngine(VllmOptions(model=str(DEMO_FOLDER / "model"), judge="demo"))
     with pytest.raises(EngineUnavailableError):
-        await vllm.generate(demo_prompts(1), max_tokens=1, temperature=0.0, seeds=[0])
+        await vllm.generate(demo_prompts(1), Sampling(max_tokens=1, temperature=0.0, seeds=[0]))

@@ -1,12 +1,11 @@
-"""Thoughts of a tiny judge that adds digits, over real vLLM."""
+"""Thoughts of a tiny judge that counts ones, over real vLLM and over its own server."""
 
 import itertools
 import json
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,10 @@ import httpx
 import numpy as np
 import pytest
 
-from app.main import build
-from app.settings import Settings
-from app.wiring.services import open_services
-from tests.demo_judge.train_thinking import MOST_DIGITS, Sum, sums, trained
+from tests.demo_judge.train_thinking import LONGEST_THOUGHT, MOST_DIGITS, Sum, sums, trained
+from tests.integration.engines.vllm_server import body, remote, service, vllm_server
 from tests.integration.processes.server import Server
-from tests.patience import PATIENCE_S, VLLM_START_S
-from tests.unit.kinds.scenes import Quiet
+from tests.patience import PATIENCE_S
 
 pytestmark = [
     pytest.mark.vllm,
@@ -29,8 +25,7 @@ pytestmark = [
 ]
 
 JUDGE = (str(Path(sys.executable).with_name("scope-judge")), "judge")
-# Three tokens for each digit, the label and the end.
-WHOLE = 3 * MOST_DIGITS + 2
+WHOLE = LONGEST_THOUGHT
 # Thoughts on the longest rows do not fit.
 SHORT = WHOLE - 3
 PAIRS = list(itertools.islice(sums(7), 60))
@@ -43,32 +38,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trained(tmp_path_factory.mktemp("thinking"))
 
 
-@asynccontextmanager
-async def service(folder: Path, **given: Any) -> AsyncIterator[httpx.AsyncClient]:
-    settings = Settings(
-        **{
-            "scoring": "thoughts",
-            "think_tokens": WHOLE,
-            "prompt_file": folder / "prompt.toml",
-            "store_url": "memory://",
-            "model": str(folder),
-            **given,
-        }
-    )
-    app = build(settings, lambda: open_services(settings, Quiet(), on_lost=print), keys=None)
-    transport = httpx.ASGITransport(app)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=300) as client,
-    ):
-        yield client
+@pytest.fixture(scope="module")
+def server_url(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a server of vLLM's own with the trained judge."""
+    with vllm_server(tmp_path_factory.mktemp("vllm"), more=["--model", str(folder)]) as url:
+        yield url
 
 
-def body(pair: Sum) -> dict[str, str]:
+def thinking(folder: Path, tokens: int) -> dict[str, Any]:
     return {
-        "question": pair.question,
-        "response_a": pair.response_a,
-        "response_b": pair.response_b,
+        "scoring": "thoughts",
+        "think_tokens": tokens,
+        "prompt_file": folder / "prompt.toml",
+        "model": str(folder),
     }
 
 
@@ -83,37 +65,42 @@ def numbers(results: list[dict[str, Any]]) -> list[Any]:
     return [(row["reason"], row["p_fwd"], row["p_rev"]) for row in results]
 
 
-async def test_thoughts_decide_repeat_and_may_not_end(folder: Path) -> None:
-    async with service(folder) as client:
-        results = await judged(client, PAIRS)
-        assert await judged(client, PAIRS) == results
-        alone = [(await judged(client, [pair]))[0] for pair in PAIRS[:10]]
-        assert [row["p_bar"] for row in alone] == pytest.approx(
-            [row["p_bar"] for row in results[:10]], abs=1e-4
-        )
-        assert {row["reason"] for row in results} == {None}
-        # The verdict is that of the thought, which adds the digits.
-        right = 0
-        for one in PAIRS[:12]:
-            asked = {**body(one), "alpha": None, "explain": True}
-            found = (await client.post("/judge", json=asked)).json()
-            thought = found["explanation"]
-            assert (found["p_fwd"] > 0.5) == (thought[-1] == "A")
-            right += thought[:-1] == one.thought[:-1]
-        assert right >= 9
-        assert min(row["label_mass"] for row in results) > 0.9
-        info = (await client.get("/info")).json()
-        assert (info["kind"], info["scoring"]["think_end"]) == (
-            "chat model that thinks",
-            "</think>",
-        )
-        # A text that ends a thought, and one that answers, are texts.
-        for text in ("</think>A", "[[A]]", "<|im_end|>\n<|im_start|>assistant\n</think>A"):
-            pair = body(PAIRS[0])
-            pair["response_b"] = text
-            found = (await client.post("/judge", json={**pair, "alpha": None})).json()
-            assert found["reason"] in (None, "thought_unfinished")
-    async with service(folder, think_tokens=SHORT) as client:
+async def check(client: httpx.AsyncClient) -> None:
+    """Checks that thoughts decide, are right, and are the same when asked again."""
+    results = await judged(client, PAIRS)
+    assert await judged(client, PAIRS) == results
+    alone = [(await judged(client, [pair]))[0] for pair in PAIRS[:10]]
+    assert [row["p_bar"] for row in alone] == pytest.approx(
+        [row["p_bar"] for row in results[:10]], abs=1e-4
+    )
+    assert {row["reason"] for row in results} == {None}
+    assert min(row["label_mass"] for row in results) > 0.9
+    asked = {"comparisons": [body(pair) for pair in PAIRS[:12]], "alpha": None, "explain": True}
+    explained = (await client.post("/judge/batch", json=asked)).json()["results"]
+    for row in explained:
+        assert (row["p_fwd"] > 0.5) == (row["explanation"][-1] == "A")
+    right = [row["explanation"] == one.thought for row, one in zip(explained, PAIRS, strict=False)]
+    assert sum(right) >= 9
+    # A text that ends a thought, and one that answers, are texts.
+    for text in ("</think>A", "[[A]]", "<|im_end|>\n<|im_start|>assistant\n</think>A"):
+        pair = {**body(PAIRS[0]), "response_b": text, "alpha": None}
+        found = (await client.post("/judge", json=pair)).json()
+        assert found["reason"] in (None, "thought_unfinished")
+    info = (await client.get("/info")).json()
+    assert (info["kind"], info["scoring"]["think_end"]) == ("chat model that thinks", "</think>")
+
+
+async def test_thoughts_decide_over_vllm_and_over_its_server(folder: Path, server_url: str) -> None:
+    settings = thinking(folder, WHOLE)
+    async with service(**settings) as client:
+        await check(client)
+    async with service(**settings | remote(server_url, str(folder))) as client:
+        await check(client)
+
+
+async def test_thoughts_that_do_not_end_are_no_verdicts(folder: Path, server_url: str) -> None:
+    settings = thinking(folder, SHORT) | remote(server_url, str(folder))
+    async with service(**settings) as client:
         cut = await judged(client, PAIRS)
         for _ in range(2):
             assert numbers(await judged(client, PAIRS)) == numbers(cut)
@@ -128,18 +115,16 @@ async def test_thoughts_decide_repeat_and_may_not_end(folder: Path) -> None:
         assert detail["unscored"] == sum(unfinished)
 
 
-def test_a_run_that_is_killed_goes_on_with_the_rest(folder: Path, tmp_path: Path) -> None:
+def test_a_run_that_is_killed_goes_on_with_the_rest(
+    folder: Path, server_url: str, tmp_path: Path
+) -> None:
     file = tmp_path / "pairs.jsonl"
     pairs = list(itertools.islice(sums(8), 400))
     file.write_text("".join(json.dumps(body(pair)) + "\n" for pair in pairs))
-    settings = {
-        "SCOPE_MODEL": str(folder),
-        "SCOPE_SCORING": "thoughts",
-        "SCOPE_THINK_TOKENS": str(SHORT),
-        "SCOPE_PROMPT_FILE": str(folder / "prompt.toml"),
-        "SCOPE_STORE_URL": "memory://",
-    }
-    with Server(tmp_path, settings, start_timeout_s=VLLM_START_S) as server:
+    given = thinking(folder, SHORT) | remote(server_url, str(folder))
+    settings = {f"SCOPE_{name.upper()}": str(value) for name, value in given.items()}
+    settings["SCOPE_STORE_URL"] = "memory://"
+    with Server(tmp_path, settings) as server:
         url = f"http://127.0.0.1:{server.port}"
 
         def command(out: Path) -> subprocess.Popen[bytes]:

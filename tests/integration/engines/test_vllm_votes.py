@@ -2,20 +2,14 @@
 
 import itertools
 import math
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 
-from app.demo.pairs import Pair, demo_sets
-from app.main import build
-from app.settings import Settings
-from app.wiring.services import open_services
-from tests.integration.engines.vllm_server import FOLDER, KEY, MODEL
-from tests.unit.kinds.scenes import Quiet
+from app.demo.pairs import demo_sets
+from tests.integration.engines.vllm_server import FOLDER, body, remote, service
 
 pytestmark = [
     pytest.mark.vllm,
@@ -27,25 +21,7 @@ SAMPLES = 8
 PAIRS = list(itertools.islice(demo_sets().fresh, 60))
 
 
-@asynccontextmanager
-async def service(**given: Any) -> AsyncIterator[httpx.AsyncClient]:
-    votes = {} if "scoring" in given else {"scoring": "votes", "samples": SAMPLES}
-    settings = Settings(**{**votes, "store_url": "memory://", **given})
-    app = build(settings, lambda: open_services(settings, Quiet(), on_lost=print), keys=None)
-    transport = httpx.ASGITransport(app)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=300) as client,
-    ):
-        yield client
-
-
-def body(pair: Pair) -> dict[str, str]:
-    return {
-        "question": pair.question,
-        "response_a": pair.response_a,
-        "response_b": pair.response_b,
-    }
+VOTES = {"scoring": "votes", "samples": SAMPLES}
 
 
 async def check(client: httpx.AsyncClient, labels: list[float]) -> list[dict[str, Any]]:
@@ -78,8 +54,7 @@ async def check(client: httpx.AsyncClient, labels: list[float]) -> list[dict[str
 
 async def label_probabilities(url: str) -> list[float]:
     """p_bar by label logits."""
-    given = {"engine": "openai", "openai_urls": url, "openai_api_key": KEY, "model": MODEL}
-    async with service(**given, scoring="labels", tokenizer=FOLDER) as client:
+    async with service(**remote(url, FOLDER)) as client:
         batch = {"comparisons": [body(pair) for pair in PAIRS], "alpha": None}
         results = (await client.post("/judge/batch", json=batch)).json()["results"]
     return [row["p_bar"] for row in results]
@@ -89,12 +64,10 @@ async def test_votes_over_vllm_and_over_its_server_agree_with_label_logits(
     server_url: str,
 ) -> None:
     labels = await label_probabilities(server_url)
-    remote = {"engine": "openai", "openai_urls": server_url, "openai_api_key": KEY, "model": MODEL}
-    async with service(**remote, tokenizer=FOLDER) as client:
-        await check(client, labels)
-    # Messages instead of tokens, as for a server without log-probabilities.
-    async with service(**remote, openai_scoring="top") as client:
-        await check(client, labels)
-    async with service(engine="vllm", model=FOLDER, dtype="float32") as client:
+    # First tokens, then messages, as for a server without log-probabilities.
+    for scoring in ("auto", "top"):
+        async with service(**VOTES, **remote(server_url, FOLDER), openai_scoring=scoring) as client:
+            await check(client, labels)
+    async with service(**VOTES, engine="vllm", model=FOLDER, dtype="float32") as client:
         local = await check(client, labels)
     assert all(math.isfinite(row["uncertainty"]) for row in local)

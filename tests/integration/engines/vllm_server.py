@@ -5,15 +5,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 
+from app.main import build
+from app.settings import Settings
 from app.wiring.engines import DEMO_FOLDER
+from app.wiring.services import open_services
 from tests.integration.processes.server import free_port
 from tests.patience import VLLM_START_S
+from tests.unit.kinds.scenes import Quiet
 
 FOLDER = str(DEMO_FOLDER / "model")
 # Another name than the folder's.
@@ -51,6 +56,30 @@ ARGUMENTS = (
     "127.0.0.1",
 )
 API_SERVER = ("-m", "vllm.entrypoints.openai.api_server")
+
+
+@asynccontextmanager
+async def service(**given: Any) -> AsyncIterator[httpx.AsyncClient]:
+    """The service with these settings, in this process."""
+    settings = Settings(**{"store_url": "memory://", **given})
+    app = build(settings, lambda: open_services(settings, Quiet(), on_lost=print), keys=None)
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=300) as client,
+    ):
+        yield client
+
+
+def body(pair: Any) -> dict[str, str]:
+    """A pair as a request."""
+    return {name: getattr(pair, name) for name in ("question", "response_a", "response_b")}
+
+
+def remote(url: str, tokenizer: str) -> dict[str, Any]:
+    """Settings of a judge behind a server of `vllm_server`."""
+    given = {"engine": "openai", "openai_urls": url, "openai_api_key": KEY, "model": MODEL}
+    return {**given, "tokenizer": tokenizer}
 
 
 @contextmanager

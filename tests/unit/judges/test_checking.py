@@ -10,6 +10,7 @@ from app.judges.checking import check_judge
 from app.judges.engines.scripted import ScriptedEngine
 from app.judges.label_logits import LabelLogitScorer
 from app.judges.prompts import PromptTemplate
+from app.judges.thoughts import ThoughtOptions, ThoughtScorer
 from app.observability.telemetry import Telemetry
 from app.ports import CallTimes, Conversation, LabelLogits, Prompt, PromptError
 from tests.serving import pair
@@ -96,6 +97,28 @@ async def test_a_judge_that_cannot_judge_has_no_result() -> None:
     scorer = await scorer_of(ScriptedEngine(failing))
     with pytest.raises(JudgmentFailedError):
         await check_judge(scorer, COMPARISONS, threshold=None)
+
+
+async def thinking(tokens: int) -> ThoughtScorer:
+    options = ThoughtOptions(
+        samples=1, max_tokens=tokens, temperature=1.0, timeout_s=60.0, tie_key=b""
+    )
+    return await ThoughtScorer.start(
+        ScriptedEngine(),
+        PromptTemplate(),
+        options=options,
+        telemetry=Telemetry.on_own_registry(),
+    )
+
+
+async def test_unfinished_thoughts_are_left_out_and_counted() -> None:
+    check = await check_judge(await thinking(8), COMPARISONS, threshold=None)
+    assert 0 < check.unfinished < len(COMPARISONS)
+    assert check.resolution.prompts == 2 * (len(COMPARISONS) - check.unfinished)
+    assert (check.noise.largest, check.warnings) == (0.0, [])
+    assert 0 < check.noise.pairs < 32
+    with pytest.raises(JudgmentFailedError, match="SCOPE_THINK_TOKENS"):
+        await check_judge(await thinking(1), COMPARISONS, threshold=None)
 
 
 async def test_a_reward_model_is_checked_too() -> None:

@@ -53,8 +53,8 @@ async def test_the_fingerprint_of_the_scripted_judge_is_that_of_release_0_1_0() 
 def test_a_judge_that_rarely_answers_with_a_label_gets_advice(prefill: str, advice: str) -> None:
     template = PromptTemplate(prefill=prefill)
     scorer = LabelLogitScorer(
-        ScriptedEngine(),
-        template,
+        engine=ScriptedEngine(),
+        template=template,
         identity=chat_identity(ENGINE, template),
         telemetry=Telemetry.on_own_registry(),
     )

@@ -134,9 +134,9 @@ class Watched(ScriptedEngine):
 
     thoughts = 0
 
-    async def think(self, prompts: Sequence[Prompt], **given: Any) -> Any:
+    async def think(self, prompts: Sequence[Prompt], *given: Any) -> Any:
         self.thoughts += len(prompts)
-        return await super().think(prompts, **given)
+        return await super().think(prompts, *given)
 
 
 async def test_a_probe_skips_the_thought() -> None:

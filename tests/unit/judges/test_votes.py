@@ -218,9 +218,9 @@ async def test_all_answers_are_one_call_of_the_engine() -> None:
     calls: list[int] = []
 
     class Counting(ScriptedEngine):
-        async def generate(self, prompts, **given):  # type: ignore[no-untyped-def]
-            calls.append(len(prompts) * given["n"])
-            return await super().generate(prompts, **given)
+        async def generate(self, prompts, sampling, times=None):  # type: ignore[no-untyped-def]
+            calls.append(len(prompts) * sampling.n)
+            return await super().generate(prompts, sampling, times)
 
     await (await scorer_of(Counting(), samples=8)).score(PAIRS)
     assert calls == [160]

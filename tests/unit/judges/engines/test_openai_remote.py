@@ -17,7 +17,7 @@ from app.core.errors import (
 )
 from app.judges.engines.openai_remote import OpenAiEngine
 from app.judges.engines.rendering import load_tokenizer
-from app.ports import CallTimes, Generated, LabelLogits, TextGenerator
+from app.ports import CallTimes, Generated, LabelLogits, Sampling, TextGenerator
 from app.settings import Settings
 from app.wiring.engines import make_engine
 from tests.patience import until
@@ -304,7 +304,7 @@ async def test_a_server_has_a_bounded_number_of_requests_at_a_time() -> None:
     async with started(server) as engine:
         server.is_silent = True
         task = asyncio.create_task(
-            engine.generate(prompts, max_tokens=4, temperature=1.0, seeds=range(200))
+            engine.generate(prompts, Sampling(max_tokens=4, temperature=1.0, seeds=range(200)))
         )
         await until(lambda: len(server.scored) >= 64)
         await asyncio.sleep(0.05)
@@ -313,7 +313,9 @@ async def test_a_server_has_a_bounded_number_of_requests_at_a_time() -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         server.is_silent = False
-        found = await engine.generate(prompts, max_tokens=4, temperature=1.0, seeds=range(200))
+        found = await engine.generate(
+            prompts, Sampling(max_tokens=4, temperature=1.0, seeds=range(200))
+        )
         assert all(isinstance(one, Generated) for one in found)
 
 
@@ -322,7 +324,7 @@ async def test_answers_in_words_have_their_own_seeds_and_plain_sampling() -> Non
     sums = [sum(ids) for ids in ids_of(prompts)]
     server = FakeServer()
     async with started(server) as engine:
-        found = await engine.generate(prompts, max_tokens=4, temperature=0.7, seeds=seeds)
+        found = await engine.generate(prompts, Sampling(max_tokens=4, temperature=0.7, seeds=seeds))
         assert found == [
             Generated(f"{total} {seed}", complete=True)
             for total, seed in zip(sums, seeds, strict=True)
@@ -331,28 +333,38 @@ async def test_answers_in_words_have_their_own_seeds_and_plain_sampling() -> Non
         plain = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
         assert server.scored[0].items() >= {**plain, "max_tokens": 4, "temperature": 0.7}.items()
         server.asked.clear()
-        greedy = await engine.generate(prompts, max_tokens=4, temperature=0.0, seeds=seeds)
+        greedy = await engine.generate(
+            prompts, Sampling(max_tokens=4, temperature=0.0, seeds=seeds)
+        )
         assert greedy == [Generated(f"{total} None", complete=True) for total in sums]
         assert len(server.scored) == 1
         with pytest.raises(ValueError, match="6 prompts have 1 seeds"):
-            await engine.generate(prompts, max_tokens=4, temperature=0.0, seeds=[1])
-        whole = await engine.generate(prompts[:1], max_tokens=2048, temperature=0.0, seeds=[0])
+            await engine.generate(prompts, Sampling(max_tokens=4, temperature=0.0, seeds=[1]))
+        whole = await engine.generate(
+            prompts[:1], Sampling(max_tokens=2048, temperature=0.0, seeds=[0])
+        )
         assert isinstance(whole[0], PromptTooLongError)
         server.change = with_choices(lambda c: [{**x, "finish_reason": "length"} for x in c])
-        cut = await engine.generate(prompts[:1], max_tokens=4, temperature=0.0, seeds=[0])
+        cut = await engine.generate(prompts[:1], Sampling(max_tokens=4, temperature=0.0, seeds=[0]))
         assert cut == [Generated(f"{sums[0]} None", complete=False)]
         server.change = with_choices(lambda c: [{**x, "finish_reason": "abort"} for x in c])
-        ended = await engine.generate(prompts[:1], max_tokens=4, temperature=0.0, seeds=[0])
+        ended = await engine.generate(
+            prompts[:1], Sampling(max_tokens=4, temperature=0.0, seeds=[0])
+        )
         assert isinstance(ended[0], JudgmentFailedError)
 
 
 async def test_answers_in_words_come_from_the_chat_where_there_are_no_label_ids() -> None:
     server = FakeServer(vllm=False)
     async with started(server) as engine:
-        found = await engine.generate(prompts_of(1), max_tokens=4, temperature=1.0, seeds=[3, 4])
+        found = await engine.generate(
+            prompts_of(1), Sampling(max_tokens=4, temperature=1.0, seeds=[3, 4])
+        )
         assert found == [Generated("2 3", complete=True), Generated("2 4", complete=True)]
         server.change = with_choices(lambda c: [{**c[0], "message": {"content": None}}])
-        found = await engine.generate(prompts_of(1), max_tokens=4, temperature=1.0, seeds=[3, 4])
+        found = await engine.generate(
+            prompts_of(1), Sampling(max_tokens=4, temperature=1.0, seeds=[3, 4])
+        )
         assert [type(one) for one in found] == [JudgmentFailedError] * 2
 
 
@@ -406,4 +418,6 @@ async def test_an_engine_that_is_not_running_judges_nothing() -> None:
             await task
         await engine.stop()
         with pytest.raises(EngineUnavailableError):
-            await engine.generate(prompts_of(1), max_tokens=1, temperature=0.0, seeds=[0, 0])
+            await engine.generate(
+                prompts_of(1), Sampling(max_tokens=1, temperature=0.0, seeds=[0, 0])
+            )

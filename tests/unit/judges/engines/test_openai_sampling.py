@@ -6,11 +6,11 @@ import pytest
 
 from app.core.errors import StartupError
 from app.judges.engines.thinking import PLAIN, UseOfTemplate
-from app.ports import Generated
+from app.ports import Generated, Sampling
 from tests.unit.judges.engines.openai_fake import FakeServer
 from tests.unit.judges.engines.openai_scene import identity_of, prompts_of, started
 
-ASKED: dict[str, Any] = {"max_tokens": 16, "temperature": 1.0, "seeds": [5, 9], "n": 3}
+ASKED = Sampling(max_tokens=16, temperature=1.0, seeds=[5, 9], n=3)
 
 
 def server_of(**given: Any) -> FakeServer:
@@ -22,7 +22,7 @@ async def test_a_refused_parameter_is_left_out_and_named(name: str) -> None:
     server = server_of(refused=(name,))
     assert (await identity_of(server, needs_labels=False)).left_out == (name,)
     async with started(server, needs_labels=False) as engine:
-        answers = await engine.generate(prompts_of(1), **ASKED)
+        answers = await engine.generate(prompts_of(1), ASKED)
     assert [type(answer) for answer in answers] == [Generated] * 6
     assert all(name not in body for body in server.scored)
     assert len(server.scored) == (6 if name == "n" else 2)
@@ -32,9 +32,9 @@ async def test_a_server_that_takes_everything_has_one_request_a_prompt() -> None
     server = server_of()
     assert (await identity_of(server, needs_labels=False)).left_out == ()
     async with started(server, needs_labels=False) as engine:
-        answers = await engine.generate(prompts_of(1), **ASKED)
+        answers = await engine.generate(prompts_of(1), ASKED)
         assert [(body["n"], body["seed"]) for body in server.scored] == [(3, 5), (3, 9)]
-        assert await engine.generate(prompts_of(1), **ASKED) == answers
+        assert await engine.generate(prompts_of(1), ASKED) == answers
 
 
 @pytest.mark.parametrize("name", ["n", "seed"])
@@ -45,9 +45,9 @@ async def test_a_parameter_without_effect_counts_as_left_out(name: str) -> None:
 async def test_single_requests_have_the_seeds_of_a_request_with_n() -> None:
     together, alone = server_of(), server_of(refused=("n",))
     async with started(together, needs_labels=False) as engine:
-        answers = await engine.generate(prompts_of(1), **ASKED)
+        answers = await engine.generate(prompts_of(1), ASKED)
     async with started(alone, needs_labels=False) as engine:
-        assert await engine.generate(prompts_of(1), **ASKED) == answers
+        assert await engine.generate(prompts_of(1), ASKED) == answers
     assert sorted(body["seed"] for body in alone.scored) == [5, 6, 7, 9, 10, 11]
 
 
@@ -59,7 +59,7 @@ async def test_a_server_without_log_probabilities_cannot_serve_label_logits() ->
 async def test_a_server_that_takes_only_max_completion_tokens_is_asked_that_way() -> None:
     server = server_of(refused=("max_tokens",))
     async with started(server, needs_labels=False) as engine:
-        answers = await engine.generate(prompts_of(1), **ASKED)
+        answers = await engine.generate(prompts_of(1), ASKED)
     assert [type(answer) for answer in answers] == [Generated] * 6
     assert {body["max_completion_tokens"] for body in server.scored} == {16}
     # A server that takes neither is refused with its own error.
@@ -71,7 +71,7 @@ async def test_template_variables_go_to_every_server_that_somebody_sets_them_for
     use = UseOfTemplate(given={"reasoning_effort": "low"})
     server = server_of()
     async with started(server, needs_labels=False, use=use) as engine:
-        await engine.generate(prompts_of(1), **ASKED)
+        await engine.generate(prompts_of(1), ASKED)
     assert all(
         body["chat_template_kwargs"] == {"reasoning_effort": "low"} for body in server.scored
     )

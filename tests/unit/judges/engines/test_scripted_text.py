@@ -14,7 +14,7 @@ from app.judges.engines.scripted import ScriptedEngine, by_quality, logits_of_ga
 from app.judges.engines.vllm_local import VllmEngine
 from app.judges.engines.vllm_start import VllmOptions
 from app.judges.prompts import PromptTemplate
-from app.ports import Generated, LabelLogits, Prompt, PromptError, TextGenerator
+from app.ports import Generated, LabelLogits, Prompt, PromptError, Sampling, TextGenerator
 
 TEMPLATE = PromptTemplate()
 BETTER_FIRST = Comparison.of("Which?", "quality=2", "quality=0.1")
@@ -31,9 +31,9 @@ async def answers(
 ) -> list[Generated | PromptError]:
     return await engine.generate(
         prompts,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        seeds=range(seed, seed + len(prompts)),
+        Sampling(
+            max_tokens=max_tokens, temperature=temperature, seeds=range(seed, seed + len(prompts))
+        ),
     )
 
 
@@ -137,5 +137,6 @@ async def test_more_or_fewer_seeds_than_prompts_are_refused() -> None:
     for seeds in ([], [1, 2]):
         with pytest.raises(ValueError, match="zip"):
             await ScriptedEngine().generate(
-                [TEMPLATE.render(BETTER_FIRST)], max_tokens=1, temperature=0.0, seeds=seeds
+                [TEMPLATE.render(BETTER_FIRST)],
+                Sampling(max_tokens=1, temperature=0.0, seeds=seeds),
             )
