@@ -1,6 +1,5 @@
 """The connection of the commands to a running service, by the client that trainers use, too."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -16,18 +15,12 @@ if TYPE_CHECKING:
     from scope_judge.exchange import Pause
 
 DEFAULT_URL = "http://127.0.0.1:8000"
-_URL_VARIABLE = "SCOPE_URL"
-Url = Annotated[str, typer.Option(envvar=_URL_VARIABLE, help="Address of the service.")]
+Url = Annotated[str, typer.Option(envvar="SCOPE_URL", help="Address of the service.")]
 PATIENCE_S = 600.0
 Patience = Annotated[
     float,
     typer.Option(min=0, help="Seconds for which a failing request is retried."),
 ]
-
-
-def is_given(url: str) -> bool:
-    """Whether an address was given on the command line."""
-    return url not in (DEFAULT_URL, os.environ.get(_URL_VARIABLE))
 
 
 @contextmanager

@@ -199,19 +199,6 @@ def print_thresholds(
     print_table(table, title=title, output=output)
 
 
-def print_set(
-    name: str,
-    version: int,
-    n: int,
-    rows: "Sequence[Threshold]",
-    *,
-    output: Console = console,
-) -> None:
-    """Prints the thresholds of a calibration set."""
-    title = f"calibration {name}, version {version}, n = {n}"
-    print_thresholds(title, rows, output=output)
-
-
 def threshold_cell(row: "Threshold | AlphaRow") -> str:
     """The threshold of a row, or the reason why it has none."""
     if row.threshold is not None:

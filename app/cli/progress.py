@@ -1,10 +1,8 @@
 """The progress of a run and of a start: live on a terminal, else a line now and then."""
 
-import threading
 import time
 from typing import Any
 
-from rich.console import Console
 from rich.live import Live
 from rich.progress import (
     BarColumn,
@@ -20,10 +18,8 @@ from rich.text import Text
 
 from app.cli.console import console, say
 
-# Between two lines, where the output is not a terminal: of progress, and of a start.
+# Between two lines of progress, where the output is not a terminal.
 _LINE_EVERY_S = 60.0
-_BEAT_EVERY_S = 10.0
-_REFRESHES_A_SECOND = 4
 
 
 class _RateColumn(ProgressColumn):
@@ -87,17 +83,27 @@ def progress_bar() -> Progress:
 class ConsoleObserver:
     """Prints the progress of a start to stderr."""
 
-    def __init__(self, *, beat_s: float = _BEAT_EVERY_S) -> None:
+    def __init__(self) -> None:
         self._begun = time.monotonic()
-        self._beat_s = beat_s
         self._progress: Progress | None = None
-        self._heartbeat: Heartbeat | None = None
+        self._seconds: Live | None = None
 
     def stage(self, text: str) -> None:
         """Prints the name of a stage with the seconds since the start."""
         self.finish()
         say((f"{time.monotonic() - self._begun:5.1f} s", "dim"), f"  {text} ...")
-        self._heartbeat = Heartbeat(console, text, begun=self._begun, every_s=self._beat_s)
+        begun = time.monotonic()
+        if console.is_terminal:
+            # Other output stays as it is: its writers would lose their place in a queue.
+            self._seconds = Live(
+                get_renderable=lambda: Text(f"{time.monotonic() - begun:.0f} s: still at work"),
+                console=console,
+                refresh_per_second=1,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._seconds.start()
 
     def note(self, text: str) -> None:
         """Prints a note."""
@@ -117,10 +123,10 @@ class ConsoleObserver:
         self._progress.update(self._progress.task_ids[0], completed=done)
 
     def finish(self) -> None:
-        """Removes the progress bar or the sign of life, if there is one."""
-        if self._heartbeat is not None:
-            self._heartbeat.stop()
-            self._heartbeat = None
+        """Removes the progress bar or the seconds of a stage, if there are any."""
+        if self._seconds is not None:
+            self._seconds.stop()
+            self._seconds = None
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
@@ -129,53 +135,3 @@ class ConsoleObserver:
     def elapsed_s(self) -> float:
         """Seconds since the start."""
         return time.monotonic() - self._begun
-
-
-class Heartbeat:
-    """Shows that a stage runs, until `stop`; the stage may block the interpreter's main thread.
-
-    Args:
-        console: Console to write to.
-        text: Name of the stage.
-        begun: Time of the monotonic clock from which seconds count.
-        every_s: Seconds between two lines where the console is not a terminal.
-    """
-
-    def __init__(self, console: Console, text: str, *, begun: float, every_s: float) -> None:
-        self._console, self._text, self._begun = console, text, begun
-        self._every_s = every_s
-        self._stage_begun = time.monotonic()
-        self._stopped = threading.Event()
-        self._live: Live | None = None
-        self._thread: threading.Thread | None = None
-        if console.is_terminal:
-            # Other output stays as it is: its writers would lose their place in a queue.
-            self._live = Live(
-                get_renderable=self._line,
-                console=console,
-                refresh_per_second=_REFRESHES_A_SECOND,
-                transient=True,
-                redirect_stdout=False,
-                redirect_stderr=False,
-            )
-            self._live.start()
-        else:
-            self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
-            self._thread.start()
-
-    def stop(self) -> None:
-        """Removes the live line, or ends the lines."""
-        self._stopped.set()
-        if self._live is not None:
-            self._live.stop()
-        if self._thread is not None:
-            self._thread.join()
-
-    def _line(self) -> Text:
-        now = time.monotonic()
-        stage_s = now - self._stage_begun
-        return Text(f"{now - self._begun:5.1f} s  {self._text}: still at work, {stage_s:.0f} s")
-
-    def _beat(self) -> None:
-        while not self._stopped.wait(self._every_s):
-            self._console.print(self._line(), soft_wrap=True)

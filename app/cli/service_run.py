@@ -14,7 +14,7 @@ import typer
 from app.api.auth.keys import Keys, open_keys
 from app.api.auth.local import is_loopback
 from app.api.server import DrainingServer, bound
-from app.cli.console import CommandError, console, print_error, print_set, say
+from app.cli.console import CommandError, console, print_error, say
 from app.cli.progress import ConsoleObserver
 from app.cli.stopping import end_now
 from app.core.calibration import Calibration
@@ -210,7 +210,7 @@ def _print_ready(
                 "and calibrate this judge.",
             )
             continue
-        print_set(calibration.name, calibration.version, calibration.n, calibration.standard_rows)
+        say(f"calibration {calibration.name}, version {calibration.version}, n = {calibration.n}")
     if not _default_accepts(services):
         reason = (
             f"The calibration 'default' accepts nothing at alpha {services.defaults.alpha:g}"

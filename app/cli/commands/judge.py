@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url, connected, is_given
+from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
 from app.cli.console import CommandError
 from app.cli.running.judging import FileOptions, judge_files, judge_files_on_ray
 from app.cli.running.options import (
@@ -73,8 +73,8 @@ def judge(
     """
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta}
     criterion = given_criterion({**given, "calibration": calibration}, no_alpha=no_alpha)
-    if ray and (not files or (question, a, b) != (None, None, None) or is_given(url)):
-        raise CommandError("--ray takes files or folders, and no --question, --a, --b or --url")
+    if ray and (not files or (question, a, b) != (None, None, None)):
+        raise CommandError("--ray takes files or folders, and no --question, --a or --b")
     if not ray and (address is not None or replicas is not None):
         raise CommandError("--address and --replicas need --ray")
     if files:

@@ -11,7 +11,6 @@ from typing import Any
 
 from app.cli.console import say
 from app.cli.running.rows import Item, write_all
-from app.core.errors import InvalidRequestError
 from app.files.reading import DRAWN_ENDING, read_rows
 from app.files.shapes import REQUIRED
 
@@ -33,27 +32,10 @@ def keep_drawn(
         if (audit := results[item.key].get("audit")) is not None
     }
     if drawn:
-        write_all(path, list((_earlier(path) | drawn).values()), kept=kept)
+        earlier = [row.fields for row in read_rows(path)] if path.exists() else []
+        rows = {row.get("audit"): row for row in earlier} | drawn
+        write_all(path, list(rows.values()), kept=kept)
         say(
             f"{len(drawn)} pairs were drawn for audits: add a column label to {path}, and send it "
             "with `scope-judge audits label`"
         )
-
-
-def _earlier(path: Path) -> dict[str, dict[str, Any]]:
-    return read_drawn(path) if path.exists() else {}
-
-
-def read_drawn(path: Path) -> dict[str, dict[str, Any]]:
-    """Reads a file of drawn pairs: id -> row."""
-    rows = dict[str, dict[str, Any]]()
-    for row in read_rows(path):
-        if not isinstance(row.fields.get("audit"), str) or not all(
-            row.fields.get(name) for name in REQUIRED
-        ):
-            raise InvalidRequestError(
-                f"{row.place}: this is not a drawn pair, which has audit, {', '.join(REQUIRED)}; "
-                f"`scope-judge judge FILE --out OUT` writes them into OUT{DRAWN_ENDING}"
-            )
-        rows[row.fields["audit"]] = {name: row.fields[name] for name in ("audit", *REQUIRED)}
-    return rows

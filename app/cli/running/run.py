@@ -127,24 +127,12 @@ def beside(out: Path) -> Path:
 
 
 def journal_path(inputs: Sequence[Path], name: str) -> Path:
-    """The journal's file: beside the first input, or in the user's cache if that is impossible.
+    """The journal's file, in the user's cache.
 
     Args:
         inputs: Files, folders and patterns.
-        name: End of the file's name, with the command and the calibration set; the service checks
-            the name of the set.
+        name: End of the file's name, with the command and the calibration set.
     """
-    first = files_of(inputs)[0]
-    # Hidden, because a pattern such as data/* must not match it.
-    ending = f".{re.sub('[^A-Za-z0-9._-]', '_', name)}"
-    folder = first.resolve().parent
-    if first.is_file() and os.access(folder, os.W_OK):
-        return folder / f".{first.name}{ending}"
-    # Different files with the same name have different journals.
-    return _in_cache(first.name, os.fsencode(first.absolute()), ending)
-
-
-def _in_cache(name: str, identity: bytes, ending: str) -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "scope-judge"
     try:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -153,5 +141,8 @@ def _in_cache(name: str, identity: bytes, ending: str) -> Path:
             f"the results so far cannot be kept in {cache}: {exc.strerror}; set XDG_CACHE_HOME to "
             "a writable folder"
         ) from None
-    digest = hashlib.sha256(identity).hexdigest()[:16]
-    return cache / f"{name}-{digest}{ending}"
+    first = files_of(inputs)[0]
+    # Different files with the same name have different journals. The service checks the name of
+    # the set.
+    digest = hashlib.sha256(os.fsencode(first.absolute())).hexdigest()[:16]
+    return cache / f"{first.name}-{digest}.{re.sub('[^A-Za-z0-9._-]', '_', name)}"

@@ -1,7 +1,6 @@
 """Tests of `scope-judge calibrate FILE`: one version, and no pair lost or counted twice."""
 
 import json
-import os
 import signal
 import subprocess
 from pathlib import Path
@@ -257,7 +256,7 @@ def test_a_name_that_the_service_refuses_leaves_no_file(
         result = calibrated(url, file, "--name", name)
     assert result.exit_code == 1
     assert "invalid_request: calibration: " in result.stderr
-    assert os.listdir(tmp_path) == ["labels.jsonl"]
+    assert journals(tmp_path) == []
 
 
 def replaced(url: str, file: Path, *options: str) -> Result:
