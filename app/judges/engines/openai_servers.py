@@ -147,6 +147,8 @@ class Server:
     def __init__(self, url: str, client: httpx.AsyncClient, endpoints: Endpoints) -> None:
         self.url = url
         self.is_up = True
+        # Why it was taken out of the pool, the last time.
+        self.failure = ""
         self.requests_in_flight = 0
         self.tokens_in_flight = 0
         # Other servers are preferred until this time of the event loop's clock.
@@ -470,9 +472,10 @@ class ServerPool:
         self._wake_waiters()
 
     def _take_out(self, server: Server, why: ServerFailedError) -> None:
-        if server.is_up:
+        # A server that is out may be back as another model, which nobody would see otherwise.
+        if server.is_up or server.failure != str(why):
             logger.warning("The judge's server %s is out: it %s", server.url, why)
-        server.is_up = False
+        server.is_up, server.failure = False, str(why)
         self._wake_waiters()
 
     def _wake_waiters(self) -> None:
