@@ -17,7 +17,8 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from itertools import cycle, islice
+from collections.abc import Collection
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from tests.integration.processes.server import SERVE, Server
 # The plan is for the first alpha.
 ALPHAS, DELTA = (0.1, 0.05), 0.1
 PLANNED, LABELED, FRESH = 1000, 1000, 2000
-_SEED, _LAYERS = 11, 4
+_SEED, _LAYERS, _OTHER = 11, 4, 260
 _IN_REQUEST, _START_S = 125, 600.0
 _SETTINGS = {
     "SCOPE_TIMEOUT_S": "600",
@@ -44,16 +45,17 @@ _SETTINGS = {
 }
 
 
-def distinct() -> list[Pair]:
-    """Pairs of different questions that the demo judge has not learned."""
+def distinct(seed: int, *, but: Collection[str] = ()) -> list[Pair]:
+    """Pairs of different questions, without some, that the demo judge has not learned."""
     families = tuple(name for name in FAMILIES if name != "alphabet")
     found: dict[str, Pair] = {}
-    for pair in pairs(_SEED, held_out=True, families=families):
-        found.setdefault(pair.question, pair)
-        if len(found) == PLANNED + LABELED + FRESH:
+    for pair in pairs(seed, held_out=True, families=families):
+        if pair.question not in but:
+            found.setdefault(pair.question, pair)
+        if len(found) == (_OTHER if but else PLANNED + LABELED + FRESH):
             break
     chosen = list(found.values())
-    random.Random(_SEED).shuffle(chosen)
+    random.Random(seed).shuffle(chosen)
     return chosen
 
 
@@ -138,48 +140,46 @@ def _small_alone(
     )
 
 
-def _compared(
-    title: str, cascade: Server, asked: list[tuple[Pair, dict[str, Any]]], until: threading.Event
-) -> None:
-    """Judges pairs one by one until an event, and counts how the answers differ from before."""
-    seen = Counter[str]()
-    for pair, before in cycle(asked):
+def _judged(title: str, client: httpx.Client, some: list[Pair]) -> list[Pair]:
+    """Judges pairs one by one, prints who decided, and returns those for an absent large judge."""
+    seen, away = Counter[str](), list[Pair]()
+    for pair in some:
         body = {**_fields(pair), **_criterion(ALPHAS[-1])}
-        now = _posted(cascade.client, "/judge", body)
-        if now["reason"] == "escalation_unavailable":
-            seen[f"abstention for the large judge, which decided={len(before['rungs']) == 2}"] += 1
-        else:
-            same = all(now[key] == before[key] for key in ("verdict", "reason", "decided_by"))
-            seen["as before" if same else "another answer"] += 1
-        if until.is_set() and sum(seen.values()) >= len(asked):
-            break
+        answer = _posted(client, "/judge", body)
+        small = answer["rungs"][0]
+        is_sure = small["uncertainty"] <= small["threshold"]
+        is_away = answer["reason"] == "escalation_unavailable"
+        assert is_sure == (answer["decided_by"] == small["judge"]), "the small judge decides alone"
+        seen["escalation_unavailable" if is_away else str(answer["decided_by"])] += 1
+        if is_away:
+            away.append(pair)
     print(f"{title}: {dict(seen)}", flush=True)
+    return away
 
 
-def _without_large(
-    cascade: Server, large: Server, small: Path, asked: list[tuple[Pair, dict[str, Any]]]
-) -> None:
-    """Kills the large service under load, restarts it, and then gives it another model."""
-    done = threading.Event()
-    load = threading.Thread(target=_compared, args=("killed, restarted", cascade, asked, done))
-    load.start()
-    time.sleep(5)
+def _without_large(cascade: Server, large: Server, small: Path, other: list[Pair]) -> None:
+    """Kills the large service, gives it another model under load, and then the old one again.
+
+    The pairs are new: those whose scores are kept are answered as before.
+    """
+    client = cascade.client
     large.kill()
-    time.sleep(10)
-    large.start()
-    time.sleep(5)
-    done.set()
-    load.join()
-    _compared("after the restart", cascade, asked, done)
-    large.kill()
+    away = _judged("killed", client, other[:100])
     large._environment["SCOPE_MODEL"] = str(small)
+    starting = threading.Thread(target=large.start)
+    starting.start()
+    away += _judged("while another model starts", client, other[100:200])
+    starting.join()
+    time.sleep(5)
+    away += _judged("another model", client, other[200:260])
+    examples = [{**_fields(other[0]), "label": other[0].label}]
+    body = {"calibration": "mine", "examples": examples}
+    print("/calibrate then:", client.post("/calibrate", json=body).status_code, flush=True)
+    large.kill()
+    large._environment["SCOPE_MODEL"] = "demo"
     large.start()
     time.sleep(5)
-    _compared("another model", cascade, asked, done)
-    pair = asked[0][0]
-    examples = [{**_fields(pair), "label": pair.label}]
-    body = {"calibration": "mine", "examples": examples}
-    print("/calibrate then:", cascade.client.post("/calibrate", json=body).status_code, flush=True)
+    _judged("the abstentions again, with the old model", client, away)
 
 
 def main() -> None:
@@ -187,7 +187,8 @@ def main() -> None:
     parser.add_argument("--labeled", type=int, default=LABELED)
     parser.add_argument("--fresh", type=int, default=FRESH)
     options = parser.parse_args()
-    drawn = iter(distinct())
+    known = {pair.question: pair for pair in distinct(_SEED)}
+    drawn = iter(known.values())
     counts = PLANNED, options.labeled, options.fresh
     unlabeled, labeled, fresh = (list(islice(drawn, n)) for n in counts)
     with tempfile.TemporaryDirectory() as name:
@@ -213,11 +214,10 @@ def main() -> None:
                 _calibrated(large.client, labeled)
                 for alpha in ALPHAS:
                     print([row["cascade"] for row in rows if row["alpha"] == alpha], flush=True)
-                    before = _measured("cascade", service.client, fresh, alpha)
-                    _small_alone(service.client, fresh, before, alpha)
+                    results = _measured("cascade", service.client, fresh, alpha)
+                    _small_alone(service.client, fresh, results, alpha)
                     _measured("large alone", large.client, fresh, alpha)
-                asked = list(zip(fresh, before, strict=True))[:200]
-                _without_large(service, large, small, asked)
+                _without_large(service, large, small, distinct(_SEED + 1, but=set(known)))
 
 
 if __name__ == "__main__":
