@@ -56,7 +56,7 @@ Refusal = TypeVar("Refusal", bound=Exception)
 # tmp_path is one folder for all examples: each example overwrites its file.
 fuzzed = settings(
     deadline=None,
-    max_examples=100,
+    max_examples=50,
     derandomize=True,
     database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

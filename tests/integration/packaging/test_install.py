@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -57,7 +57,6 @@ class Machine:
 
     root: Path
     programs: Path
-    variables: dict[str, str] = field(default_factory=dict)
 
     def program(self, name: str, script: str) -> None:
         (self.programs / name).write_text(f"#!/bin/bash\n{script}\n")

@@ -10,7 +10,7 @@ import pytest
 from app.demo.arena import MODELS, SEED, STRENGTHS, battles, main
 from app.files.battles import battle_shape
 
-COUNT = 6000
+COUNT = 3000
 
 
 def test_the_better_model_is_right_as_often_as_its_strength_says() -> None:

@@ -57,7 +57,7 @@ def line_of(output: str, model: str) -> list[str]:
 
 
 def test_six_battles_of_a_newcomer_change_no_other_rating(tmp_path: Path) -> None:
-    rows, _ = arena(1500, labelled=0.1)
+    rows, _ = arena(700, labelled=0.1)
     new = [
         {**rows[n], "id": f"new {n}", "question_id": f"new {n}", "model_a": "newcomer"}
         | {"winner": "model_a", "reason": None, "p_bar": 0.99}
