@@ -81,6 +81,6 @@ def print_promises(results: Sequence[Mapping[str, Any]]) -> None:
     for alpha, guarantee, name in sorted(infeasible):
         say(
             f"The labels of {name!r} support no verdict at alpha {alpha:g} with {guarantee}. "
-            "Calibrate a new set: of more pairs (`scope-judge sets show` estimates how many), for "
-            "a larger alpha, or with a better judge."
+            "Calibrate a new set: of more pairs (`scope-judge sets show` says how many at least), "
+            "for a larger alpha, or with a better judge."
         )

@@ -125,11 +125,12 @@ def _advice(rows: Sequence[FileRow], shape: ComparisonShape | None, what: str) -
 
 
 def _shape_of(rows: Sequence[FileRow], form: InputFormat) -> ComparisonShape:
-    """The shape of a file: of its first row that has the columns of one."""
+    """The shape of a file, by the columns of all its rows."""
     first = rows[0]
     try:
-        found = (known_shape(row.fields) for row in rows)
-        shape = form.shape or next(filter(None, found), None) or shape_for(first.fields)
+        # JSON Lines leave out the label of a battle that nobody has labeled.
+        columns = {name: None for row in rows for name in row.fields}
+        shape = form.shape or known_shape(columns) or shape_for(first.fields)
         complete = (
             row for row in rows if all(row.fields.get(name) is not None for name in shape.columns)
         )
