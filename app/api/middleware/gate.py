@@ -30,6 +30,11 @@ _JUDGING: dict[str, Kind] = {
     "/v1/systemone": "batch",
     "/v1/decisions": "batch",
 }
+# Lists, objects and fields begin with these, or contain them. 20 bodies of nothing else took so
+# much memory that other keys felt it; a full batch of long conversations has one in 20 bytes.
+_PARTS = (b"[", b"{", b":")
+_BYTES_PER_PART = 20
+_FEWEST_PARTS = 10_000
 # Share of the connections on which one key may have requests; the others are left to other keys.
 _SHARE_OF_KEY = 7 / 8
 # Key in a connection's state: most connections of the server.
@@ -149,6 +154,14 @@ class Gate:
                 "(SCOPE_MAX_BODY_BYTES): send smaller batches"
             )
 
+    def _check_parts(self, body: bytearray) -> None:
+        most = max(_FEWEST_PARTS, self._max_body_bytes // _BYTES_PER_PART)
+        if sum(body.count(sign) for sign in _PARTS) > most:
+            raise BodyTooLargeError(
+                f"the body has more than {most} lists, objects and fields (the characters [, {{ "
+                "and :): send smaller batches"
+            )
+
     async def _body(self, request: _PendingRequest) -> bytes | None:
         """Reads the whole body; returns None if the client leaves."""
         if request.scope["method"] != "POST":
@@ -165,6 +178,7 @@ class Gate:
                     part = message.get("body", b"")
                     self._take(request, part)
                     if not message.get("more_body", False):
+                        self._check_parts(request.body)
                         whole = bytes(request.body)
                         # One copy is enough while the request is worked on.
                         request.body.clear()

@@ -29,7 +29,7 @@ REPEATS = 20
 JSON = {"Content-Type": "application/json"}
 # Bytes of the long part of the largest body; the rest is for the fields around it.
 LARGEST = 2 * 2**20 - 500
-# As many lists, objects and fields as a body of long conversations has.
+# Most lists, objects and fields of a body.
 PARTS = 2 * 2**20 // 20
 ITEM = {"question": "Which?", "response_a": "quality=3", "response_b": "quality=0"}
 USED = {**ITEM, "calibration": "large"}
