@@ -5,7 +5,7 @@ import logging
 from typing import Protocol
 
 from app.core.comparison import Comparison
-from app.core.errors import StoreCorruptError
+from app.core.errors import CalibrationNotFoundError, StoreCorruptError
 from app.core.score import Score
 from app.judges.checking import CHECKED, check_judge
 from app.judges.label_logits import LabelLogitScorer
@@ -49,9 +49,9 @@ async def check_answers(services: Services, observer: StartupObserver) -> None:
 async def prepare_default(
     services: Services, settings: Settings, observer: StartupObserver
 ) -> None:
-    """Reads the default calibration set, and calibrates the demo judge if it has none.
+    """Reads the default calibration set, and calibrates the demo judge if it never had one.
 
-    The demo judge's set is made in the same way as by POST /calibrate.
+    The demo judge's set is made in the same way as by POST /calibrate. A deleted set stays deleted.
     """
     try:
         known = await services.calibrations.current(DEFAULT_CALIBRATION)
@@ -62,14 +62,22 @@ async def prepare_default(
     if not is_demo_judge(settings) or settings.escalate_url:
         # A cascade needs a plan before its first label.
         return
+    pairs = DEMO_FOLDER / "calibrate.jsonl"
     if known is not None:
         if known.fingerprint != services.identity.fingerprint:
             observer.note(
                 "The default calibration belongs to another judge, such as that of another "
-                "release: delete it and start again to calibrate this one"
+                f"release. For this one: scope-judge calibrate {pairs} --name default --replace"
             )
         return
-    examples = labeled_comparisons(DEMO_FOLDER / "calibrate.jsonl")
+    try:
+        await services.calibrator.versions(DEFAULT_CALIBRATION, before=None, limit=1)
+    except CalibrationNotFoundError:
+        pass
+    else:
+        observer.note("The default calibration was deleted, and stays so")
+        return
+    examples = labeled_comparisons(pairs)
     observer.stage(f"Calibrating with {len(examples)} labeled pairs")
     await services.calibrator.add(
         DEFAULT_CALIBRATION,

@@ -48,4 +48,4 @@ async def test_the_demo_judge_has_a_default_set_and_another_judge_takes_none_awa
         assert "belongs to another judge" in note
         assert (await services.calibrations.get(DEFAULT_CALIBRATION)).version == 1
         await services.calibrator.delete(DEFAULT_CALIBRATION)
-        assert await started(services) == ["Calibrating with 600 labeled pairs"]
+        assert await started(services) == ["The default calibration was deleted, and stays so"]
