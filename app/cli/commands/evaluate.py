@@ -36,13 +36,6 @@ if TYPE_CHECKING:
 # The methods of the paper's main table; the other two need five answers for each pair.
 _DEFAULT_METHODS = "predictive_probability,verbalized_confidence,swap_and_aggregate,bpe"
 _ABLATION_SPLITS = 500
-# Kind of judge -> why it lacks methods.
-_WITHOUT = {
-    "chat model by votes": "which is asked for verdicts only",
-    "chat model that thinks": "which is asked for thoughts and labels only",
-    "reward model": "which sees the responses one at a time and does not answer in words",
-    "decision server": "which does not answer in words",
-}
 
 
 def evaluate(
@@ -201,7 +194,7 @@ def _methods_of(choice: "JudgeChoice", methods: str | None) -> "Sequence[MethodN
     if others:
         raise CommandError(
             f"--methods {', '.join(others)}: {judge_name(choice.settings)} is a {choice.kind}, "
-            f"{_WITHOUT[choice.kind]}: give --methods {','.join(possible)}"
+            f"which only knows --methods {','.join(possible)}"
         )
     return asked
 
