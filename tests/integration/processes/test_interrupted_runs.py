@@ -152,7 +152,7 @@ def test_every_row_is_judged_once_whatever_interrupts_the_run(
         for number, interrupt in enumerate(steps, 1):
             if run.process.popen.poll() is not None:
                 run.begin()
-            run.wait_for(number * _ROWS // (len(steps) + 1))
+            run.wait_for(number * _ROWS // (2 * len(steps) + 2))
             interrupt(run)
         ended = run.process.popen.poll() is not None and not run.out.exists()
         # A service that is away interrupts no command.
@@ -164,5 +164,5 @@ def test_every_row_is_judged_once_whatever_interrupts_the_run(
         assert os.listdir(tmp_path) == ["out.jsonl"]
         if run.service.process is process:
             # No row is judged again that had a result when the run was interrupted.
-            kept = (number * _ROWS // (len(steps) + 1) for number in range(1, len(steps) + 1))
+            kept = (number * _ROWS // (2 * len(steps) + 2) for number in range(1, len(steps) + 1))
             assert run.judged() - before - _ROWS <= sum(_ROWS - rows for rows in kept)
