@@ -28,7 +28,8 @@ JUDGE = (str(Path(sys.executable).with_name("scope-judge")), "judge")
 WHOLE = LONGEST_THOUGHT
 # Thoughts on the longest rows do not fit.
 SHORT = WHOLE - 3
-PAIRS = list(itertools.islice(sums(7), 60))
+# A set counts each question once.
+PAIRS = list({pair.question: pair for pair in itertools.islice(sums(7), 60)}.values())
 LONGEST = [len(pair.question) == 2 * MOST_DIGITS for pair in PAIRS]
 
 
