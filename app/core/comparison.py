@@ -2,13 +2,16 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from app.core.errors import InvalidComparisonError
 from app.core.score import Orders as Orders
 from app.core.score import Preference, Unscored
 from app.core.score import Side as Side
-from scope_judge.records import AuditReference, CalibrationReference
+
+# The help of a command needs the labels only: scope_judge imports httpx.
+if TYPE_CHECKING:
+    from scope_judge.records import AuditReference, CalibrationReference
 
 Label = Literal["A", "B", "tie"]
 # "none" closes an audit that nobody can label.
@@ -177,10 +180,10 @@ class Judgment:
     threshold: float | None
     criterion: Criterion
     risk_level: float | None
-    calibration: CalibrationReference | None
+    calibration: "CalibrationReference | None"
     judge: str
     age_s: float = 0.0
-    audit: AuditReference | None = None
+    audit: "AuditReference | None" = None
     cached: bool = False
     bounded: bool = False
     orders: Orders = 2

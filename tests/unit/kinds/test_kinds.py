@@ -207,9 +207,9 @@ def test_evaluate(scene: Scene, tmp_path: Path) -> None:
     if scene.kind.kind != "chat model":
         assert refused.exit_code == 1
         said = " ".join(refused.output.split())
-        assert f"the-judge is a {scene.kind.kind}, which" in said
+        assert f"the-judge is a {scene.kind.kind}, which only knows" in said
         possible = ("--methods", ",".join(scene.kind.methods))
-        assert f"give {' '.join(possible)}" in said
+        assert " ".join(possible) in said
         assert scene.requests == 0
         assert run(scene, *arguments, *possible).exit_code == 0
 
