@@ -128,11 +128,7 @@ def rewards(group: GroupRewards, *, comparisons: bool, kind: type[G], **more: An
         return place if place < len(rows) else None
 
     pairs = [(*pair, outcome) for pair, outcome in group.compared]
-    judged = tuple(
-        records.Comparison(a=a, b=other(b), judgment=judgment(outcome, None, kind=records.Judgment))
-        for a, b, outcome in pairs
-        if comparisons and isinstance(outcome, Judgment)
-    )
+    judged = [(a, b, outcome) for a, b, outcome in pairs if isinstance(outcome, Judgment)]
     return kind(
         rewards=tuple(row.reward for row in rows),
         reasons=tuple(row.reason for row in rows),
@@ -144,7 +140,18 @@ def rewards(group: GroupRewards, *, comparisons: bool, kind: type[G], **more: An
             for a, b, outcome in pairs
             if isinstance(outcome, ScopeJudgeError)
         ),
-        comparisons=judged if comparisons else None,
+        # All comparisons of a request have one judge, one criterion and one version of the set.
+        basis=made(records.Basis, judgment(judged[0][2], None, kind=records.Judgment))
+        if judged
+        else None,
+        comparisons=tuple(
+            records.Comparison(
+                a=a, b=other(b), judgment=judgment(outcome, None, kind=records.Judgment)
+            )
+            for a, b, outcome in judged
+        )
+        if comparisons
+        else None,
         **more,
     )
 

@@ -1543,6 +1543,25 @@ class ComparisonError:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Basis:
+    """What the comparisons of a group were judged by.
+
+    Args:
+        judge: Name of the judge.
+        alpha: Largest share of wrong verdicts among accepted ones; None without a promise.
+        guarantee: `marginal` or `pac`; None without alpha.
+        delta: Probability that `pac` fails; None with `marginal`.
+        calibration: The calibration that the judgments rest on; None without alpha.
+    """
+
+    judge: str
+    alpha: float | None
+    guarantee: Guarantee | None
+    delta: float | None
+    calibration: CalibrationReference | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Rewards:
     """The rewards of the responses to one question, in their order.
 
@@ -1557,6 +1576,7 @@ class Rewards:
         compared: Number of comparisons of the response.
         ties: Number of other texts that equal the response and are not compared with it.
         errors: The comparisons that could not be judged.
+        basis: The judge, criterion and set; None if no comparison was judged.
         comparisons: The judgments, if the request asked for them; otherwise None.
     """
 
@@ -1566,6 +1586,7 @@ class Rewards:
     compared: tuple[int, ...]
     ties: tuple[int, ...]
     errors: tuple[ComparisonError, ...]
+    basis: Basis | None = None
     comparisons: tuple[Comparison, ...] | None
 
     @property

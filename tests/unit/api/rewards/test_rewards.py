@@ -64,6 +64,13 @@ async def rewarded(
 async def test_a_group_is_rewarded_by_its_accepted_comparisons(client: httpx.AsyncClient) -> None:
     await calibrated(client)
     found = await rewarded(client, group(qualities(2, 0, 1), alpha=0.2))
+    assert found.pop("basis") == {
+        "judge": "scripted",
+        "alpha": 0.2,
+        "guarantee": "marginal",
+        "delta": None,
+        "calibration": {"name": "default", "version": 1, "n": 60},
+    }
     assert found == {
         "rewards": [1.0, -1.0, 0.0],
         "reasons": [None] * 3,
