@@ -198,7 +198,11 @@ def _print_ready(
         (url, "bold"),
         "   judge ",
         (judge.name, "bold"),
-        f" ({judge.fingerprint[:12]}), reads {limits.max_prompt_tokens} tokens",
+        f" ({judge.fingerprint[:12]})",
+        # A server may not say how long its prompts may be.
+        f", reads {limits.max_prompt_tokens} tokens"
+        if limits.max_prompt_tokens < 2**31 - 1
+        else "",
     )
     known = services.calibrations.known()
     for calibration in known:

@@ -81,8 +81,8 @@ def examples(of: Callable[[int], dict[str, Any]]) -> bytes:
     return json.dumps({"calibration": "large", "examples": labeled}).encode()
 
 
-def pairs(of: Callable[[int], dict[str, Any]]) -> bytes:
-    return json.dumps({"comparisons": [of(next(fresh)) for _ in range(1000)]}).encode()
+def pairs(of: Callable[[int], dict[str, Any]], **more: Any) -> bytes:
+    return json.dumps({"comparisons": [of(next(fresh)) for _ in range(1000)], **more}).encode()
 
 
 def imported() -> bytes:
@@ -209,7 +209,12 @@ CASES: dict[str, Case] = {
     ),
     "long examples": Case(ADD, 200, lambda: examples(long_text)),
     "import": Case(IMPORT, 200, imported, "/calibrations/imported/examples"),
-    "pool": Case(POOL, 200, lambda: pairs(long_text), "/calibrations/large/pool"),
+    "pool": Case(
+        POOL,
+        200,
+        lambda: pairs(long_text, even_if_infeasible=True),
+        "/calibrations/large/pool",
+    ),
     "far back": Case(ROLLBACK, 200, lambda: b'{"version": 90}', "/calibrations/changed/rollback"),
 }
 
