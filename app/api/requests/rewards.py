@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -150,11 +151,22 @@ class RewardOptions(CriterionIn):
         )
 
 
+def _number_or_share(value: Any) -> Any:
+    """Checks `min_accepted`, in one sentence instead of one for each type of number."""
+    is_number = type(value) is int and value >= 1
+    if not is_number and not (type(value) is float and 0 < value < 1):
+        raise ValueError("it is a whole number from 1, or a share above 0 and below 1")
+    return value
+
+
 class GroupOptions(RewardOptions):
     """How the comparisons of a group become rewards."""
 
     opponents: OpponentsIn = "all"
-    min_accepted: Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)] = Field(
+    min_accepted: Annotated[
+        Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)],
+        BeforeValidator(_number_or_share),
+    ] = Field(
         1,
         description="Accepted comparisons that a reward needs: a number, or, below 1, their share "
         "of the response's comparisons.",

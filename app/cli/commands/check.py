@@ -27,8 +27,8 @@ def check(
 ) -> None:
     """Check that a service works with this address, key (SCOPE_API_KEY) and criterion.
 
-    Judges one pair, which counts as traffic of the set. Exits with status 1 if the service fails,
-    or accepts no comparison.
+    Judges one pair, which counts as traffic of the set. It may abstain. Exits with status 1 if the
+    service fails, or can accept no comparison.
     """
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta}
     criterion = given_criterion({**given, "calibration": calibration})

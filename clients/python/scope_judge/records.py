@@ -1671,7 +1671,8 @@ class Check:
         why = (
             "its audits have raised an alarm"
             if judgment.reason == "suspended"
-            else f"its {found.n} labeled pairs cannot show it"
+            else f"its {found.n} labeled pairs cannot show it; give a larger alpha, or label more "
+            "pairs"
         )
         return (
             f"no comparison is accepted at alpha {judgment.alpha:g} with the set {found.name!r}: "
