@@ -51,10 +51,11 @@ class Caller(BaseModel):
 
     def check_calibration(self, calibration: str) -> None:
         """Raises ForbiddenError unless the caller may use this calibration set."""
-        if not self.may_use(calibration):
+        if self.calibrations is not None and calibration not in self.calibrations:
             raise ForbiddenError(
-                f"the key {self.name!r} may not use the calibration {calibration!r}: "
-                "`scope-judge keys list` shows the permitted ones"
+                f"the key {self.name!r} may not use the calibration {calibration!r}: send "
+                f"`calibration` with one of {', '.join(sorted(self.calibrations))}, or ask the "
+                "operator"
             )
 
     def has_expired(self, now: float) -> bool:

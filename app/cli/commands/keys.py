@@ -93,7 +93,10 @@ def add(
     print(key, flush=True)
     say(f"{name} may: {', '.join(entry.roles) or 'only read'}; calibration sets: {_sets(entry)}.")
     if entry.comparisons_per_minute:
-        say(f"It may have {entry.comparisons_per_minute} comparisons a minute from each replica.")
+        say(
+            f"It may have {entry.comparisons_per_minute} comparisons a minute from each replica, "
+            "or from all that share a Redis."
+        )
     if entry.expires:
         say(f"It expires at {_time(entry.expires)}.")
     say(
