@@ -202,7 +202,7 @@ class TrailEntry(records.AuditEvent):
     """An entry of the trail of a set's audits, as it is stored and shown.
 
     Args:
-        write_id: Of an alarm, write id of the version whose labels have proved more errors.
+        write_id: Write id of the version whose labels have proved more errors, in an alarm.
         follows: What it follows, so that of two equal entries only the first is kept: of an alarm,
             the position of the end of the alarm before; of an end, the position of the alarm; of a
             label, the number of labels of the draw that replaced another one.

@@ -42,7 +42,7 @@ _FORMAT = 1
 _LEVEL = 1
 _IN_LINE = 512
 _DIGEST = re.compile("[0-9a-f]{64}")
-# What parsing raises for bytes that this version did not write.
+# Parsing raises these for bytes that this version did not write.
 _DAMAGE = (zlib.error, KeyError, ValueError, TypeError, OverflowError, RecursionError)
 
 

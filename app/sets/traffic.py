@@ -64,7 +64,7 @@ class SetTraffic:
         self._expected: dict[float, float] = {}
         # The first criteria that judgments by this version were asked for under.
         self.criteria: set[Criterion] = set()
-        # Of each recent judgment its uncertainty, whether it abstained, and the expected share of
+        # Each recent judgment has its uncertainty, whether it abstained, and the expected share of
         # abstentions. Only abstentions of judgments with a feasible alpha are informative.
         self._recent = deque[tuple[float | None, bool | None, float]](maxlen=_WINDOW)
         self._fresh = array("d")

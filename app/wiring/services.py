@@ -194,12 +194,8 @@ def assembled(
     )
     monitor = Monitor(auditor, calibrations, telemetry, on_alarm=settings.on_alarm)
     # The scorer of requests; checks of the judge use the one without kept scores.
-    asked_first, scoring = scorer, _cached(scorer, settings, store, telemetry)
-    if isinstance(scorer, CascadeScorer):
-        asked_first = scorer.small
-        small = _cached(scorer.small, settings, store, telemetry)
-        large = _cached(scorer.large, settings, store, telemetry)
-        scoring = replace(scorer, small=small, large=large)
+    scoring = _cached(scorer, settings, store, telemetry)
+    asked_first = scorer.small if isinstance(scorer, CascadeScorer) else scorer
     judge = Judge(
         scoring,
         calibrations,
@@ -241,6 +237,11 @@ def assembled(
 def _cached(scorer: Scorer, settings: Settings, store: Store, telemetry: Telemetry) -> Scorer:
     if settings.score_cache == "off":
         return scorer
+    if isinstance(scorer, CascadeScorer):
+        small, large = (
+            _cached(one, settings, store, telemetry) for one in (scorer.small, scorer.large)
+        )
+        return replace(scorer, small=small, large=large)
     return CachingScorer(scorer, store, telemetry, seconds=settings.score_cache, slots=_MOST_SCORES)
 
 

@@ -51,11 +51,11 @@ class Caller(BaseModel):
 
     def check_calibration(self, calibration: str) -> None:
         """Raises ForbiddenError unless the caller may use this calibration set."""
-        if self.calibrations is not None and calibration not in self.calibrations:
+        if not self.may_use(calibration):
+            permitted = ", ".join(sorted(self.calibrations or ()))
             raise ForbiddenError(
                 f"the key {self.name!r} may not use the calibration {calibration!r}: send "
-                f"`calibration` with one of {', '.join(sorted(self.calibrations))}, or ask the "
-                "operator"
+                f"`calibration` with one of {permitted}, or ask the operator"
             )
 
     def has_expired(self, now: float) -> bool:

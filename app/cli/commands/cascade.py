@@ -1,6 +1,6 @@
 """`scope-judge cascade`: fixes what a cascade needs before its first label."""
 
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,7 +21,10 @@ from app.cli.running.options import (
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
     from scope_judge import ScopeClient
-    from scope_judge.records import PairScore
+    from scope_judge.records import CascadePlan, JudgeScore, PairScore
+
+    # The scores of the small and of the large judge.
+    Pair = tuple[JudgeScore | PairScore, PairScore]
 
 app = typer.Typer(
     help="Plan a cascade: a small judge first, a large one for the rest.",
@@ -68,8 +71,6 @@ def plan(
     The pairs must not be those that you label afterwards. A label in the files is not read.
     """
     from app.core.cascade import FEWEST_PAIRS
-    from scope_judge.errors import NotFoundError
-    from scope_judge.records import JudgeScore
 
     check_share("alpha", alpha)
     comparisons = _comparisons(files, given_format(columns, encoding))
@@ -78,32 +79,16 @@ def plan(
             f"a plan needs at least {FEWEST_PAIRS:,} different pairs, and the files have "
             f"{len(comparisons):,}"
         )
-    with ExitStack() as stack:
-        client = stack.enter_context(connected(url))
-        info = client.info()
-        both: list[tuple[JudgeScore | PairScore, PairScore]]
-        if info.rungs is None:
-            if escalate_url is None:
-                raise CommandError(
-                    f"the service at {url} has one judge: start it with SCOPE_ESCALATE_URL, or "
-                    "name the large judge with --escalate-url, for a plan that is only printed"
-                )
-            other = stack.enter_context(connected(escalate_url))
-            small, large = info.fingerprint, other.info().fingerprint
-            of_small = _scores(client, comparisons)
-            both = list(zip(of_small, _scores(other, comparisons), strict=True))
+    with connected(url) as client:
+        rungs = client.info().rungs
+        if rungs is None:
+            small, large, both = _scored_by_two(client, url, escalate_url, comparisons)
         else:
-            # Before a thousand pairs are scored for nothing.
-            with suppress(NotFoundError):
-                present = None if dry_run else client.calibration(name)
-                if present is not None:
-                    raise CommandError(
-                        f"there is a calibration {name!r}, and a plan is made before the first "
-                        "label: use another --name, or delete the calibration first"
-                    )
-            small, large = (rung.fingerprint for rung in info.rungs)
-            nothing = JudgeScore(gap_fwd=None, gap_rev=None, label_mass=None)
-            both = [(score.small or nothing, score) for score in _scores(client, comparisons)]
+            if not dry_run:
+                # Before a thousand pairs are scored for nothing.
+                _refuse_present(client, name)
+            small, large = (rung.fingerprint for rung in rungs)
+            both = _scored_by_cascade(client, comparisons)
         with changing():
             made = client.plan_cascade(
                 name,
@@ -112,11 +97,48 @@ def plan(
                 large=large,
                 alpha=alpha,
                 share=share,
-                dry_run=dry_run or info.rungs is None,
+                dry_run=dry_run or rungs is None,
             )
     if as_json:
         print_json(asdict(made))
-        return
+    else:
+        _print_plan(made, name, small_price=small_price, large_price=large_price)
+
+
+def _scored_by_two(
+    client: "ScopeClient", url: str, escalate_url: str | None, comparisons: list[dict[str, Any]]
+) -> "tuple[str, str, list[Pair]]":
+    """The fingerprints and the scores of two services, each with one judge."""
+    if escalate_url is None:
+        raise CommandError(
+            f"the service at {url} has one judge: start it with SCOPE_ESCALATE_URL, or name the "
+            "large judge with --escalate-url, for a plan that is only printed"
+        )
+    with connected(escalate_url) as other:
+        small, large = client.info().fingerprint, other.info().fingerprint
+        scores = zip(_scores(client, comparisons), _scores(other, comparisons), strict=True)
+        return small, large, list(scores)
+
+
+def _scored_by_cascade(client: "ScopeClient", comparisons: list[dict[str, Any]]) -> "list[Pair]":
+    from scope_judge.records import JudgeScore
+
+    nothing = JudgeScore(gap_fwd=None, gap_rev=None, label_mass=None)
+    return [(score.small or nothing, score) for score in _scores(client, comparisons)]
+
+
+def _refuse_present(client: "ScopeClient", name: str) -> None:
+    from scope_judge.errors import NotFoundError
+
+    with suppress(NotFoundError):
+        client.calibration(name)
+        raise CommandError(
+            f"there is a calibration {name!r}, and a plan is made before the first label: use "
+            "another --name, or delete the calibration first"
+        )
+
+
+def _print_plan(made: "CascadePlan", name: str, *, small_price: float, large_price: float) -> None:
     alone, cascade = large_price, small_price + made.escalated * large_price
     within = made.contradictions_within
     lines = [

@@ -69,7 +69,7 @@ def _method(runner: str, declared: Callable[..., Any]) -> Any:
     def method(client: Any, /, *args: Any, **options: Any) -> Any:
         return getattr(client, runner)(declared(client, *args, **options))
 
-    # What it returns depends on the client, and is not the steps.
+    # The method returns what its client makes of the steps, not the steps.
     shown: Any = method
     shown.__signature__ = signature(declared).replace(return_annotation=Signature.empty)
     return method

@@ -168,7 +168,7 @@ def test_pairs_without_labels_are_labeled_in_one_version_and_survive_a_reload(
         needed -= 3
         expect(page.get_by_text(f"0 of at least {needed} labeled")).to_be_visible()
         person.label(last, most=3)
-        # What has not arrived stays in the browser.
+        # A label that has not arrived stays in the browser.
         page.evaluate("() => { fetch = () => Promise.reject(new TypeError()); }")
         page.reload()
         expect(page.get_by_text(f"3 of at least {needed} labeled")).to_be_visible()

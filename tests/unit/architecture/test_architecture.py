@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[3]
 SOURCES = sorted((ROOT / "app").rglob("*.py"))
 CLIENT = ROOT / "clients" / "python" / "scope_judge"
 
-# What use cases of every layer share: running work in threads, and fair shares of it.
+# Use cases of every layer share these: running work in threads, and fair shares of it.
 _SHARED = {"core", "ports", "observability", "off_loop", "fair_queue"}
 _ANSWERS = {"scope_judge.records", "pydantic"}
 

@@ -97,7 +97,7 @@ def _mixes_types(row: Mapping[str, Any]) -> bool:
 
 
 def test_messages_that_python_has_printed_are_refused(tmp_path: Path) -> None:
-    # Of a table that was read from Parquet, `DataFrame.to_csv` writes lists even without commas.
+    # `DataFrame.to_csv` writes the lists of a Parquet file without commas.
     talk = [{"role": "user", "content": "Hi?"}, {"role": "assistant", "content": "Hey."}]
     path = tmp_path / "data.csv"
     for messages in (talk, np.array(talk)):

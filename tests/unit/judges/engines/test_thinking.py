@@ -56,7 +56,7 @@ def test_the_end_is_that_of_the_tokenizer_or_the_template(
     assert (end.token is not None) == is_token
     if is_token:
         assert tokenizer.convert_ids_to_tokens(end.token) == end.marker
-    # What a model wrote, and the tokens after it, are the tokens of the whole text.
+    # The tokens of an answer and those that follow it are the tokens of the whole text.
     template = ChatTemplate(tokenizer)
     after = end.tokens_after(template, "[[")
     whole, head = template.encode([end.text + "[[", end.marker])
