@@ -50,12 +50,14 @@ class Switch(httpx.AsyncBaseTransport):
     Args:
         to: The service; None if nothing listens.
         asked: Number of pairs that were sent.
+        requests: Number of requests with pairs.
         statuses: Statuses of the next answers.
         delay_s: Seconds that each answer takes longer.
     """
 
     to: httpx.ASGITransport | None = None
     asked: int = 0
+    requests: int = 0
     statuses: list[int] = field(default_factory=list)
     delay_s: float = 0.0
 
@@ -63,6 +65,7 @@ class Switch(httpx.AsyncBaseTransport):
         await asyncio.sleep(self.delay_s)
         if self.to is None:
             raise httpx.ConnectError("nothing listens")
+        self.requests += request.url.path == "/scores"
         if self.statuses:
             return httpx.Response(self.statuses.pop(0))
         if request.url.path == "/scores":
@@ -92,7 +95,7 @@ async def cascade_client(
     telemetry = Telemetry.on_own_registry()
     small = await LabelLogitScorer.start(engine("small"), PromptTemplate(), telemetry=telemetry)
     endpoints = Endpoints(urls=(LARGE_URL,), timeout_s=longest_s, probe_every_s=probe_every_s)
-    large = LargeJudge(endpoints, telemetry, network)
+    large = LargeJudge(endpoints, network)
     await large.start()
     scorer = CascadeScorer(
         small=small,

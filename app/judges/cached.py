@@ -11,8 +11,9 @@ from typing import TypeVar
 from app.core.comparison import Comparison
 from app.core.errors import StoreCorruptError, StoreUnavailableError
 from app.core.fingerprint import JudgeIdentity, digest_of_json, example_digest
-from app.core.score import NoScore, Score
+from app.core.score import NoScore, Score, score_of_json
 from app.judges.scorer import ScoreOutcome, Scorer
+from app.judges.thoughts import UNFINISHED
 from app.observability.telemetry import Telemetry
 from app.off_loop import off_loop
 from app.ports import ScoreStore
@@ -124,11 +125,11 @@ class CachingScorer:
         return {check: score for check, score in read.items() if score is not None}
 
     async def _keep(self, keys: Sequence[_Key], scores: Mapping[str, ScoreOutcome]) -> None:
-        """Keeps scores; errors are not kept."""
+        """Keeps scores; errors are not kept, nor that a large judge was away."""
         texts = {
             key.slot: _written(score, key.check)
             for key in keys
-            if isinstance(score := scores[key.check], Score | NoScore)
+            if isinstance(score := scores[key.check], Score) or score == UNFINISHED
         }
         if texts:
             await self._asked(lambda: self._store.keep_scores(texts, seconds=self._seconds), None)
@@ -177,20 +178,6 @@ def _read(text: str | None, check: str) -> Score | NoScore | None:
         of_comparison, *numbers = json.loads(text)
         if of_comparison != check:
             return None
-        if numbers == ["thought_unfinished"]:
-            return NoScore(reason="thought_unfinished")
-        gap_fwd, gap_rev, label_mass = numbers
-        return Score(
-            gap_fwd=_finite(gap_fwd),
-            gap_rev=None if gap_rev is None else _finite(gap_rev),
-            label_mass=None if label_mass is None else _finite(label_mass, most=1.0),
-        )
+        return UNFINISHED if numbers == [UNFINISHED.reason] else score_of_json(*numbers)
     except (TypeError, ValueError, OverflowError, RecursionError):
         return None
-
-
-def _finite(value: float, *, most: float = math.inf) -> float:
-    """Returns a finite number; raises TypeError, ValueError or OverflowError for another value."""
-    if not math.isfinite(value) or value > most:
-        raise ValueError("not a number of a score")
-    return float(value)

@@ -8,10 +8,10 @@ verdict never takes its place.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 
@@ -40,8 +40,10 @@ from app.judges.scorer import ScoreError, ScoreOutcome, Scorer
 from app.observability.telemetry import Telemetry
 from app.ports import OnStage, no_stage
 
-# Pairs of one request.
+# Pairs of one request, and their characters as a share of the service's largest body. The gate of
+# the service counts brackets up to the same share, so it refuses no request of several pairs.
 _TOGETHER = 16
+_SHARE_OF_BODY = 20
 # A start waits for the large judge, which may be loading.
 _START_S = 120.0
 # A pair that waits for longer than a request may take is an abstention: answers are in time.
@@ -58,29 +60,33 @@ _ITEM_ERRORS: Mapping[str, type[ScoreError]] = {
 _UNSCORED: tuple[Unscored, ...] = ("thought_unfinished",)
 
 
+class _Usage(NamedTuple):
+    """The work of the large judge for one request."""
+
+    engine_prompts: int
+    prompt_tokens: int
+
+
 class LargeJudge:
     """The judge of another scope-judge service, as a scorer.
 
     A pair that the service does not score in time is `escalation_unavailable`. After a request that
     failed, and if the service has another judge than at the start, nothing is asked until the judge
-    of the start scores a probe.
+    of the start scores a probe. A service that is busy (429 or 503) is asked again.
 
     Args:
         endpoints: Address of the service, and a key with the role `judge`.
-        telemetry: Counts the work of the judge.
         transport: HTTP transport, for tests.
     """
 
     identity: JudgeIdentity
 
     def __init__(
-        self,
-        endpoints: Endpoints,
-        telemetry: Telemetry,
-        transport: httpx.AsyncBaseTransport | None = None,
+        self, endpoints: Endpoints, transport: httpx.AsyncBaseTransport | None = None
     ) -> None:
         self._endpoints = endpoints
-        self._telemetry = telemetry
+        # Most pairs and most characters of a request.
+        self._most, self._most_characters = 1, 0
         self._servers = ServerPool(endpoints, transport)
         self._pace = Pace()
 
@@ -110,7 +116,8 @@ class LargeJudge:
                 if time.monotonic() > until:
                     raise ServerFailedError("is busy") from exc
             except ServerFailedError as exc:
-                if exc.status is not None or time.monotonic() > until:
+                # A proxy answers with 5xx for a service that is loading.
+                if (exc.status or 500) < 500 or time.monotonic() > until:
                     raise
             on_stage(f"waiting for the large judge at {server.url}")
             await asyncio.sleep(self._endpoints.probe_every_s)
@@ -118,7 +125,10 @@ class LargeJudge:
             if not isinstance(info, dict):
                 raise TypeError
             name, fingerprint, kind = (str(info[key]) for key in ("judge", "fingerprint", "kind"))
-            longest = int(info["limits"]["max_prompt_tokens"])
+            limits = info["limits"]
+            longest = int(limits["max_prompt_tokens"])
+            self._most = max(1, min(_TOGETHER, int(limits["max_batch"])))
+            self._most_characters = int(limits["max_body_bytes"]) // _SHARE_OF_BODY
         except (KeyError, TypeError, ValueError) as exc:
             raise ServerFailedError("is not a scope-judge service") from exc
         if kind == "cascade":
@@ -145,14 +155,29 @@ class LargeJudge:
     async def score(self, comparisons: Sequence[Comparison]) -> list[ScoreOutcome]:
         """Asks for the scores of comparisons, in several requests if they are many."""
         with self._pace.call(len(comparisons)) as turns:
-            parts = [comparisons[i : i + _TOGETHER] for i in range(0, len(comparisons), _TOGETHER)]
-            answers = await run_all(map(self._score, parts, turns[::_TOGETHER]))
+            answers = await run_all(
+                self._score(comparisons[first:last], turns[first])
+                for first, last in self._parts(comparisons)
+            )
         return [outcome for answer in answers for outcome in answer]
+
+    def _parts(self, comparisons: Sequence[Comparison]) -> Iterator[tuple[int, int]]:
+        """The first place of each request, and the one after its last."""
+        first = size = 0
+        for place, comparison in enumerate(comparisons):
+            own = sum(map(len, comparison.texts))
+            full = place - first >= self._most or size + own > self._most_characters
+            if full and place > first:
+                yield first, place
+                first, size = place, 0
+            size += own
+        if comparisons:
+            yield first, len(comparisons)
 
     async def _score(self, part: Sequence[Comparison], turn: int) -> list[ScoreOutcome]:
         try:
             async with asyncio.timeout(_WAITS * self._endpoints.timeout_s):
-                return await self._servers.run(
+                outcomes, usage = await self._servers.run(
                     lambda server: self._asked(server, part),
                     # At four characters a token, in both orders.
                     tokens=sum(len(text) for one in part for text in one.texts) // 2,
@@ -162,18 +187,29 @@ class LargeJudge:
             return [_AWAY] * len(part)
         finally:
             self._pace.note_done(len(part))
+        own = CURRENT_FLOW.get().usage
+        own.escalated += len(part)
+        own.large_prompts += usage.engine_prompts
+        own.large_prompt_tokens += usage.prompt_tokens
+        return outcomes
 
     async def _rehearse(self, server: Server) -> None:
-        (outcome,) = await self._asked(server, [_PROBE])
+        (outcome,), _ = await self._asked(server, [_PROBE])
         if isinstance(outcome, JudgmentFailedError):
             raise ServerFailedError("does not score a probe")
 
-    async def _asked(self, server: Server, part: Sequence[Comparison]) -> list[ScoreOutcome]:
-        answer = await server.post("/scores", {"comparisons": list(map(_written, part))})
-        if not isinstance(answer, dict):
-            # One pair that the service refuses must not fail the others.
-            alone = [await self._asked(server, [one]) for one in part] if len(part) > 1 else []
-            return [outcome for (outcome,) in alone] or [answer]
+    async def _asked(
+        self, server: Server, part: Sequence[Comparison]
+    ) -> tuple[list[ScoreOutcome], _Usage]:
+        """Sends one request; raises ServerFailedError for an answer without scores."""
+        body = {"comparisons": list(map(_written, part))}
+        reply = await server.send("POST", "/scores", body=body)
+        if reply.status == 413 and len(part) == 1:
+            too_long = PromptTooLongError("the pair is too long for the large judge's service")
+            return [too_long], _Usage(0, 0)
+        if reply.status != 200:
+            raise ServerFailedError(f"answers with status {reply.status}", status=reply.status)
+        answer = reply.fields or {}
         expected, found = self.identity.inputs["fingerprint"], answer.get("fingerprint")
         if found != expected:
             raise ServerFailedError(
@@ -182,16 +218,11 @@ class LargeJudge:
             )
         try:
             usage = answer["usage"]
-            prompts, tokens = int(usage["engine_prompts"]), int(usage["prompt_tokens"])
-            outcomes = [_outcome(row) for _, row in zip(part, answer["scores"], strict=True)]
-        except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
-            wrong = JudgmentFailedError("the large judge's service answered with something else")
-            return [wrong] * len(part)
-        own = CURRENT_FLOW.get().usage
-        own.escalated += len(part)
-        own.large_prompts += prompts
-        own.large_prompt_tokens += tokens
-        return outcomes
+            used = _Usage(int(usage["engine_prompts"]), int(usage["prompt_tokens"]))
+            scores = [_outcome(row) for _, row in zip(part, answer["scores"], strict=True)]
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as exc:
+            raise ServerFailedError("answers with something other than scores") from exc
+        return scores, used
 
 
 def _written(comparison: Comparison) -> dict[str, Any]:

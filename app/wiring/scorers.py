@@ -115,7 +115,7 @@ async def open_cascade(
         timeout_s=0.8 * settings.timeout_s,
         settings=("SCOPE_ESCALATE_URL", "SCOPE_ESCALATE_API_KEY"),
     )
-    large = LargeJudge(endpoints, telemetry)
+    large = LargeJudge(endpoints)
     stage = "Asking the large judge"
     async with (
         _started(large.start, large.stop, observer, stage),

@@ -175,11 +175,11 @@ class Server:
             ServerFailedError: There is no answer, or the answer says nothing about this request.
             ServerBusyError: The server is overloaded.
         """
-        return _answer(await self._send("POST", path, body=body))
+        return _answer(await self.send("POST", path, body=body))
 
     async def get(self, path: str) -> dict[str, Any] | PromptTooLongError | JudgmentFailedError:
         """Asks what the server says of itself; see `post`."""
-        return _answer(await self._send("GET", path, longest_s=_MODELS_TIMEOUT_S))
+        return _answer(await self.send("GET", path, longest_s=_MODELS_TIMEOUT_S))
 
     async def status(self, path: str, body: dict[str, Any]) -> int:
         """Returns the status of the answer to one request, to find out what the server takes.
@@ -188,7 +188,7 @@ class Server:
             ServerFailedError: There is no answer, or the server refuses the key.
             ServerBusyError: The server is overloaded.
         """
-        return (await self._send("POST", path, body=body)).status
+        return (await self.send("POST", path, body=body)).status
 
     async def card(self, model: str) -> ModelCard:
         """Reads the card of a model from /models.
@@ -215,14 +215,15 @@ class Server:
             f"serves no model {model}: set SCOPE_MODEL to the name that the server uses"
         )
 
-    async def _send(
+    async def send(
         self,
         method: str,
         path: str,
         *,
         body: dict[str, Any] | None = None,
         longest_s: float = math.inf,
-    ) -> "_Reply":
+    ) -> "Reply":
+        """Sends one request and returns the whole answer; raises as `post`."""
         timeout_s = min(longest_s, self._endpoints.timeout_s)
         # ASCII, because UTF-8 cannot encode half of a surrogate pair: the server refuses the text.
         content = None if body is None else json.dumps(body).encode("ascii")
@@ -246,7 +247,7 @@ class Server:
         return reply
 
 
-class _Reply(NamedTuple):
+class Reply(NamedTuple):
     """A whole answer, decoded but not parsed."""
 
     status: int
@@ -259,8 +260,17 @@ class _Reply(NamedTuple):
         seconds = int(self.retry_after) if re.fullmatch(r"\d{1,9}", self.retry_after) else 1
         return max(1, min(seconds, _LONGEST_RETRY_AFTER_S))
 
+    @property
+    def fields(self) -> dict[str, Any] | None:
+        """The JSON object of the answer; None if it has another content."""
+        try:
+            answer = json.loads(self.content)
+        except (ValueError, RecursionError):
+            return None
+        return answer if isinstance(answer, dict) else None
 
-async def _read(response: httpx.Response) -> _Reply:
+
+async def _read(response: httpx.Response) -> Reply:
     parts: list[bytes] = []
     size = 0
     async for part in response.aiter_bytes():
@@ -268,14 +278,14 @@ async def _read(response: httpx.Response) -> _Reply:
         if size > _LARGEST_ANSWER_BYTES:
             raise ServerFailedError(f"answers with more than {_LARGEST_ANSWER_BYTES >> 20} MiB")
         parts.append(part)
-    return _Reply(
+    return Reply(
         status=response.status_code,
         retry_after=response.headers.get("Retry-After", ""),
         content=b"".join(parts),
     )
 
 
-def _answer(reply: _Reply) -> dict[str, Any] | PromptTooLongError | JudgmentFailedError:
+def _answer(reply: Reply) -> dict[str, Any] | PromptTooLongError | JudgmentFailedError:
     status = reply.status
     if status >= 500 or status in (404, 405):
         raise ServerFailedError(f"answers with status {status}", status=status)
@@ -286,11 +296,8 @@ def _answer(reply: _Reply) -> dict[str, Any] | PromptTooLongError | JudgmentFail
         )
     if status != 200:
         return JudgmentFailedError(f"the judge's server refused the request (status {status})")
-    try:
-        answer = json.loads(reply.content)
-    except (ValueError, RecursionError):
-        answer = None
-    if not isinstance(answer, dict):
+    answer = reply.fields
+    if answer is None:
         return JudgmentFailedError("the judge's server did not answer with a JSON object")
     return answer
 

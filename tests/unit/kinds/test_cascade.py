@@ -13,7 +13,6 @@ from fastapi import FastAPI
 from app.core.errors import StartupError
 from app.judges.cascade import LargeJudge
 from app.judges.engines.openai_servers import Endpoints
-from app.observability.telemetry import Telemetry
 from app.stores.memory import MemoryStore
 from tests.cascades import (
     Switch,
@@ -220,9 +219,9 @@ def _reasons(answer: dict[str, Any]) -> Counter[str]:
     )
 
 
-@pytest.mark.parametrize("fault", ["gone", "slow", "another model", "broken"])
+@pytest.mark.parametrize("fault", ["gone", "slow", "another model", 500, 400, 302, 200])
 async def test_without_the_large_judge_what_it_alone_could_decide_is_an_abstention(
-    fault: str,
+    fault: str | int,
 ) -> None:
     longest_s = 3.0 if fault == "slow" else 5.0
     async with _scene(longest_s=longest_s) as (client, network), _another_model() as other:
@@ -233,8 +232,9 @@ async def test_without_the_large_judge_what_it_alone_could_decide_is_an_abstenti
             network.delay_s = 6.0
         elif fault == "another model":
             network.to = other
-        else:
-            network.statuses = [500] * 10_000
+        elif isinstance(fault, int):
+            # 200 without scores is no answer either.
+            network.statuses = [fault] * 10_000
         for _ in range(4):
             answer = await _judged(client)
             for now, then in zip(answer["results"], right["results"], strict=True):
@@ -270,7 +270,10 @@ async def test_without_the_large_judge_what_it_alone_could_decide_is_an_abstenti
     ("status", "asked"),
     [
         pytest.param(500, 1, id="a failure: only probes ask again"),
+        pytest.param(400, 1, id="a refusal: only probes ask again"),
+        pytest.param(200, 1, id="no scores: only probes ask again"),
         pytest.param(429, 20, id="overloaded: the next pair is sent"),
+        pytest.param(503, 20, id="unavailable: the next pair is sent"),
     ],
 )
 async def test_what_is_sent_after_an_answer_without_scores(status: int, asked: int) -> None:
@@ -279,6 +282,18 @@ async def test_what_is_sent_after_an_answer_without_scores(status: int, asked: i
         for row in FRESH[:100]:
             await _judged(client, [row])
         assert len(network.statuses) == 20 - asked
+
+
+async def test_long_pairs_are_sent_one_by_one_and_one_that_is_too_long_fails_alone() -> None:
+    texts = [text * 20_000 for text in ("abc ", "long ", "defg ")]
+    pair = {"question": "Which?", "response_a": "b", "response_b": "c", "alpha": None}
+    async with _scene() as (client, network):
+        network.statuses, first = [413], network.requests
+        body = {"comparisons": [{**pair, "question": text} for text in texts]}
+        results = (await client.post("/judge/batch", json=body)).json()["results"]
+        assert network.requests - first == len(texts)
+        assert [each.get("error", {}).get("code") for each in results].count(None) == 2
+        assert {"prompt_too_long"} == {e["error"]["code"] for e in results if "error" in e}
 
 
 async def test_the_share_of_a_minute_is_bounded() -> None:
@@ -352,7 +367,7 @@ async def test_a_start_says_why_there_is_no_large_judge(
 
     async def start() -> None:
         endpoints = Endpoints(urls=(url,), settings=settings)
-        await LargeJudge(endpoints, Telemetry.on_own_registry(), network).start()
+        await LargeJudge(endpoints, network).start()
 
     with pytest.raises(StartupError, match=words) as raised:
         await start()
