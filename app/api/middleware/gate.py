@@ -89,7 +89,7 @@ class Gate:
         max_body_bytes: Largest body of one request.
         timeout_s: Time from the beginning of a request to its answer, in seconds.
         bodies_pending: All requests in progress have at most as many bytes as so many of the
-            largest.
+            largest; those of one key have at most half of it.
     """
 
     def __init__(
@@ -99,9 +99,9 @@ class Gate:
         self._max_body_bytes = max_body_bytes
         self._max_pending_bytes = bodies_pending * max_body_bytes
         self._timeout_s = timeout_s
-        self._bytes_held = 0
-        # Name of the key, or None for all without one -> requests in progress.
+        # Name of the key, or None for all without one -> requests in progress, and their bytes.
         self._requests: Counter[str | None] = Counter()
+        self._bytes: Counter[str | None] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one ASGI connection of any type; only HTTP requests are limited."""
@@ -123,7 +123,7 @@ class Gate:
             if not scope["app"].state.draining:
                 raise
         finally:
-            self._bytes_held -= request.body_bytes
+            self._bytes[request.key] -= request.body_bytes
 
     @contextmanager
     def _counted(self, request: _PendingRequest) -> Iterator[None]:
@@ -190,12 +190,18 @@ class Gate:
         """Adds received bytes to the body and counts them; Content-Length reserves nothing."""
         size = len(part)
         self._check_length(len(request.body) + size)
-        if self._bytes_held + size > self._max_pending_bytes:
+        if self._bytes.total() + size > self._max_pending_bytes:
             raise OverloadedError(
                 "the requests in progress are too large in total (128 times SCOPE_MAX_BODY_BYTES): "
                 "try again later"
             )
-        self._bytes_held += size
+        key = request.key
+        if key is not None and self._bytes[key] + size > self._max_pending_bytes / 2:
+            raise OverloadedError(
+                f"the requests in progress of the key {key!r} are too large in total (64 times "
+                "SCOPE_MAX_BODY_BYTES): try again later"
+            )
+        self._bytes[key] += size
         request.body_bytes += size
         request.body += part
 

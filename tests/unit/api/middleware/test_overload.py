@@ -35,6 +35,11 @@ COUNTED = {
 }
 
 
+def set_bodies_pending(app: FastAPI, number: int) -> None:
+    gate: Any = next(each for each in app.user_middleware if getattr(each, "cls", None) is Gate)
+    gate.kwargs["bodies_pending"] = number
+
+
 @asynccontextmanager
 async def opened(
     engine: ScriptedEngine, store: MemoryStore | None = None, **settings: Any
@@ -42,8 +47,7 @@ async def opened(
     bodies_pending = settings.pop("bodies_pending", None)
     app = application_of(engine, store, **settings)
     if bodies_pending is not None:
-        gate: Any = next(each for each in app.user_middleware if getattr(each, "cls", None) is Gate)
-        gate.kwargs["bodies_pending"] = bodies_pending
+        set_bodies_pending(app, bodies_pending)
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(
@@ -183,6 +187,31 @@ async def test_a_body_that_does_not_arrive_in_time_is_refused() -> None:
     async with app.router.lifespan_context(app):
         sent = await talk(app, "/judge", *[b" "] * 100, pause_s=0.02)
     assert sent[0]["status"] == 504
+
+
+async def test_one_key_cannot_use_up_the_bytes_of_another(tmp_path: Path) -> None:
+    keys = Keys(write_keys(tmp_path / "keys.json", entry("greedy"), entry("other")))
+    app = application_of(keys=keys, max_body_bytes=2000)
+    set_bodies_pending(app, 2)
+    leave, refused = asyncio.Event(), list[int]()
+
+    async def hold(key: str) -> None:
+        part = b" " * 1100
+        sent = await talk(app, "/judge", part, then=leave.wait, unfinished=True, key=key)
+        refused.extend(message["status"] for message in sent if "status" in message)
+
+    async with app.router.lifespan_context(app), asyncio.TaskGroup() as group:
+        # Half of 4,000 bytes is enough for one such body, but not for two.
+        for key in (*["greedy"] * 5, "other"):
+            group.create_task(hold(key))
+        await until(lambda: len(refused) >= 4)
+        assert refused == [429] * 4
+        leave.set()
+    # Their bytes are released.
+    async with app.router.lifespan_context(app):
+        body = json.dumps(PLAIN).encode() + b" " * 1000
+        sent = await talk(app, "/judge", body, key="greedy")
+    assert sent[0]["status"] == 200
 
 
 async def test_one_key_cannot_use_up_the_connections_of_another(tmp_path: Path) -> None:
