@@ -38,25 +38,21 @@ def expected(
     ]
 
 
-def servers_of(
-    *servers: FakeDecisions, api_key: str = "", timeout_s: float = PATIENCE_S
-) -> RemoteDecisions:
+def servers_of(*servers: FakeDecisions, api_key: str = "") -> RemoteDecisions:
     endpoints = Endpoints(
         urls=tuple(server.url for server in servers),
         api_key=api_key,
-        timeout_s=timeout_s,
+        timeout_s=PATIENCE_S,
         probe_every_s=0.02,
     )
     return RemoteDecisions(DecisionOptions(endpoints=endpoints, model="the-judge"))
 
 
 @asynccontextmanager
-async def started(
-    *servers: FakeDecisions, timeout_s: float = PATIENCE_S
-) -> AsyncIterator[RemoteDecisions]:
+async def started(*servers: FakeDecisions) -> AsyncIterator[RemoteDecisions]:
     """Yields started servers; the requests of the start are not counted."""
     async with serving(*servers):
-        remote = servers_of(*servers, timeout_s=timeout_s)
+        remote = servers_of(*servers)
         try:
             await remote.start(QUESTION, PROBES)
             for server in servers:

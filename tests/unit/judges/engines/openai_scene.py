@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from app.judges.engines.decisions_remote import RemoteDecisions
 from app.judges.engines.openai_remote import OpenAiEngine, OpenAiOptions
 from app.judges.engines.openai_servers import Endpoints
 from app.judges.engines.rendering import PromptRenderer, load_tokenizer
@@ -39,13 +40,19 @@ def expected(prompts: Sequence[Prompt]) -> list[LabelLogits]:
     return [LabelLogits(*scored(ids)) for ids in ids_of(prompts)]
 
 
-def engine_of(
-    *servers: FakeServer, api_key: str = "", timeout_s: float = PATIENCE_S, **changed: Any
-) -> OpenAiEngine:
+def set_timeout(
+    engine: OpenAiEngine | RemoteDecisions, server: FakeServer, timeout_s: float
+) -> None:
+    """Sets the timeout of one server; the healthy servers of a slow machine need a long one."""
+    (its,) = (each for each in engine._servers._servers if each.url == server.url)
+    its._endpoints = dataclasses.replace(its._endpoints, timeout_s=timeout_s)
+
+
+def engine_of(*servers: FakeServer, api_key: str = "", **changed: Any) -> OpenAiEngine:
     endpoints = Endpoints(
         urls=tuple(server.url for server in servers),
         api_key=api_key,
-        timeout_s=timeout_s,
+        timeout_s=PATIENCE_S,
         probe_every_s=0.02,
     )
     options = OpenAiOptions(endpoints=endpoints, model="the-judge", judge="judge", tokenizer=FOLDER)

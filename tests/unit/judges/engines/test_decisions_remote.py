@@ -20,6 +20,7 @@ from tests.patience import PATIENCE_S
 from tests.unit.judges.engines.decisions_fake import INPUT_TOKENS, FakeDecisions
 from tests.unit.judges.engines.decisions_scene import choices_of, expected, started
 from tests.unit.judges.engines.openai_fake import response
+from tests.unit.judges.engines.openai_scene import set_timeout
 
 Json = dict[str, Any]
 Change = Callable[[Json], Any]
@@ -335,8 +336,10 @@ FAILURES: dict[str, Callable[[FakeDecisions], None]] = {
 async def test_another_server_takes_over_and_one_alone_is_unavailable(failure: str) -> None:
     choices = choices_of(4)
     broken, healthy = FakeDecisions(), FakeDecisions()
-    async with started(broken, healthy, timeout_s=1.0) as remote:
+    async with started(broken, healthy) as remote:
         FAILURES[failure](broken)
+        if failure == "silence":
+            set_timeout(remote, broken, 0.1)
         assert await remote.choose(choices) == expected(choices)
         await healthy.stop()
         with pytest.raises(EngineUnavailableError, match="no server of the judge answers"):

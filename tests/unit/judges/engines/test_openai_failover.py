@@ -15,6 +15,7 @@ from tests.unit.judges.engines.openai_fake import FakeServer, response
 from tests.unit.judges.engines.openai_scene import (
     expected,
     prompts_of,
+    set_timeout,
     started,
 )
 
@@ -39,10 +40,13 @@ def mend(server: FakeServer) -> None:
 async def test_another_server_takes_over_and_the_first_comes_back(failure: str) -> None:
     prompts = prompts_of(20)
     broken, healthy = FakeServer(), FakeServer()
-    async with started(broken, healthy, timeout_s=1.0) as engine:
+    async with started(broken, healthy) as engine:
         FAILURES[failure](broken)
+        if failure == "silence":
+            set_timeout(engine, broken, 0.1)
         assert await engine.label_logits(prompts) == expected(prompts)
         mend(broken)
+        set_timeout(engine, broken, PATIENCE_S)
         broken.asked.clear()
         # The probe scores a prompt before any other prompt is sent to this server.
         await until(lambda: bool(broken.scored))
@@ -103,7 +107,7 @@ async def test_a_server_that_comes_back_with_another_model_stays_out() -> None:
 
 @pytest.mark.parametrize("status", [429, 503])
 async def test_a_busy_server_is_avoided_and_all_busy_means_overloaded(status: int) -> None:
-    busy = response(status, b"", headers="Retry-After: 7\r\n")
+    busy = response(status, b"", headers="Retry-After: 59\r\n")
     prompts = prompts_of(2)
     one, other = FakeServer(), FakeServer()
     async with started(one, other) as engine:
@@ -117,7 +121,7 @@ async def test_a_busy_server_is_avoided_and_all_busy_means_overloaded(status: in
         other.trouble = one.trouble
         with pytest.raises(OverloadedError) as caught:
             await engine.label_logits(prompts)
-        assert caught.value.retry_after_s == 7
+        assert caught.value.retry_after_s == 59
         one.trouble = other.trouble = lambda path, body: None
         # A busy server stays in the pool.
         assert await engine.label_logits(prompts) == expected(prompts)
