@@ -1,15 +1,11 @@
 """Scores that were paid for are kept: a repeated comparison costs no call of the judge."""
 
-import asyncio
 import json
-import math
-import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
+from app.circuit_breaker import CircuitBreaker
 from app.core.comparison import Comparison
-from app.core.errors import StoreCorruptError, StoreUnavailableError
 from app.core.fingerprint import JudgeIdentity, digest_of_json, example_digest
 from app.core.score import NoScore, Score, score_of_json
 from app.judges.scorer import ScoreOutcome, Scorer
@@ -18,11 +14,6 @@ from app.observability.telemetry import Telemetry
 from app.off_loop import off_loop
 from app.ports import ScoreStore
 
-T = TypeVar("T")
-
-# A judgment does not wait longer for the store, and does not ask it again for a while.
-_PATIENCE_S = 0.25
-_PAUSE_S = 5.0
 _DIGITS = 32
 
 
@@ -69,7 +60,6 @@ class CachingScorer:
         telemetry: Counts failed reads of the store.
         seconds: How long a score is kept.
         slots: Number of slots.
-        now: Returns a time in seconds that never goes back.
     """
 
     def __init__(
@@ -80,15 +70,12 @@ class CachingScorer:
         *,
         seconds: int,
         slots: int,
-        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._scorer = scorer
         self._store = store
-        self._telemetry = telemetry
+        self._breaker = CircuitBreaker(telemetry)
         self._seconds = seconds
         self._slots = slots
-        self._now = now
-        self._paused_until = -math.inf
 
     @property
     def identity(self) -> JudgeIdentity:
@@ -120,7 +107,7 @@ class CachingScorer:
         """Returns the kept scores by comparison; none if the store does not answer in time."""
         slots = sorted({key.slot for key in keys})
         nothing: dict[int, str] = {}
-        texts = await self._asked(lambda: self._store.kept_scores(slots), nothing)
+        texts = await self._breaker.ask(lambda: self._store.kept_scores(slots), nothing)
         read = {key.check: _read(texts.get(key.slot), key.check) for key in keys}
         return {check: score for check, score in read.items() if score is not None}
 
@@ -132,19 +119,9 @@ class CachingScorer:
             if isinstance(score := scores[key.check], Score) or score == UNFINISHED
         }
         if texts:
-            await self._asked(lambda: self._store.keep_scores(texts, seconds=self._seconds), None)
-
-    async def _asked(self, call: Callable[[], Awaitable[T]], otherwise: T) -> T:
-        """Asks the store; returns `otherwise` if it does not answer in time."""
-        if self._now() < self._paused_until:
-            return otherwise
-        try:
-            async with asyncio.timeout(_PATIENCE_S):
-                return await call()
-        except (TimeoutError, StoreUnavailableError, StoreCorruptError):
-            self._telemetry.store_errors.inc()
-            self._paused_until = self._now() + _PAUSE_S
-            return otherwise
+            await self._breaker.ask(
+                lambda: self._store.keep_scores(texts, seconds=self._seconds), None
+            )
 
     def weakness(self, score: Score) -> str | None:
         return self._scorer.weakness(score)

@@ -4,8 +4,10 @@ import math
 import time
 from collections.abc import Callable
 
-from app.core.errors import RateLimitedError, StoreUnavailableError
+from app.circuit_breaker import CircuitBreaker
+from app.core.errors import RateLimitedError
 from app.fair_queue import Flow
+from app.observability.telemetry import Telemetry
 from app.ports import ScoreStore
 
 _MINUTE_S = 60.0
@@ -20,8 +22,14 @@ class RateLimits:
     store does not answer, each counts for itself.
     """
 
-    def __init__(self, store: ScoreStore, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        store: ScoreStore,
+        telemetry: Telemetry,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._store = store
+        self._breaker = CircuitBreaker(telemetry, clock)
         self._clock = clock
         # Name of a key -> time at which it has paid back everything.
         self._paid_at: dict[str, float] = {}
@@ -39,10 +47,9 @@ class RateLimits:
         # At most this is owed while one comparison is left.
         most_owed_s = _MINUTE_S - each_s
         cost_s = comparisons * each_s
-        try:
-            owed_s = await self._store.charge(flow.key, cost_s, most_owed_s=most_owed_s)
-        except StoreUnavailableError:
-            owed_s = None
+        owed_s = await self._breaker.ask(
+            lambda: self._store.charge(flow.key, cost_s, most_owed_s=most_owed_s), None
+        )
         if owed_s is None:
             owed_s = self._charge(flow.key, cost_s, most_owed_s=most_owed_s)
         if owed_s > most_owed_s:

@@ -168,7 +168,9 @@ def assembled(
         delta=settings.default_delta,
     )
     admission = Admission(
-        max_pending=settings.max_pending, telemetry=telemetry, rate_limits=RateLimits(store)
+        max_pending=settings.max_pending,
+        telemetry=telemetry,
+        rate_limits=RateLimits(store, telemetry),
     )
     limits = Limits(
         max_batch=admission.largest_request,

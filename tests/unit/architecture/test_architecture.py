@@ -15,8 +15,9 @@ ROOT = Path(__file__).resolve().parents[3]
 SOURCES = sorted((ROOT / "app").rglob("*.py"))
 CLIENT = ROOT / "clients" / "python" / "scope_judge"
 
-# Use cases of every layer share these: running work in threads, and fair shares of it.
-_SHARED = {"core", "ports", "observability", "off_loop", "fair_queue"}
+# Use cases of every layer share these: running work in threads, fair shares of it, and short waits
+# for the store.
+_SHARED = {"core", "ports", "observability", "off_loop", "fair_queue", "circuit_breaker"}
 _ANSWERS = {"scope_judge.records", "pydantic"}
 
 # Row -> modules that its files may import besides the standard library and the files of the row. A
@@ -64,6 +65,7 @@ TOP: dict[str, set[str]] = {
     "settings": {"core", "pydantic", "pydantic_settings"},
     "fair_queue": {"core"},
     "off_loop": set(),
+    "circuit_breaker": {"core", "observability"},
     "main": {"api", "judging", "wiring", "settings", "observability", "core", "fastapi"},
 }
 # A vendor's package -> beginning of the names of the only files that import it.

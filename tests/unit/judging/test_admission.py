@@ -26,7 +26,7 @@ def admission_of(max_pending: int, clock: Clock | None = None) -> tuple[Admissio
     admission = Admission(
         max_pending=max_pending,
         telemetry=telemetry,
-        rate_limits=RateLimits(MemoryStore()),
+        rate_limits=RateLimits(MemoryStore(), telemetry),
         clock=clock or Clock(),
     )
     return admission, telemetry

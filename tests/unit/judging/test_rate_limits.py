@@ -1,25 +1,28 @@
 """Tests of the limit of comparisons a minute for a key."""
 
+import asyncio
+
 import pytest
 
-from app.core.errors import RateLimitedError, StoreUnavailableError
+from app.core.errors import RateLimitedError
 from app.fair_queue import Flow
 from app.judging.rate_limits import RateLimits
+from app.observability.telemetry import Telemetry
 from app.stores.memory import MemoryStore
 from tests.unit.judging.test_admission import Clock
 
 LIMITED = Flow(key="a", comparisons_per_minute=60)
 
 
-class GoneStore(MemoryStore):
+class HangingStore(MemoryStore):
     async def charge(self, caller: str, cost_s: float, *, most_owed_s: float) -> float | None:
-        raise StoreUnavailableError("gone")
+        return await asyncio.Event().wait()
 
 
-@pytest.fixture(params=[MemoryStore, GoneStore])
+@pytest.fixture(params=[MemoryStore, HangingStore])
 def limited(request: pytest.FixtureRequest) -> tuple[RateLimits, Clock]:
     clock = Clock()
-    return RateLimits(request.param(), clock), clock
+    return RateLimits(request.param(), Telemetry.on_own_registry(), clock), clock
 
 
 async def test_a_minute_can_be_spent_at_once_and_comes_back_evenly(
@@ -63,7 +66,7 @@ async def test_no_more_than_a_minute_is_saved_up(limited: tuple[RateLimits, Cloc
 
 
 async def test_keys_count_for_themselves_and_a_key_without_a_limit_never_waits() -> None:
-    limits = RateLimits(MemoryStore(), Clock())
+    limits = RateLimits(MemoryStore(), Telemetry.on_own_registry(), Clock())
     await limits.spend(LIMITED, 60)
     await limits.spend(Flow(key="b", comparisons_per_minute=60), 60)
     for _ in range(3):
