@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from app.core.comparison import Comparison, Side
+from app.core.errors import JudgmentFailedError
 from app.judges.calls import observed_call
 from app.judges.prompts import PromptTemplate
 from app.observability.telemetry import Telemetry
@@ -22,11 +23,12 @@ class ExplainingScorer(Protocol):
         """Returns texts about judged comparisons; nothing keeps them.
 
         Returns:
-            For each comparison, in order, its text, or None if there is nothing to explain, or the
-            judge did not write it.
+            For each comparison, in order, its text; None if the judge did not write it, or writes
+            none without a preference.
 
         Raises:
             UnavailableError: The engine does not answer.
+            JudgmentFailedError: The model returned a wrong number of texts.
         """
 
 
@@ -52,6 +54,10 @@ async def written_afterwards(
             list(prompts.values()),
             Sampling(max_tokens=_MOST_TOKENS, temperature=0.0, seeds=[0] * len(prompts)),
             times=times,
+        )
+    if len(written) != len(prompts):
+        raise JudgmentFailedError(
+            f"the engine returned {len(written)} texts on {len(prompts)} prompts"
         )
     for place, text in zip(prompts, written, strict=True):
         texts[place] = text.text.strip() or None if isinstance(text, Generated) else None

@@ -195,6 +195,10 @@ class ThoughtScorer(ChatScorer):
                 ),
                 times,
             )
+        if len(written) != len(judged):
+            raise JudgmentFailedError(
+                f"the engine returned {len(written)} thoughts on {len(judged)} prompts"
+            )
         return [_thought_of(each) for each in written]
 
     async def _written(

@@ -1,6 +1,7 @@
 """The parts of a running service."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from app.audits.absorption import Absorber
@@ -10,6 +11,7 @@ from app.audits.drift import Drift
 from app.audits.monitor import Monitor
 from app.audits.text_keeper import TextKeeper
 from app.core.comparison import Comparison, CriterionDefaults, Judgment
+from app.core.errors import JudgmentFailedError, UnavailableError
 from app.core.fingerprint import JudgeIdentity
 from app.judges.explaining import ExplainingScorer
 from app.judges.scorer import Scorer
@@ -74,15 +76,15 @@ class Services:
     async def explanations(
         self, judged: Sequence[tuple[Comparison, Judgment]]
     ) -> Sequence[str | None]:
-        """Returns a text of the judge about each judgment, if it explains; see `explain`."""
-        if not judged or not isinstance(self.scorer, ExplainingScorer):
-            return [None] * len(judged)
-        return await self.scorer.explain(
-            [
-                (comparison, judgment.preference.side if judgment.preference else None)
-                for comparison, judgment in judged
-            ]
-        )
+        """Returns the judge's text about each judgment, or None; a judgment stands without it."""
+        sides = [
+            (comparison, judgment.preference.side if judgment.preference else None)
+            for comparison, judgment in judged
+        ]
+        if sides and isinstance(self.scorer, ExplainingScorer):
+            with suppress(UnavailableError, JudgmentFailedError):
+                return await self.scorer.explain(sides)
+        return [None] * len(sides)
 
     @property
     def identity(self) -> JudgeIdentity:

@@ -1,15 +1,24 @@
 """`explain`: a text beside a judgment, which changes nothing of it."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import httpx
 import pytest
 
+from app.core.errors import EngineUnavailableError, JudgmentFailedError, RateLimitedError
 from app.judges.engines.scripted import ScriptedEngine
+from app.judges.label_logits import LabelLogitScorer
+from app.judges.prompts import PromptTemplate
+from app.judges.thoughts import ThoughtScorer
 from app.main import build
+from app.observability.telemetry import Telemetry
 from app.ports import Generated, Prompt, PromptError
 from app.settings import Settings
 from app.wiring.services import open_services
 from tests.serving import client_of, client_of_scorer
 from tests.unit.judges.test_another_kind import LengthScorer
+from tests.unit.judges.test_thoughts import OPTIONS
 from tests.unit.kinds.scenes import Quiet
 
 PAIR = {"question": "Which?", "response_a": "quality=1", "response_b": "quality=3", "alpha": None}
@@ -38,6 +47,44 @@ async def test_a_judge_explains_the_side_that_it_prefers() -> None:
         assert (first["explanation"], third["explanation"]) == (None, None)
         assert failed["error"]["code"] == "invalid_comparison"
         assert answer["usage"]["engine_prompts"] == 7
+
+
+class Forgetful(ScriptedEngine):
+    """Judges, and fails to explain: with an error, or with too few texts."""
+
+    error: Exception | None = None
+
+    async def generate(self, prompts: Sequence[Prompt], *_: Any, **__: Any) -> list[Any]:
+        if self.error is not None:
+            raise self.error
+        return []
+
+    async def think(self, prompts: Sequence[Prompt], *given: Any) -> list[Any]:
+        # Only explanations and the first measurement of the speed have an odd number of prompts.
+        if len(prompts) % 2 == 0:
+            return await super().think(prompts, *given)
+        return await self.generate(prompts)
+
+
+@pytest.mark.parametrize("kind", [LabelLogitScorer, ThoughtScorer])
+@pytest.mark.parametrize(
+    "error",
+    [None, RateLimitedError("quota"), EngineUnavailableError("gone"), JudgmentFailedError("odd")],
+)
+async def test_a_judgment_stands_without_its_explanation(
+    kind: Any, error: Exception | None
+) -> None:
+    engine = Forgetful()
+    options = {"options": OPTIONS} if kind is ThoughtScorer else {}
+    telemetry = Telemetry.on_own_registry()
+    scorer = await kind.start(engine, PromptTemplate(), telemetry=telemetry, **options)
+    engine.error = error
+    async with client_of_scorer(scorer) as client:
+        found = await client.post("/judge", json={**PAIR, "explain": True})
+        assert (found.json()["verdict"], found.json()["explanation"]) == ("B", None)
+        batch = {"comparisons": [PAIR] * 3, "explain": True}
+        rows = (await client.post("/judge/batch", json=batch)).json()["results"]
+        assert [(row["verdict"], row["explanation"]) for row in rows] == [("B", None)] * 3
 
 
 @pytest.mark.parametrize("size", [16, 17])
