@@ -13,7 +13,7 @@ counts, because an entry names the position that it follows.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from app.audits.entries import TrailEntry, in_fields
+from app.audits.entries import Audit, TrailEntry, in_fields
 from app.core.comparison import Criterion
 
 
@@ -76,6 +76,12 @@ class Alarms:
         """Position after which draws can join the set: of the active alarm, or of the last one."""
         alarm = self.first()
         return self.begun if alarm is None else alarm.position
+
+    def needs_label(self, audit: Audit) -> bool:
+        """Whether a label would count: for the monitor of a criterion, or as an example."""
+        return audit.position > self.start or any(
+            use.position > self.state(use.criterion).ended for use in audit.uses
+        )
 
     def takes(self, entry: TrailEntry) -> bool:
         """Whether an entry would change anything; False if another one came first."""

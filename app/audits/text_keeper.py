@@ -43,8 +43,7 @@ class TextKeeper:
         """Returns open audits with their texts, in an order that depends on the person.
 
         These are the audits whose labels end an alarm, as long as there are some, or else the
-        oldest ones. Those from before an alarm are left out, because their labels do not end it.
-        The order differs, so that two people seldom label the same pair.
+        oldest ones. The order differs, so that two people seldom label the same pair.
 
         Args:
             calibration: Only audits of this set; None for all sets.
@@ -59,7 +58,7 @@ class TextKeeper:
         audits = [
             audit
             for audit in await self._auditor.open_audits(calibration, may_use=may_use)
-            if audit.position > self._auditor.book(audit.calibration).alarms.start
+            if self._auditor.book(audit.calibration).alarms.needs_label(audit)
         ]
         with_texts = [audit for audit in audits if audit.has_texts]
         names = {audit.calibration for audit in with_texts}

@@ -53,9 +53,9 @@ async def list_audits(
 ) -> Response:
     """Lists audits without verdicts, oldest first.
 
-    With `texts`, these are the oldest open audits with their texts, after an alarm only those drawn
-    since, in an order that depends on the key and with a random response as response A. That needs
-    the role `label` or `calibrate`.
+    With `texts`, these are the oldest open audits with their texts, after an alarm those that end
+    it first, in an order that depends on the key and with a random response as response A. That
+    needs the role `label` or `calibrate`.
     """
     if calibration is not None:
         caller.check_calibration(calibration)

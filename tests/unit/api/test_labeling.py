@@ -141,20 +141,42 @@ async def test_sides_are_random_and_a_label_means_the_side_that_was_shown(
     assert await labels(client) == [("A", "ann")] * 20
 
 
-async def test_after_an_alarm_people_label_the_pairs_that_end_it_and_no_others(
+async def monitored(client: httpx.AsyncClient) -> Any:
+    return (await client.get("/calibrations/default/monitor")).json()
+
+
+async def test_after_an_alarm_people_label_the_pairs_that_end_it_first(
     client: httpx.AsyncClient,
 ) -> None:
     wrong = dict.fromkeys(await drawn(client, range(30)), "B")
     await drawn(client, range(1000, 1005))
     await send(client, wrong)
-    recovery = (await client.get("/calibrations/default/monitor")).json()["recovery"]
-    needed = recovery["audits"]
-    assert (await to_label(client))["open"] == 0
+    needed = (await monitored(client))["recovery"]["audits"]
+    before = {f"Traffic {number}?" for number in range(1000, 1005)}
+    assert set(await order_of(client, "ann")) == before
     await drawn(client, range(2000, 2003 + needed))
-    *ending, one, two, three = [f"Traffic {number}?" for number in range(2000, 2003 + needed)]
-    assert set(await order_of(client, "ann")) == set(ending)
-    while (page := await to_label(client))["open"] > 3:
+    ending = {f"Traffic {number}?" for number in range(2000, 2000 + needed)}
+    after = {f"Traffic {number}?" for number in range(2000 + needed, 2003 + needed)}
+    assert set(await order_of(client, "ann")) == ending
+    while (page := await to_label(client))["open"] > len(before | after):
         await send(client, {audit["id"]: "tie" for audit in page["audits"][:-1]})
         await send(client, {page["audits"][-1]["id"]: "A"})
+    assert set(await order_of(client, "ann")) == before | after
     await client.post("/calibrations/default/absorb", json={"even_if_infeasible": True})
-    assert set(await order_of(client, "ann")) == {one, two, three}
+    assert set(await order_of(client, "ann")) == after
+
+
+async def test_after_an_alarm_was_ended_the_desk_shows_what_the_monitor_waits_for(
+    client: httpx.AsyncClient,
+) -> None:
+    wrong = dict.fromkeys(await drawn(client, range(30)), "B")
+    await drawn(client, range(1000, 1005))
+    held_up = await drawn(client, range(2000, 2002), alpha=0.3)
+    await send(client, wrong)
+    assert (await monitored(client))["alarm"]
+    await send(client, {held_up[1]: "A"})
+    await client.post("/calibrations/default/resume", json={"reason": "A wrong guide."})
+    rows = (await monitored(client))["criteria"]
+    assert {row["alpha"]: row["open"] for row in rows} == {0.1: 0, 0.3: 1}
+    assert (await to_label(client))["open"] == 1
+    assert await order_of(client, "ann") == ["Traffic 2000?"]
