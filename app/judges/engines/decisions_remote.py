@@ -2,8 +2,7 @@
 
 import asyncio
 import re
-import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,7 +11,7 @@ from app.core.errors import EngineUnavailableError, JudgmentFailedError, Startup
 from app.judges.engines.decisions_dialects import DIALECTS, DecisionDialect, Texts, decimals_of
 from app.judges.engines.openai_dialects import tokens_of, without_control_tokens
 from app.judges.engines.openai_servers import Endpoints, Server, ServerFailedError, ServerPool
-from app.judges.engines.turns import Pace, run_all
+from app.judges.engines.turns import run_all
 from app.ports import (
     BothOrders,
     CallTimes,
@@ -87,7 +86,6 @@ class RemoteDecisions:
     def __init__(self, options: DecisionOptions) -> None:
         self._options = options
         self._servers = ServerPool(options.endpoints)
-        self._pace = Pace()
         # Set by start.
         self._question: ChoiceQuestion | None = None
         self._form = _FORMS[0]
@@ -180,11 +178,15 @@ class RemoteDecisions:
         with times.rendering():
             # Off the event loop: a search in a thousand long texts takes a while.
             safe = await asyncio.to_thread(lambda: [_without_control_tokens(c) for c in choices])
+
+        async def ask(server: Server, places: Sequence[int]) -> list[BothOrders | PromptError]:
+            return [await self._orders(server, safe[place], times) for place in places]
+
         try:
-            with self._pace.call(2 * len(safe)) as turns:
-                return await run_all(
-                    self._run(choice, turns[2 * place], times) for place, choice in enumerate(safe)
-                )
+            answers = await self._servers.spread(
+                ask, [_estimated_tokens(choice) for choice in safe], together=1, times=times
+            )
+            return [answers[place] for place in range(len(safe))]
         except EngineUnavailableError as exc:
             if self._changed_to is None:
                 raise
@@ -194,18 +196,6 @@ class RemoteDecisions:
                 "calibrate again",
                 retry_after_s=exc.retry_after_s,
             ) from exc
-
-    async def _run(self, choice: Choice, turn: int, times: CallTimes) -> BothOrders | PromptError:
-        begun = time.perf_counter()
-
-        def ask(server: Server) -> Awaitable[BothOrders | PromptError]:
-            times.note_wait(time.perf_counter() - begun)
-            return self._orders(server, choice, times)
-
-        orders = await self._servers.run(ask, tokens=_estimated_tokens(choice), turn=turn)
-        self._pace.note_done(2)
-        times.note_answer()
-        return orders
 
     async def _orders(
         self, server: Server, choice: Choice, times: CallTimes | None = None

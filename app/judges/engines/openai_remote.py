@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
@@ -30,7 +29,7 @@ from app.judges.engines.openai_servers import (
 )
 from app.judges.engines.rendering import PromptRenderer, load_tokenizer
 from app.judges.engines.thinking import PLAIN, UseOfTemplate
-from app.judges.engines.turns import Pace, run_all
+from app.judges.engines.turns import run_all
 from app.ports import (
     CallTimes,
     EngineIdentity,
@@ -47,8 +46,6 @@ from app.ports import (
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-# Largest request in tokens, so that it is answered well within its timeout.
-_MOST_TOKENS = 2**15
 # The context if neither the server nor the user limits it.
 _ANY_LENGTH = 2**31
 _NO_SUCH_ROUTE = (404, 405, 501)
@@ -95,7 +92,6 @@ class OpenAiEngine:
     def __init__(self, options: OpenAiOptions) -> None:
         self._options = options
         self._servers = ServerPool(options.endpoints)
-        self._pace = Pace()
         # Set by start.
         self._dialect: Dialect | None = None
         self._left_out: frozenset[str] = frozenset()
@@ -342,34 +338,25 @@ class OpenAiEngine:
     ) -> list[T | PromptError]:
         """Sends prompts that are ready; the arguments are those of `_ask_all`."""
         dialect = self._running()
-        # Even a small batch is spread over all servers.
-        share = 2 * -(-len(asks) // (2 * max(1, len(self._servers))))
-        most = 1 if alone else max(2, min(dialect.together, share))
-        results: dict[int, Sequence[T | PromptError]] = {
-            i: [ask] * n for i, ask in enumerate(asks) if not isinstance(ask, Ask)
-        }
 
-        async def run(places: Sequence[int]) -> None:
+        async def ask(server: Server, places: Sequence[int]) -> list[list[T | PromptError]]:
             sent = [ask for ask in (asks[i] for i in places) if isinstance(ask, Ask)]
-            begun = time.perf_counter()
+            answers = await _ask(server, dialect, sent, params(places[0]), read, times, n=n)
+            return [answers[i : i + n] for i in range(0, len(answers), n)]
 
-            def ask_one(server: Server) -> Awaitable[list[T | PromptError]]:
-                times.note_wait(time.perf_counter() - begun)
-                return _ask(server, dialect, sent, params(places[0]), read, times, n=n)
-
-            answers = await self._servers.run(
-                ask_one,
-                tokens=sum(ask.tokens for ask in sent) + n * answer_tokens * len(sent),
-                turn=turns[places[0]],
-            )
-            self._pace.note_done(len(places))
-            times.note_answer()
-            for number, place in enumerate(places):
-                results[place] = answers[number * n : number * n + n]
-
-        with self._pace.call(len(asks)) as turns:
-            await run_all(run(places) for places in _requests(asks, most))
-        return [answer for i in range(len(asks)) for answer in results[i]]
+        results = await self._servers.spread(
+            ask,
+            [ask.tokens + n * answer_tokens if isinstance(ask, Ask) else None for ask in asks],
+            # A chat request has one prompt, and both orders of a pair still share a turn.
+            together=1 if alone else max(2, dialect.together),
+            step=1 if alone else 2,
+            times=times,
+        )
+        return [
+            answer
+            for place, ask in enumerate(asks)
+            for answer in (results[place] if isinstance(ask, Ask) else [ask] * n)
+        ]
 
 
 def _nothing_to_read(thought: WrittenThought | PromptError) -> PromptError:
@@ -387,27 +374,6 @@ def _thought(
     if not thought.ended:
         return Thought(thought.text, None)
     return labels if isinstance(labels, PromptError) else Thought(thought.text, labels)
-
-
-def _requests(asks: Sequence[Ask | PromptError], most: int) -> Iterator[list[int]]:
-    """Yields the places of the prompts of each request; both orders of a pair stay together."""
-    step = min(2, most)
-    places: list[int] = []
-    tokens = 0
-    for start in range(0, len(asks), step):
-        pair = {
-            start + i: ask.tokens
-            for i, ask in enumerate(asks[start : start + step])
-            if isinstance(ask, Ask)
-        }
-        size = sum(pair.values())
-        if places and (len(places) + len(pair) > most or tokens + size > _MOST_TOKENS):
-            yield places
-            places, tokens = [], 0
-        places += pair
-        tokens += size
-    if places:
-        yield places
 
 
 async def _ask(

@@ -2,8 +2,7 @@
 
 import asyncio
 import math
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,6 @@ from app.core.errors import (
 from app.judges.engines.conversations import PROBE, ConversationRenderer, chat_frame_of
 from app.judges.engines.openai_servers import Endpoints, Server, ServerFailedError, ServerPool
 from app.judges.engines.rendering import load_tokenizer
-from app.judges.engines.turns import Pace, run_all
 from app.ports import (
     CallTimes,
     Conversation,
@@ -30,9 +28,8 @@ from app.ports import (
 # vLLM has both routes beside /v1. Route -> field of an entry of the answer that has the reward.
 _ROUTES = {"/../classify": "probs", "/../pooling": "data"}
 _NO_SUCH_ROUTE = (404, 405, 501)
-# Conversations of one request, and their tokens, so that it is answered well within its timeout.
+# Conversations of one request.
 _TOGETHER = 32
-_MOST_TOKENS = 2**15
 # The context if neither the server nor the user limits it.
 _ANY_LENGTH = 2**31
 # Its reward differs from that of the probe on every model.
@@ -68,7 +65,6 @@ class OpenAiRewardModel:
     def __init__(self, options: OpenAiRewardOptions) -> None:
         self._options = options
         self._servers = ServerPool(options.endpoints)
-        self._pace = Pace()
         # Set by start.
         self._renderer: ConversationRenderer | None = None
         self._route: str
@@ -125,45 +121,26 @@ class OpenAiRewardModel:
             raise EngineUnavailableError("the judge is not running")
         with times.rendering():
             rendered = await asyncio.to_thread(renderer.token_ids, conversations)
-        results: dict[int, float | PromptError] = {
-            i: ids for i, ids in enumerate(rendered) if isinstance(ids, RequestError)
-        }
-        asked = {i: ids for i, ids in enumerate(rendered) if not isinstance(ids, RequestError)}
-        times.prompt_tokens += sum(map(len, asked.values()))
-        share = -(-len(asked) // max(1, len(self._servers)))
-        with self._pace.call(len(conversations)) as turns:
-            await run_all(
-                self._run({i: asked[i] for i in places}, turns[places[0]], times, results)
-                for places in _requests(asked, min(_TOGETHER, share))
-            )
-        return [results[i] for i in range(len(conversations))]
+        times.prompt_tokens += sum(len(ids) for ids in rendered if isinstance(ids, list))
 
-    async def _run(
-        self,
-        prompts: dict[int, list[int]],
-        turn: int,
-        times: CallTimes,
-        results: dict[int, float | PromptError],
-    ) -> None:
-        """Sends one request, and notes its rewards."""
-        begun = time.perf_counter()
-
-        async def ask(server: Server) -> list[float | PromptError]:
-            times.note_wait(time.perf_counter() - begun)
-            together = await self._asked(server, list(prompts.values()))
+        async def ask(server: Server, places: Sequence[int]) -> list[float | PromptError]:
+            prompts = [ids for ids in (rendered[i] for i in places) if isinstance(ids, list)]
+            together = await self._asked(server, prompts)
             if isinstance(together, list):
                 return together
             if len(prompts) == 1:
                 return [together]
             # One conversation that the server refuses must not fail the others.
-            alone = [await self._asked(server, [ids]) for ids in prompts.values()]
+            alone = [await self._asked(server, [ids]) for ids in prompts]
             return [answer[0] if isinstance(answer, list) else answer for answer in alone]
 
-        tokens = sum(map(len, prompts.values()))
-        rewards = await self._servers.run(ask, tokens=tokens, turn=turn)
-        self._pace.note_done(len(prompts))
-        times.note_answer()
-        results.update(zip(prompts, rewards, strict=True))
+        results = await self._servers.spread(
+            ask,
+            [len(ids) if isinstance(ids, list) else None for ids in rendered],
+            together=_TOGETHER,
+            times=times,
+        )
+        return [results[i] if isinstance(ids, list) else ids for i, ids in enumerate(rendered)]
 
     async def _route_of(self, server: Server, probes: Sequence[list[int]]) -> str:
         """The route of a server that answers; raises ServerFailedError if it has none."""
@@ -195,20 +172,6 @@ class OpenAiRewardModel:
         if isinstance(answer, PromptError):
             return answer
         return _rewards_in(answer, len(prompts), _ROUTES[self._route])
-
-
-def _requests(asked: dict[int, list[int]], most: int) -> Iterator[list[int]]:
-    """Yields the places of the conversations of each request."""
-    places: list[int] = []
-    tokens = 0
-    for i, ids in asked.items():
-        if places and (len(places) >= most or tokens + len(ids) > _MOST_TOKENS):
-            yield places
-            places, tokens = [], 0
-        places.append(i)
-        tokens += len(ids)
-    if places:
-        yield places
 
 
 def _rewards_in(

@@ -5,7 +5,8 @@ import json
 import logging
 import math
 import re
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -19,7 +20,8 @@ from app.core.errors import (
     PromptTooLongError,
     StartupError,
 )
-from app.judges.engines.turns import Turns
+from app.judges.engines.turns import Pace, Turns, run_all
+from app.ports import CallTimes
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -30,6 +32,8 @@ T = TypeVar("T")
 _MOST_TOKENS_IN_FLIGHT = 2**16
 # Each request is a connection, and a process may have 1,024 connections.
 _MOST_REQUESTS_IN_FLIGHT = 64
+# Largest request in tokens, so that it is answered well within its timeout.
+_MOST_TOKENS_TOGETHER = 2**15
 _MODELS_TIMEOUT_S = 10.0
 _LONGEST_RETRY_AFTER_S = 60
 # The wording of OpenAI, vLLM and SGLang. The rest of an error's body may quote prompts.
@@ -324,9 +328,7 @@ class ServerPool:
         self._probes: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
         self._turns = Turns()
-
-    def __len__(self) -> int:
-        return len(self._servers)
+        self._pace = Pace()
 
     def connect(self) -> None:
         """Makes the HTTP client and the servers; sends nothing."""
@@ -421,6 +423,55 @@ class ServerPool:
         if client is not None:
             await client.aclose()
 
+    async def spread(
+        self,
+        ask: Callable[[Server, Sequence[int]], Awaitable[Sequence[T]]],
+        sizes: Sequence[int | None],
+        *,
+        together: int,
+        step: int = 1,
+        times: CallTimes,
+    ) -> dict[int, T]:
+        """Sends the prompts of one call in requests over all servers, each request in its turn.
+
+        Args:
+            ask: Sends the prompts at these places of the call, and returns an answer for each; may
+                be called twice, as in `run`.
+            sizes: Size of each prompt in tokens; None if it is not to be sent.
+            together: Most prompts of one request.
+            step: Number of neighbors that stay in one request, such as both orders of a pair.
+            times: Receives the times of the call.
+
+        Returns:
+            Place -> answer, for each prompt that was sent.
+
+        Raises:
+            OverloadedError, EngineUnavailableError: As `run`.
+        """
+        results: dict[int, T] = {}
+        # Even a small batch is spread over all servers.
+        share = step * -(-len(sizes) // (step * max(1, len(self._servers))))
+
+        async def send(places: Sequence[int], turn: int) -> None:
+            begun = time.perf_counter()
+
+            def work(server: Server) -> Awaitable[Sequence[T]]:
+                times.note_wait(time.perf_counter() - begun)
+                return ask(server, places)
+
+            tokens = sum(sizes[place] or 0 for place in places)
+            answers = await self.run(work, tokens=tokens, turn=turn)
+            self._pace.note_done(len(places))
+            times.note_answer()
+            results.update(zip(places, answers, strict=True))
+
+        with self._pace.call(len(sizes)) as turns:
+            await run_all(
+                send(places, turns[places[0]])
+                for places in _requests(sizes, most=min(together, share), step=step)
+            )
+        return results
+
     async def run(self, work: Callable[[Server], Awaitable[T]], *, tokens: int, turn: int) -> T:
         """Does work on the least busy server, and once more on another server if that fails.
 
@@ -488,3 +539,23 @@ class ServerPool:
     def _wake_waiters(self) -> None:
         self._changed.set()
         self._changed.clear()
+
+
+def _requests(sizes: Sequence[int | None], *, most: int, step: int) -> Iterator[list[int]]:
+    """Yields the places of the prompts of each request; see `ServerPool.spread`."""
+    places: list[int] = []
+    tokens = 0
+    for start in range(0, len(sizes), step):
+        neighbors = {
+            start + i: s for i, s in enumerate(sizes[start : start + step]) if s is not None
+        }
+        size = sum(neighbors.values())
+        if places and (
+            len(places) + len(neighbors) > most or tokens + size > _MOST_TOKENS_TOGETHER
+        ):
+            yield places
+            places, tokens = [], 0
+        places += neighbors
+        tokens += size
+    if places:
+        yield places
