@@ -199,7 +199,7 @@ class LabelsMissingError(RequestError):
 
 
 class CascadeError(RequestError):
-    """A cascade does not do this, or not before its plan; a judge alone needs no plan."""
+    """A cascade cannot do this, has no plan yet or has one already; or there is one judge."""
 
     code = "cascade_conflict"
     title = "The cascade does not allow this"

@@ -33,14 +33,14 @@ _SHARED_BY = 2
 _UNLISTED = {"TurnIn", "MessageIn", "AuditClosingIn"}
 # A larger maximum says nothing.
 _LARGEST_SHOWN = 10**9
-# Route of one task -> the page of that task, which has its fields and an example.
+# Route of one task -> the section about that task. `/docs` has the fields of such a route.
 SHOWN_ELSEWHERE = {
     "POST /rewards/openrlhf": "../integrations/openrlhf.md",
     "POST /v1/systemone": "../integrations/decisions.md",
     "POST /v1/decisions": "../integrations/decisions.md",
     "POST /scores": "../guides/cascade.md#what-it-does",
     "POST /calibrations/{name}/cascade": "../guides/cascade.md#plan",
-    "POST /calibrate/scores": "../guides/sets.md#move-a-set",
+    "POST /calibrate/scores": "../guides/client.md#calibration",
     "GET /calibrations/{name}/examples": "../guides/sets.md#move-a-set",
     "POST /calibrations/{name}/examples": "../guides/sets.md#move-a-set",
 }
@@ -150,10 +150,11 @@ def http_page() -> str:
         for method, operation in methods.items()
     ]
     introduction = """
-Requests and answers are JSON. `/docs` of a running service also has the types and the fields of
-answers; `/openapi.json` is the schema. If the service has a [key file](../guides/keys.md), send
-`Authorization: Bearer KEY`. Errors are [problems with a stable `code`](errors.md). In the examples,
-`...` stands for more items or fields.
+Requests and answers are JSON. If the service has a [key file](../guides/keys.md), send
+`Authorization: Bearer KEY`. Open `/docs`, which also has the types and the fields of answers, on a
+service without one, because a browser sends no key; `/openapi.json` is the schema. Errors are
+[problems with a stable `code`](errors.md). In the examples, `...` stands for more items or fields.
+Some routes have a link to their guide instead of fields.
 """
     schemas = openapi["components"]["schemas"]
     fields = {

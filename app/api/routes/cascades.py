@@ -40,7 +40,7 @@ router = APIRouter(tags=["cascades"], route_class=JsonRoute)
     responses=error_responses(*BATCH_ERRORS),
 )
 async def score_pairs(body: PoolIn, request: JsonRequest, services: CurrentServices) -> Response:
-    """Scores pairs without labels. A cascade asks its large judge here, and is asked for plans."""
+    """Scores pairs without labels, for a cascade's large judge and for `cascade plan`."""
     check_batch_size(len(body.comparisons), services)
     pairs = await request.run(
         PostedItems[Comparison], PoolPairIn, body.comparisons, PoolPairIn.comparison
@@ -75,7 +75,7 @@ async def plan(
     services: CurrentServices,
     caller: CurrentCaller,
 ) -> Response:
-    """Fixes F1, F2 and r of a cascade, as the first version of its set."""
+    """Plans a cascade from scores of both judges, as the first version of its set."""
     if not body.dry_run and services.identity.described.get("kind") != "cascade":
         raise CascadeError(
             "this service has one judge, and a cascade has two: name the large one's service in "

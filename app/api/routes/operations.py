@@ -50,7 +50,7 @@ async def readyz(request: Request, services: CurrentServices) -> ServiceStatus:
     responses=error_responses(*KEY_ERRORS, RouteNotFoundError),
 )
 async def metrics(services: CurrentServices, caller: CurrentCaller) -> Response:
-    """Shows the Prometheus metrics, with the names of all calibration sets."""
+    """Shows the Prometheus metrics, with the names of up to 100 calibration sets."""
     caller.check_all_calibrations()
     await services.calibrations.find_shown_thresholds(within_s=_FIND_S)
     content, content_type = await off_loop(services.telemetry.exposition)
