@@ -30,7 +30,7 @@ from app.core.comparison import (
     Role,
     Turn,
 )
-from app.core.errors import InvalidComparisonError, InvalidRequestError, RequestError
+from app.core.errors import InvalidRequestError, RequestError
 from app.judging.judge import JudgeRequest
 
 
@@ -296,12 +296,6 @@ class JudgeBatchIn(CriterionIn):
         if isinstance(item, InvalidRequestError):
             return BatchItem(id=identifier, asked=item)
         explain = self.explain or item.explain
-        if explain and len(self.comparisons) > MOST_EXPLAINED:
-            detail = (
-                f"explain is for batches of at most {MOST_EXPLAINED} comparisons, and this one has "
-                f"{len(self.comparisons)}"
-            )
-            return BatchItem(id=item.id, asked=InvalidComparisonError(detail))
         try:
             asked = item.request(defaults, self)
             return BatchItem(id=item.id, asked=asked, explain=explain)

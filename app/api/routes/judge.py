@@ -15,7 +15,7 @@ from app.api.dependencies import (
     check_batch_size,
     check_criterion,
 )
-from app.api.requests.models import BatchItem, JudgeBatchIn, JudgeIn
+from app.api.requests.models import MOST_EXPLAINED, BatchItem, JudgeBatchIn, JudgeIn
 from app.api.responses import (
     AGED,
     BATCH_ERRORS,
@@ -56,7 +56,7 @@ COMPARISON_ERRORS = (
 )
 _OF_ONE = error_responses(*COMPARISON_ERRORS)
 # Errors of single comparisons are in the results, not in the status.
-_OF_MANY = error_responses(*BATCH_ERRORS, TooManyCriteriaError)
+_OF_MANY = error_responses(*BATCH_ERRORS, TooManyCriteriaError, InvalidComparisonError)
 
 
 @router.post("/judge", response_model=SingleJudgment, responses={**AGED, **_OF_ONE})
@@ -66,7 +66,8 @@ async def judge(
     """Judges one comparison: "A", "B" or "abstain"."""
     asked = await request.run(body.request, services.defaults)
     check_criterion(caller, asked.criterion)
-    _check_explains(body.explain, services)
+    if body.explain:
+        _check_explains(1, services)
     async with services.admission.admit(1):
         judgment = await services.judge.judge(asked, by=caller.name)
         explanation = None
@@ -78,9 +79,15 @@ async def judge(
     )
 
 
-def _check_explains(wanted: bool, services: Services) -> None:
-    if wanted and not services.explains:
+def _check_explains(size: int, services: Services) -> None:
+    """Raises InvalidComparisonError if the judge cannot explain in a request of this size."""
+    if not services.explains:
         raise InvalidComparisonError("this kind of judge writes no text: leave `explain` out")
+    if size > MOST_EXPLAINED:
+        raise InvalidComparisonError(
+            f"explain is for batches of at most {MOST_EXPLAINED} comparisons, and this one has "
+            f"{size}"
+        )
 
 
 async def _explanations(
@@ -106,7 +113,8 @@ async def judge_batch(
     items = await request.run(_items, body, services, caller)
     requests = [item.asked for item in items if isinstance(item.asked, JudgeRequest)]
     _check_criteria(requests)
-    _check_explains(any(item.explain for item in items), services)
+    if any(item.explain for item in items):
+        _check_explains(len(items), services)
     async with services.admission.admit(len(requests)):
         outcomes = await services.judge.judge_batch([item.asked for item in items], by=caller.name)
         explanations = await _explanations(items, outcomes, services)

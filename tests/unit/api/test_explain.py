@@ -91,12 +91,13 @@ async def test_a_judgment_stands_without_its_explanation(
 async def test_a_batch_of_at_most_16_pairs_is_explained(size: int) -> None:
     async with client_of(ScriptedEngine(writer=explaining)) as client:
         batch = {"comparisons": [PAIR] * size, "explain": True}
-        results = (await client.post("/judge/batch", json=batch)).json()["results"]
+        answer = await client.post("/judge/batch", json=batch)
+        found = answer.json()
     if size == 16:
-        assert all(row["explanation"].startswith("Your verdict is [[B]].") for row in results)
+        assert all(r["explanation"].startswith("Your verdict is [[B]].") for r in found["results"])
     else:
-        assert {row["error"]["code"] for row in results} == {"invalid_comparison"}
-        assert "at most 16" in results[0]["error"]["detail"]
+        assert (answer.status_code, found["code"]) == (422, "invalid_comparison")
+        assert "at most 16 comparisons, and this one has 17" in found["detail"]
 
 
 @pytest.mark.parametrize("tokens", [100, 1])
