@@ -2,10 +2,14 @@
 
 import asyncio
 import contextvars
+import threading
+from collections import OrderedDict, deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
+
+from app.fair_queue import CURRENT_FLOW, Flow
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -13,13 +17,34 @@ T = TypeVar("T")
 # The work is pure Python, so more threads would not finish it sooner: each one adds 5 ms to the
 # event loop's wait for the interpreter lock. The second thread lets short work pass long work.
 _workers = ThreadPoolExecutor(2, thread_name_prefix="off-loop")
+_lock = threading.Lock()
+# The work of each flow that has not begun; the flow whose turn is next comes first.
+_lines: OrderedDict[Flow, deque[tuple[Callable[[], Any], Future[Any]]]] = OrderedDict()
 
 
 async def off_loop(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Calls a function in a thread, like `asyncio.to_thread`.
+    """Calls a function in a thread, like `asyncio.to_thread`; flows take turns.
 
     These threads are not the default executor's, which resolves host names and reads files: long
     work must not delay that. Work that has not begun is dropped if its caller is cancelled.
     """
     call = partial(contextvars.copy_context().run, function, *args, **kwargs)
-    return await asyncio.get_running_loop().run_in_executor(_workers, call)
+    result = Future[T]()
+    with _lock:
+        _lines.setdefault(CURRENT_FLOW.get(), deque()).append((call, result))
+    _workers.submit(_do_next)
+    return await asyncio.wrap_future(result)
+
+
+def _do_next() -> None:
+    with _lock:
+        flow, line = _lines.popitem(last=False)
+        call, result = line.popleft()
+        if line:
+            _lines[flow] = line
+    if result.set_running_or_notify_cancel():
+        try:
+            result.set_result(call())
+        except BaseException as exc:  # noqa: BLE001
+            # Raised where the work is awaited, which would otherwise wait forever.
+            result.set_exception(exc)

@@ -1,4 +1,4 @@
-"""Tests of work in the shared threads: errors, and callers who leave."""
+"""Tests of work in the shared threads: turns, errors, and callers who leave."""
 
 import asyncio
 import threading
@@ -10,23 +10,45 @@ from app.off_loop import off_loop
 from tests.patience import PATIENCE_S
 
 
-async def test_work_of_callers_who_left_is_dropped() -> None:
-    go_on, done = threading.Semaphore(0), list[int]()
+class Works:
+    """Pieces of work that end when a test lets them."""
 
-    def work(number: int) -> None:
-        assert go_on.acquire(timeout=PATIENCE_S)
-        done.append(number)
+    def __init__(self) -> None:
+        self.go_on = threading.Semaphore(0)
+        self.done: list[str] = []
 
-    leaving = [asyncio.create_task(off_loop(work, number)) for number in range(60)]
-    for _ in range(3):
+    def do(self, caller: str) -> None:
+        assert self.go_on.acquire(timeout=PATIENCE_S)
+        self.done.append(caller)
+
+    async def asked(self, caller: str, times: int) -> list[asyncio.Task[None]]:
+        with flowing(Flow(caller=caller)):
+            tasks = [asyncio.create_task(off_loop(self.do, caller)) for _ in range(times)]
         await asyncio.sleep(0)
+        return tasks
+
+
+async def test_another_caller_need_not_wait_for_the_whole_line_of_a_greedy_one() -> None:
+    works = Works()
+    greedy = await works.asked("greedy", 60)
+    (other,) = await works.asked("other", 1)
+    works.go_on.release(4)
+    await other
+    assert works.done.count("greedy") <= 3
+    works.go_on.release(60)
+    await asyncio.wait(greedy)
+
+
+async def test_work_of_callers_who_left_is_dropped() -> None:
+    works = Works()
+    leaving = await works.asked("leaving", 60)
     for task in leaving:
         task.cancel()
     await asyncio.wait(leaving)
-    go_on.release(3)
-    await off_loop(work, 60)
+    works.go_on.release(3)
+    await off_loop(works.do, "other")
     # Only what had begun is done.
-    assert len(done) <= 3
+    assert works.done.count("leaving") <= 2
 
 
 async def test_a_failure_is_raised_where_the_work_is_awaited_and_frees_the_thread() -> None:

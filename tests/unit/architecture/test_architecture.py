@@ -64,7 +64,7 @@ TOP: dict[str, set[str]] = {
     "demo": set(),
     "settings": {"core", "pydantic", "pydantic_settings"},
     "fair_queue": {"core"},
-    "off_loop": set(),
+    "off_loop": {"fair_queue"},
     "circuit_breaker": {"core", "observability"},
     "main": {"api", "judging", "wiring", "settings", "observability", "core", "fastapi"},
 }
