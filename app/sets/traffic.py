@@ -149,8 +149,9 @@ class Traffic:
     def __init__(self) -> None:
         # The most recently used set comes last.
         self._sets: OrderedDict[str, SetTraffic] = OrderedDict()
-        # Hashes of questions, the one that came first first.
-        self._seen = dict[int, None]()
+        # Hashes of questions, the one that came first first. In a plain dict, finding the first one
+        # would pass over all that were deleted.
+        self._seen: OrderedDict[int, None] = OrderedDict()
 
     async def observe(self, judged: Sequence[JudgedComparison]) -> None:
         """Adds the judgments of a batch that used a set.
@@ -165,7 +166,7 @@ class Traffic:
                 tested = question not in self._seen
                 self._seen[question] = None
                 if len(self._seen) > _MOST_SEEN:
-                    del self._seen[next(iter(self._seen))]
+                    self._seen.popitem(last=False)
                 self._used(calibration).add(item.judgment, calibration, tested=tested)
 
     def _used(self, calibration: Calibration) -> SetTraffic:
