@@ -73,16 +73,20 @@ class Claim:
 
     Args:
         flow: The flow that it belongs to.
-        turn: Has a result when it has got its places.
+        size: Number of places.
+        turn: Is set when it leaves the line and holds its places.
         reserved: Whether the places are among those for small requests.
-        holds: Whether it has left the line and holds its places.
     """
 
     flow: Flow
-    turn: asyncio.Future[None] | None = None
-    size: int = 1
-    holds: bool = False
+    size: int
+    turn: asyncio.Event = field(default_factory=asyncio.Event)
     reserved: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether it has left the line and holds its places."""
+        return self.turn.is_set()
 
 
 @dataclass(kw_only=True, slots=True)
@@ -134,7 +138,7 @@ class FairQueue:
         for use in self._uses(claim):
             use.held += claim.size
             use.since = turn
-        claim.holds = True
+        claim.turn.set()
 
     def remove(self, claim: Claim) -> None:
         """Ends a claim, whether it holds its part or still waits."""

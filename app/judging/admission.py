@@ -1,6 +1,5 @@
 """Admission control: counts the comparisons in progress, and lets callers in by turns."""
 
-import asyncio
 import math
 import time
 from collections import deque
@@ -74,16 +73,14 @@ class Admission:
         if not comparisons:
             yield
             return
-        turn = asyncio.get_running_loop().create_future()
-        claim = Claim(flow=CURRENT_FLOW.get(), turn=turn, size=comparisons)
+        claim = Claim(flow=CURRENT_FLOW.get(), size=comparisons)
         self._queue.add(claim)
         try:
             self._admit_waiting()
             if not claim.holds and not patient:
                 self._check_share(claim)
             await self._rate_limits.spend(claim.flow, comparisons)
-            if not claim.holds:
-                await turn
+            await claim.turn.wait()
             yield
             self._note_finished(comparisons)
         finally:
@@ -96,8 +93,6 @@ class Admission:
             else:
                 self._free -= claim.size
             self._queue.hold(claim)
-            if claim.turn is not None and not claim.turn.done():
-                claim.turn.set_result(None)
 
     def _admissible(self) -> Claim | None:
         """Returns the claim that gets its places now, if there is one."""
