@@ -225,7 +225,7 @@ class Calibrations:
             else:
                 self._note_presence(known, before)
                 if keep or before is not None:
-                    if known is not before:
+                    if before is None or before.runtimes != known.runtimes:
                         self._note_runtimes(known)
                     self._keep(known, begun)
         return known

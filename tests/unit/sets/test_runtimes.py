@@ -79,6 +79,11 @@ async def test_another_runtime_is_reported_once(warned: Callable[[], list[str]])
         (warning,) = warned()
         assert f"has scores of {A100}, and this judge runs on {H100S}" in warning
         assert "noise-check" in warning
+        # A service with the other runtime changes the set.
+        async with services_of(PlacedEngine(A100), store) as others:
+            await others.calibrator.add("default", batch(2))
+        assert (await services.calibrations.get("default")).n == 2
+        assert warned() == []
         await services.calibrator.delete("default")
         # Calibrated here again, there is nothing to report.
         await services.calibrator.add("default", batch(1))
