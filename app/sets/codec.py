@@ -43,7 +43,15 @@ _LEVEL = 1
 _IN_LINE = 512
 _DIGEST = re.compile("[0-9a-f]{64}")
 # Parsing raises these for bytes that this version did not write.
-_DAMAGE = (zlib.error, KeyError, ValueError, TypeError, OverflowError, RecursionError)
+_DAMAGE = (
+    zlib.error,
+    AttributeError,
+    KeyError,
+    ValueError,
+    TypeError,
+    OverflowError,
+    RecursionError,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +146,8 @@ def decode(name: str, blob: bytes, *, min_label_mass: float = 0.0) -> Calibratio
         }
         if not all(map(_DIGEST.fullmatch, examples)):
             raise ValueError("not digests")
+        if (plan := fields.cascade) is not None and not (plan.small and plan.large):
+            raise ValueError("not a plan")
         return Calibration(
             **vars(fields),
             name=name,

@@ -73,7 +73,8 @@ def test_a_version_holds_its_thresholds() -> None:
         assert float(thresholds[f"marginal:{alpha:.2f}"]) == found
         assert math.isfinite(found)
     assert float(thresholds_in(encode(calibration_of({})))["marginal:0.05"]) == -math.inf
-    assert thresholds_in(b"damaged") == {}
+    for damaged in (b"damaged", zlib.compress(b'{"thresholds": [1]}')):
+        assert thresholds_in(damaged) == {}
     # Whoever reads the set computes with their own setting.
     assert decode("default", blob).min_label_mass == 0.0
 
@@ -107,6 +108,8 @@ def test_damage_is_noticed(at: int) -> None:
         {"judge": "\ud800"},
         {"runtimes": [1]},
         {"examples": {"short": [1.0, -2.0, 0.9, "A"]}},
+        {"examples": [1, 2]},
+        {"cascade": {"small": [], "large": [[0.5, 1.0]], "share": 0.5, "slack": 0.0}},
     ],
     ids=repr,
 )
