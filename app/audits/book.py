@@ -93,11 +93,12 @@ class Book:
             and (alarm is None or audit.position <= alarm.position)
             and all(use.write_id != in_force for use in audit.uses)
         ]
-        gone = set(keys)
+        # An earlier step may have removed the audit of an entry, and not the entry.
+        left = self.audits.keys() - set(keys)
         return keys + [
             key_of_row(entry)
             for entry in self.trail
-            if entry.id is not None and pair_of(entry.id) in gone
+            if entry.id is not None and pair_of(entry.id) not in left
         ]
 
     def remove(self, keys: Collection[str]) -> None:
