@@ -318,12 +318,12 @@ class Monitor:
     def _log_alarm(self, calibration: Calibration, report: SetReport, criterion: Criterion) -> None:
         alarm = self._book(calibration.name).alarms.state(criterion).standing
         if alarm is None:
-            # The store has not taken it yet.
-            alarm = next(
-                entry
-                for entry in self._alarms(calibration, report)
-                if in_fields(entry) == in_fields(criterion)
-            )
+            # The store has not taken it yet, or it ended while the report was computed.
+            unrecorded = self._alarms(calibration, report)
+            own = (entry for entry in unrecorded if in_fields(entry) == in_fields(criterion))
+            alarm = next(own, None)
+        if alarm is None:
+            return
         logger.warning(
             "alarm: audits of calibration %r (version %d) show more errors than %s since %s, by a "
             "label of %r: %d of %d labels of accepted judgments%s are errors%s; "

@@ -253,6 +253,25 @@ async def test_an_alarm_that_two_replicas_see_at_once_is_recorded_once() -> None
         assert len(await one.trail()) == 2
 
 
+async def test_an_alarm_that_ends_while_a_replica_computes_it_does_not_end_its_monitor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with rung() as replica:
+        late = Replica(replica.services)
+        await late.auditor.catch_up()
+
+        async def slow(call: Any, *given: Any, **named: Any) -> Any:
+            monkeypatch.undo()
+            found = call(*given, **named)
+            await replica.monitor.resume(await replica.set, reason="A wrong guide.", by="bob")
+            await late.auditor.catch_up()
+            return found
+
+        monkeypatch.setattr("app.audits.monitor.off_loop", slow)
+        assert (await late.monitor.of(await late.set)).alarmed
+        assert not await late.look()
+
+
 async def test_an_alarm_that_an_expired_draw_lets_ring_names_no_key() -> None:
     async with services_of() as services:
         await calibrate(services, n=50)
