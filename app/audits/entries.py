@@ -33,6 +33,7 @@ _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 # Thousands of rows share these names, which are kept once.
 _Name = Annotated[str, AfterValidator(sys.intern)]
+# A number that every store keeps.
 _Version = Annotated[int, Field(ge=0, lt=2**63)]
 _Count = Annotated[int, Field(ge=0)]
 
@@ -211,8 +212,10 @@ class TrailEntry(records.AuditEvent):
 
     __pydantic_config__ = _STRICT
 
+    id: DrawId | None
+    version: _Version | None
     write_id: str | None = None
-    follows: int = 0
+    follows: _Version = 0
     position: Annotated[int, Field(exclude=True)] = 0
 
     @classmethod
@@ -286,4 +289,17 @@ def in_fields(criterion: Criterion | records.AuditEvent) -> dict[str, Any]:
     return {"alpha": criterion.alpha, "guarantee": criterion.guarantee, "delta": criterion.delta}
 
 
-_ROW: TypeAdapter[Row] = TypeAdapter(Audit | TrailEntry)
+def _whole(entry: TrailEntry) -> TrailEntry:
+    """Checks that an entry has what its kind needs."""
+    if (entry.id is None) != (entry.event in ("alarm", "alarm_ended", "resumed")):
+        raise ValueError("entries about labels have an id, and those about alarms have none")
+    if entry.id is None:
+        if entry.guarantee is None or entry.version is None:
+            raise ValueError("an alarm has a criterion and a version")
+        _with_alpha(Criterion(**in_fields(entry), calibration=""))
+    if entry.event == "alarm" and entry.write_id is None:
+        raise ValueError("an alarm has the version that raised it")
+    return entry
+
+
+_ROW: TypeAdapter[Row] = TypeAdapter(Audit | Annotated[TrailEntry, AfterValidator(_whole)])

@@ -1,15 +1,25 @@
 """Alarms of the audits: each one rings once, ends with a trace, and survives a restart."""
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from app.audits.auditor import Auditor
-from app.audits.entries import AuditLabel, LabelEntry, written
+from app.audits.entries import (
+    AuditLabel,
+    LabelEntry,
+    TrailEntry,
+    in_fields,
+    read_row,
+    to_text,
+    written,
+)
 from app.audits.monitor import Monitor
 from app.core.calibration import Calibration
 from app.core.errors import StoreUnavailableError
@@ -251,6 +261,29 @@ async def test_an_alarm_that_two_replicas_see_at_once_is_recorded_once() -> None
         assert not any(await asyncio.gather(one.look(), other.look()))
         assert (await one.trail()) == (await other.trail())
         assert len(await one.trail()) == 2
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        *({"alpha": alpha} for alpha in (None, 0.0, 1.0, 7.0, "0.1")),
+        *({"delta": delta} for delta in (0.0, 2.0)),
+        *({"version": version} for version in (None, -1, 2**63)),
+        *({"follows": follows} for follows in (None, -1, 2**63)),
+        {"guarantee": None},
+        {"write_id": None},
+        {"id": draw_id(1)},
+        {"event": "closed"},
+        {"event": "label_changed", "id": "an id of another program"},
+    ],
+)
+def test_an_entry_of_another_program_is_no_alarm(broken: dict[str, Any]) -> None:
+    alarm = TrailEntry.of(
+        **in_fields(MARGINAL), event="alarm", write_id="w1", version=1, by="ana", at=written(1000.0)
+    )
+    text = to_text(alarm)
+    assert read_row(StoredRow("alarm", 7, text)) == replace(alarm, position=7)
+    assert read_row(StoredRow("alarm", 7, json.dumps(json.loads(text) | broken))) is None
 
 
 async def test_an_alarm_that_ends_while_a_replica_computes_it_does_not_end_its_monitor(
