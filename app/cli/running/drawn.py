@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from app.cli.console import say
 from app.cli.running.rows import Item, write_all
 from app.files.reading import DRAWN_ENDING, read_rows
 from app.files.shapes import REQUIRED
@@ -22,8 +21,14 @@ def drawn_path(out: Path) -> Path:
 
 def keep_drawn(
     out: Path, items: Iterable[Item], results: Mapping[str, Mapping[str, Any]], *, kept: str
-) -> None:
-    """Writes the drawn pairs of a run, after those of earlier runs with the same output."""
+) -> int:
+    """Writes the drawn pairs of a run, after those of earlier runs with the same output.
+
+    A pair that is in the file already stays as it is, because it may have been labeled there.
+
+    Returns:
+        The number of pairs of this run that were drawn.
+    """
     path = drawn_path(out)
     drawn = {
         audit["id"]: {"audit": audit["id"], **{name: item.fields[name] for name in REQUIRED}}
@@ -31,11 +36,9 @@ def keep_drawn(
         if isinstance(item.fields, dict)
         if (audit := results[item.key].get("audit")) is not None
     }
-    if drawn:
-        earlier = [row.fields for row in read_rows(path)] if path.exists() else []
-        rows = {row.get("audit"): row for row in earlier} | drawn
-        write_all(path, list(rows.values()), kept=kept)
-        say(
-            f"{len(drawn)} pairs were drawn for audits: add a column label to {path}, and send it "
-            "with `scope-judge audits label`"
-        )
+    earlier = [row.fields for row in read_rows(path)] if drawn and path.exists() else []
+    known = {row.get("audit") for row in earlier}
+    new = [row for audit, row in drawn.items() if audit not in known]
+    if new:
+        write_all(path, [*earlier, *new], kept=kept)
+    return len(drawn)

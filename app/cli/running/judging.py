@@ -17,7 +17,7 @@ from app.cli.running.coverage import (
     print_contradictions,
     print_unlike,
 )
-from app.cli.running.drawn import keep_drawn
+from app.cli.running.drawn import drawn_path, keep_drawn
 from app.cli.running.rows import Item, check_output, delimiter_of, is_table, read_items, write_all
 from app.cli.running.run import (
     Ask,
@@ -208,9 +208,14 @@ def judged_into(
         kept=f"rerun the command to resume {out}",
     )
     with finished(items, ask, run) as done:
-        keep_drawn(out, items, done.results, kept=_NOTHING_LOST)
+        drawn = keep_drawn(out, items, done.results, kept=_NOTHING_LOST)
         delimiter = delimiter_of(item.row for item in items)
         write_all(out, rows_of(done.results), kept=_NOTHING_LOST, delimiter=delimiter)
+    if drawn:
+        say(
+            f"{drawn} pairs were drawn for audits: add a column label to {drawn_path(out)}, and "
+            "send it with `scope-judge audits label`"
+        )
     return done
 
 

@@ -77,6 +77,17 @@ def test_the_drawn_pairs_have_neither_verdict_nor_model(drawn: Path) -> None:
     assert [list(row) for row in rows] == [columns] * COUNT
 
 
+def test_a_rerun_keeps_the_labels_that_people_have_written(url: str, drawn: Path) -> None:
+    labeled = [{**row, "label": "B"} for row in rows_of(drawn.read_text())[:2]]
+    # A row without an id stays, too.
+    write_rows(drawn, [*labeled, {"note": "mine"}, {"note": "also mine"}])
+    pairs, out = drawn.with_name("pairs.jsonl"), drawn.with_name("out.jsonl")
+    assert run(url, "judge", pairs, "--out", out, "--overwrite").exit_code == 0
+    rows = rows_of(drawn.read_text())
+    assert rows[:4] == [*labeled, {"note": "mine"}, {"note": "also mine"}]
+    assert len(rows) == 4 + COUNT - 2
+
+
 def test_labels_of_a_file_count_once(url: str, drawn: Path) -> None:
     file = labelled(drawn, "A", "B", "tie", None)
     assert "labeled 3, closed 0, labels replaced 0, sent before 0" in label(url, file)
