@@ -16,7 +16,6 @@ from app.files.shapes import (
     REQUIRED,
     SHAPES,
     ComparisonShape,
-    known_shape,
     label_in,
     listed,
 )
@@ -60,7 +59,7 @@ def read_pairs(
         rows = list(read_rows(path, form.encoding))
         if not rows:
             raise InvalidRequestError(f"{path} has no rows")
-        shape = _shape_of(rows, form)
+        shape = shape_of_rows(rows, form)
         pairs += [_pair(path, row, shape, labelled=labelled) for row in rows]
         if labelled:
             check_words(rows, shape)
@@ -104,11 +103,6 @@ def refuse_unlabeled(rows: Sequence[FileRow], shape: ComparisonShape | None) -> 
     )
 
 
-def has_label(pair: FilePair) -> bool:
-    """Whether the row of a pair has a label, known or not."""
-    return bool(pair.shape.label) and _is_labeled(pair.row, pair.shape)
-
-
 def _is_labeled(row: FileRow, shape: ComparisonShape | None) -> bool:
     try:
         return label_in(row.fields, shape) is not None
@@ -124,13 +118,16 @@ def _advice(rows: Sequence[FileRow], shape: ComparisonShape | None, what: str) -
     return f": {what} with --map {suggested_map(columns, shape, labelled=True)}"
 
 
-def _shape_of(rows: Sequence[FileRow], form: InputFormat) -> ComparisonShape:
-    """The shape of a file, by the columns of all its rows."""
+def shape_of_rows(rows: Sequence[FileRow], form: InputFormat) -> ComparisonShape:
+    """Finds the shape of a file by the columns of all its rows.
+
+    Raises:
+        InvalidRequestError: No shape fits, or the first complete row has no comparison.
+    """
     first = rows[0]
     try:
         # JSON Lines leave out the label of a battle that nobody has labeled.
-        columns = {name: None for row in rows for name in row.fields}
-        shape = form.shape or known_shape(columns) or shape_for(first.fields)
+        shape = form.shape or shape_for({name: None for row in rows for name in row.fields})
         complete = (
             row for row in rows if all(row.fields.get(name) is not None for name in shape.columns)
         )

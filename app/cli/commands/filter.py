@@ -1,7 +1,7 @@
 """`scope-judge filter`: keeps the preference pairs that the judge confirms, for DPO and others."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,6 +29,7 @@ from app.cli.running.run import Results
 from app.cli.summary import REASONS, print_promises
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError
+from app.files.labels import is_empty
 from app.files.reading import files_of
 from app.files.results import with_result
 
@@ -56,8 +57,12 @@ def filter(
     """
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta}
     criterion = given_criterion({**given, "calibration": calibration})
-    items = [_checked(item) for item in read_items(files, given_format(columns, encoding))]
-    check_first(items)
+    items = read_items(files, given_format(columns, encoding))
+    labels = {item.shape.label for item in items if item.shape.label in item.row.fields}
+    items = [_checked(item, labels) for item in items]
+    labeled = [item for item in items if not is_empty(item.row.fields.get(item.shape.label))]
+    # A wrong map of labels would fail every labeled row.
+    check_first(labeled or items)
     check_output(out, files_of(files), overwrite=overwrite)
     with connected(url, patience_s=patience) as client:
         done = judged_into(
@@ -68,19 +73,24 @@ def filter(
             settings={"judge": client.info().fingerprint, "criterion": criterion},
             overwrite=overwrite,
         )
-        labeled = [replace(p, label=p.label or "A") for p in judged_pairs(items, done.results)]
-        print_contradictions(labeled)
+        pairs = [replace(p, label=p.label or "A") for p in judged_pairs(items, done.results)]
+        print_contradictions(pairs)
         results = [done.results[item.key] for item in items]
         _print_summary(items, results)
-        print_unlike(client, labeled)
+        print_unlike(client, pairs)
     refuse_failed(results)
 
 
-def _checked(item: Item) -> Item:
-    """The item, with the error of a row whose label is not known."""
+def _checked(item: Item, labels: Collection[str]) -> Item:
+    """The item, with the error of a row whose label is not known.
+
+    Args:
+        item: The row and its comparison.
+        labels: Columns of labels that other rows have; JSON Lines may leave them out.
+    """
     row, shape = item.row.fields, item.shape
     try:
-        if shape.label_in(row) is None and shape.label in row:
+        if shape.label_in(row) is None and shape.label in labels:
             raise InvalidComparisonError(f"there is no label in {shape.label}")
     except InvalidComparisonError as exc:
         return Item.of(item.row, item.shape, exc)

@@ -10,9 +10,9 @@ from typing import Any
 
 from app.cli.console import CommandError
 from app.core.errors import RequestError, ScopeJudgeError
+from app.files.labeled import shape_of_rows
 from app.files.reading import FileRow, InputFormat, files_of, read_rows
 from app.files.shapes import ComparisonShape
-from app.files.suggestion import shape_for
 from app.files.writing import format_of, json_line, replace_file
 
 
@@ -53,10 +53,10 @@ def read_items(inputs: Sequence[Path], form: InputFormat) -> list[Item]:
     """
     items: list[Item] = []
     for path in files_of(inputs):
-        its_shape = form.shape
-        for row in read_rows(path, form.encoding):
-            its_shape = its_shape or _recognised(row)
-            items.append(_item(row, its_shape))
+        rows = list(read_rows(path, form.encoding))
+        if rows:
+            shape = shape_of_rows(rows, form)
+            items += [_item(row, shape) for row in rows]
     check_first(items)
     return items
 
@@ -71,13 +71,6 @@ def check_first(items: Sequence[Item]) -> None:
     first = items[0]
     if isinstance(first.fields, ScopeJudgeError):
         raise CommandError(f"{first.row.place}: {first.fields.detail}")
-
-
-def _recognised(row: FileRow) -> ComparisonShape:
-    try:
-        return shape_for(row.fields)
-    except RequestError as exc:
-        raise CommandError(f"{row.place}: {exc.detail}") from None
 
 
 def _item(row: FileRow, shape: ComparisonShape) -> Item:

@@ -104,6 +104,18 @@ def test_no_tie_abstention_or_error_is_kept(service: str, tmp_path: Path) -> Non
     assert [row["label"] for row in rows_in(tmp_path / "out.jsonl")] == ["A"]
 
 
+@pytest.mark.parametrize("column", ["human", "label"])
+def test_a_row_that_leaves_out_its_label_is_not_a_preference(
+    column: str, service: str, tmp_path: Path
+) -> None:
+    battle = {**unlabelled(GOOD, BAD), "model_a": "x", "model_b": "y"}
+    rows = [battle, {**battle, column: "model_b"}, {**battle, column: "model_a"}]
+    result = filtered(service, tmp_path, rows)
+    assert "1 of 3 rows got no judgment" in result.stderr
+    assert "dropped, 1: the judge prefers the other response" in result.stderr
+    assert [row[column] for row in rows_in(tmp_path / "out.jsonl")] == ["model_a"]
+
+
 def test_the_summary_bounds_the_wrong_pairs(service: str, tmp_path: Path) -> None:
     rows = [labelled(f"quality=4.0{i}", BAD) for i in range(10)]
     rows += [labelled(BAD, f"quality=4.1{i}") for i in range(10)]
