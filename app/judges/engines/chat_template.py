@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from app.core.errors import ControlTokenError, PromptTooLongError
 from app.judges.engines.markers import ZERO_WIDTH_SPACE
 
 if TYPE_CHECKING:
@@ -77,28 +76,6 @@ class ChatTemplate:
         if backend is None or backend.normalizer is None:
             return text
         return cast(str, backend.normalizer.normalize_str(text).replace("\u2581", " "))
-
-
-def too_long(tokens: str, most: int) -> PromptTooLongError:
-    """Returns the error of a prompt with so many tokens, where the judge reads at most `most`."""
-    return PromptTooLongError(
-        f"the prompt has {tokens} tokens and this judge reads at most {most}; shorten the question "
-        "or the responses, or run a judge with a longer context"
-    )
-
-
-def markers_stay() -> ControlTokenError:
-    """Returns the error of a text whose turn markers cannot be broken."""
-    return ControlTokenError(
-        "a text contains turn markers of this judge that cannot be escaped; remove them"
-    )
-
-
-def control_tokens_stay() -> ControlTokenError:
-    """Returns the error of a text whose control tokens cannot be made plain text."""
-    return ControlTokenError(
-        "a text contains control tokens of this judge that cannot be escaped; remove them"
-    )
 
 
 def _control_tokens(tokenizer: "PreTrainedTokenizerBase") -> dict[int, str]:

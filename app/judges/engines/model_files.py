@@ -90,7 +90,7 @@ class LocalModel:
             folder=folder,
             tokenizer=tokenizer,
             labels=labels,
-            chat_frame=renderer.frame(prompt.system).text,
+            chat_frame=renderer.chat_frame(prompt.system),
             use=use,
         )
 

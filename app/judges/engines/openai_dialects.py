@@ -189,7 +189,7 @@ class TokenDialect:
         return Ask(content=content, tokens=len(content))
 
     def chat_frame(self, prompt: Prompt) -> str:
-        return self._renderer.frame(prompt.system).text
+        return self._renderer.chat_frame(prompt.system)
 
     def asks(self, prompts: Sequence[Prompt], *, answer_tokens: int) -> list[Ask | RequestError]:
         return [

@@ -1,18 +1,13 @@
 """Renders prompts to token ids with the chat template, in which users' texts stay plain text."""
 
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from app.core.errors import RequestError, StartupError
-from app.judges.engines.chat_template import (
-    ChatTemplate,
-    control_tokens_stay,
-    markers_stay,
-    too_long,
-)
+from app.judges.engines.chat_template import ChatTemplate
+from app.judges.engines.frames import Frame, Framed, placeholder, split_at_placeholders, tokenized
 from app.judges.engines.imports import importing
 from app.judges.engines.markers import MarkerBreaker, plain_markers
 from app.judges.engines.thinking import PLAIN, EndOfThought, UseOfTemplate
@@ -21,10 +16,6 @@ from app.ports import Prompt
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-# Placeholder for the user message while a template is rendered; it occurs in no template.
-_SENTINEL = "scopeJudgeUserMessage"
-# Put around the placeholder to test whether a template strips blanks; templates use no tabs.
-_BLANK = "\t"
 # Beginnings of a message that a tokenizer may merge with the text before it.
 _PROBES = ("x", " x", "  x", "\nx", "\n\nx", "1", "é", ".", "'s")
 
@@ -35,36 +26,6 @@ class LabelTokens:
 
     a: int
     b: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Frame:
-    """Text that a chat template puts around every user message, and facts about it.
-
-    Args:
-        head: Text before the message: control tokens and the system message.
-        tail: Text after the message: the end of the turn and the beginning of the judge's answer.
-        trims_start: Whether the template strips blanks at the start of the message.
-        trims_end: Whether the template strips blanks at the end of the message.
-        head_ids: Token ids of the first part of head, which is tokenised once for all prompts;
-            empty if a prompt has to be tokenised in one piece.
-        rest: Last part of head, which is tokenised with the message.
-        control_tokens: Id of each control token in rest and tail -> number of occurrences.
-        markers: Breaks the template's plain-text turn markers in messages.
-    """
-
-    head: str
-    tail: str
-    trims_start: bool
-    trims_end: bool
-    head_ids: tuple[int, ...]
-    rest: str
-    control_tokens: Counter[int]
-    markers: MarkerBreaker
-
-    @property
-    def text(self) -> str:
-        return f"{self.head}{{user}}{self.tail}"
 
 
 def load_tokenizer(folder: str) -> "PreTrainedTokenizerBase":
@@ -123,7 +84,6 @@ class PromptRenderer:
         self.end = EndOfThought.find(self._template, use.think_end) if use.thinks else None
         self._max_prompt_tokens = max_prompt_tokens
         self._frames: dict[str, Frame] = {}
-        self._max_prompt_characters = max_prompt_tokens * self._template.longest_token
 
     def for_thoughts(self) -> "PromptRenderer":
         """The renderer of the same judge whose prompts end where its thought begins."""
@@ -144,39 +104,20 @@ class PromptRenderer:
         return self.end.tokens_after(self._template, prompt.prefill)
 
     def token_ids(self, prompts: Sequence[Prompt]) -> list[list[int] | RequestError]:
-        """Renders prompts in one batch.
-
-        If a user message would add control tokens, a zero-width space breaks each of their
-        spellings in the message; no token outside of the message changes. The chat template's
-        plain-text turn markers are always broken in user messages.
-
-        Returns:
-            For each prompt, in order, its token ids or its own error: `PromptTooLongError`, or
-            `ControlTokenError` if a control token or a marker cannot be broken.
+        """Renders prompts in one batch; see `tokenized` for what happens to their texts.
 
         Raises:
             StartupError: The chat template cannot hold a judge's prompt.
         """
-        readable = [self._without_markers(prompt) for prompt in prompts]
-        kept = [item for item in readable if isinstance(item, Prompt)]
-        encoded = iter(self._template.encode([self._open_text(prompt) for prompt in kept]))
-        return [
-            self._checked(item, next(encoded)) if isinstance(item, Prompt) else item
-            for item in readable
-        ]
+        framed = [self._framed(prompt) for prompt in prompts]
+        return tokenized(self._template, framed, max_prompt_tokens=self._max_prompt_tokens)
 
-    def _without_markers(self, prompt: Prompt) -> Prompt | RequestError:
-        """The prompt with broken plain-text markers in its user message, or its error."""
-        # Refused before tokenising: megabytes would block all other judgments for seconds.
-        if len(self._open_text(prompt)) > self._max_prompt_characters:
-            return too_long("too many", self._max_prompt_tokens)
-        markers = self.frame(prompt.system).markers
-        if not markers.finds(prompt.user):
-            return prompt
-        harmless = prompt._replace(user=markers.broken(prompt.user))
-        if markers.finds(harmless.user):
-            return markers_stay()
-        return harmless
+    def chat_frame(self, system: str) -> str:
+        """The text that the chat template puts around a user message; raises as `frame`."""
+        return self.frame(system).filled(["{user}"])
+
+    def _framed(self, prompt: Prompt) -> Framed:
+        return Framed(self.frame(prompt.system), [prompt.user], prompt.prefill)
 
     def frame(self, system: str) -> Frame:
         """The frame that the chat template puts around user messages, cached by system message.
@@ -191,7 +132,7 @@ class PromptRenderer:
     def _new_frame(self, system: str) -> Frame:
         from jinja2 import TemplateError
 
-        user = {"role": "user", "content": f"{_BLANK}{_SENTINEL}{_BLANK}"}
+        user = {"role": "user", "content": placeholder(0)}
         try:
             text = self._apply_template([{"role": "system", "content": system}, user])
             if system.strip() not in text:
@@ -203,12 +144,10 @@ class PromptRenderer:
                 text = self._apply_template([user])
             except TemplateError as exc:
                 raise StartupError(f"this judge's chat template fails: {exc}") from exc
-        halves = text.split(_SENTINEL)
-        if len(halves) != 2:
+        split = split_at_placeholders(text, 1)
+        if split is None:
             raise StartupError("this judge's chat template does not use a message exactly once")
-        head, tail = halves
-        trims_start, trims_end = not head.endswith(_BLANK), not tail.startswith(_BLANK)
-        head, tail = head.removesuffix(_BLANK), tail.removeprefix(_BLANK)
+        (head, tail), slots = split
         if self.end is not None:
             if self.end.marker in tail:
                 raise StartupError(
@@ -220,30 +159,30 @@ class PromptRenderer:
         head_ids, rest = self._split_head(head, tail)
         ids = self._template.encode([rest + "x" + tail])[0]
         return Frame(
-            head=head,
-            tail=tail,
-            trims_start=trims_start,
-            trims_end=trims_end,
-            head_ids=head_ids,
-            rest=rest,
+            gaps=(head, tail),
+            slots=slots,
             control_tokens=self._template.count_control(ids),
             markers=MarkerBreaker(self._plain_markers(text, system), self._template.as_read),
+            head_ids=head_ids,
+            head_characters=len(head) - len(rest),
         )
 
     def _plain_markers(self, text: str, system: str) -> tuple[str, ...]:
         """The template's plain-text markers in a judge's prompt and in longer conversations."""
         from jinja2 import TemplateError
 
-        texts = [text.replace(system.strip(), _SENTINEL) if system.strip() else text]
-        turns = [{"role": role, "content": _SENTINEL} for role in ("user", "assistant", "user")]
-        for first in ({"role": "system", "content": _SENTINEL}, None):
+        texts = [text.replace(system.strip(), placeholder(0)) if system.strip() else text]
+        turns = [
+            {"role": role, "content": placeholder(0)} for role in ("user", "assistant", "user")
+        ]
+        for first in ({"role": "system", "content": placeholder(0)}, None):
             try:
                 texts.append(self._apply_template([first, *turns] if first else turns))
                 break
             except TemplateError:
                 # The template takes no system message, or only a single question.
                 continue
-        gaps = [gap for text in texts for gap in text.split(_SENTINEL)]
+        gaps = [gap for text in texts for gap in text.split(placeholder(0).strip())]
         markers = plain_markers(gaps, self._template.control_text)
         # A judge that repeats such a text would end its thought.
         is_plain = self.end is not None and self.end.token is None
@@ -278,31 +217,6 @@ class PromptRenderer:
             **self._use.variables,
         )
 
-    def _text(self, prompt: Prompt) -> str:
-        frame = self.frame(prompt.system)
-        user = prompt.user.lstrip() if frame.trims_start else prompt.user
-        user = user.rstrip() if frame.trims_end else user
-        return frame.head + user + frame.tail + prompt.prefill
-
-    def _open_text(self, prompt: Prompt) -> str:
-        """The text of a prompt after the part that is tokenised once."""
-        frame = self.frame(prompt.system)
-        return self._text(prompt)[len(frame.head) - len(frame.rest) :]
-
-    def _checked(self, prompt: Prompt, ids: list[int]) -> list[int] | RequestError:
-        """The ids of the whole prompt, given the ids of its open text, or its error."""
-        frame = self.frame(prompt.system)
-        expected = frame.control_tokens
-        if self._template.count_control(ids) != expected:
-            harmless = prompt._replace(user=self._template.neutralised(prompt.user))
-            ids = self._template.encode([self._open_text(harmless)])[0]
-            if self._template.count_control(ids) != expected:
-                return control_tokens_stay()
-        ids = [*frame.head_ids, *ids]
-        if len(ids) > self._max_prompt_tokens:
-            return too_long(str(len(ids)), self._max_prompt_tokens)
-        return ids
-
     def label_tokens(self, prompt: Prompt) -> LabelTokens:
         """Finds the tokens of A and B at the place where the judge answers.
 
@@ -314,7 +228,8 @@ class PromptRenderer:
             StartupError: A label is not a single token there, both labels are the same token, or
                 the chat template cannot hold a judge's prompt.
         """
-        template, text = self._template, self._text(prompt)
+        template = self._template
+        text = self.frame(prompt.system).filled([prompt.user]) + prompt.prefill
         base = template.encode([text])[0]
         ids = []
         for label in ("A", "B"):

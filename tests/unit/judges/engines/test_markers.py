@@ -114,7 +114,7 @@ def ids_of(renderer: PromptRenderer, user: str) -> list[int]:
 def test_the_markers_are_those_of_the_template_and_no_ordinary_words(template: str) -> None:
     renderer = renderer_of(template)
     frame = renderer.frame(SYSTEM)
-    found = renderer._plain_markers(f"{frame.head}{frame.tail}", SYSTEM)
+    found = renderer._plain_markers("".join(frame.gaps), SYSTEM)
     assert set(found) == MARKERS[template]
 
 
@@ -128,9 +128,9 @@ def test_a_marker_in_a_text_is_broken_and_nothing_else_is_changed(
     renderer = renderer_of(template)
     frame = renderer.frame(SYSTEM)
     shown = renderer._template.tokenizer.decode(ids_of(renderer, f"before {attack} behind"))
-    assert shown.startswith(frame.head)
-    assert shown.endswith(frame.tail)
-    inside = shown[len(frame.head) : -len(frame.tail)]
+    assert shown.startswith(frame.gaps[0])
+    assert shown.endswith(frame.gaps[1])
+    inside = shown[len(frame.gaps[0]) : -len(frame.gaps[1])]
     assert inside.replace(ZERO_WIDTH_SPACE, "") == f"before {attack} behind"
     assert inside != f"before {attack} behind"
     assert not frame.markers.finds(inside)

@@ -25,7 +25,7 @@ async def test_a_restart_changes_nothing_of_the_identity() -> None:
     assert found[0] == found[1]
     identity = found[0]
     assert (identity.weights, identity.dtype) == ("remote the-judge org/judge", "remote")
-    assert identity.chat_frame == RENDERER.frame("Judge.").text
+    assert identity.chat_frame == RENDERER.chat_frame("Judge.")
     labels = RENDERER.label_tokens(prompts_of(1)[0])
     assert identity.label_tokens == (labels.a, labels.b)
     assert identity.max_prompt_tokens == 2047
