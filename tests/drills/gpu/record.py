@@ -67,7 +67,9 @@ def _section(run: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
     status = {name: steps[name]["status"] if name in steps else "not run" for name in STEPS}
     passed = sum(each == "passed" for each in status.values())
-    others = [f"{STEPS[name].title} ({each})" for name, each in status.items() if each != "passed"]
+    others = [
+        f'"{STEPS[name].title}" ({each})' for name, each in status.items() if each != "passed"
+    ]
     text = (
         f"{passed} of {len(STEPS)} steps passed on {run['made'][:10]}: {named}, "
         f"{machine['cores']} cores; {versions}. `docs/measured/gpu.json` has what they found."
