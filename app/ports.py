@@ -658,8 +658,9 @@ class AuditStore(Protocol):
         texts: Mapping[str, str] = NO_TEXTS,
         forgotten: Collection[str] = (),
         removed: Collection[str] = (),
+        synced: bool = True,
     ) -> int | None:
-        """Changes the audits of a set in one atomic step, which is durable then.
+        """Changes the audits of a set in one atomic step.
 
         Args:
             rows: New rows, and new states of others. They get positions by `placed`.
@@ -668,6 +669,8 @@ class AuditStore(Protocol):
             texts: Key of a row -> its texts, which replace others.
             forgotten: Keys whose texts are removed; unknown keys are ignored.
             removed: Keys of rows to remove with their texts, which takes one position.
+            synced: Whether the change is on the disk when this method returns. Otherwise it
+                survives the end of every process, but perhaps not a power failure.
 
         Returns:
             The position of the set's last change before this one; None if a row has another

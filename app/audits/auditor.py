@@ -227,15 +227,19 @@ class Auditor:
         self,
         name: str,
         plan: Callable[[Book, _Change], None],
+        *,
+        draws: bool = False,
     ) -> None:
         """Changes the audits of a set, in one step of the store.
 
         Args:
             plan: Puts the rows into a change, by the audits as they are. It is called again if
                 somebody else has changed one of the rows.
+            draws: Whether it draws judgments, which wait neither for the disk nor long.
 
         Raises:
             StoreUnavailableError: The store does not answer, or other processes were always first.
+            TimeoutError: The store has not taken draws in `_PATIENCE_S`.
         """
         for _ in range(_ATTEMPTS):
             book, change = self.book(name), _Change()
@@ -246,14 +250,18 @@ class Auditor:
             position = int(self.now() * 1e6)
             rows = [StoredRow(key, position, to_text(row)) for key, row in change.rows.items()]
             with self._watched(writing=True):
-                before = await self._store.write_audits(
-                    name,
-                    rows,
-                    expected={key: book.places[key] for key in keys if key in book.places},
-                    texts=change.texts,
-                    forgotten=change.forgotten,
-                    removed=change.removed,
-                )
+                async with asyncio.timeout(_PATIENCE_S if draws else None):
+                    before = await self._store.write_audits(
+                        name,
+                        rows,
+                        expected={key: book.places[key] for key in keys if key in book.places},
+                        texts=change.texts,
+                        forgotten=change.forgotten,
+                        removed=change.removed,
+                        # A draw that a power failure takes is missed; who was right has nothing to
+                        # do with it. The disk would take longer than a small judge.
+                        synced=not draws,
+                    )
             if before is None:
                 await self.catch_up()
                 continue
@@ -360,9 +368,7 @@ class Auditor:
         # Judgments do not wait for a store that has failed; `follow` notices when it is back.
         if not self._store_is_away:
             with suppress(TimeoutError, StoreUnavailableError, StoreCorruptError):
-                with self._watched():
-                    async with asyncio.timeout(_PATIENCE_S):
-                        await self._change(name, plan)
+                await self._change(name, plan, draws=True)
                 self._refused.update(drawn.use.write_id for drawn in refused)
                 self._telemetry.audit_draws.inc(taken)
                 self._telemetry.refused_draws.inc(len(refused))

@@ -119,6 +119,7 @@ class MemoryStore:
         texts: Mapping[str, str] = NO_TEXTS,
         forgotten: Collection[str] = (),
         removed: Collection[str] = (),
+        synced: bool = True,
     ) -> int | None:
         before = self._positions.get(name, 0)
         stored, kept = self._audits.setdefault(name, {}), self._texts.setdefault(name, {})

@@ -282,6 +282,7 @@ class RedisStore:
         texts: Mapping[str, str] = NO_TEXTS,
         forgotten: Collection[str] = (),
         removed: Collection[str] = (),
+        synced: bool = True,
     ) -> int | None:
         arguments = [
             *AuditKeys.of(name),

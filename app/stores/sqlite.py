@@ -156,6 +156,7 @@ class SqliteStore:
         texts: Mapping[str, str] = NO_TEXTS,
         forgotten: Collection[str] = (),
         removed: Collection[str] = (),
+        synced: bool = True,
     ) -> int | None:
         write = partial(
             sqlite_audits.write,
@@ -165,6 +166,7 @@ class SqliteStore:
             texts=texts,
             forgotten=forgotten,
             removed=removed,
+            synced=synced,
         )
         return await self._run(write)
 

@@ -2,10 +2,11 @@
 
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 
 from app.core.errors import StoreCorruptError
 from app.ports import AuditState, StoredRow, placed
-from app.stores.sqlite_file import transaction
+from app.stores.sqlite_file import transaction, unsynced
 
 _CHANGE = "UPDATE audit SET position = :position, text = :text WHERE name = :name AND key = :key"
 _INSERT = "INSERT INTO audit (name, key, position, text) VALUES (:name, :key, :position, :text)"
@@ -44,9 +45,10 @@ def write(
     texts: Mapping[str, str],
     forgotten: Collection[str],
     removed: Collection[str],
+    synced: bool,
 ) -> int | None:
     """Changes the audits of a set in one atomic step."""
-    with transaction(connection, "IMMEDIATE"):
+    with nullcontext() if synced else unsynced(connection), transaction(connection, "IMMEDIATE"):
         position_of = "SELECT position FROM audit WHERE name = ? AND key = ?"
         for key in (*(row.key for row in rows), *removed):
             (present,) = connection.execute(position_of, (name, key)).fetchone() or (0,)

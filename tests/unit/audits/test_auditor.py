@@ -2,13 +2,15 @@
 
 import asyncio
 import time
+from pathlib import Path
 
 import pytest
 
 from app.stores.memory import MemoryStore
+from app.stores.sqlite import SqliteStore
 from tests.patience import until
 from tests.serving import pair, request, services_of
-from tests.unit.audits.drawing import EXAMPLES, FlakyStore, audits, ids, judged, traffic
+from tests.unit.audits.drawing import EXAMPLES, FlakyStore, audits, ids, judged, label, traffic
 
 
 async def test_rate_one_draws_every_judgment_that_used_an_alpha() -> None:
@@ -138,3 +140,24 @@ async def test_an_expired_draw_is_not_offered_for_a_label_again() -> None:
         await services.calibrator.add("default", EXAMPLES)
         assert await judged(services, traffic([1])) == [None]
         assert len(audits(services.auditor)) == 1
+
+
+async def test_draws_do_not_wait_for_the_disk_and_labels_do(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "calibrations.db")
+    synced = list[bool]()
+    waits = True
+
+    def follow(statement: str) -> None:
+        nonlocal waits
+        if statement.startswith("PRAGMA synchronous"):
+            waits = statement.endswith("FULL")
+        elif statement == "COMMIT":
+            synced.append(waits)
+
+    async with services_of(store=store, audit_rate=1.0) as services:
+        await services.calibrator.add("default", EXAMPLES)
+        await store._run(lambda connection: connection.set_trace_callback(follow))
+        (one,) = await ids(services, traffic([1]))
+        await label(services.auditor, (one, "A"))
+        await store._run(lambda connection: connection.set_trace_callback(None))
+    assert synced == [False, True]
