@@ -181,15 +181,18 @@ class Calls:
         first calls. One that is too slow or too large is split.
 
         Args:
-            pairs: Each is (question, a, b), or a mapping with the fields of POST /judge, whose
-                criterion overrides the arguments. Or a pandas DataFrame with the columns question,
-                response_a and response_b. Asynchronous clients take an asynchronous iterable, too.
+            pairs: Each is (question, a, b), or a mapping with the fields of POST /judge except
+                `explain`, whose criterion overrides the arguments. Or a pandas DataFrame with the
+                columns question, response_a and response_b. Asynchronous clients take an
+                asynchronous iterable, too.
             in_flight: Most requests at a time; by default 4.
             **criterion: The criterion of every pair, as in `judge`.
         """
         given = checked(criterion, Criterion)
         ask = partial(self._judged, criterion=given)
-        return Stream(self._work("/judge/batch", ask, in_flight), rows_of(pairs), pair_item)
+        return Stream(
+            self._work("/judge/batch", ask, in_flight), rows_of(pairs, "calibration"), pair_item
+        )
 
     @call
     def rewards(
@@ -276,7 +279,7 @@ class Calls:
 
     @call
     def calibrate(self, name: str, examples: Iterable[Example]) -> Steps[records.CalibrationReport]:
-        """Adds labeled pairs to a calibration set, in one version.
+        """Adds labeled pairs to a set, in one version, or in a few if they are too large for one.
 
         All pairs are judged first; after an error, the set is unchanged. The service recognises a
         pair by its digest: adding it again updates its label. Pairs with different labels do not
@@ -334,13 +337,12 @@ class Calls:
         judged, as by `calibrate`.
 
         Args:
-            examples: As in `calibrate`.
+            examples: As in `calibrate`, but not a DataFrame.
             calibration: Name of the set that the scores are for.
             in_flight: Most requests at a time; by default 4.
         """
         ask = partial(self._scored, calibration=calibration)
-        rows = rows_of(examples)
-        return Stream(self._work("/calibrate/scores", ask, in_flight), rows, example_item)
+        return Stream(self._work("/calibrate/scores", ask, in_flight), examples, example_item)
 
     @call
     def add_scores(
@@ -433,7 +435,7 @@ class Calls:
         """Scores pairs without labels, and yields a score for each, in order; no set changes.
 
         Args:
-            pairs: As in `judge_many`.
+            pairs: As in `judge_many`, without a criterion.
             in_flight: Most requests at a time; by default 4.
         """
 
@@ -445,7 +447,7 @@ class Calls:
             return list(answer.scores)
 
         work = self._work("/scores", ask, in_flight, failed=_unscored)
-        return Stream(work, pairs, pair_item)
+        return Stream(work, rows_of(pairs), pair_item)
 
     @call
     def plan_cascade(

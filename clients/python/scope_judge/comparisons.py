@@ -126,7 +126,7 @@ def two_responses(
     return cast(Response, first), cast(Response, second)
 
 
-def rows_of(given: Any, *, labeled: bool = False) -> Any:
+def rows_of(given: Any, *more: str, labeled: bool = False) -> Any:
     """The rows of a pandas DataFrame as mappings, without empty cells; other inputs as they are.
 
     Only the columns of a pair are read, so that the table may have others. A number in place of a
@@ -134,6 +134,7 @@ def rows_of(given: Any, *, labeled: bool = False) -> Any:
 
     Args:
         given: The pairs of a caller.
+        more: Names of other columns that are read if the table has them.
         labeled: Whether the rows have a label; a row without one is None.
 
     Raises:
@@ -145,7 +146,7 @@ def rows_of(given: Any, *, labeled: bool = False) -> Any:
     if absent := [name for name in needed if name not in given.columns]:
         raise TypeError(f"the DataFrame needs the columns {', '.join(needed)}: rename its columns, "
                         f"or add {', '.join(absent)}")  # fmt: skip
-    read = [name for name in (*needed, "id", "calibration") if name in given.columns]
+    read = [name for name in (*needed, "id", *more) if name in given.columns]
     rows = [
         {name: _cell(name, value) for name, value in row.items() if not _is_missing(value)}
         for row in given[read].to_dict("records")
@@ -162,10 +163,11 @@ def _is_missing(value: Any) -> bool:
 
 
 def _cell(name: str, value: Any) -> Any:
-    if name not in _TEXTS or isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return value
     # pandas makes floats of whole numbers if one of a column is missing.
-    return str(int(value) if value == int(value) else value)
+    number = int(value) if isinstance(value, float) and value.is_integer() else value
+    return str(number) if name in _TEXTS else number
 
 
 def contradicting(examples: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
@@ -179,7 +181,7 @@ def contradicting(examples: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
     """
     pairs: dict[bytes, dict[int, tuple[bytes, Any]]] = {}
     for number, fields in examples.items():
-        question, a, b = (to_json(fields.get(name)) for name in _TEXTS)
+        question, a, b = (to_json(_alone(fields.get(name))) for name in _TEXTS)
         label = fields.get("label")
         if a > b:
             a, b, label = b, a, {"A": "B", "B": "A"}.get(str(label), label)
@@ -192,6 +194,17 @@ def contradicting(examples: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
             )
             found |= dict.fromkeys(same, f"{told} contradict each other, and none of them counts")
     return found
+
+
+def _alone(given: Any) -> Any:
+    """The text of a list with one text or one message of the user, which is the same to a judge."""
+    if isinstance(given, str):
+        return given
+    match json.loads(to_json(given)):
+        case [str(text)] | [{"role": "user", "content": str(text)}]:
+            return text
+        case other:
+            return other
 
 
 def pair_item(pair: Pair, number: int) -> Item:
@@ -220,6 +233,10 @@ def _item(given: Any, number: int, *, size: int, what: str) -> Item:
 def _fields(given: Any, number: int, *, size: int, what: str) -> Mapping[str, Any]:
     # A dict is recognised at once: asking for a Mapping takes a third of the time of the JSON.
     if type(given) is dict or isinstance(given, Mapping):
+        if given.get("explain"):
+            raise TypeError(
+                f"number {number} has `explain`, which is for `judge` only: leave it out"
+            )
         return given
     if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == size:
         fields = comparison(*given[:3])

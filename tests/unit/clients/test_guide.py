@@ -1,6 +1,7 @@
 """The Python of the guides runs as it is written, against the service with the scripted judge."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,9 @@ def test_the_example_with_pandas_runs_on_tables_of_excel(
     # The swapped pair has the label of the other side.
     rows += [("0?", "quality=0", "quality=1.0", "A")]
     columns = ["question", "response_a", "response_b", "label"]
-    table = pandas.DataFrame(rows, columns=columns).assign(note="mine")
+    table = pandas.DataFrame(rows, columns=columns).assign(note="mine", calibration="mine")
+    # With an empty cell, the others are floats.
+    table["id"] = [float(n) if n else math.nan for n in range(len(rows))]
     table.to_excel("labeled.xlsx", index=False)
     table.iloc[290:302].to_excel("rest.xlsx", index=False)
     run("client.md", service_url, pandas=True)
@@ -59,9 +62,17 @@ def test_the_example_with_pandas_runs_on_tables_of_excel(
     assert problems == [told] * 2
     assert "'A': " in counts
     judged = pandas.read_excel("judged.xlsx")
-    assert list(judged.columns) == [*columns, "note", "verdict"]
-    with pytest.raises(TypeError, match="rename its columns, or add question"):
-        ScopeClient(service_url).calibrate("x", table.rename(columns={"question": "prompt"}))
+    assert list(judged.columns) == [*columns, "note", "calibration", "id", "verdict"]
+    with ScopeClient(service_url) as client:
+        (*_, last) = client.judge_many(table)
+        assert last.id == 302
+        with pytest.raises(TypeError, match="rename its columns, or add question"):
+            client.calibrate("x", table.rename(columns={"question": "prompt"}))
+        given = {"question": ["1?", "2?"], "response_a": [math.inf, 2.0], "response_b": "x"}
+        numbers = pandas.DataFrame(given).assign(calibration="mine")
+        found = list(client.score_pairs(numbers))
+        assert found == list(client.score_pairs([("1?", "inf", "x"), ("2?", "2", "x")]))
+        assert [each.error for each in found] == [None, None]
 
 
 def test_the_example_of_a_pool_labels_until_the_threshold_is_known(

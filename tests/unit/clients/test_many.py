@@ -288,6 +288,7 @@ def test_pairs_may_be_asynchronous() -> None:
         (("q", "a"), "number 1 is not a pair: (question, a, b)"),
         (None, "or a mapping with question, response_a, response_b"),
         (("q", b"a", "b"), "bytes is neither a text nor a list of texts or messages"),
+        ({"question": "q", "explain": True}, "number 1 has `explain`, which is for `judge` only"),
     ],
 )
 def test_something_that_is_no_pair_is_named_by_its_number(kind: Kind, bad: Any, words: str) -> None:

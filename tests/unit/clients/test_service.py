@@ -109,6 +109,21 @@ def test_examples_of_several_requests_are_one_report(kind: Kind, service_url: st
     assert detail.curve
 
 
+def test_the_same_pair_in_another_form_contradicts_it(kind: Kind, service_url: str) -> None:
+    given: list[Any] = [
+        ("Which?", "quality=1", "quality=2", "A"),
+        ([{"role": "user", "content": "Which?"}], ("quality=2",), ["quality=1"], "A"),
+        ([{"role": "system", "content": "Which?"}], "quality=1", "quality=2", "B"),
+        (["Which?", "quality=1"], "quality=1", "quality=2", "B"),
+        ("Which?", ["quality=1", "and"], "quality=2", "B"),
+        ("And?", "quality=1", "quality=2", "B"),
+    ]
+    report = call(kind, service_url, "calibrate", f"forms-{kind}", given)
+    codes = {each.index: each.error.code for each in report.errors}
+    assert [i for i, code in codes.items() if code == "contradicting_labels"] == [0, 1]
+    assert report.added == 1
+
+
 def test_a_pool_is_labeled_as_far_as_it_is_needed(kind: Kind, service_url: str) -> None:
     name = f"pool-{kind}"
     given: list[Any] = [
