@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from scope_judge.async_client import AsyncScopeClient
 from scope_judge.client import ScopeClient
 from scope_judge.comparisons import Group, group_fields, text_of, to_json
-from scope_judge.errors import ScopeError, ServerError, TooLargeError, UnavailableError
+from scope_judge.errors import ScopeError, ServerError, UnavailableError
 from scope_judge.records import Check, ItemError, NoReward, Rewards
 from scope_judge.reward_settings import RewardSettings
 
@@ -25,6 +25,7 @@ _NOT_JUDGING = ("suspended", "unanswered")
 _UNANSWERED = (UnavailableError, ServerError)
 
 # A longer response fits into no judge's context, and would make the request of its group too large.
+# Measured as JSON, in which most letters outside ASCII take six bytes.
 _MOST_BYTES = 1_000_000
 
 logger = logging.getLogger("scope_judge")
@@ -68,7 +69,8 @@ class RewardSource:
         """The rewards of the responses of each group.
 
         With `failures="none"`, a response that is not one text, or too long for a request, is
-        "failed", and the others are compared without it.
+        "failed", and the others are compared without it; so are all responses of a group that does
+        not fit into one request.
 
         Raises:
             ScopeError: A group has no rewards, and failures are raised; or its request is at fault.
@@ -173,10 +175,13 @@ class RewardSource:
                 rewards[place] = Reward(value, reason)
             return rewards
         error = outcome.error.exception() if isinstance(outcome, ItemError) else outcome
-        if not self._tolerant or not isinstance(error, (*_UNANSWERED, TooLargeError)):
+        # The texts of one group may be too long; that a group has too many comparisons is a fault
+        # of the rule, and no group would ever get a reward.
+        is_long = error.code == "body_too_large"
+        if not self._tolerant or not (is_long or isinstance(error, _UNANSWERED)):
             raise error
         logger.warning("%d responses get no reward: %s", len(asked.places), error)
-        why = "failed" if isinstance(error, TooLargeError) else "unanswered"
+        why = "failed" if is_long else "unanswered"
         for place in asked.places:
             rewards[place] = Reward(None, why)
         return rewards
@@ -229,9 +234,10 @@ def is_readable(response: Any) -> bool:
 
 def _is_sendable(text: str) -> bool:
     try:
-        return len(text.encode()) <= _MOST_BYTES
+        text.encode()
     except UnicodeEncodeError:
         return False
+    return len(to_json(text)) <= _MOST_BYTES
 
 
 @functools.cache

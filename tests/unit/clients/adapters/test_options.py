@@ -158,6 +158,7 @@ MALFORMED: dict[str, Any] = {
     "half of a surrogate pair": "quality=9\ud800",
     "no message": None,
     "3 MB": "quality=9" + "x" * 3_000_000,
+    "1.2 MB of JSON": "quality=9" + "\N{CYRILLIC SMALL LETTER YA}" * 200_000,
 }
 
 
@@ -173,6 +174,18 @@ def test_one_malformed_completion_never_stops_a_training(url: str, name: str) ->
     assert found == [None] * 4
     assert logs.extra["scope_judge"] == ["unopposed", "failed"] * 2
     assert again == [1.0, None, -1.0]
+
+
+def test_a_group_that_fits_into_no_request_gets_no_reward(url: str) -> None:
+    reward, logs = ScopeReward(url=url, alpha=None, failures="none"), Logs()
+    long = [f"quality={i}" + "x" * 900_000 for i in range(3)]
+    try:
+        completions = [*long, "quality=1", "quality=0"]
+        found = reward(["One?"] * 3 + ["Two?"] * 2, completions, **logs.columns())
+    finally:
+        asyncio.run(reward._source.aclose())
+    assert found == [None, None, None, 1.0, -1.0]
+    assert logs.extra["scope_judge"] == ["failed"] * 3 + ["rewarded"] * 2
 
 
 def test_a_malformed_sample_of_slime_is_failed_in_its_place(url: str) -> None:
@@ -311,9 +324,12 @@ def test_an_adapter_imports_no_framework_before_it_is_used(module: str) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
-def test_a_group_of_more_comparisons_than_a_request_may_have_is_refused_with_the_remedy() -> None:
+@pytest.mark.parametrize("failures", ["raise", "none"])
+def test_a_group_of_more_comparisons_than_a_request_may_have_is_refused_with_the_remedy(
+    failures: Any,
+) -> None:
     with served(calibrated=False, max_pending=20) as url:
-        reward = ScopeReward(url=url, alpha=None)
+        reward = ScopeReward(url=url, alpha=None, failures=failures)
         try:
             with pytest.raises(RequestError, match='"opponents": k'):
                 reward(["One?"] * 6, [f"quality={i}" for i in range(6)])
