@@ -7,6 +7,7 @@ With uvicorn's own command the bounds need the options
 import asyncio
 import logging
 import math
+import re
 import resource
 import signal
 import socket
@@ -31,6 +32,11 @@ logger = logging.getLogger("uvicorn.error")
 
 # Largest head: request line and headers. A key, a trace context and a proxy's headers take 2 KB.
 MAX_HEAD_BYTES = 16 * 1024
+_END_OF_HEAD = re.compile(rb"\n\r?\n")
+# A chunk costs 6 us on the event loop, however small it is. More than 256 chunks need 256 bytes for
+# each more, and may not follow an answer: uvicorn reads the rest of its request without a pause.
+_FREE_CHUNKS = 256
+_LEAST_CHUNK_BYTES = 256
 # An idle connection is closed after this time, as proxies expect from a backend.
 KEEP_ALIVE_S = 30
 # Connections beyond the limit while all others have a request in flight. Health checks on them are
@@ -41,6 +47,37 @@ _OTHER_FILES = 192
 # Do not raise the limit of open files above this: some child processes iterate over all possible
 # descriptors.
 _MOST_FILES = 65536
+
+
+class _Parser(h11.Connection):
+    """Refuses long heads, bodies in tiny chunks, and bodies with two lengths."""
+
+    _chunks = 0
+    _body_bytes = 0
+
+    def next_event(self) -> Any:
+        if self.their_state is h11.IDLE:
+            # h11 applies its own limit only to a head that is incomplete after a read.
+            received, _ = self.trailing_data
+            if len(received) > MAX_HEAD_BYTES and not _END_OF_HEAD.search(
+                received, 0, MAX_HEAD_BYTES
+            ):
+                raise h11.RemoteProtocolError("the head is too long")
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._chunks = self._body_bytes = 0
+            # A proxy that believes the other length would see another request in the body.
+            if {b"content-length", b"transfer-encoding"} <= {name for name, _ in event.headers}:
+                raise h11.RemoteProtocolError("Content-Length beside Transfer-Encoding")
+        elif isinstance(event, h11.Data):
+            self._chunks += event.chunk_start
+            self._body_bytes += len(event.data)
+            counted = self._chunks - _FREE_CHUNKS
+            if counted > 0 and (
+                self.our_state is h11.DONE or self._body_bytes < counted * _LEAST_CHUNK_BYTES
+            ):
+                raise h11.RemoteProtocolError("the body has too many chunks")
+        return event
 
 
 class BoundedH11(H11Protocol):
@@ -58,6 +95,7 @@ class BoundedH11(H11Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self.conn = _Parser(h11.SERVER, MAX_HEAD_BYTES)
         # No route uses WebSockets, and a WebSocket protocol would not have this bound.
         self.ws_protocol_class = None
         self._most_connections = config.limit_concurrency or math.inf
@@ -141,7 +179,6 @@ class DrainingServer(uvicorn.Server):
             timeout_graceful_shutdown=math.ceil(settings.drain_s),
             http=BoundedH11,
             ws="none",
-            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
             limit_concurrency=affordable(settings.max_connections),
             timeout_keep_alive=KEEP_ALIVE_S,
         )

@@ -14,11 +14,14 @@ import uvicorn
 
 from app.api.auth.keys import Keys
 from app.api.server import MAX_HEAD_BYTES, SPARE, BoundedH11, affordable
-from tests.patience import until
+from tests.drills.fuzzing.wire import Connection, Ended
+from tests.patience import PATIENCE_S, until
 from tests.serving import application_of
+from tests.unit.api.corpus import Case, cases
 from tests.unit.api.keyring import entry, key_of, write_keys
 from tests.unit.api.middleware.test_client_leaving import WaitingEngine
 from tests.unit.api.problems import comparison
+from tests.unit.api.test_corpus import outcome
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 PLAIN = json.dumps(comparison(alpha=None)).encode()
@@ -90,7 +93,6 @@ async def listening(*, limit: int = 100, keys: Keys | None = None) -> AsyncItera
         log_level="critical",
         timeout_keep_alive=3600,
         http=BoundedH11,
-        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         limit_concurrency=limit,
         timeout_graceful_shutdown=1,
     )
@@ -136,6 +138,51 @@ async def test_a_head_beyond_the_limit_is_refused_and_its_connection_closed(case
         client = await server.connect()
         assert await client.status_of() == 200
         await client.send(ENDLESS[case])
+        assert await client.is_closed()
+
+
+@pytest.mark.parametrize("case", [case for case in cases() if case.whole], ids=lambda c: c.name)
+async def test_a_bad_request_gets_its_answer(case: Case) -> None:
+    async with listening() as server:
+        server.engine.go_on.set()
+
+        def ended() -> Ended:
+            connection = Connection(server.port, timeout_s=PATIENCE_S)
+            connection.send(case.content)
+            return connection.end(case.method)
+
+        assert outcome((await asyncio.to_thread(ended)).answer) == (case.status, case.code)
+        assert await (await server.connect()).status_of() == 200
+
+
+@pytest.mark.parametrize(("chunk_bytes", "is_answered"), [(1, False), (1024, True)])
+async def test_a_body_in_too_many_chunks_ends_the_connection(
+    chunk_bytes: int, *, is_answered: bool, tmp_path: Path
+) -> None:
+    keys = Keys(write_keys(tmp_path / "keys.json", entry("judge")))
+    async with listening(keys=keys if is_answered else None) as server:
+        client = await server.connect()
+        chunk = b"%x\r\n%b\r\n" % (chunk_bytes, b" " * chunk_bytes)
+        await client.send(CHUNKED + chunk * 2_000)
+        assert await client.is_closed()
+
+
+async def test_a_body_in_many_chunks_is_read() -> None:
+    async with listening() as server:
+        server.engine.go_on.set()
+        client = await server.connect()
+        body = PLAIN[:-1] + b" " * 256_000 + b"}"
+        parts = (body[i : i + 256] for i in range(0, len(body), 256))
+        chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts)
+        head = CHUNKED[:-2] + b"Content-Type: application/json\r\n\r\n"
+        assert await client.status_of(head + chunks + b"0\r\n\r\n") == 200
+
+
+async def test_a_connection_with_expect_100_continue_is_closed_after_a_refusal() -> None:
+    async with listening() as server:
+        client = await server.connect()
+        head = b"Content-Length: 100\r\nExpect: 100-continue\r\n\r\n"
+        assert await client.status_of(b"POST /no HTTP/1.1\r\nHost: localhost\r\n" + head) == 404
         assert await client.is_closed()
 
 
