@@ -201,13 +201,13 @@ def absorb(
         show_change(name, would)
         if would.unlabelled_audits:
             say(
-                f"{would.unlabelled_audits} audits without a label are left out, of verdicts and "
-                "of abstentions."
+                "audits without a label that are left out, of verdicts and of abstentions: "
+                f"{would.unlabelled_audits}"
             )
         if would.waiting:
             say(
-                f"{would.waiting} labels, of verdicts and of abstentions, wait for an earlier "
-                "audit that is open."
+                "labels that wait for an earlier open audit, of verdicts and of abstentions: "
+                f"{would.waiting}"
             )
         ask(f"Absorb into {name}?", yes=yes, otherwise="nothing was absorbed")
         done = absorbed()

@@ -74,7 +74,7 @@ def test_an_absorption_is_shown_before_it_happens(url: str) -> None:
     assert "default, version 1: 60 examples become 85 (25 added, 0 updated, 0 removed)" in (
         shown.stderr
     )
-    assert "2 labels, of verdicts and of abstentions, wait for an earlier audit" in shown.stderr
+    assert "wait for an earlier open audit, of verdicts and of abstentions: 2" in shown.stderr
     cells = shown.stdout.rstrip("\n").split("\t")
     assert (cells[:3], cells[5], cells[7]) == (["0.1", "marginal", ""], "1.000", "")
     assert "nothing was absorbed: stdin is not a terminal" in shown.stderr
