@@ -31,7 +31,7 @@ from app.ports import KEPT_VERSIONS, Head, SetStore
 from app.release import RELEASE
 from app.sets.codec import decode
 from app.sets.traffic import Traffic
-from app.sets.trail import Change
+from app.sets.trail import readable_changes
 
 # A cached version is used for so long without asking the store, which costs one short read.
 _FRESH_S = 0.5
@@ -239,7 +239,8 @@ class Calibrations:
         """Returns the name of the key that made a version, by the trail."""
         before = calibration.version + 1
         entries = await self._store.trail(calibration.name, before=before, limit=1)
-        return Change.parse(calibration.name, entries[0].record).by if entries else "service"
+        changes = readable_changes(calibration.name, entries)
+        return changes[0].by if changes else "service"
 
     async def is_renewed(self, after: Calibration, *, since: Head) -> bool:
         """Whether half of a set's labeled examples are in no kept version up to an earlier one.

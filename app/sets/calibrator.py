@@ -38,7 +38,7 @@ from app.release import RELEASE
 from app.sets.batch import Judged, JudgedBatch, labeled_example
 from app.sets.cache import Calibrations, refuse_other_judge
 from app.sets.codec import decode, encode, stored_thresholds
-from app.sets.trail import Change, SetChange
+from app.sets.trail import Change, SetChange, readable_changes
 
 T = TypeVar("T")
 
@@ -449,21 +449,20 @@ class Calibrator:
         return present
 
     async def versions(self, name: str, *, before: int | None, limit: int) -> list[Change]:
-        """Returns the trail of a set, newest change first; a deleted set still has a trail.
+        """Returns the readable changes of a set, newest first; a deleted set still has a trail.
 
         Args:
             before: Only versions below this number; None for all versions.
 
         Raises:
             CalibrationNotFoundError: There is no such set and never was.
-            StoreCorruptError: This version did not write an entry.
             StoreUnavailableError: The store does not answer.
         """
         entries = await self._counted(self._store.trail(name, before=before, limit=limit))
         if not entries and await self._counted(self._store.head(name)) is None:
             raise _not_found(name)
         # In a thread: parsing a thousand records takes a tenth of a second.
-        return await off_loop(lambda: [Change.parse(name, entry.record) for entry in entries])
+        return await off_loop(readable_changes, name, entries)
 
     async def _make(
         self,

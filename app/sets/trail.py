@@ -5,6 +5,8 @@ themselves.
 """
 
 import json
+import logging
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Literal
@@ -12,9 +14,12 @@ from typing import Literal
 from pydantic import ConfigDict, TypeAdapter
 
 from app.core.calibration import Calibration
-from app.core.errors import ScopeJudgeError, StoreCorruptError
+from app.core.errors import ScopeJudgeError
+from app.ports import Entry
 from app.sets.codec import thresholds_of
 from scope_judge import records
+
+logger = logging.getLogger("app.calibrations")
 
 Action = Literal["absorb", "calibrate", "delete", "import", "plan", "pool", "rollback"]
 
@@ -99,20 +104,6 @@ class Change(records.Version):
             unlabelled=after.unlabelled if after else 0,
         )
 
-    @classmethod
-    def parse(cls, name: str, record: str) -> "Change":
-        """Parses a stored entry; fields that a later release added are ignored.
-
-        Raises:
-            StoreCorruptError: The record is not an entry.
-        """
-        try:
-            return _CHANGE.validate_json(record)
-        except ValueError as exc:
-            raise StoreCorruptError(
-                f"the trail of calibration {name!r} holds an entry that this version did not write"
-            ) from exc
-
     @property
     def record(self) -> str:
         """The entry as the store keeps it: JSON without spaces."""
@@ -120,3 +111,22 @@ class Change(records.Version):
 
 
 _CHANGE = TypeAdapter(Change)
+
+
+def readable_changes(name: str, entries: Iterable[Entry]) -> list[Change]:
+    """Reads entries of a trail, without fields that a later release added.
+
+    Entries that this version did not write are logged and left out, so that they do not hide the
+    others.
+    """
+    changes = list[Change]()
+    for entry in entries:
+        try:
+            changes.append(_CHANGE.validate_json(entry.record))
+        except ValueError:
+            logger.warning(
+                "entry %d of the trail of calibration %r is left out: this version cannot read it",
+                entry.head.number,
+                name,
+            )
+    return changes

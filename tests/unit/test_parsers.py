@@ -44,9 +44,9 @@ from app.files.shapes import REQUIRED
 from app.files.suggestion import shape_for
 from app.judges.prompts import PromptTemplate, load_template
 from app.judging.judge import JudgeRequest
-from app.ports import Generated
+from app.ports import Entry, Generated, Head
 from app.sets.codec import decode
-from app.sets.trail import Change
+from app.sets.trail import readable_changes
 from app.settings import Settings, read_settings
 from app.wiring.stores import make_store
 
@@ -218,9 +218,8 @@ def test_a_stored_set_is_a_calibration_with_finite_scores_or_corrupt(
 
 @fuzzed
 @given(st.text() | values_of(("version", "action", "at", "by", "n")).map(json.dumps))
-def test_an_entry_of_a_trail_is_read_or_corrupt(text: str) -> None:
-    found = outcome(lambda: Change.parse("x", text), StoreCorruptError)
-    assert isinstance(found, Change | StoreCorruptError)
+def test_an_entry_of_a_trail_is_read_or_left_out(text: str) -> None:
+    assert len(readable_changes("x", [Entry(Head("w", 1), text)])) <= 1
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Entries of a trail are shown; those that nobody wrote are refused."""
+"""Entries of a trail are shown; those that nobody wrote are left out."""
 
 import json
 from datetime import UTC, datetime
@@ -6,14 +6,12 @@ from typing import Any
 
 import pytest
 
-from app.core.errors import (
-    CalibrationNotFoundError,
-    StoreCorruptError,
-)
+from app.core.errors import CalibrationNotFoundError
 from app.core.fingerprint import batch_digest
 from app.judging.services import Services
+from app.ports import Entry, Head
 from app.sets.calibrator import Calibrator
-from app.sets.trail import Change
+from app.sets.trail import Change, readable_changes
 from tests.serving import labelled, services_of
 from tests.unit.sets.trails import batch, trail
 
@@ -112,19 +110,23 @@ async def newest_record(services: Services) -> dict[str, Any]:
     ["", "{}", "[]", '{"version": "1"}', '{"added": 1.5}', '{"by": "\\ud800"}', '{"judge": ["a"]}']
     + [f'{{"thresholds_after": {{"marginal:0.10": {value}}}}}' for value in ('"x"', "NaN")],
 )
-async def test_a_record_that_was_never_written_is_corrupt(record: str) -> None:
+async def test_an_entry_that_was_never_written_does_not_hide_the_others(
+    record: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async with services_of() as services:
         written = json.dumps(await newest_record(services))
     if ":" in record:
         record = f"{written[:-1]},{record[1:]}"
-    with pytest.raises(StoreCorruptError, match="'default'"):
-        Change.parse("default", record)
+    entries = [Entry(Head("w", number), text) for number, text in ((2, record), (1, written))]
+    assert [change.n for change in readable_changes("default", entries)] == [1]
+    assert "entry 2 of the trail of calibration 'default'" in caplog.text
 
 
 async def test_a_record_of_a_later_release_is_shown() -> None:
     async with services_of() as services:
         record = await newest_record(services)
-    change = Change.parse("default", json.dumps({**record, "action": "merge", "new": [1]}))
+    text = json.dumps({**record, "action": "merge", "new": [1]})
+    (change,) = readable_changes("default", [Entry(Head("w", 1), text)])
     assert (change.action, change.n) == ("merge", 1)
 
 
