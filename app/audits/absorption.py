@@ -112,7 +112,7 @@ class Absorber:
         own = [audit for audit in book.since(alarm.position) if self._is_own(audit)]
         labelled = sum(audit.label is not None for audit in own[:needed])
         if needed is None:
-            note = f"no number of labels up to 100,000 is enough for {criterion.words}"
+            note = f"no number of labels that a set has room for is enough for {criterion.words}"
         else:
             command = f"audits absorb {name}`"
             if calibration.cascade is not None:
@@ -191,7 +191,7 @@ def _first_since(
     name, needed = criterion.calibration, alarm.audits
     if needed is None:
         raise AuditsIncompleteError(
-            f"no number of audits up to 100,000 brings verdicts back under "
+            f"no number of audits that a set has room for brings verdicts back under "
             f"{criterion.words}: calibrate the set {name!r} on new pairs"
         )
     if len(own) < needed:

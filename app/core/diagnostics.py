@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from app.core.assessment import AlphaInterval
 from app.core.binomial import binomial_cdf
 from app.core.comparison import Guarantee
+from app.core.examples import MOST_PAIRS
 from app.core.start_rank import (
     fair_start_rank,
     observed_error,
@@ -18,8 +19,6 @@ from app.core.start_rank import (
 from app.core.thresholds import ThresholdCurve
 
 _BINS = 10
-# Far more examples than people label; a longer search for a start rank takes seconds.
-MOST_EXAMPLES = 10**5
 # Shape (999,). The alphas among which feasible ones are looked for.
 ALPHA_GRID = np.arange(1, 1000) / 1000
 
@@ -91,7 +90,7 @@ def more_examples(
 
     An estimate from the error rates at the first ranks jumped between 1,100 and 13,000 while labels
     were added. This bound falls by one with each example. None if there are enough examples, so
-    that fewer errors are missing, or if more than 100,000 are needed.
+    that fewer errors are missing, or if a set has no room for them.
 
     Args:
         curve: Curve of the calibration set without its off-task examples.
@@ -104,17 +103,17 @@ def more_examples(
     if guarantee == "marginal":
         # Without an error, (0 + 1) / k must be at most the bound.
         least = 1.0 / observed_error(alpha, curve.label_noise)
-        needed = math.ceil(least) if least <= MOST_EXAMPLES else None
+        needed = math.ceil(least) if least <= MOST_PAIRS else None
     else:
         assert delta is not None, "pac needs a delta"
-        needed = fair_start_rank(alpha, delta, curve.label_noise, at_most=MOST_EXAMPLES)
+        needed = fair_start_rank(alpha, delta, curve.label_noise, at_most=MOST_PAIRS)
     if needed is None or curve.n >= needed:
         return None
     if not curve.n:
         return None if off_task else needed
     n = curve.n + off_task
-    more = math.ceil(Fraction(needed * n, curve.n)) - n
-    return more if more <= MOST_EXAMPLES else None
+    total = math.ceil(Fraction(needed * n, curve.n))
+    return total - n if total <= MOST_PAIRS else None
 
 
 def feasible_alphas(

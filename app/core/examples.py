@@ -11,6 +11,8 @@ from app.core.comparison import Label
 from app.core.preference import Preferences, gaps_in_reverse, preference_from_gaps
 from app.core.score import NoScore, Score, all_numbers, score_of_numbers
 
+# Pairs of a set, with and without labels.
+MOST_PAIRS = 50_000
 _LABELS: tuple[Label | None, ...] = ("B", "A", None, "tie")
 # Label -> its code, the index.
 _CODES = {label: code for code, label in enumerate(_LABELS)}

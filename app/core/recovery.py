@@ -1,7 +1,7 @@
 """The number of labels after which a new calibration has verdicts, fixed before any is seen."""
 
 from app.core.comparison import Criterion
-from app.core.diagnostics import MOST_EXAMPLES
+from app.core.examples import MOST_PAIRS
 from app.core.start_rank import good_marginal_rank, good_start_rank, points_for_good_start
 
 
@@ -16,14 +16,14 @@ def labels_for_verdicts(criterion: Criterion) -> int | None:
         criterion: It has an alpha.
 
     Returns:
-        The number; None if it is above 100,000.
+        The number; None if a set has no room for so many.
     """
     alpha = criterion.alpha
     assert alpha is not None, "a criterion without alpha needs no labels"
     if criterion.guarantee == "pac":
         assert criterion.delta is not None, "pac needs a delta"
-        rank = good_start_rank(alpha, criterion.delta, 0.0, at_most=MOST_EXAMPLES)
+        rank = good_start_rank(alpha, criterion.delta, 0.0, at_most=MOST_PAIRS)
     else:
-        rank = good_marginal_rank(alpha, 0.0, at_most=MOST_EXAMPLES)
+        rank = good_marginal_rank(alpha, 0.0, at_most=MOST_PAIRS)
     labels = None if rank is None else points_for_good_start(alpha, rank)
-    return labels if labels is not None and labels <= MOST_EXAMPLES else None
+    return labels if labels is not None and labels <= MOST_PAIRS else None

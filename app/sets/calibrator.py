@@ -29,6 +29,7 @@ from app.core.errors import (
     StoreUnavailableError,
     VersionNotFoundError,
 )
+from app.core.examples import MOST_PAIRS
 from app.core.fingerprint import INPUTS_DIFFER, example_digest
 from app.judges.cascade import CascadeScorer
 from app.judges.scorer import ScoreOutcome, Scorer
@@ -43,8 +44,6 @@ from app.sets.trail import Change, SetChange, readable_changes
 T = TypeVar("T")
 
 _PROGRESS_CHUNK = 64
-# Pairs of a set, with and without labels.
-MOST_PAIRS = 50_000
 # Each conflict means that another writer succeeded, so somebody always makes progress. Fifty in a
 # row mean dozens of writers on one set.
 _ATTEMPTS = 50

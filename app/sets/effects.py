@@ -82,5 +82,5 @@ def missing_labels(effect: Effect) -> str:
     if effect.after.labels_missing:
         return "it needs labels for the unlabeled pairs of the set"
     if effect.more_labels is None:
-        return "the judge is wrong too often where it is surest"
+        return "more labels are not known to help; the judge may err too often where it is surest"
     return f"it needs at least {effect.more_labels} more labels"

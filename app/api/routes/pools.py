@@ -12,8 +12,8 @@ from app.api.requests.models import PoolIn, PoolPairIn, Probability
 from app.api.responses import BATCH_ERRORS, as_json, error_responses
 from app.api.routes.calibrations import LARGEST_PAGE, OF_ONE
 from app.core.comparison import Comparison
-from app.core.diagnostics import MOST_EXAMPLES
 from app.core.errors import BecomesInfeasibleError, JudgeMismatchError, SetFullError
+from app.core.examples import MOST_PAIRS
 from app.core.start_rank import fair_start_rank
 from app.off_loop import off_loop
 from app.sets.batch import JudgedBatch
@@ -60,7 +60,7 @@ def _least(alpha: float | None, delta: float) -> int:
     """The fewest pairs of a pool whose first test can pass at an alpha."""
     if alpha is None:
         return 0
-    return fair_start_rank(alpha, delta, 0.0, at_most=MOST_EXAMPLES) or MOST_EXAMPLES
+    return fair_start_rank(alpha, delta, 0.0, at_most=MOST_PAIRS) or MOST_PAIRS + 1
 
 
 def _read_all(body: PoolIn) -> PostedItems[Comparison]:

@@ -394,7 +394,7 @@ class Effect(OfCriterion):
         after: The threshold after the change.
         becomes_infeasible: Whether there are verdicts before the change but not after it.
         more_labels: Fewest further labels with which it can be feasible after the change; 0 if it
-            is feasible, None if there are enough labels.
+            is feasible, None if more are not known to help.
     """
 
     before: Threshold
@@ -560,9 +560,8 @@ class Infeasible(OfCriterion):
     """An alpha at which nothing is accepted, and what would make it feasible.
 
     Args:
-        more_examples: Fewest further examples with which this alpha can be feasible; None if there
-            are enough, so that fewer errors are missing. The promise does not cover adding labels
-            until it is feasible.
+        more_examples: Fewest further examples with which this alpha can be feasible; None if more
+            are not known to help. The promise does not cover adding labels until it is feasible.
     """
 
     more_examples: int | None
@@ -1264,14 +1263,14 @@ class Recovery(OfCriterion):
     """How the set gets verdicts again after an alarm, without breaking the promise.
 
     An absorption replaces all examples by the first `audits` drawn since the first active alarm.
-    The number follows from the criterion of that alarm, and not from any label; None if it is above
-    100,000. With as many, verdicts come back with probability 0.8 if the judge is wrong in at most
-    0.6 alpha of its most certain pairs.
+    The number follows from the criterion of that alarm, and not from any label; None if a set has
+    no room for so many. With as many, verdicts come back with probability 0.8 if the judge is wrong
+    in at most 0.6 alpha of its most certain pairs.
 
     Args:
         since: Time of the first active alarm, in UTC.
         audits: Number of audits that replace all examples: the first ones since the alarm; None if
-            it is above 100,000.
+            a set has no room for so many.
         drawn: Audits that were drawn since that alarm.
         labelled: Audits with a label or closed, of the first `audits`.
         note: The same in a sentence.

@@ -153,9 +153,12 @@ async def test_examples_that_are_only_added_and_rollbacks_are_never_refused() ->
     async with client_of() as client:
         await calibrated(client)
         await used(client, 0.02)
-        wrong = [{**row, "question": f"W {row['question']}"} for row in examples(40, right=False)]
+        wrong = [{**row, "question": f"W {row['question']}"} for row in examples(60, right=False)]
+        replaced = await client.post("/calibrate", json={"examples": wrong, "replace": True})
+        detail = problem(replaced, "becomes_infeasible")["detail"]
+        assert "(marginal): more labels are not known to help; " in detail
         added = await client.post("/calibrate", json={"examples": wrong})
-        assert (added.status_code, added.json()["n"]) == (200, 100)
+        assert (added.status_code, added.json()["n"]) == (200, 120)
 
 
 @pytest.mark.parametrize("change", [import_, calibrate])

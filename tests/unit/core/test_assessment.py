@@ -191,9 +191,9 @@ def test_each_label_lowers_the_number_that_an_alpha_needs_at_least(
     assert found == [*range(least, 0, -1), *[None] * (200 - least)]
 
 
-def test_no_number_of_examples_reaches_an_alpha_near_zero() -> None:
+def test_no_number_of_examples_that_a_set_has_room_for_reaches_an_alpha_near_zero() -> None:
     curve = ThresholdCurve.fit(np.arange(60) / 100, np.zeros(60, dtype=bool))
-    for alpha in (5e-324, 1e-300):
+    for alpha in (5e-324, 1e-300, 1 / 60_000):
         assert more_examples(curve, alpha, "marginal", None) is None
         for delta in (0.1, 0.999999):
             assert more_examples(curve, alpha, "pac", delta) is None

@@ -55,7 +55,9 @@ def test_a_smaller_alpha_and_a_smaller_delta_need_more() -> None:
     assert needed(0.1, delta=0.05) > needed(0.1)
 
 
-@pytest.mark.parametrize("guarantee", ["marginal", "pac"])
-def test_an_alpha_that_needs_more_than_people_label_has_no_number(guarantee: Guarantee) -> None:
-    assert labels_for_verdicts(criterion(0.001, guarantee)) is None
+@pytest.mark.parametrize(("guarantee", "alpha"), [("marginal", 0.006), ("pac", 0.01)])
+def test_an_alpha_that_needs_more_than_a_set_has_room_for_has_no_number(
+    guarantee: Guarantee, alpha: float
+) -> None:
+    assert labels_for_verdicts(criterion(alpha, guarantee)) is None
     assert labels_for_verdicts(criterion(1e-9, guarantee)) is None
