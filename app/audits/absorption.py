@@ -116,7 +116,8 @@ class Absorber:
         else:
             command = f"audits absorb {name}`"
             if calibration.cascade is not None:
-                command = f"calibrate FILE --name {name} --replace` on a file of them"
+                file = "a file of these labeled pairs"
+                command = f"calibrate FILE --name {name} --replace` on {file}"
             note = (
                 f"label the first {needed} audits drawn since the alarm, then run `scope-judge "
                 f"{command}; {len(own)} are drawn, and {labelled} of the first "

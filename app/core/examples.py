@@ -1,4 +1,4 @@
-"""Labeled examples in columns, which take half the memory of Python objects."""
+"""Labeled examples in columns, which take less memory than Python objects."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass

@@ -28,8 +28,9 @@ deleted. A stream accepts only entries after its last one and never changes an e
 A write is one Lua script. Redis runs it atomically and logs it completely, so a broken connection
 leaves either the old state or the new state. WATCH of redis-py is unsuitable: if the connection
 breaks after EXEC was sent, redis-py raises WatchError, which would mean "nothing was written"
-although everything may have been written. For the same reason no call is retried: a write that
-succeeded before its answer was lost would find its own version and report a conflict.
+although everything may have been written. For the same reason no call is retried, unless a node of
+a cluster says that it has not run it: a write that succeeded before its answer was lost would find
+its own version and report a conflict.
 
 All calls run in threads, because redis-py packs and parses in Python.
 """
@@ -350,11 +351,7 @@ class RedisStore:
             )
 
     def _connected(self) -> Client:
-        """Returns the client; that of a cluster connects when it is made.
-
-        No call is tried again, unless a node of a cluster says that it has not run it: a write that
-        succeeded would report a conflict.
-        """
+        """Returns the client; that of a cluster connects when it is made."""
         with self._opening:
             if self._client is None:
                 kind = redis.RedisCluster if self._is_cluster else redis.Redis
