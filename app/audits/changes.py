@@ -4,20 +4,32 @@ A change that only adds examples is not looked at unless somebody asks: a set ma
 requests, and each criterion in use costs a threshold.
 """
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from app.audits.auditor import Auditor
 from app.audits.monitor import Monitor
-from app.core.calibration import Calibration
+from app.core.calibration import GUARANTEES, STANDARD_ALPHAS, STANDARD_DELTA, Calibration
 from app.core.comparison import Criterion
 from app.core.errors import InvalidRequestError, StoreCorruptError
 from app.sets.batch import JudgedBatch
 from app.sets.cache import Calibrations
 from app.sets.calibrator import Calibrator, Look
-from app.sets.effects import effects_of, refuse_infeasible, rows_of
+from app.sets.effects import effects_of, refuse_infeasible, refuse_pool, rows_of
 from app.sets.trail import SetChange
-from scope_judge.records import Threshold
+from scope_judge.records import Effect, Threshold
+
+_STANDARD = frozenset(
+    Criterion(
+        alpha=alpha,
+        guarantee=guarantee,
+        delta=STANDARD_DELTA if guarantee == "pac" else None,
+        calibration="",
+    )
+    for guarantee in GUARANTEES
+    for alpha in STANDARD_ALPHAS
+)
 
 
 class Changes:
@@ -80,7 +92,8 @@ class Changes:
         Args:
             used: Criteria that are in use besides those of the set's draws and traffic.
         """
-        look = await self._look(used, refuses=not (dry_run or even_if_infeasible))
+        refuse = None if dry_run or even_if_infeasible else refuse_infeasible
+        look = await self._look(used, refuse=refuse)
         change = await self._calibrator.put(name, batch, by=by, look=look, dry_run=dry_run)
         return await self._settled(change, dry_run=dry_run)
 
@@ -91,16 +104,21 @@ class Changes:
 
         It is not refused if a criterion becomes infeasible: it undoes a wrong change.
         """
-        look = await self._look(frozenset(), refuses=False)
+        look = await self._look(frozenset(), refuse=None)
         change = await self._calibrator.rollback(name, version, by=by, look=look, dry_run=dry_run)
         return await self._settled(change, dry_run=dry_run)
 
-    async def _look(self, used: frozenset[Criterion], *, refuses: bool) -> Look:
+    async def _look(
+        self,
+        used: frozenset[Criterion],
+        *,
+        refuse: Callable[[str, Sequence[Effect]], None] | None,
+    ) -> Look:
         """Returns a look at a change, after reading the newest audits.
 
         Args:
             used: Criteria that are in use besides those of draws and traffic.
-            refuses: Whether it refuses a change that ends all verdicts of a criterion in use.
+            refuse: Raises an error by the effects of a change; None to refuse none.
         """
         await self._catch_up()
 
@@ -108,12 +126,19 @@ class Changes:
             before, after = change.before, change.calibration
             effects = await effects_of(used | self.in_use(before), before=before, after=after)
             ended = await self._monitor.ended_by(change.present, after)
-            if refuses:
-                refuse_infeasible(after.name, effects)
+            if refuse is not None:
+                refuse(after.name, effects)
             ends = tuple(alarm.ended_alarm for alarm in ended)
             return replace(change, effects=effects, ended=ends)
 
         return look
+
+    async def look_at_pool(self) -> Look:
+        """Returns a look that refuses pairs without labels if they end the verdicts of a set.
+
+        A set that nobody has asked yet has its standard criteria in use.
+        """
+        return await self._look(_STANDARD, refuse=refuse_pool)
 
     async def _settled(self, change: SetChange, *, dry_run: bool) -> SetChange:
         if not dry_run:

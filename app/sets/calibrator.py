@@ -8,7 +8,7 @@ import asyncio
 import logging
 import random
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -17,7 +17,6 @@ from app.core.calibration import Calibration
 from app.core.cascade import CascadePlan
 from app.core.comparison import Comparison, LabeledComparison
 from app.core.errors import (
-    BecomesInfeasibleError,
     CalibrationNotFoundError,
     CascadeError,
     InvalidRequestError,
@@ -31,6 +30,7 @@ from app.core.errors import (
 )
 from app.core.examples import MOST_PAIRS
 from app.core.fingerprint import INPUTS_DIFFER, example_digest
+from app.core.score import Score
 from app.judges.cascade import CascadeScorer
 from app.judges.scorer import ScoreOutcome, Scorer
 from app.off_loop import off_loop
@@ -50,6 +50,8 @@ _ATTEMPTS = 50
 # The pause after a conflict is random, so that writers do not collide again.
 _LONGEST_PAUSE_S = 0.05
 
+# The score of a pair about which the judge knows nothing.
+_UNCERTAIN = Score(gap_fwd=0.0, gap_rev=0.0, label_mass=1.0)
 # The log is a second trail outside the store; it contains no texts.
 logger = logging.getLogger("app.calibrations")
 
@@ -229,7 +231,7 @@ class Calibrator:
         comparisons: Sequence[Comparison],
         *,
         least: int = 0,
-        even_if_infeasible: bool = False,
+        look: Look | None = None,
         by: str = "service",
         unread: int = 0,
     ) -> tuple[JudgedBatch, SetChange]:
@@ -241,53 +243,54 @@ class Calibrator:
         Args:
             name: Name of the calibration set; a missing set is made.
             least: Fewest pairs of a new set.
-            even_if_infeasible: Add pairs to a set that gives verdicts, which ends them until these
-                pairs have labels.
+            look: Looks at the change of each attempt before it is written, and at the change by
+                the least certain scores before the pairs are judged.
             unread: Number of posted pairs that could not be parsed, for the trail.
 
         Raises:
             JudgeMismatchError: The set belongs to another judge; nothing was judged.
             SetFullError: The set has no room for the pairs; nothing was judged.
             InvalidRequestError: The set would be new and too small; nothing was judged.
-            BecomesInfeasibleError: The pairs would end the verdicts of the set; nothing was judged.
             JudgmentFailedError: Every pair failed; nothing was added.
             UnavailableError: Nothing was added; or everything was, if the connection to the store
                 broke. Posting the pairs again is safe.
         """
-        present = await self._present(name)
+        present = await self._calibrations.current(name)
         known = {} if present is None else present.examples
         digests = await off_loop(self._digests, comparisons)
         new = dict[str, Comparison]()
         for digest, pair in zip(digests, comparisons, strict=True):
             if digest not in known:
                 new.setdefault(digest, pair)
-        _refuse_full(name, len(known) + len(new))
         if not known and len(new) < least:
             raise InvalidRequestError(
                 f"comparisons: the first test at this alpha needs {least} pairs, and there are "
                 f"{len(new)}: post all pairs of the pool together, or choose a larger alpha"
             )
-        if new and not even_if_infeasible and present is not None and _gives_verdicts(present):
-            raise BecomesInfeasibleError(
-                f"calibration {name!r} gives verdicts, and pairs without labels would end them: "
-                'use a new set, or send "even_if_infeasible": true'
+
+        async def put(
+            scores: Mapping[str, ScoreOutcome], *, dry_run: bool
+        ) -> tuple[JudgedBatch, SetChange]:
+            def judged(digest: str, pair: Comparison) -> Judged | ScopeJudgeError:
+                score = scores[digest] if digest in scores else known[digest].score
+                if isinstance(score, ScopeJudgeError):
+                    return score
+                return digest, labeled_example(score, pair, None)
+
+            batch = JudgedBatch(
+                examples=await off_loop(lambda: list(map(judged, digests, comparisons))),
+                fingerprint=self._identity.fingerprint,
+                action="pool",
+                unread=unread,
+                runtimes=self._runtimes,
             )
-        scores = dict(zip(new, await self._scores(list(new.values()), "pairs"), strict=True))
+            return batch, await self.put(name, batch, by=by, look=look, dry_run=dry_run)
 
-        def judged(digest: str, pair: Comparison) -> Judged | ScopeJudgeError:
-            score = scores[digest] if digest in scores else known[digest].score
-            if isinstance(score, ScopeJudgeError):
-                return score
-            return digest, labeled_example(score, pair, None)
-
-        batch = JudgedBatch(
-            examples=await off_loop(lambda: list(map(judged, digests, comparisons))),
-            fingerprint=self._identity.fingerprint,
-            action="pool",
-            unread=unread,
-            runtimes=self._runtimes,
-        )
-        return batch, await self.put(name, batch, by=by)
+        if new:
+            # A change that is refused whatever the scores are costs no judging.
+            await put(dict.fromkeys(new, _UNCERTAIN), dry_run=True)
+        scores = await self._scores(list(new.values()), "pairs")
+        return await put(dict(zip(new, scores, strict=True)), dry_run=False)
 
     async def put(
         self,
@@ -596,11 +599,6 @@ def _counted(rollback: SetChange) -> SetChange:
     known = sum(digest in before for digest in after)
     changed = sum(before.get(digest) not in (None, example) for digest, example in after.items())
     return replace(rollback, added=len(after) - known, updated=changed, removed=len(before) - known)
-
-
-def _gives_verdicts(calibration: Calibration) -> bool:
-    # The set of a cascade takes no pool at all.
-    return calibration.cascade is None and any(row.feasible for row in calibration.standard_rows)
 
 
 def _refuse_full(name: str, pairs: int) -> None:

@@ -73,6 +73,16 @@ def refuse_infeasible(name: str, effects: Sequence[Effect]) -> None:
         )
 
 
+def refuse_pool(name: str, effects: Sequence[Effect]) -> None:
+    """Raises BecomesInfeasibleError if pairs without labels end all verdicts of a criterion."""
+    ended = next((effect for effect in effects if effect.becomes_infeasible), None)
+    if ended is not None:
+        raise BecomesInfeasibleError(
+            f"calibration {name!r} gives verdicts under {criterion_of(ended)}, and pairs without "
+            'labels would end them: use a new set, or send "even_if_infeasible": true'
+        )
+
+
 def _lost(effect: Effect) -> str:
     return f"{criterion_of(effect)}: {missing_labels(effect)}"
 

@@ -41,12 +41,13 @@ async def add_pairs(
     pairs = await request.run(_read_all, body)
     delta = services.defaults.delta if body.delta is None else body.delta
     least = await request.run(lambda: _least(body.alpha, delta))
+    look = None if body.even_if_infeasible else await services.changes.look_at_pool()
     async with services.admission.admit(len(pairs.read)):
         batch, change = await services.calibrator.pool(
             name,
             list(pairs.read.values()),
             least=least,
-            even_if_infeasible=body.even_if_infeasible,
+            look=look,
             by=caller.name,
             unread=len(pairs.unread),
         )

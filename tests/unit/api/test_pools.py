@@ -238,15 +238,32 @@ async def test_a_pool_too_small_for_its_first_test_is_refused_before_a_set_exist
         assert (await client.post(POOL, json=body)).status_code == 200
 
 
-async def test_pairs_without_labels_end_no_verdicts_unless_they_are_asked_to() -> None:
-    rows = pairs(60)
-    async with client_of() as client:
+@pytest.mark.parametrize(
+    ("labels", "asked", "named"),
+    [(60, None, "alpha 0.05 (marginal)"), (3, 0.4, "alpha 0.4 (marginal)")],
+)
+async def test_pairs_without_labels_end_no_verdicts_unless_they_are_asked_to(
+    labels: int, asked: float | None, named: str
+) -> None:
+    rows, judged = pairs(labels), list[str]()
+
+    def script(prompt: Prompt) -> LabelLogits:
+        judged.append(prompt.user)
+        return by_quality(prompt)
+
+    async with client_of(ScriptedEngine(script)) as client:
         await client.post("/calibrate", json={"examples": rows})
+        if asked is not None:
+            # Of no use at a standard alpha, but somebody gets verdicts at another one.
+            await client.post("/judge", json=comparison(alpha=asked))
         # Known pairs change nothing.
-        assert (await pooled(client, rows))["known"] == 60
+        assert (await pooled(client, rows))["known"] == labels
         body: dict[str, Any] = {"comparisons": [comparison(question="new")]}
+        before = len(judged)
         refused = problem(await client.post(POOL, json=body), "becomes_infeasible")
+        assert f"under {named}" in refused["detail"]
         assert "use a new set" in refused["detail"]
+        assert len(judged) == before
         body["even_if_infeasible"] = True
         assert (await client.post(POOL, json=body)).json()["unlabelled"] == 1
 

@@ -12,6 +12,7 @@ import pytest
 
 from app.core.comparison import Comparison, LabeledComparison
 from app.core.errors import (
+    BecomesInfeasibleError,
     CalibrationNotFoundError,
     EngineUnavailableError,
     JudgeMismatchError,
@@ -207,6 +208,24 @@ async def test_a_full_set_takes_no_further_pair_and_judges_none(
         assert (await calibrator.add("default", batch(1, 2, 3))).updated == 3
         assert (await calibrator.judged("default", batch(4), replaces=True)).errors == ()
         assert (await calibrator.judged("default", batch(4), adds=False)).errors == ()
+
+
+async def test_pairs_are_refused_if_the_set_gets_verdicts_while_they_are_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with services_of() as services:
+        calibrator, look = services.calibrator, await services.changes.look_at_pool()
+        judge = calibrator._scores
+
+        async def slow(*given: Any) -> Any:
+            monkeypatch.undo()
+            await calibrator.add("default", batch(*range(1, 41)))
+            return await judge(*given)
+
+        monkeypatch.setattr(calibrator, "_scores", slow)
+        with pytest.raises(BecomesInfeasibleError):
+            await calibrator.pool("default", [batch(50)[0].comparison], look=look)
+        assert (await services.calibrations.get("default")).unlabelled == 0
 
 
 async def test_a_batch_whose_answer_was_lost_makes_no_second_version_when_it_is_posted_again() -> (
