@@ -1,7 +1,7 @@
 """`scope-judge calibrate`: adds files of labeled pairs to a set of a running service.
 
-All pairs are judged first, and their scores are kept in a file beside the input. Then all of them
-become one version of the set. So an interrupted run leaves the set unchanged, and can be resumed.
+All pairs are judged first, and their scores are kept in the user's cache. Then all of them become
+one version of the set. So an interrupted run leaves the set unchanged, and can be resumed.
 """
 
 import re

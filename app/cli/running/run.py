@@ -7,8 +7,9 @@ kill -9.
 import hashlib
 import os
 import re
+import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -133,16 +134,26 @@ def journal_path(inputs: Sequence[Path], name: str) -> Path:
         inputs: Files, folders and patterns.
         name: End of the file's name, with the command and the calibration set.
     """
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "scope-judge"
-    try:
-        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as exc:
-        raise InvalidRequestError(
-            f"the results so far cannot be kept in {cache}: {exc.strerror}; set XDG_CACHE_HOME to "
-            "a writable folder"
-        ) from None
     first = files_of(inputs)[0]
     # Different files with the same name have different journals. The service checks the name of
     # the set.
     digest = hashlib.sha256(os.fsencode(first.absolute())).hexdigest()[:16]
-    return cache / f"{first.name}-{digest}.{re.sub('[^A-Za-z0-9._-]', '_', name)}"
+    return _private_folder() / f"{first.name}-{digest}.{re.sub('[^A-Za-z0-9._-]', '_', name)}"
+
+
+def _private_folder() -> Path:
+    """The user's cache; without a writable one, a folder of the user among the temporary files."""
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    folders = f"{cache}/scope-judge", f"{tempfile.gettempdir()}/scope-judge-{os.getuid()}"
+    for folder in map(Path, folders):
+        # A user need not have a home.
+        with suppress(OSError, RuntimeError):
+            path = folder.expanduser()
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Somebody else could have made the temporary one, to read or to change the results.
+            if path.lstat().st_uid == os.getuid() and os.access(path, os.W_OK):
+                return path
+    raise InvalidRequestError(
+        f"the results so far can be kept neither in {folders[0]} nor in {folders[1]}: set "
+        "XDG_CACHE_HOME to a writable folder"
+    )

@@ -1,6 +1,7 @@
 """Tests of `scope-judge calibrate FILE`: one version, and no pair lost or counted twice."""
 
 import json
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -13,6 +14,8 @@ from typer.testing import CliRunner, Result
 
 from app.cli import app
 from app.cli.running.held_out import outcomes
+from app.cli.running.run import journal_path
+from app.core.errors import InvalidRequestError
 from app.files.labeled import read_pairs
 from app.files.reading import InputFormat
 from app.judges.engines.scripted import ScriptedEngine, by_quality
@@ -202,6 +205,27 @@ def test_a_judge_that_is_replaced_during_a_run_spoils_nothing(
         disturbed.app = one
         assert calibrated(url, file).exit_code == 0
         assert [(each["judge"], each["n"]) for each in versions(url)] == [("one", ROWS)]
+
+
+@pytest.mark.parametrize("lacking", ["cache", "home", "all", "temporary folder of one's own"])
+def test_an_unfinished_run_is_kept_in_a_private_folder_or_refused(
+    lacking: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, temporary = tmp_path / "file", tmp_path / "temporary"
+    file.touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", "" if lacking == "home" else str(file))
+    monkeypatch.setattr("tempfile.tempdir", str(file if lacking == "all" else temporary))
+    if lacking == "home":
+        monkeypatch.delenv("HOME")
+        monkeypatch.setattr("pwd.getpwuid", dict[int, Any]().__getitem__)
+    if lacking not in ("cache", "home"):
+        another = os.getuid() + 1
+        monkeypatch.setattr("os.getuid", lambda: another)
+        with pytest.raises(InvalidRequestError, match="set XDG_CACHE_HOME to a writable folder"):
+            journal_path([file], "x.partial")
+        return
+    folder = journal_path([file], "x.partial").parent
+    assert (folder.parent, folder.stat().st_mode & 0o777) == (temporary, 0o700)
 
 
 def test_standard_input_is_kept_in_the_cache_folder(judging: Judging, tmp_path: Path) -> None:
