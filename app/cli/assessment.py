@@ -43,15 +43,17 @@ def print_assessment(assessment: Assessment, *, output: Console = stdout) -> Non
 def print_detail(detail: "CalibrationDetail", *, output: Console = console) -> None:
     """Prints a calibration set: its figures, what each alpha gives, and its labels."""
     say(f"calibration {detail.name}, version {detail.version}", output=output)
+    assessment = _assessment_of(detail)
     if detail.unlabelled:
+        say(_figures(assessment), output=output)
         print_thresholds("thresholds so far", detail.thresholds, output=output)
         say(
-            f"{detail.unlabelled} pairs have no label yet: label them on the desk, or GET "
+            f"{detail.unlabelled} pairs have no label yet: label them on the desk; GET "
             f"/calibrations/{detail.name}/next lists those to label next",
             output=output,
         )
     else:
-        print_assessment(_assessment_of(detail), output=output)
+        print_assessment(assessment, output=output)
     for row in detail.thresholds:
         if row.cascade is not None and row.feasible:
             say(

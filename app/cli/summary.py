@@ -37,6 +37,12 @@ def print_summary(
     reasons = Counter(j["reason"] for j in judgments if j["verdict"] == "abstain")
     for reason, count in reasons.most_common():
         say(f"  abstained, {count}: {REASONS.get(reason, reason)}")
+    print_errors(results, places)
+    print_promises(results)
+
+
+def print_errors(results: Sequence[Mapping[str, Any]], places: Sequence[str]) -> None:
+    """Prints the number of rows with each error, and one of them with its reason."""
     errors = Counter(result["error"]["code"] for result in results if "error" in result)
     for code, count in errors.most_common():
         place, example = next(
@@ -45,7 +51,6 @@ def print_summary(
             if result.get("error", {}).get("code") == code
         )
         say("  ", ("error", "yellow"), f" {code}, {count}: e.g. {place}: {example}")
-    print_promises(results)
 
 
 def print_promises(results: Sequence[Mapping[str, Any]]) -> None:
@@ -80,7 +85,7 @@ def print_promises(results: Sequence[Mapping[str, Any]]) -> None:
     }
     for alpha, guarantee, name in sorted(infeasible):
         say(
-            f"The labels of {name!r} support no verdict at alpha {alpha:g} with {guarantee}. "
-            "Calibrate a new set: of more pairs (`scope-judge sets show` says how many at least), "
-            "for a larger alpha, or with a better judge."
+            f"The labels of {name!r} support no verdict at alpha {alpha:g} with {guarantee}. Use a "
+            f"larger alpha, a better judge, or a new set of more pairs (`scope-judge sets show "
+            f"{name}` says how many at least)."
         )

@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 from app.core.comparison import Comparison, Side
 from app.core.errors import JudgmentFailedError
 from app.judges.calls import observed_call
-from app.judges.prompts import PromptTemplate
+from app.judges.prompts import PromptTemplate, rendered
 from app.observability.telemetry import Telemetry
 from app.ports import CallTimes, Generated, Sampling, TextGenerator
 
@@ -40,8 +40,8 @@ async def written_afterwards(
 ) -> list[str | None]:
     """Has a chat model explain its verdicts, of which it is told; see `ExplainingScorer`."""
     prompts = {}
-    for place, (comparison, side) in enumerate(judged):
-        prompt = template.render(comparison)
+    whole = await rendered(template.render, [comparison for comparison, _ in judged])
+    for place, (prompt, (_, side)) in enumerate(zip(whole, judged, strict=True)):
         asked = f"Your verdict is [[{side}]]. Explain it in at most 120 words."
         if side is not None:
             prompts[place] = prompt._replace(user=f"{prompt.user}\n\n{asked}", prefill="")

@@ -22,7 +22,7 @@ from app.judges.label_logits import (
     label_weakness,
     score_of_orders,
 )
-from app.judges.prompts import PromptTemplate, rendered_pairs
+from app.judges.prompts import PromptTemplate, rendered, rendered_pairs
 from app.judges.scorer import ScoreError, ScoreOutcome
 from app.judges.votes import Draw, Votes, most_tokens, score_of_votes, verdict_of
 from app.observability.telemetry import Telemetry
@@ -189,7 +189,7 @@ class ThoughtScorer(ChatScorer):
         times = CallTimes()
         with observed_call(self.telemetry, times, comparisons=0, prompts=len(judged)):
             written = await self._written(
-                [self.template.render(each) for each in comparisons],
+                await rendered(self.template.render, comparisons),
                 self._sampling(
                     [Draw.of(each, self.identity.fingerprint).seeds[0] for each in comparisons]
                 ),
@@ -204,7 +204,7 @@ class ThoughtScorer(ChatScorer):
     async def _written(
         self, prompts: Sequence[Prompt], sampling: Sampling, times: CallTimes
     ) -> Sequence[Thought | Generated | PromptError]:
-        """Has the judge think, with at most so many tokens in each thought."""
+        """Has the judge think; a message has room for its verdict behind the thought."""
         if not self.votes:
             return await self.engine.think(prompts, sampling, times)
         with_verdict = sampling.max_tokens + most_tokens(self.template)

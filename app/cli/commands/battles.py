@@ -90,12 +90,12 @@ def battles(
         )
         judged = _judged(entries, done.results)
         pairs = _judged_pairs(judged)
-        print_contradictions(pairs)
         battles = [entry.battle for entry in entries if entry.battle is not None]
         models = {model for battle in battles for model in (battle.model_a, battle.model_b)}
         say(f"{len(models)} models; A is model_a:")
         results, places = [row.result for row in judged], [row.place for row in judged]
         print_summary(results, places, asked=done.asked, seconds=time.monotonic() - begun)
+        print_contradictions(pairs)
         print_unlike(client, pairs)
     refuse_failed(results)
 

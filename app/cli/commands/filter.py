@@ -26,7 +26,7 @@ from app.cli.running.options import (
 )
 from app.cli.running.rows import Item, check_first, check_output, read_items
 from app.cli.running.run import Results
-from app.cli.summary import REASONS, print_promises
+from app.cli.summary import REASONS, print_errors, print_promises
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError
 from app.files.labels import is_empty
@@ -74,9 +74,9 @@ def filter(
             overwrite=overwrite,
         )
         pairs = [replace(p, label=p.label or "A") for p in judged_pairs(items, done.results)]
-        print_contradictions(pairs)
         results = [done.results[item.key] for item in items]
         _print_summary(items, results)
+        print_contradictions(pairs)
         print_unlike(client, pairs)
     refuse_failed(results)
 
@@ -105,7 +105,7 @@ def _preferred(item: Item) -> Label:
 def _reason(item: Item, result: Mapping[str, Any]) -> str | None:
     """Says why a pair is dropped; None if it is kept."""
     if "error" in result:
-        return str(result["error"]["code"])
+        return "an error"
     preferred = _preferred(item)
     if preferred == "tie":
         return "the label is a tie"
@@ -137,6 +137,7 @@ def _print_summary(items: Sequence[Item], results: Sequence[Mapping[str, Any]]) 
     say(f"{len(items)} pairs: ", (f"kept {kept}, dropped {dropped.total()}", "bold"))
     for reason, count in dropped.most_common():
         say(f"  dropped, {count}: {reason}")
+    print_errors(results, [item.row.place for item in items])
     print_promises(results)
     accepted = [
         result for result in results if "error" not in result and result["verdict"] != "abstain"

@@ -174,8 +174,8 @@ def _judge_files(
         results = [done.results[item.key] for item in items]
         places = [item.row.place for item in items]
         pairs = judged_pairs(items, done.results)
-        print_contradictions(pairs)
         print_summary(results, places, asked=done.asked, seconds=time.monotonic() - begun)
+        print_contradictions(pairs)
         print_unlike(client, pairs)
     if not options.may_fail:
         refuse_failed(results)
@@ -223,7 +223,9 @@ def judged_into(
 def refuse_failed(results: Sequence[Mapping[str, Any]]) -> None:
     """Ends the command with an error if a row has no judgment."""
     if failed := sum(not is_judged(result) for result in results):
-        raise CommandError(f"{failed} of {len(results)} rows got no judgment; see their `error`")
+        raise CommandError(
+            f"{failed} of {len(results)} rows got no judgment; an example of each error is above"
+        )
 
 
 def judging(client: "ScopeClient", criterion: Mapping[str, Any], *, dated: bool = False) -> Ask:

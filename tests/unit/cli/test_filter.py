@@ -100,7 +100,12 @@ def test_no_tie_abstention_or_error_is_kept(service: str, tmp_path: Path) -> Non
     assert "4 of 6 rows got no judgment" in result.stderr
     assert "6 pairs: kept 1, dropped 5" in result.stderr
     assert "dropped, 1: the label is a tie" in result.stderr
-    assert "dropped, 4: invalid_comparison" in result.stderr
+    assert "dropped, 4: an error" in result.stderr
+    told = one_line(result.stderr)
+    assert (
+        f"error invalid_comparison, 4: e.g. {tmp_path}/in.jsonl, line 3: the label 'abstain'"
+        in told
+    )
     assert [row["label"] for row in rows_in(tmp_path / "out.jsonl")] == ["A"]
 
 
@@ -131,7 +136,7 @@ def test_an_infeasible_alpha_says_what_to_do(command: str, service: str, tmp_pat
     result = runner.invoke(app, [command, str(file), *options])
     assert result.exit_code == 0, result.stderr
     assert "The labels of 'default' support no verdict at alpha 0.001" in result.stderr
-    assert "Calibrate a new set: of more pairs" in one_line(result.stderr)
+    assert "(`scope-judge sets show default` says how many at least)" in one_line(result.stderr)
 
 
 def test_order_columns_and_format_stay(service: str, tmp_path: Path) -> None:

@@ -253,6 +253,7 @@ def test_a_pool_moves_with_its_pairs_without_labels(own_url: str, empty_url: str
     assert set_at(empty_url, "pool") == {**set_at(own_url, "pool"), "version": 1}
     assert run(empty_url, "export", "pool").stdout == text.replace('"version": 2', '"version": 1')
     shown = run(own_url, "show", "pool").stdout
+    assert "n = 1, position flips 0.0%" in shown
     assert "2 pairs labeled, of these 1 ties, 6 without a label." in one_line(shown)
     assert "labels missing" in one_line(shown)
     assert [row["label"] for row in rows_of(text)[1:]].count(None) == 6
