@@ -494,6 +494,8 @@ class RewardModel(Protocol):
 
 # The largest integer that JSON, JavaScript and Lua represent exactly; no set reaches this number.
 LARGEST_NUMBER = 2**53 - 1
+# The longest prompt in tokens of a judge that nobody limits. A judge that thinks has a little less.
+ANY_LENGTH = 2**31
 # Versions of a set that a store keeps; earlier ones are in its trail alone.
 KEPT_VERSIONS = 20
 

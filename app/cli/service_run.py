@@ -23,6 +23,7 @@ from app.core.fingerprint import JudgeIdentity
 from app.judging.services import Services
 from app.main import LoggingObserver, build, serving
 from app.observability.logs import LogStream, finish, start_log
+from app.ports import ANY_LENGTH
 from app.sets.cache import DEFAULT_CALIBRATION
 from app.settings import Settings, read_settings
 from app.wiring.startup import StartupObserver
@@ -201,7 +202,7 @@ def _print_ready(
         f" ({judge.fingerprint[:12]})",
         # A server may not say how long its prompts may be.
         f", reads {limits.max_prompt_tokens} tokens"
-        if limits.max_prompt_tokens < 2**31 - 1
+        if limits.max_prompt_tokens < ANY_LENGTH / 2
         else "",
     )
     known = services.calibrations.known()

@@ -19,7 +19,7 @@ from app.judges.thoughts import ThoughtOptions, ThoughtScorer
 from app.judges.votes import VoteScorer
 from app.observability.telemetry import Telemetry
 from app.off_loop import off_loop
-from app.ports import Engine, OnStage, TextGenerator, ThinkingEngine
+from app.ports import ANY_LENGTH, Engine, OnStage, TextGenerator, ThinkingEngine
 from app.settings import Settings
 from app.wiring.engines import (
     judge_name,
@@ -39,8 +39,6 @@ _PREFILL_PAIRS = 8
 
 # Returns the key by which ties of votes are broken.
 TieKey = Callable[[], Awaitable[bytes]]
-# The length of a prompt of decision servers, which alone tokenise it, where no setting limits it.
-_ANY_LENGTH = 2**31
 
 
 def open_scorer(
@@ -114,6 +112,7 @@ async def open_cascade(
         # The rest is for the small judge, and for the abstention if there is no answer.
         timeout_s=0.8 * settings.timeout_s,
         settings=("SCOPE_ESCALATE_URL", "SCOPE_ESCALATE_API_KEY"),
+        example="http://host:8000",
     )
     large = LargeJudge(endpoints)
     stage = "Asking the large judge"
@@ -240,7 +239,8 @@ async def _decision_servers(
         DecisionScorer.start,
         servers,
         judge=name,
-        max_prompt_tokens=settings.max_model_len or _ANY_LENGTH,
+        # Only the servers tokenise a prompt.
+        max_prompt_tokens=settings.max_model_len or ANY_LENGTH,
         telemetry=telemetry,
     )
     async with _started(start, servers.stop, observer, f"Connecting to judge {name}") as scorer:

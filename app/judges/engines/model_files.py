@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 from app.core.errors import StartupError
 from app.judges.engines.rendering import LabelTokens, PromptRenderer, load_tokenizer
 from app.judges.engines.thinking import PLAIN, UseOfTemplate
-from app.ports import EngineIdentity, Prompt
+from app.ports import ANY_LENGTH, EngineIdentity, Prompt
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -84,7 +84,7 @@ class LocalModel:
         folder = await asyncio.to_thread(model_folder, model, revision=revision)
         tokenizer = load_tokenizer(str(folder))
         # The longest prompt is known only once the engine has loaded the model.
-        renderer = PromptRenderer(tokenizer, max_prompt_tokens=2**31, use=use)
+        renderer = PromptRenderer(tokenizer, max_prompt_tokens=ANY_LENGTH, use=use)
         labels = renderer.label_tokens(prompt)
         return cls(
             folder=folder,

@@ -31,6 +31,7 @@ from app.judges.engines.rendering import PromptRenderer, load_tokenizer
 from app.judges.engines.thinking import PLAIN, UseOfTemplate
 from app.judges.engines.turns import run_all
 from app.ports import (
+    ANY_LENGTH,
     CallTimes,
     EngineIdentity,
     Generated,
@@ -46,8 +47,6 @@ from app.ports import (
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-# The context if neither the server nor the user limits it.
-_ANY_LENGTH = 2**31
 _NO_SUCH_ROUTE = (404, 405, 501)
 _REHEARSED = Sampling(max_tokens=16, temperature=1.0, seeds=(1,))
 # Two ids of every vocabulary, to test whether a server returns log-probabilities by id.
@@ -104,7 +103,7 @@ class OpenAiEngine:
         """
         options = self._options
         card = await self._servers.open(options.model)
-        context = min(card.max_model_len or _ANY_LENGTH, options.max_model_len or _ANY_LENGTH)
+        context = min(card.max_model_len or ANY_LENGTH, options.max_model_len or ANY_LENGTH)
         by_id = await self._asks_by_id()
         if by_id:
             dialect: Dialect = await self._token_dialect(prompt, context)
@@ -197,7 +196,7 @@ class OpenAiEngine:
                 "model's tokenizer, or set SCOPE_OPENAI_SCORING=top, which needs no tokenizer)"
             ) from exc
         use = options.use
-        labels = PromptRenderer(tokenizer, max_prompt_tokens=_ANY_LENGTH, use=use).label_tokens(
+        labels = PromptRenderer(tokenizer, max_prompt_tokens=ANY_LENGTH, use=use).label_tokens(
             prompt
         )
         renderer = PromptRenderer(tokenizer, max_prompt_tokens=context - 1, use=use)

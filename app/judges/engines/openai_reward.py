@@ -17,6 +17,7 @@ from app.judges.engines.conversations import PROBE, ConversationRenderer, chat_f
 from app.judges.engines.openai_servers import Endpoints, Server, ServerFailedError, ServerPool
 from app.judges.engines.rendering import load_tokenizer
 from app.ports import (
+    ANY_LENGTH,
     CallTimes,
     Conversation,
     OnStage,
@@ -30,8 +31,6 @@ _ROUTES = {"/../classify": "probs", "/../pooling": "data"}
 _NO_SUCH_ROUTE = (404, 405, 501)
 # Conversations of one request.
 _TOGETHER = 32
-# The context if neither the server nor the user limits it.
-_ANY_LENGTH = 2**31
 # Its reward differs from that of the probe on every model.
 _OTHER_PROBE: Conversation = (PROBE[0], Turn("assistant", "Bananas are yellow."))
 
@@ -72,7 +71,7 @@ class OpenAiRewardModel:
     async def start(self, on_stage: OnStage = no_stage) -> RewardModelIdentity:
         options = self._options
         card = await self._servers.open(options.model)
-        context = min(card.max_model_len or _ANY_LENGTH, options.max_model_len or _ANY_LENGTH)
+        context = min(card.max_model_len or ANY_LENGTH, options.max_model_len or ANY_LENGTH)
         try:
             tokenizer = await asyncio.to_thread(load_tokenizer, options.tokenizer)
         except StartupError as exc:

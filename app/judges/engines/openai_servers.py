@@ -56,6 +56,7 @@ class Endpoints:
         timeout_s: Timeout of one request.
         probe_every_s: Seconds between two probes of a server.
         settings: The settings of the URLs and of the key, for messages.
+        example: A URL that could be one of them, for messages.
 
     Raises:
         StartupError: There is no URL, a URL is wrong or repeated, or the key is wrong.
@@ -66,6 +67,7 @@ class Endpoints:
     timeout_s: float = 120.0
     probe_every_s: float = 2.0
     settings: tuple[str, str] = ("SCOPE_OPENAI_URLS", "SCOPE_OPENAI_API_KEY")
+    example: str = "http://host:8000/v1"
 
     def __post_init__(self) -> None:
         of_urls, of_key = self.settings
@@ -89,7 +91,7 @@ class Endpoints:
         if "@" in url:
             raise StartupError(f"{of_urls} contains credentials: use {of_key}")
         if not usable or parts.query or parts.fragment:
-            raise StartupError(f"{of_urls}: {url!r} is not a URL such as http://host:8000")
+            raise StartupError(f"{of_urls}: {url!r} is not a URL such as {self.example}")
 
     def headers(self) -> dict[str, str]:
         """HTTP headers of every request."""
@@ -322,6 +324,8 @@ class ServerPool:
         self, endpoints: Endpoints, transport: httpx.AsyncBaseTransport | None = None
     ) -> None:
         self._endpoints = endpoints
+        # A cascade has servers of two settings.
+        self._of_urls = endpoints.settings[0]
         self._transport = transport
         self._client: httpx.AsyncClient | None = None
         self._servers: list[Server] = []
@@ -404,7 +408,7 @@ class ServerPool:
                 if not server.is_up:
                     await rehearse(server)
                     server.is_up = True
-                    logger.info("The judge's server %s is back", server.url)
+                    logger.info("%s: the server %s is back", self._of_urls, server.url)
                     self._wake_waiters()
             except ServerFailedError as exc:
                 self._take_out(server, exc)
@@ -532,7 +536,7 @@ class ServerPool:
     def _take_out(self, server: Server, why: ServerFailedError) -> None:
         # A server that is out may be back as another model, which nobody would see otherwise.
         if server.is_up or server.failure != str(why):
-            logger.warning("The judge's server %s is out: it %s", server.url, why)
+            logger.warning("%s: the server %s is out: it %s", self._of_urls, server.url, why)
         server.is_up, server.failure = False, str(why)
         self._wake_waiters()
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from app.core.errors import JudgmentFailedError
 from app.ports import (
+    ANY_LENGTH,
     CallTimes,
     EngineIdentity,
     Generated,
@@ -97,7 +98,7 @@ class ScriptedEngine:
             chat_frame="",
             label_tokens=(0, 1),
             dtype="float64",
-            max_prompt_tokens=2**31,
+            max_prompt_tokens=ANY_LENGTH,
             think_end="</think>",
         )
 

@@ -399,7 +399,7 @@ async def test_log_lines_about_a_server_contain_no_prompt(caplog: pytest.LogCapt
         prompt = prompts_of(1)[0]._replace(user=SECRET)
         with pytest.raises(EngineUnavailableError):
             await engine.label_logits([prompt])
-    assert f"{server.url} is out" in caplog.text
+    assert f"SCOPE_OPENAI_URLS: the server {server.url} is out" in caplog.text
     assert SECRET not in caplog.text
 
 
