@@ -11,18 +11,23 @@ from pydantic import TypeAdapter
 from app.core.errors import InternalError
 
 R = TypeVar("R")
-_MISSING = object()
 
 
 def made(kind: type[R], /, *sources: object, **given: Any) -> R:
-    """A record with the given fields; each other one is that of the first source that has it."""
+    """A record with the given fields; each other one is that of the first source that has it.
+
+    So the order of the sources decides. A field that no source has keeps its default.
+    """
     for name in _names(cast(Hashable, kind)):
-        if name not in given:
-            values = (getattr(source, name, _MISSING) for source in sources)
-            found = next((value for value in values if value is not _MISSING), _MISSING)
-            if found is not _MISSING:
-                given[name] = found
+        source = next((each for each in sources if _has(each, name)), None)
+        if source is not None and name not in given:
+            given[name] = getattr(source, name)
     return kind(**given)
+
+
+def _has(source: object, name: str) -> bool:
+    # `hasattr` calls a property, and would take an AttributeError within it for a missing one.
+    return hasattr(type(source), name) or name in getattr(source, "__dict__", ())
 
 
 def all_made(kind: type[R], sources: Iterable[object]) -> tuple[R, ...]:
