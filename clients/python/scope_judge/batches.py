@@ -162,9 +162,9 @@ def in_parts(
 
 
 def _is_too_much(error: ScopeError) -> bool:
-    # 408: the body arrives too slowly. 504: the judge is too slow for the service's own timeout.
-    # After the client's timeout nobody knows whether the service is slow or frozen.
-    return isinstance(error, TooLargeError) or error.status in (408, 504)
+    # 504: the judge is too slow for the service's own timeout. After the client's timeout nobody
+    # knows whether the service is slow or frozen.
+    return isinstance(error, TooLargeError) or error.status == 504
 
 
 class Work(Generic[R]):

@@ -24,7 +24,6 @@ INFO: dict[str, Any] = {
     "dtype": "float64",
     "label_tokens": [0, 1],
     "prefill": "",
-    "alpha_bounds": "the share of wrong verdicts",
     "default_alpha": 0.1,
     "default_guarantee": "marginal",
     "default_delta": 0.1,

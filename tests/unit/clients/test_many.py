@@ -86,7 +86,6 @@ def test_a_batch_holds_no_more_bytes_than_the_limit(kind: Kind) -> None:
         (504, "deadline_exceeded"),
         (413, "batch_too_large"),
         (422, "too_many_criteria"),
-        (408, "body_too_slow"),
     ],
 )
 def test_a_batch_that_is_too_much_is_split(kind: Kind, status: int, code: str) -> None:

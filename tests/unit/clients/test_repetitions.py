@@ -112,7 +112,13 @@ class Refusal(NamedTuple):
         Refusal(
             problem(422, "invalid_request"), RequestError, "invalid_request", 422, "no: invalid"
         ),
-        Refusal(problem(408, "body_too_slow"), RequestError, "body_too_slow", 408, "no: body"),
+        Refusal(
+            problem(405, "method_not_allowed"),
+            RequestError,
+            "method_not_allowed",
+            405,
+            "no: method",
+        ),
         Refusal(problem(500, "internal"), ServerError, "internal", 500, "no: internal"),
         Refusal(problem(502, "judgment_failed"), ServerError, "judgment_failed", 502, "no: judg"),
         Refusal(page(200), AnswerError, "unexpected_answer", 200, "check that url"),
