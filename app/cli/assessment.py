@@ -7,7 +7,6 @@ from rich.console import Console
 
 from app.cli.console import console, print_thresholds, say, stdout
 from app.core.assessment import (
-    AlphaRow,
     Assessment,
     advice_on_unanimous,
     alphas_in_words,
@@ -24,7 +23,7 @@ def print_assessment(assessment: Assessment, *, output: Console = stdout) -> Non
     say(_figures(assessment), output=output)
     if assessment.n:
         # A cascade's set does not say which alphas are feasible, and with how many labels.
-        more = [_more(row) if assessment.feasible else "" for row in assessment.rows]
+        more = [_more(assessment, row) if assessment.feasible else "" for row in assessment.rows]
         title = f"calibrated on all {assessment.n} labels"
         print_thresholds(title, assessment.rows, more=more, output=output)
         sets = "; ".join(
@@ -71,7 +70,6 @@ def print_detail(detail: "CalibrationDetail", *, output: Console = console) -> N
 
 
 def _assessment_of(answer: "CalibrationDetail") -> Assessment:
-    more = {(row.guarantee, row.alpha): row.more_examples for row in answer.infeasible}
     return Assessment(
         # A tie is not a label.
         n=answer.labelled,
@@ -79,18 +77,8 @@ def _assessment_of(answer: "CalibrationDetail") -> Assessment:
         auroc=answer.auroc,
         position_flips=answer.position_flips,
         unanimous=answer.unanimous,
-        rows=[
-            AlphaRow(
-                guarantee=row.guarantee,
-                alpha=row.alpha,
-                delta=row.delta,
-                threshold=row.threshold,
-                coverage=row.coverage,
-                empirical_risk=row.empirical_risk,
-                more_labels=more.get((row.guarantee, row.alpha)),
-            )
-            for row in answer.thresholds
-        ],
+        rows=answer.thresholds,
+        infeasible=answer.infeasible,
         feasible={row.guarantee: row.intervals for row in answer.feasible_alphas},
     )
 
@@ -109,10 +97,11 @@ def _figures(assessment: Assessment) -> str:
     return ", ".join(parts)
 
 
-def _more(row: AlphaRow) -> str:
-    if row.threshold is not None:
+def _more(assessment: Assessment, row: "Threshold") -> str:
+    if row.feasible:
         return ""
-    return "too many errors" if row.more_labels is None else f"at least {row.more_labels}"
+    more = assessment.more_examples(row)
+    return "too many errors" if more is None else f"at least {more}"
 
 
 def labeled_and_ties(detail: "CalibrationDetail") -> str:

@@ -25,7 +25,6 @@ from app.core.printable import printable, printable_line
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
-    from app.core.assessment import AlphaRow
     from scope_judge import Threshold
 
 
@@ -176,7 +175,7 @@ def evidence(value: float) -> str:
 
 def print_thresholds(
     title: str,
-    rows: "Sequence[Threshold | AlphaRow]",
+    rows: "Sequence[Threshold]",
     *,
     more: Sequence[str] = (),
     output: Console = console,
@@ -199,8 +198,8 @@ def print_thresholds(
     print_table(table, title=title, output=output)
 
 
-def threshold_cell(row: "Threshold | AlphaRow") -> str:
+def threshold_cell(row: "Threshold") -> str:
     """The threshold of a row, or the reason why it has none."""
     if row.threshold is not None:
         return f"{row.threshold:.6f}"
-    return "labels missing" if getattr(row, "labels_missing", False) else "infeasible"
+    return "labels missing" if row.labels_missing else "infeasible"

@@ -6,9 +6,12 @@ The module imports no numpy: `scope-judge calibrate` makes an assessment of a se
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from app.core.comparison import Guarantee
+
+if TYPE_CHECKING:
+    from scope_judge.records import Infeasible, Threshold
 
 # 95% of a normal distribution lie within so many standard deviations.
 _Z = 1.959963984540054
@@ -39,29 +42,6 @@ _MOST_UNANIMOUS, _FEWEST_UNANIMOUS = 0.4, 0.1
 AlphaInterval = tuple[float, float]
 
 
-class AlphaRow(NamedTuple):
-    """One alpha under one guarantee, on labeled pairs.
-
-    Args:
-        guarantee: "marginal" or "pac".
-        alpha: Largest share of errors among accepted verdicts, in (0, 1).
-        delta: In (0, 1) for "pac"; None for "marginal".
-        threshold: In nats; None if the alpha is infeasible.
-        coverage: Accepted share of the labeled pairs, in [0, 1].
-        empirical_risk: Share of errors among the accepted pairs; None if none is accepted.
-        more_labels: Fewest further labels with which an infeasible alpha can be feasible; None if
-            there are enough labels.
-    """
-
-    guarantee: Guarantee
-    alpha: float
-    delta: float | None
-    threshold: float | None
-    coverage: float
-    empirical_risk: float | None
-    more_labels: int | None
-
-
 @dataclass(frozen=True, slots=True)
 class Assessment:
     """The figures of a judge on labeled pairs.
@@ -76,20 +56,28 @@ class Assessment:
             not vote.
         rows: One for each guarantee and alpha, in this order.
         feasible: All feasible alphas of each guarantee.
+        infeasible: For alphas of the rows at which nothing is accepted, the examples that are
+            missing.
     """
 
     n: int
     accuracy: float | None
     auroc: float | None
     position_flips: float | None
-    rows: Sequence[AlphaRow]
+    rows: "Sequence[Threshold]"
     feasible: Mapping[Guarantee, Sequence[AlphaInterval]]
+    infeasible: "Sequence[Infeasible]" = ()
     unanimous: float | None = None
 
     @property
-    def pac_rows(self) -> Sequence[AlphaRow]:
+    def pac_rows(self) -> "Sequence[Threshold]":
         """The rows of "pac"."""
         return [row for row in self.rows if row.guarantee == "pac"]
+
+    def more_examples(self, row: "Threshold") -> int | None:
+        """Fewest further labels with which a row can be feasible; None if that is unknown."""
+        missing = {(each.guarantee, each.alpha): each.more_examples for each in self.infeasible}
+        return missing.get((row.guarantee, row.alpha))
 
     @property
     def accuracy_interval(self) -> tuple[float, float] | None:
@@ -128,17 +116,21 @@ def recommendation(assessment: Assessment) -> str:
     best = _best(assessment)
     if best is not None:
         return _use(best, assessment)
-    helped = [row for row in assessment.pac_rows if row.more_labels]
+    helped = [
+        (row.alpha != _USUAL_ALPHA, more, row.alpha)
+        for row in assessment.pac_rows
+        if (more := assessment.more_examples(row))
+    ]
     if not helped:
         return (
             f"Your judge agrees with people on {share} of the pairs, but it is wrong too often "
             "where it is most certain: more labels will hardly make one of these alphas feasible "
             "with pac. Use another judge or prompt, or a larger alpha."
         )
-    row = min(helped, key=lambda row: (row.alpha != _USUAL_ALPHA, row.more_labels))
+    _, more, alpha = min(helped)
     return (
-        f"Label at least {row.more_labels} more pairs: with fewer, alpha {_alpha(row.alpha)} with "
-        "pac cannot be feasible."
+        f"Label at least {more} more pairs: with fewer, alpha {_alpha(alpha)} with pac cannot be "
+        "feasible."
     )
 
 
@@ -161,7 +153,7 @@ def note_on_looking(assessment: Assessment) -> str | None:
     """The price of a choice from the table; None where nothing can be chosen from it."""
     feasible = [row for row in assessment.rows if row.threshold is not None]
     if not any(row.guarantee == "pac" for row in feasible):
-        return _LABELING_NOTE if any(row.more_labels for row in assessment.pac_rows) else None
+        return _LABELING_NOTE if any(map(assessment.more_examples, assessment.pac_rows)) else None
     count = len({row.alpha for row in assessment.pac_rows})
     return _LOOKING_NOTE.format(count=count) if count > 1 else None
 
@@ -184,7 +176,7 @@ def _of_a_coin(assessment: Assessment, share: str) -> str:
     return f"{coin} Only its most certain verdicts are better. {_use(best, assessment)}"
 
 
-def _best(assessment: Assessment) -> AlphaRow | None:
+def _best(assessment: Assessment) -> "Threshold | None":
     """The smallest alpha under "pac" that answers half of the pairs, or else the most pairs."""
     rows = [row for row in assessment.pac_rows if row.coverage > 0.0]
     useful = [row for row in rows if row.coverage >= _USEFUL_COVERAGE]
@@ -193,7 +185,7 @@ def _best(assessment: Assessment) -> AlphaRow | None:
     return max(rows, key=lambda row: (row.coverage, -row.alpha), default=None)
 
 
-def _use(row: AlphaRow, assessment: Assessment) -> str:
+def _use(row: "Threshold", assessment: Assessment) -> str:
     alpha = _alpha(row.alpha)
     chosen = (
         f"Use alpha {alpha} with pac"

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from app.core.assessment import AlphaRow, Assessment
+from app.core.assessment import Assessment
 from app.core.calibration import GUARANTEES
 from app.core.comparison import Guarantee
 from app.core.diagnostics import feasible_alphas, more_examples
 from app.core.threshold_rows import row_of, threshold_on
 from app.core.thresholds import ThresholdCurve
 from app.evaluation.curve.labeled_scores import LabeledScores
-from scope_judge.records import Threshold
+from scope_judge.records import Infeasible, Threshold
 
 
 def assessment_of(
@@ -27,28 +27,22 @@ def assessment_of(
     """
     curve = ThresholdCurve.fit(scores.uncertainty, scores.error)
 
-    def more_labels(row: Threshold) -> int | None:
-        if row.feasible:
-            return None
-        return more_examples(curve, row.alpha, row.guarantee, row.delta)
-
     rows = threshold_rows(scores, alphas, delta=delta)
     return Assessment(
         n=scores.n,
         accuracy=scores.accuracy,
         auroc=scores.auroc,
         position_flips=scores.position_flips,
-        rows=[
-            AlphaRow(
-                guarantee=row.guarantee,
+        rows=rows,
+        infeasible=[
+            Infeasible(
                 alpha=row.alpha,
+                guarantee=row.guarantee,
                 delta=row.delta,
-                threshold=row.threshold,
-                coverage=row.coverage,
-                empirical_risk=row.empirical_risk,
-                more_labels=more_labels(row),
+                more_examples=more_examples(curve, row.alpha, row.guarantee, row.delta),
             )
             for row in rows
+            if not row.feasible
         ],
         feasible={each: feasible_alphas(curve, each, delta) for each in GUARANTEES},
     )

@@ -48,13 +48,14 @@ def test_rows_by_hand() -> None:
     infeasible, some, every = found.rows[:3]
     assert [row.guarantee for row in found.rows] == ["marginal"] * 3 + ["pac"] * 3
     assert [row.delta for row in found.rows] == [None] * 3 + [0.1] * 3
-    assert infeasible[3:] == (None, 0.0, None, None)
-    assert some[3:] == (17 / 40, 0.9, 0.0, None)
-    assert every[3:] == (LN2, 1.0, 0.1, None)
+    assert (infeasible.threshold, infeasible.coverage) == (None, 0.0)
+    assert infeasible.empirical_risk is found.more_examples(infeasible) is None
+    assert (some.threshold, some.coverage, some.empirical_risk) == (17 / 40, 0.9, 0.0)
+    assert (every.threshold, every.coverage, every.empirical_risk) == (LN2, 1.0, 0.1)
     assert found.feasible["marginal"] == ((0.056, 0.999),)
     # 20 points are far below the start rank of pac at these alphas.
     assert not any(row.threshold for row in found.rows[3:])
-    assert all(row.more_labels for row in found.rows[3:])
+    assert all(map(found.more_examples, found.rows[3:]))
 
 
 @pytest.mark.parametrize(
