@@ -170,7 +170,9 @@ def test_every_invalid_value_has_its_line(monkeypatch: pytest.MonkeyPatch) -> No
     assert [line.split(":")[0] for line in lines] == ["SCOPE_ENGINE", "SCOPE_PORT"]
 
 
-def test_the_key_of_a_server_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SCOPE_OPENAI_API_KEY", SECRET)
+@pytest.mark.parametrize("name", ["openai_api_key", "escalate_api_key"])
+def test_the_key_of_a_server_is_never_shown(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"SCOPE_{name.upper()}", SECRET)
     found = read_settings()
+    assert getattr(found, name).get_secret_value() == SECRET
     assert SECRET not in f"{found!r} {found} {found.model_dump_json()}"

@@ -120,24 +120,17 @@ def judging(body: bytes = PLAIN, *, path: str = "/judge", key: str | None = None
     ).encode() + body
 
 
-ENDLESS = {
-    "one header": b"GET / HTTP/1.1\r\nX: " + b"y" * (2 * MAX_HEAD_BYTES),
-    "headers": b"GET / HTTP/1.1\r\n" + b"".join(b"X-%d: y\r\n" % i for i in range(6000)),
-    "path": b"GET /" + b"y" * (2 * MAX_HEAD_BYTES),
-}
-
-
-@pytest.mark.parametrize("case", ENDLESS)
-async def test_a_head_beyond_the_limit_is_refused_and_its_connection_closed(case: str) -> None:
+async def test_a_head_beyond_the_limit_is_refused_and_its_connection_closed() -> None:
+    head = b"GET / HTTP/1.1\r\nX: " + b"y" * (2 * MAX_HEAD_BYTES)
     async with listening() as server:
         client = await server.connect()
-        await client.send(ENDLESS[case])
+        await client.send(head)
         assert (await client.reader.readline()).split()[1] == b"400"
         assert await client.is_closed()
         # The same holds after an answered request.
         client = await server.connect()
         assert await client.status_of() == 200
-        await client.send(ENDLESS[case])
+        await client.send(head)
         assert await client.is_closed()
 
 

@@ -57,3 +57,4 @@ def test_a_key_without_the_role_is_an_error(
             found = CliRunner().invoke(app, ["check", "--url", url])
             assert found.exit_code == 1
             assert words in one_line(found.output)
+            assert key_of(name) not in found.output
