@@ -9,6 +9,7 @@ import numpy as np
 from app.core.preference import gaps_in_reverse, preference_from_gaps
 from app.core.score import Side
 from app.core.shares import Share, weighted_share
+from app.core.thresholds import ThresholdCurve
 
 _LEVEL = 0.95
 
@@ -90,10 +91,7 @@ def accepted_and_wrong(
     numbers = np.array(gaps, dtype=np.float64).reshape(-1, 2) / temperature
     forward, reverse = numbers.T
     preferences = preference_from_gaps(forward, gaps_in_reverse(forward, reverse))
+    undecided = preferences.p_bar == 0.5
     wrong = (preferences.p_bar > 0.5) != np.array(prefers_a, dtype=bool)
-    decided = preferences.p_bar != 0.5
-    both = []
-    for threshold in thresholds:
-        accepted = decided & (preferences.entropy <= threshold)
-        both.append((int(accepted.sum()), int((accepted & wrong).sum())))
-    return both
+    curve = ThresholdCurve.fit(preferences.entropy, wrong | undecided)
+    return [curve.accepted_at(each, undecided=int(undecided.sum())) for each in thresholds]

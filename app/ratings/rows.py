@@ -20,8 +20,8 @@ _OUTCOMES = {"A": 1.0, "B": 0.0, "tie": 0.5}
 _NO_REASON = "no reason given"
 # Rows of a judge have one of these.
 _OF_JUDGE = ("judge", "signature", "p_bar", "accepted")
-# The part of a signature on which no judgment depends.
-_OF_RUN = "scope-judge "
+# The parts of a signature on which no judgment depends; earlier releases wrote an order seed.
+_OF_RUN = ("scope-judge ", "order seed ")
 
 
 def read_battles(

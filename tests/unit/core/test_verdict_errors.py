@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from app.core.shares import weighted_share
-from app.core.verdict_errors import LabeledVerdict, contradicted_verdicts
+from app.core.verdict_errors import LabeledVerdict, accepted_and_wrong, contradicted_verdicts
 
 
 def verdicts(
@@ -66,3 +66,10 @@ def test_a_row_drawn_with_a_small_probability_stands_for_many() -> None:
     share = weighted_share(cases, weight, np.arange(3), level=0.95)
     assert share.value == 0.5
     assert 0.0 < share.low < 0.5 < share.high < 1.0
+
+
+def test_a_pair_without_a_preference_is_never_accepted() -> None:
+    gaps = [(0.0, 0.0), (3.0, -3.0), (4.0, 4.0), (4.0, None)]
+    labels = [False, True, True, False]
+    thresholds = -np.inf, 0.1, np.log(2.0)
+    assert accepted_and_wrong(gaps, labels, thresholds) == [(0, 0), (2, 1), (2, 1)]
