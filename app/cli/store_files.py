@@ -1,5 +1,6 @@
 """The option and messages that `scope-judge backup` and `scope-judge restore` share."""
 
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -28,6 +29,11 @@ def check_url(url: str) -> None:
             "SCOPE_STORE_URL, it prints the path of its file when it starts: use "
             "--store sqlite:///FILE"
         )
+
+
+def shown_url(url: str) -> str:
+    """The URL of a store without a password, which may be among the options at its end, too."""
+    return re.sub(r"^([^/]*://)[^/]*@", r"\1", url.partition("?")[0])
 
 
 def amount(backup: "Backup") -> str:

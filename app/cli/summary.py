@@ -1,7 +1,7 @@
 """The last lines of `scope-judge judge FILE`: what became of the rows."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from app.cli.console import say
@@ -78,12 +78,16 @@ def print_promises(results: Sequence[Mapping[str, Any]]) -> None:
             )
     if any(j["alpha"] is None for j in judgments):
         say("Verdicts without an alpha have no guarantee.")
-    infeasible = {
+    print_infeasible(
         (judgment["alpha"], judgment["guarantee"], judgment["calibration"]["name"])
         for judgment in answers
         if judgment["reason"] == "infeasible" and judgment["calibration"] is not None
-    }
-    for alpha, guarantee, name in sorted(infeasible):
+    )
+
+
+def print_infeasible(criteria: Iterable[tuple[float, str, str]]) -> None:
+    """Prints what to do about each infeasible alpha, given it, its guarantee and its set."""
+    for alpha, guarantee, name in sorted(set(criteria)):
         say(
             f"The labels of {name!r} support no verdict at alpha {alpha:g} with {guarantee}. Use a "
             f"larger alpha, a better judge, or a new set of more pairs (`scope-judge sets show "

@@ -21,6 +21,7 @@ from app.cli.running.options import (
     given_format,
 )
 from app.cli.running.rows import check_output, write_all
+from app.cli.summary import REASONS, print_infeasible
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.core.messages import question_of, response_of
 from app.files.reading import FileRow, files_of, read_rows
@@ -69,6 +70,7 @@ def pairs(
     groups = [_group(row, prompt, responses) for row in rows]
     made: list[dict[str, Any]] = []
     left_out = Counter[str]()
+    infeasible: set[tuple[float, str, str]] = set()
     rule: dict[str, Any] = {**criterion, "opponents": opponents or "all", "comparisons": True}
     with connected(url, patience_s=patience) as client, progress_bar() as bar:
         shown = bar.add_task("judging prompts", total=len(groups))
@@ -78,6 +80,7 @@ def pairs(
             best = None if isinstance(found, ItemError) else found.best_pair
             if isinstance(found, ItemError) or best is None:
                 left_out[_reason(found)] += 1
+                infeasible |= _infeasible(found)
                 continue
             chosen, rejected = best
             made.append(
@@ -93,6 +96,7 @@ def pairs(
     say((f"{len(made):,} of {len(rows):,} prompts", "bold"), f" have a pair, in {out}")
     for reason, count in left_out.most_common():
         say(f"{count:,} without: {reason}")
+    print_infeasible(infeasible)
     if failed := sum(count for reason, count in left_out.items() if reason.startswith(_FAILED)):
         raise CommandError(f"{failed:,} prompts could not be judged")
 
@@ -131,4 +135,17 @@ def _reason(found: "Rewards | ItemError") -> str:
         return f"{_FAILED} ({found.errors[0].error.code})"
     if any(found.accepted):
         return "accepted verdicts that contradict the rewards, or tie"
+    for reason in ("infeasible", "suspended"):
+        if reason in found.reasons:
+            return REASONS[reason]
     return "no accepted verdict"
+
+
+def _infeasible(found: "Rewards | ItemError") -> set[tuple[float, str, str]]:
+    """Alpha, guarantee and set of a group whose alpha is infeasible."""
+    from scope_judge import ItemError
+
+    if isinstance(found, ItemError) or "infeasible" not in found.reasons or found.basis is None:
+        return set()
+    alpha, guarantee, used = found.basis.alpha, found.basis.guarantee, found.basis.calibration
+    return {(alpha, guarantee, used.name)} if alpha and guarantee and used else set()

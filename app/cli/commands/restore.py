@@ -6,7 +6,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.console import CommandError, say
-from app.cli.store_files import StoreUrl, amount, check_url
+from app.cli.store_files import StoreUrl, amount, check_url, shown_url
 
 # The help of a command needs its options only.
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ def restore(
             backup = asyncio.run(_restore(store, lines, str(file)))
     except OSError as exc:
         raise CommandError(f"{file} cannot be read: {exc.strerror}") from None
-    say(f"The store is as of {backup.at} (scope-judge {backup.release}); {amount(backup)}.")
+    say(
+        f"{shown_url(store)} is as of {backup.at} (scope-judge {backup.release}); {amount(backup)}."
+    )
 
 
 async def _restore(url: str, lines: IO[bytes], name: str) -> "Backup":

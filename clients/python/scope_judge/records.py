@@ -1671,8 +1671,9 @@ class Check:
         why = (
             "its audits have raised an alarm"
             if judgment.reason == "suspended"
-            else f"its {found.n} labeled pairs cannot show it; give a larger alpha, or label more "
-            "pairs"
+            else f"it is infeasible with its {found.n} labeled pairs. Use a larger alpha, a better "
+            "judge, or a new set of more pairs (`scope-judge sets show "
+            f"{found.name}` says how many at least)"
         )
         return (
             f"no comparison is accepted at alpha {judgment.alpha:g} with the set {found.name!r}: "

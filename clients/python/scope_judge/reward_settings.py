@@ -119,7 +119,9 @@ def _check_names(environment: Mapping[str, str]) -> None:
     """Refuses a variable whose name is misspelled, so that no setting is silently left out."""
     for name in environment:
         if name.startswith("SCOPE_REWARD_") and name not in VARIABLES.values():
-            near = get_close_matches(name, VARIABLES.values(), 1)
+            of_client = name.replace("REWARD_", "")
+            known = of_client in ("SCOPE_URL", "SCOPE_API_KEY")
+            near = [of_client] if known else get_close_matches(name, VARIABLES.values(), 1)
             raise ValueError(
                 f"there is no variable {name}" + (f"; did you mean {near[0]}?" if near else "")
             )

@@ -56,6 +56,9 @@ class ScopeReward:
         _check_version()
         if against not in ("group", "reference") or (against == "reference" and not reference):
             raise ValueError('against must be "group", or "reference" with a column as reference')
+        for option in ("opponents", "min_accepted"):
+            if against == "reference" and option in options:
+                raise ValueError(f'{option} has no effect with against="reference"')
         self._source = RewardSource(RewardSettings.of(options))
         self._reference = reference
         self._compares_groups = against == "group"

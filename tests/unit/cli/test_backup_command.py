@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.cli import app
+from app.cli.store_files import shown_url
 from app.ports import Store
 from app.stores.sqlite import SqliteStore
 from tests.patience import PATIENCE_S
@@ -58,12 +59,23 @@ def test_a_store_goes_into_a_file_of_its_owner_and_back(used: Path, tmp_path: Pa
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     back = run("restore", file, "--store", f"sqlite:///{other}")
     assert back.exit_code == 0, back.stderr
-    assert "The store is as of 20" in one_line(back.stderr)
+    assert f"sqlite:///{other} is as of 20" in one_line(back.stderr)
     assert one_line(back.stderr).endswith(amount)
     again = tmp_path / "again.jsonl"
     assert run("backup", again, store=other).exit_code == 0
     # All but the times in the first lines.
     assert again.read_bytes().splitlines()[1:-1] == file.read_bytes().splitlines()[1:-1]
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("rediss://me:a@b@host:6379/1?password=secret", "rediss://host:6379/1"),
+        ("unix:///run/a@b.sock?db=1", "unix:///run/a@b.sock"),
+    ],
+)
+def test_the_url_of_a_store_is_shown_without_its_password(url: str, shown: str) -> None:
+    assert shown_url(url) == shown
 
 
 def test_a_store_that_is_used_is_kept(used: Path, tmp_path: Path) -> None:

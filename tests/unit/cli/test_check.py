@@ -33,7 +33,7 @@ def test_a_usable_service_is_described(url: str) -> None:
     ("options", "words"),
     [
         (["--alpha", "10"], "alpha"),
-        (["--alpha", "0.001"], "no comparison is accepted at alpha 0.001 with the set 'default'"),
+        (["--alpha", "0.001"], "with the set 'default': it is infeasible with its 60 labeled"),
         (["--calibration", "absent"], "absent"),
         (["--delta", "0.1", "--guarantee", "marginal"], "delta"),
         (["--url", "http://127.0.0.1:1"], "scope-judge serve"),

@@ -58,9 +58,13 @@ def read(options: Mapping[str, Any], **environment: str) -> dict[str, Any]:
     return read
 
 
-def test_a_misspelled_variable_is_refused() -> None:
-    with pytest.raises(ValueError, match="no variable SCOPE_REWARD_APLHA; did you mean SCOPE_REW"):
-        read({}, SCOPE_REWARD_APLHA="0.1")
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [("SCOPE_REWARD_APLHA", "SCOPE_REWARD_ALPHA"), ("SCOPE_REWARD_URL", "SCOPE_URL")],
+)
+def test_a_misspelled_variable_is_refused(variable: str, meant: str) -> None:
+    with pytest.raises(ValueError, match=rf"no variable {variable}; did you mean {meant}\?"):
+        read({}, **{variable: "0.1"})
 
 
 def test_every_option_comes_from_its_variable_or_its_argument() -> None:

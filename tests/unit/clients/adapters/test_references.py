@@ -75,6 +75,8 @@ def test_a_reference_that_is_missing_is_named(url: str) -> None:
         reward(["One?"], ["a"])
     with pytest.raises(ValueError, match="with a column as reference"):
         ScopeReward(url=url, against="reference")
+    with pytest.raises(ValueError, match="min_accepted has no effect"):
+        ScopeReward(url=url, against="reference", reference="answer", min_accepted=2)
     with pytest.raises(ValueError, match="against must be"):
         ScopeReward(url=url, against="all")  # type: ignore[arg-type]
 
