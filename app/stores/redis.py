@@ -2,6 +2,7 @@
 
 The keys of a set are a public interface:
 
+    scope:format                             string: number of the format of all keys
     scope:sets                               set: the names of all sets, also of deleted ones
     scope:{NAME}:trail                       stream: `number-0` -> write_id (empty for a deletion)
                                              and record of each change; the last entry is the head
@@ -70,6 +71,8 @@ from app.ports import (
 from app.stores.redis_keys import (
     AUDITED_KEY,
     DEBT_PREFIX,
+    FORMAT,
+    FORMAT_KEY,
     NAMES_KEY,
     SCORE_PREFIX,
     SECRET_KEY,
@@ -142,7 +145,14 @@ class RedisStore:
         self._threads: ThreadPoolExecutor | None = None
 
     async def open(self) -> None:
-        await self.ping()
+        found = await self._run(_format)
+        if found != str(FORMAT):
+            had = "no store format" if found is None else f"the store format {found!r}"
+            raise StoreCorruptError(
+                f"Redis at {self._place} has {had}, and this release of scope-judge reads the"
+                f" format {FORMAT} only. Run the release that wrote its keys under scope:, or set"
+                " SCOPE_STORE_URL to another Redis."
+            )
 
     async def close(self) -> None:
         threads, self._threads = self._threads, None
@@ -220,7 +230,7 @@ class RedisStore:
         def write(client: Client) -> bool:
             # A full server refuses SADD, but must let a set be deleted, whose name it has.
             if blob is not None or expected is None:
-                client.sadd(NAMES_KEY, name)
+                _add_name(client, NAMES_KEY, name)
             keys = SetKeys.of(name)
             return bool(client.eval(WRITE_SCRIPT, len(keys), *keys, *arguments))
 
@@ -297,12 +307,12 @@ class RedisStore:
         def write(client: Client) -> int:
             if rows and name not in self._audited:
                 # Before the first row: a name without rows does no harm.
-                client.sadd(AUDITED_KEY, name)
+                _add_name(client, AUDITED_KEY, name)
                 self._audited.add(name)
             before = int(cast("int", client.eval(WRITE_AUDITS_SCRIPT, 4, *arguments)))
             if before == 0 and rows:
                 # Redis may have been emptied since.
-                client.sadd(AUDITED_KEY, name)
+                _add_name(client, AUDITED_KEY, name)
             return before
 
         before = await self._run(write)
@@ -456,6 +466,21 @@ def _entry(name: str, identifier: str, fields: Mapping[str, str]) -> Entry:
             " program wrote to it; restore Redis from a backup."
         )
     return Entry(Head(fields["write_id"], int(number)), fields["record"])
+
+
+def _format(client: Client) -> str | None:
+    """Returns the number of the store's format, which an empty store gets first."""
+    # In this order: another process may open the same empty store.
+    if not any(client.exists(key) for key in (NAMES_KEY, AUDITED_KEY, SECRET_KEY)):
+        client.set(FORMAT_KEY, FORMAT, nx=True)
+    return cast("str | None", client.get(FORMAT_KEY))
+
+
+def _add_name(client: Client, key: str, name: str) -> None:
+    """Puts the name of a set under a key."""
+    # Redis may have been emptied since the start.
+    client.set(FORMAT_KEY, FORMAT, nx=True)
+    client.sadd(key, name)
 
 
 def _flat(fields: Mapping[str, str]) -> Iterator[str]:

@@ -2,6 +2,9 @@
 
 from typing import NamedTuple
 
+# The format of the store. A Redis with another number, or with sets and without one, is refused.
+FORMAT = 1
+FORMAT_KEY = "scope:format"
 NAMES_KEY = "scope:sets"
 AUDITED_KEY = "scope:audits:sets"
 SECRET_KEY = "scope:audits:secret"

@@ -271,10 +271,10 @@ async def use_everything(store: Store) -> None:
 async def test_redis_that_another_program_wrote_to_is_refused(
     redis_server: RedisServer, commands: list[tuple[str, ...]]
 ) -> None:
-    for command in commands:
-        redis_server.command(*command)
     store = RedisStore(redis_server.url)
     await store.open()
+    for command in commands:
+        redis_server.command(*command)
     with pytest.raises(StoreCorruptError):
         await use_everything(store)
     await store.close()

@@ -16,7 +16,7 @@ import uvloop
 from app.core.errors import StartupError, StoreCorruptError, StoreUnavailableError
 from app.ports import Head, SetStore, Store
 from app.stores.redis import RedisStore
-from app.stores.redis_keys import SetKeys
+from app.stores.redis_keys import FORMAT, FORMAT_KEY, SetKeys
 from app.stores.sqlite import SqliteStore
 from app.stores.sqlite_file import APPLICATION_ID, SCHEMA_VERSION
 from tests.integration.stores.backends import (
@@ -379,6 +379,25 @@ async def test_redis_keys_are_those_that_other_programs_read(redis_server: Redis
     assert redis_server.command("SMEMBERS", "scope:sets") == {"default"}
     entries = redis_server.command("XREVRANGE", "scope:{default}:trail", "+", "-")
     assert entries == [("1-0", {"write_id": "one", "record": "record 1 of one"})]
+
+
+async def test_a_redis_of_another_format_is_refused_and_an_emptied_one_is_not(
+    redis_server: RedisServer,
+) -> None:
+    async with opened(redis_server.url) as store:
+        redis_server.command("FLUSHALL")
+        await write(store, OLD, expected=None)
+    async with opened(redis_server.url):
+        pass
+    for command, found in (
+        (("SET", FORMAT_KEY, "7"), "the store format '7'"),
+        (("DEL", FORMAT_KEY), "no store format"),
+    ):
+        redis_server.command(*command)
+        store = RedisStore(redis_server.url)
+        with pytest.raises(StoreCorruptError, match=f"{found}, .*reads the format {FORMAT} only"):
+            await store.open()
+        await store.close()
 
 
 async def test_a_redis_error_never_holds_the_password(redis_server: RedisServer) -> None:
