@@ -6,6 +6,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,6 +31,7 @@ from app.api.requests.models import (
 from app.core.comparison import CriterionDefaults
 from app.core.errors import (
     InvalidRequestError,
+    JudgmentFailedError,
     RequestError,
     StartupError,
     StoreCorruptError,
@@ -42,9 +44,11 @@ from app.evaluation.judgments.log import JudgmentLog
 from app.files.reading import read_rows
 from app.files.shapes import REQUIRED
 from app.files.suggestion import shape_for
+from app.judges.engines.openai_dialects import ChatDialect
+from app.judges.engines.thinking import PLAIN
 from app.judges.prompts import PromptTemplate, load_template
 from app.judging.judge import JudgeRequest
-from app.ports import Entry, Generated, Head
+from app.ports import Entry, Generated, Head, LabelLogits
 from app.sets.codec import decode
 from app.sets.trail import readable_changes
 from app.settings import Settings, read_settings
@@ -56,7 +60,7 @@ Refusal = TypeVar("Refusal", bound=Exception)
 # tmp_path is one folder for all examples: each example overwrites its file.
 fuzzed = settings(
     deadline=None,
-    max_examples=50,
+    max_examples=100,
     derandomize=True,
     database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -432,6 +436,25 @@ def test_any_words_of_a_judge_are_a_verdict_and_a_score_or_nothing(answer: Gener
     assert parse_verdict(answer) in ("A", "B", None)
     score = parse_confidence(answer)
     assert score is None or 0.0 <= score <= 1.0
+
+
+choices = st.fixed_dictionaries(
+    {
+        "message": st.fixed_dictionaries(
+            {"content": spoken | scalars}, optional={"reasoning": scalars}
+        ),
+        "finish_reason": st.sampled_from(["stop", "length"]) | scalars | st.lists(scalars),
+    }
+)
+
+
+@fuzzed
+@given(choices | values_of(("message", "content", "finish_reason", "logprobs", "top_logprobs")))
+@pytest.mark.parametrize("thinks", [False, True])
+def test_any_choice_of_an_answer_is_a_text_or_a_failed_judgment(thinks: bool, choice: Any) -> None:
+    dialect = ChatDialect("m", is_vllm=True, use=replace(PLAIN, thinks=thinks))
+    assert isinstance(dialect.text(choice), Generated | JudgmentFailedError)
+    assert isinstance(dialect.label_logits(choice), LabelLogits | JudgmentFailedError)
 
 
 @fuzzed
