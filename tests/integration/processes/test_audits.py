@@ -1,4 +1,4 @@
-"""Audits of real services: kill -9, two replicas on one Redis, and a Redis that restarts."""
+"""Audits of a real service that is killed with -9 again and again while labels arrive."""
 
 import asyncio
 import random

@@ -84,15 +84,24 @@ async def sqlite_locked(folder: Path) -> AsyncIterator[Scene]:
 
 
 @asynccontextmanager
-async def service_killed(folder: Path) -> AsyncIterator[Scene]:
+async def service_killed_on_sqlite(folder: Path) -> AsyncIterator[Scene]:
     """kill -9 of the service, which a supervisor starts again."""
     async with service(folder, store_url=f"sqlite:///{folder}/sets.db") as running:
+        yield _killed(running)
 
-        async def kill() -> None:
-            os.killpg(running.process.popen.pid, signal.SIGKILL)
 
-        may = frozenset(_STALE | _REFUSED)
-        yield Scene(running, kill, lambda: asyncio.to_thread(running.start_again), may)
+@asynccontextmanager
+async def service_killed_on_redis(folder: Path) -> AsyncIterator[Scene]:
+    async with _redis(folder) as redis, service(folder, store_url=redis.url) as running:
+        yield _killed(running)
+
+
+def _killed(running: Running) -> Scene:
+    async def kill() -> None:
+        os.killpg(running.process.popen.pid, signal.SIGKILL)
+
+    may = frozenset(_STALE | _REFUSED)
+    return Scene(running, kill, lambda: asyncio.to_thread(running.start_again), may)
 
 
 def _signal(process: int, number: signal.Signals) -> Step:
@@ -134,7 +143,15 @@ async def _redis(folder: Path) -> AsyncIterator[RedisServer]:
 
 
 @pytest.mark.parametrize(
-    "scene_of", [redis_killed, redis_hangs, network_reset, sqlite_locked, service_killed]
+    "scene_of",
+    [
+        redis_killed,
+        redis_hangs,
+        network_reset,
+        sqlite_locked,
+        service_killed_on_sqlite,
+        service_killed_on_redis,
+    ],
 )
 async def test_a_fault_under_load_loses_nothing_and_heals_by_itself(
     scene_of: Callable[[Path], AbstractAsyncContextManager[Scene]], tmp_path: Path
