@@ -219,7 +219,7 @@ def _reasons(answer: dict[str, Any]) -> Counter[str]:
     )
 
 
-@pytest.mark.parametrize("fault", ["gone", "slow", "another model", 500, 400, 302, 200])
+@pytest.mark.parametrize("fault", ["gone", "slow", "another model", 500, 403, 400, 302, 200])
 async def test_without_the_large_judge_what_it_alone_could_decide_is_an_abstention(
     fault: str | int,
 ) -> None:
