@@ -32,6 +32,15 @@ FORMS: tuple[tuple[int, Literal["light", "dark"]], ...] = (
     (390, "light"),
     (390, "dark"),
 )
+# Texts that must be shown as they are.
+HOSTILE = {
+    "script": "<script>document.title = 'owned'</script>",
+    "image in Markdown": "![x](https://evil.example/pixel.png) <img src=x onerror=alert(1)>",
+    "right to left": "\u202e\u0645\u0631\u062d\u0628\u0627\u202c",
+    "emoji": "👩‍👩‍👧‍👦 🏳️‍🌈",
+    "control": "a\u0007b\u001b[31mred",
+    "quotes": 'it\'s "quoted" $(touch /tmp/owned) `x` \\',
+}
 
 
 @contextmanager
@@ -68,7 +77,6 @@ def open_page(
     url: str,
     *,
     width: int = 1280,
-    scheme: Literal["light", "dark"] = "light",
     fine: frozenset[int] = frozenset(),
     refused: bool = False,
     person: str | None = "Tess",
@@ -79,14 +87,12 @@ def open_page(
         browser: The browser.
         url: Address of the service.
         width: Width of the window in pixels.
-        scheme: Colours that the system asks for.
         fine: Statuses of refusals that the test causes; the browser writes each to the console.
         refused: Whether the test stops the service for a while.
         person: Name that somebody has given to this browser; None if it has not asked yet.
     """
     context = browser.new_context(
         viewport={"width": width, "height": WIDTHS.get(width, 900)},
-        color_scheme=scheme,
         locale="en-GB",
         timezone_id="Europe/Berlin",
         base_url=url,

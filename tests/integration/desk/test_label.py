@@ -7,21 +7,19 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from tests.integration.desk.browsing import FORMS, barriers, look_in, open_page, overflow
+from tests.integration.desk.browsing import (
+    FORMS,
+    HOSTILE,
+    barriers,
+    look_in,
+    open_page,
+    overflow,
+)
 from tests.integration.desk.worlds import SETTINGS, calibrate, judged, pairs
 from tests.integration.processes.server import Server
 from tests.unit.api.keyring import entry, header_of, key_of, write_keys
 
 LABELED = 20
-HOSTILE = {
-    "script": "<script>document.title = 'owned'</script>",
-    "image in Markdown": "![x](https://evil.example/pixel.png) <img src=x onerror=alert(1)>",
-    "long": "word " * 40_000,
-    "right to left": "\u202e\u0645\u0631\u062d\u0628\u0627\u202c",
-    "emoji": "👩‍👩‍👧‍👦 🏳️‍🌈",
-    "control": "a\u0007b\u001b[31mred",
-    "quotes": 'it\'s "quoted" $(touch /tmp/owned) `x` \\',
-}
 
 
 @pytest.fixture
@@ -245,13 +243,11 @@ def test_a_browser_without_a_key_asks_once_for_the_name_that_stands_beside_label
 def test_hostile_texts_are_labeled_as_text(service: Server, browser: Browser) -> None:
     texts = [
         {
-            "question": f"{kind}: {text[:1000]}",
+            "question": f"{kind}: {text}",
             "response_a": text,
             "response_b": f"{text} quality=1",
         }
         for kind, text in HOSTILE.items()
-        # The service keeps no texts of an audit above 128 KiB.
-        if len(text) < 10_000
     ]
     texts.append({"question": "long", "response_a": "word " * 12_000, "response_b": "x" * 60_000})
     client = service.client

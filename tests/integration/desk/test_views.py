@@ -7,7 +7,14 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Route, expect
 
-from tests.integration.desk.browsing import FORMS, barriers, look_in, open_page, overflow
+from tests.integration.desk.browsing import (
+    FORMS,
+    HOSTILE,
+    barriers,
+    look_in,
+    open_page,
+    overflow,
+)
 from tests.integration.desk.worlds import SETTINGS, calibrate, pairs
 from tests.integration.processes.server import Server
 from tests.unit.api.keyring import entry, key_of, write_keys
@@ -41,10 +48,11 @@ def test_home_says_for_each_set_whether_it_may_be_used_and_why(url: str, browser
 def test_a_pair_is_tried_with_the_keyboard_alone(
     url: str, browser: Browser, service: Server
 ) -> None:
+    better = f"quality=4 {HOSTILE['script']}"
     with open_page(browser, url) as page:
         page.goto("/desk#try")
         expect(page.get_by_role("heading", name="Try a pair")).to_be_visible()
-        for name, text in (("Response A", "quality=4"), ("Response B", "quality=0")):
+        for name, text in (("Response A", better), ("Response B", "quality=0")):
             field = page.get_by_role("textbox", name=name)
             while not field.evaluate("field => field === document.activeElement"):
                 page.keyboard.press("Tab")
@@ -55,7 +63,7 @@ def test_a_pair_is_tried_with_the_keyboard_alone(
         verdict = result.locator(".verdict")
         expect(verdict).to_have_text("A is better")
         body = {"question": "Is the number 4821 even or odd?", "alpha": 0.1}
-        texts = {"response_a": "quality=4", "response_b": "quality=0"}
+        texts = {"response_a": better, "response_b": "quality=0"}
         told = service.client.post("/judge", json={**body, **texts}).json()
         unsure = told["uncertainty"] / math.log(2)
         expect(result).to_contain_text(f"Its uncertainty is {unsure:.0%} of the most")
@@ -75,6 +83,10 @@ def test_a_pair_is_tried_with_the_keyboard_alone(
         page.get_by_label("Wrong at most").fill("10")
         page.get_by_role("button", name="Judge", exact=True).click()
         expect(verdict).to_have_text("B is better")
+        page.get_by_text("The same in your program").click()
+        expect(page.locator("pre")).to_contain_text("<script>")
+        assert page.title() == "scope-judge desk"
+        expect(page.locator("main script")).to_have_count(0)
 
 
 def test_a_set_is_rolled_back_and_deleted_after_a_preview_and_a_question(
