@@ -17,6 +17,8 @@ import httpx
 import pytest
 
 from app.api.requests.audits import MOST_LABELS
+from app.ports import KEPT_VERSIONS
+from tests.integration.processes import ticking_service
 from tests.integration.processes.server import free_port
 from tests.integration.processes.ticking_service import audit_id
 from tests.serving import scripted_fingerprint
@@ -93,7 +95,7 @@ def imported() -> bytes:
         gap = 1.2345678901234567 - i / 70_001
         scores = {"gap_fwd": gap, "gap_rev": -gap, "label_mass": 0.9876543210987654}
         scored.append({"digest": digest, **scores, "label": "A" if i % 30 else "B"})
-    body = {"fingerprint": scripted_fingerprint(), "examples": scored}
+    body = {"fingerprint": scripted_fingerprint(), "examples": scored, "replace": True}
     return json.dumps(body, separators=(",", ":")).encode()
 
 
@@ -147,7 +149,7 @@ EXPORT, IMPORT = (
     ("GET", "/calibrations/{name}/examples"),
     ("POST", "/calibrations/{name}/examples"),
 )
-POOL = ("POST", "/calibrations/{name}/pool")
+POOL, NEXT = ("POST", "/calibrations/{name}/pool"), ("GET", "/calibrations/{name}/next")
 SET, TRAIL = ("GET", "/calibrations/{name}"), ("GET", "/calibrations/{name}/versions")
 # One case for each thing that took long once. Those that do not change the store come first.
 _labels = itertools.cycle("AB")
@@ -158,6 +160,14 @@ def audit_labels() -> bytes:
     label = next(_labels)
     rows = [{"id": audit_id(i), "label": label} for i in range(MOST_LABELS)]
     return json.dumps({"labels": rows}).encode()
+
+
+# A rollback makes a version, so each one goes back to the oldest version that is still kept.
+_oldest = itertools.count(ticking_service.VERSIONS - KEPT_VERSIONS + 1)
+
+
+def far_back() -> bytes:
+    return json.dumps({"version": next(_oldest)}).encode()
 
 
 CASES: dict[str, Case] = {
@@ -185,6 +195,15 @@ CASES: dict[str, Case] = {
         200,
         reward(question=lambda: "Which?", responses=lambda: responses(45, words=1500)),
     ),
+    "many groups": Case(
+        ("POST", f"{REWARDS}groups"),
+        200,
+        reward(
+            groups=lambda: [
+                {"question": "Which?", "responses": responses(2, words=250)} for _ in range(400)
+            ]
+        ),
+    ),
     "many decisions": Case(
         ("POST", "/v1/systemone"),
         200,
@@ -197,6 +216,11 @@ CASES: dict[str, Case] = {
         ),
     ),
     "one set": Case(SET, url="/calibrations/large"),
+    "alphas of a set": Case(
+        SET,
+        url="/calibrations/large?" + "&".join(f"alpha={0.05 + 0.01 * i:.2f}" for i in range(32)),
+    ),
+    "next": Case(NEXT, url=f"/calibrations/pooled/next?alpha=0.2&limit={ticking_service.POOL}"),
     "versions": Case(TRAIL, url="/calibrations/changed/versions?limit=1000"),
     "examples": Case(EXPORT, url="/calibrations/large/examples?limit=10000"),
     "audits": Case(("GET", "/audits"), url="/audits?status=labelled&limit=1000"),
@@ -215,7 +239,7 @@ CASES: dict[str, Case] = {
         lambda: pairs(long_text, even_if_infeasible=True),
         "/calibrations/large/pool",
     ),
-    "far back": Case(ROLLBACK, 200, lambda: b'{"version": 90}', "/calibrations/changed/rollback"),
+    "far back": Case(ROLLBACK, 200, far_back, "/calibrations/changed/rollback"),
 }
 
 
@@ -259,7 +283,12 @@ def stalls(client: httpx.Client, case: Case) -> Iterator[float]:
             # The service refused the body and closed the connection before everything was sent.
             assert case.status == 413
         time.sleep(0.02)
-        yield client.get("/stall").json() / max(1.0, slowness / YARDSTICK_S)
+        stall = client.get("/stall").json()
+        if case.route in (ADD, POOL):
+            # The set has room for the next repeat.
+            before = {"version": answer.json()["version"] - 1}
+            client.post("/calibrations/large/rollback", json=before).raise_for_status()
+        yield stall / max(1.0, slowness / YARDSTICK_S)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -27,9 +27,11 @@ from app.ports import StoredRow
 from app.settings import Settings
 
 TICK_S = 0.002
-EXAMPLES = 10_000
+# One request of 1,000 examples fills the set.
+EXAMPLES = 49_000
+POOL = 10_000
 SETS = 20
-VERSIONS = 100
+VERSIONS = 1000
 AUDITS = 20_000
 
 _YARDSTICK = [f"Question {i}: which of the two is better?" for i in range(100_000)]
@@ -87,12 +89,11 @@ def labelled(number: int) -> LabeledComparison:
 
 
 async def fill(services: Services) -> None:
-    """Makes a large set, many small sets, one with many versions, and many audits."""
+    """Makes two large sets, many small sets, one with many versions, and many audits."""
     add = services.calibrator.add
     large = [labelled(i) for i in range(EXAMPLES)]
     await add("large", large)
-    # One more version, for the rollback.
-    await add("large", [labelled(EXAMPLES)])
+    await services.calibrator.pool("pooled", [each.comparison for each in large[:POOL]])
     for i in range(SETS):
         await add(f"set-{i}", large[:100])
     # One example, whose label changes with each version.
