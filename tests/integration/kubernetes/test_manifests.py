@@ -146,6 +146,17 @@ def test_the_objects_match_each_other(manifests: list[Manifest]) -> None:
     entered = {port["port"] for rule in policy["ingress"] for port in rule["ports"]}
     assert entered == {each["name"] for each in judge["ports"]}
     assert all(rule["from"] and all(rule["from"]) for rule in policy["ingress"])
+    for rule in policy["ingress"]:
+        pods = [
+            peer["podSelector"]["matchLabels"] for peer in rule["from"] if "podSelector" in peer
+        ]
+        is_prometheus = pods == [{"app.kubernetes.io/name": "prometheus"}]
+        assert is_prometheus == ("metrics" in [port["port"] for port in rule["ports"]])
+    assert {port["port"] for rule in policy["egress"] for port in rule["ports"]} == {53, 6379, 443}
+    if "Ingress" in kinds:
+        ingress = the("Ingress", manifests)
+        covered = {host for each in ingress["tls"] for host in each["hosts"]}
+        assert {rule["host"] for rule in ingress["rules"]} == covered
     claims = {
         each["metadata"]["name"] for each in manifests if each["kind"] == "PersistentVolumeClaim"
     }
