@@ -59,3 +59,16 @@ def test_json_logs_have_an_object_in_every_line(command: tuple[str, ...], tmp_pa
     judged = access[0]
     assert (judged["status"], judged["key"], judged["request"]) == (200, None, "my-request")
     assert 0 < judged["ms"] < 60_000
+
+
+def test_a_start_that_fails_logs_its_reason_as_json(tmp_path: Path) -> None:
+    settings = {
+        "SCOPE_ENGINE": "openai",
+        "SCOPE_STORE_URL": "memory://",
+        "SCOPE_LOG_FORMAT": "json",
+    }
+    with pytest.raises(AssertionError, match="serve ended"):
+        Server(tmp_path, settings).start()
+    last = json.loads((tmp_path / "serve.log").read_text().splitlines()[-1])
+    assert last["level"] == "error"
+    assert "SCOPE_OPENAI_URLS" in last["message"]

