@@ -1,5 +1,5 @@
-# `make serve` runs the service, `make check` the tests that each change needs, `make test` everything
-# that CI runs. Each sets up what it needs.
+# `make serve` runs the service, `make check` the tests that each change needs, `make test` most of
+# what CI runs. Each sets up what it needs.
 PYTHON ?= python3
 BIN := .venv/bin
 export PYTHON
@@ -15,7 +15,7 @@ export SEED
 check: setup-dev lint  ## What every change needs, in minutes: style, types, unit tests, the stores' contract
 	@$(BIN)/python -m tests check $(ARGS)
 
-test: setup-dev lint  ## Everything that CI runs, with a real Redis and a real vLLM
+test: setup-dev lint  ## Most of what CI runs, with a real Redis and a real vLLM
 	@$(BIN)/python -m tests test $(ARGS)
 
 test-all: setup-dev lint  ## The same with trainers, full disks and large sizes

@@ -1,8 +1,8 @@
 """`make fuzz`: sends at least 20,000 requests to a running service, and checks every answer.
 
 schemathesis makes half of them from the OpenAPI document; the others are sound requests with
-damaged bytes. Exits with 1 on any server error, hang, error that is not problem+json, or
-undocumented answer. Prints the seed.
+damaged bytes. Exits with 1 on any server error, hang, error that is not problem+json, undocumented
+answer, or route that no request reached. Prints the seed.
 """
 
 import argparse
@@ -46,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 some = itertools.islice(damaged, tally.requests - before)
                 damage.send(scene, some, tally, bar.step)
         for scene in scenes:
+            for route in sorted(set(scene.document.routes) - set(tally.routes)):
+                tally.failed("every documented route is reached", f"{scene.name}: {route}")
             for fault in scene.calibration_faults():
                 tally.failed("still calibrates and judges at the end", f"{scene.name}: {fault}")
     seconds = time.monotonic() - began

@@ -76,7 +76,7 @@ def send(
     scene: Scene,
     damaged: Iterable[tuple[bytes, bool]],
     tally: Tally,
-    on_request: Callable[[], None] = lambda: None,
+    on_request: Callable[[], None],
 ) -> None:
     """Sends each request on a connection of its own, and checks the answer, if one comes."""
     for sent, incomplete in damaged:
