@@ -30,8 +30,7 @@ from app.settings import Settings
 
 logger = logging.getLogger("uvicorn.error")
 
-# Most bytes of an incomplete head, the request line and the headers; one read may bring a longer
-# one that is complete. A key, a trace context and a proxy's headers take 2 KB.
+# Largest head: request line and headers. A key, a trace context and a proxy's headers take 2 KB.
 MAX_HEAD_BYTES = 16 * 1024
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 # A chunk costs 6 us on the event loop, however small it is. More than 256 chunks need 256 bytes for
