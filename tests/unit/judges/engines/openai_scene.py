@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from app.judges.engines.decisions_remote import RemoteDecisions
 from app.judges.engines.openai_remote import OpenAiEngine, OpenAiOptions
 from app.judges.engines.openai_servers import Endpoints
 from app.judges.engines.rendering import PromptRenderer, load_tokenizer
@@ -40,9 +39,7 @@ def expected(prompts: Sequence[Prompt]) -> list[LabelLogits]:
     return [LabelLogits(*scored(ids)) for ids in ids_of(prompts)]
 
 
-def set_timeout(
-    engine: OpenAiEngine | RemoteDecisions, server: FakeServer, timeout_s: float
-) -> None:
+def set_timeout(engine: OpenAiEngine, server: FakeServer, timeout_s: float) -> None:
     """Sets the timeout of one server; the healthy servers of a slow machine need a long one."""
     (its,) = (each for each in engine._servers._servers if each.url == server.url)
     its._endpoints = dataclasses.replace(its._endpoints, timeout_s=timeout_s)

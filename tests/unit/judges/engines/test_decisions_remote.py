@@ -11,7 +11,6 @@ import pytest
 from app.core.errors import (
     EngineUnavailableError,
     JudgmentFailedError,
-    OverloadedError,
     PromptTooLongError,
 )
 from app.judges.engines.decisions_remote import RemoteDecisions
@@ -20,7 +19,6 @@ from tests.patience import PATIENCE_S
 from tests.unit.judges.engines.decisions_fake import INPUT_TOKENS, FakeDecisions
 from tests.unit.judges.engines.decisions_scene import choices_of, expected, started
 from tests.unit.judges.engines.openai_fake import response
-from tests.unit.judges.engines.openai_scene import set_timeout
 
 Json = dict[str, Any]
 Change = Callable[[Json], Any]
@@ -320,62 +318,3 @@ async def test_a_replica_with_another_version_stays_out() -> None:
         other.asked.clear()
         assert await remote.choose(choices) == expected(choices)
         assert len(other.asked) == 10
-
-
-FAILURES: dict[str, Callable[[FakeDecisions], None]] = {
-    "status 500": lambda server: setattr(server, "trouble", lambda p, b: response(500, b"")),
-    "status 404": lambda server: setattr(server, "trouble", lambda p, b: response(404, b"")),
-    "status 401": lambda server: setattr(server, "key", "another"),
-    "reset": lambda server: setattr(server, "trouble", lambda p, b: b""),
-    "silence": lambda server: setattr(server, "is_silent", True),
-    "17 MiB": lambda server: setattr(server, "change", lambda a: {**a, "x": "y" * (17 * 2**20)}),
-}
-
-
-@pytest.mark.parametrize("failure", FAILURES)
-async def test_another_server_takes_over_and_one_alone_is_unavailable(failure: str) -> None:
-    choices = choices_of(4)
-    broken, healthy = FakeDecisions(), FakeDecisions()
-    async with started(broken, healthy) as remote:
-        FAILURES[failure](broken)
-        if failure == "silence":
-            set_timeout(remote, broken, 0.1)
-        assert await remote.choose(choices) == expected(choices)
-        await healthy.stop()
-        with pytest.raises(EngineUnavailableError, match="no server of the judge answers"):
-            await remote.choose(choices)
-
-
-@pytest.mark.parametrize("status", [429, 503])
-async def test_a_busy_server_means_overloaded(status: int) -> None:
-    server = FakeDecisions()
-    async with started(server) as remote:
-        busy = response(status, b"", headers="Retry-After: 7\r\n")
-        server.trouble = lambda path, body: busy
-        with pytest.raises(OverloadedError) as caught:
-            await remote.choose(choices_of(1))
-    assert caught.value.retry_after_s == 7
-
-
-@pytest.mark.parametrize("status", [301, 302, 307])
-async def test_a_redirect_is_not_followed(status: int) -> None:
-    server, elsewhere = FakeDecisions(), FakeDecisions()
-    async with started(server, elsewhere) as remote:
-        moved = response(status, b"", headers=f"Location: {elsewhere.url}/systemone\r\n")
-        server.trouble = lambda path, body: moved
-        elsewhere.trouble = lambda path, body: moved
-        elsewhere.asked.clear()
-        (found,) = await remote.choose(choices_of(1))
-        assert isinstance(found, JudgmentFailedError)
-        assert f"status {status}" in found.detail
-        assert len(server.asked) + len(elsewhere.asked) == 1
-
-
-async def test_a_sign_in_page_is_an_error() -> None:
-    server = FakeDecisions()
-    async with started(server) as remote:
-        server.trouble = lambda path, body: response(200, b"<html>Sign in</html>")
-        (found,) = await remote.choose(choices_of(1))
-    assert isinstance(found, JudgmentFailedError)
-    assert "JSON object" in found.detail
-    assert "Sign" not in found.detail

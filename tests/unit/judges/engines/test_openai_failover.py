@@ -28,12 +28,14 @@ FAILURES: dict[str, Callable[[FakeServer], None]] = {
         server, "trouble", lambda p, b: response(200, b'{"choices": [', length=500)
     ),
     "no HTTP": lambda server: setattr(server, "trouble", lambda p, b: b"SSH-2.0\r\n\r\n"),
+    "17 MiB": lambda server: setattr(server, "change", lambda a: {**a, "x": "y" * (17 * 2**20)}),
     "silence": lambda server: setattr(server, "is_silent", True),
 }
 
 
 def mend(server: FakeServer) -> None:
     server.trouble, server.key, server.is_silent = (lambda path, body: None), "", False
+    server.change = lambda answer: answer
 
 
 @pytest.mark.parametrize("failure", FAILURES)
