@@ -50,8 +50,6 @@ def judgment(
         guarantee=criterion.guarantee if promised else None,
         delta=criterion.delta if promised else None,
         temperature=judged.temperature if judged.orders == 1 else None,
-        calibration=judged.calibration,
-        audit=judged.audit,
         rungs=tuple(
             made(records.Rung, rung, **_numbers(rung.preference, "p_bar", "uncertainty"))
             for rung in judged.rungs

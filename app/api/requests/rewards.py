@@ -224,17 +224,9 @@ class RewardGroupsIn(GroupOptions):
         return [group if isinstance(group, RequestError) else group.asked() for _, group in read]
 
 
-class RewardReferenceIn(RewardOptions):
+class RewardReferenceIn(GroupOfManyIn, RewardOptions):
     """Responses to one question, each of which is compared with a reference."""
 
-    question: MessagesQuestion
-    responses: _Responses
     reference: Reference = Field(description="Response to compare the others with.")
     rendered: IsRendered = False
     comparisons: WithComparisons = False
-
-    def asked(self) -> Group:
-        """The group of responses."""
-        return Group(
-            question=self.question, responses=tuple(self.responses), reference=self.reference
-        )

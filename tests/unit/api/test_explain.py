@@ -1,10 +1,10 @@
 """`explain`: a text beside a judgment, which changes nothing of it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from threading import current_thread, main_thread
 from typing import Any
 
-import httpx
 import pytest
 
 from app.core.comparison import Comparison, Turn
@@ -13,15 +13,11 @@ from app.judges.engines.scripted import ScriptedEngine
 from app.judges.label_logits import LabelLogitScorer
 from app.judges.prompts import PromptTemplate
 from app.judges.thoughts import ThoughtScorer
-from app.main import build
 from app.observability.telemetry import Telemetry
 from app.ports import Generated, Prompt, PromptError
-from app.settings import Settings
-from app.wiring.services import open_services
 from tests.serving import client_of, client_of_scorer
 from tests.unit.judges.test_another_kind import LengthScorer
 from tests.unit.judges.test_thoughts import OPTIONS
-from tests.unit.kinds.scenes import Quiet
 
 PAIR = {"question": "Which?", "response_a": "quality=1", "response_b": "quality=3", "alpha": None}
 
@@ -51,6 +47,21 @@ async def test_a_judge_explains_the_side_that_it_prefers() -> None:
         assert answer["usage"]["engine_prompts"] == 7
 
 
+async def started(
+    kind: Any,
+    engine: ScriptedEngine | None = None,
+    template: PromptTemplate | None = None,
+    **changed: Any,
+) -> Any:
+    options = {"options": replace(OPTIONS, **changed)} if kind is ThoughtScorer else {}
+    return await kind.start(
+        engine or ScriptedEngine(),
+        template or PromptTemplate(),
+        telemetry=Telemetry.on_own_registry(),
+        **options,
+    )
+
+
 class Forgetful(ScriptedEngine):
     """Judges, and fails to explain: with an error, or with too few texts."""
 
@@ -77,9 +88,7 @@ async def test_a_judgment_stands_without_its_explanation(
     kind: Any, error: Exception | None
 ) -> None:
     engine = Forgetful()
-    options = {"options": OPTIONS} if kind is ThoughtScorer else {}
-    telemetry = Telemetry.on_own_registry()
-    scorer = await kind.start(engine, PromptTemplate(), telemetry=telemetry, **options)
+    scorer = await started(kind, engine)
     engine.error = error
     async with client_of_scorer(scorer) as client:
         found = await client.post("/judge", json={**PAIR, "explain": True})
@@ -102,10 +111,7 @@ class Rendering(PromptTemplate):
 
 @pytest.mark.parametrize("kind", [LabelLogitScorer, ThoughtScorer])
 async def test_large_prompts_of_explanations_are_rendered_off_the_event_loop(kind: Any) -> None:
-    options = {"options": OPTIONS} if kind is ThoughtScorer else {}
-    scorer = await kind.start(
-        ScriptedEngine(), Rendering(), telemetry=Telemetry.on_own_registry(), **options
-    )
+    scorer = await started(kind, template=Rendering())
     texts = "quality=1", "quality=3"
     large = Comparison((Turn("user", "?"),), (texts[0] + "x" * 10**6,), (texts[1],))
     assert len(await scorer.explain([(large, "B")])) == 1
@@ -127,15 +133,7 @@ async def test_a_batch_of_at_most_16_pairs_is_explained(size: int) -> None:
 
 @pytest.mark.parametrize("tokens", [100, 1])
 async def test_the_explanation_of_a_thinking_judge_is_its_thought(tokens: int) -> None:
-    settings = Settings(
-        engine="scripted", scoring="thoughts", think_tokens=tokens, store_url="memory://"
-    )
-    app = build(settings, lambda: open_services(settings, Quiet(), on_lost=print), keys=None)
-    transport = httpx.ASGITransport(app)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
-    ):
+    async with client_of_scorer(await started(ThoughtScorer, max_tokens=tokens)) as client:
         found = (await client.post("/judge", json={**PAIR, "explain": True})).json()
         assert set(found["explanation"].split()) == {"hmm"}
         assert (found["reason"] == "thought_unfinished") == (tokens == 1)

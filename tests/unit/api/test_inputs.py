@@ -73,13 +73,6 @@ async def test_an_invalid_field_is_named(client: httpx.AsyncClient, field: str, 
     assert second["error"]["code"] == "invalid_request"
 
 
-@pytest.mark.parametrize("number", ["1e400", "-1e400", "NaN", "Infinity", "-Infinity"])
-async def test_nan_and_infinity_are_refused(client: httpx.AsyncClient, number: str) -> None:
-    written = json.dumps(comparison())[:-1]
-    body = f'{written}, "alpha": {number}}}'
-    problem(await client.post("/judge", content=body, headers=JSON), "invalid_request")
-
-
 @pytest.mark.parametrize("field", ["question", "response_a", "response_b"])
 @pytest.mark.parametrize("value", ["", " ", "\n\t", "\u2003", []])
 async def test_a_blank_text_is_refused(client: httpx.AsyncClient, field: str, value: Any) -> None:

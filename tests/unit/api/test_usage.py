@@ -5,7 +5,7 @@ from pathlib import Path
 import httpx
 
 from app.api.auth.keys import Keys
-from tests.serving import application_of
+from tests.serving import client_of
 from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import comparison, examples, problem
 from tests.unit.api.rewards.reward_routes import ROUTES
@@ -27,12 +27,7 @@ async def test_each_key_sees_its_own_use_and_an_admin_sees_all(tmp_path: Path) -
         entry("boss", ["admin"]),
         entry("prometheus", ["metrics"]),
     ]
-    app = application_of(keys=Keys(write_keys(tmp_path / "keys.json", *entries)))
-    transport = httpx.ASGITransport(app)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
-    ):
+    async with client_of(keys=Keys(write_keys(tmp_path / "keys.json", *entries))) as client:
         body = {"examples": examples(30)}
         assert (await client.post("/calibrate", json=body, headers=header_of("a"))).is_success
         unsure = PLAIN | {"response_a": "quality=1", "response_b": "quality=1"}
@@ -52,25 +47,13 @@ async def test_each_key_sees_its_own_use_and_an_admin_sees_all(tmp_path: Path) -
 
 
 async def test_without_keys_everything_is_counted_under_one_name() -> None:
-    app = application_of()
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(
-            transport=httpx.ASGITransport(app), base_url="http://localhost"
-        ) as client,
-    ):
+    async with client_of() as client:
         assert (await client.post("/judge", json=PLAIN)).is_success
         assert (await rows(client))["anonymous"] == {**NOTHING, "comparisons": 1, "verdicts": 1}
 
 
 async def test_health_checks_count_for_nobody() -> None:
-    app = application_of()
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(
-            transport=httpx.ASGITransport(app), base_url="http://localhost"
-        ) as client,
-    ):
+    async with client_of() as client:
         assert (await client.get("/readyz")).is_success
         counted = await rows(client)
         assert counted["service"]["comparisons"] == 1
@@ -79,12 +62,8 @@ async def test_health_checks_count_for_nobody() -> None:
 
 async def test_a_key_over_its_limit_gets_429(tmp_path: Path) -> None:
     limited = entry("limited") | {"comparisons_per_minute": 3}
-    app = application_of(keys=Keys(write_keys(tmp_path / "keys.json", limited, entry("other"))))
-    transport = httpx.ASGITransport(app)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
-    ):
+    keys = Keys(write_keys(tmp_path / "keys.json", limited, entry("other")))
+    async with client_of(keys=keys) as client:
         batch = {"comparisons": [PLAIN] * 4}
         sent = await client.post("/judge/batch", json=batch, headers=header_of("limited"))
         assert sent.is_success

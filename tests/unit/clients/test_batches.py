@@ -2,7 +2,7 @@
 
 import pytest
 
-from scope_judge.batches import FIRST_SIZE, TARGET_S, BatchSize, Cutter, InOrder
+from scope_judge.batches import TARGET_S, BatchSize, Cutter, InOrder
 from scope_judge.comparisons import Item
 from scope_judge.errors import UnavailableError
 
@@ -14,12 +14,6 @@ def test_a_batch_soon_takes_about_the_target_whatever_the_speed(per_second: floa
         size.answered(size.comparisons, size.comparisons / per_second)
     fitting = min(1000, max(1, TARGET_S * per_second))
     assert fitting * 0.99 - 1 <= size.comparisons <= fitting * 1.01
-
-
-def test_a_batch_grows_by_no_more_than_four_times() -> None:
-    size = BatchSize(10_000)
-    size.answered(FIRST_SIZE, 1e-9)
-    assert size.comparisons == 4 * FIRST_SIZE
 
 
 def test_a_small_batch_is_no_reason_for_smaller_ones() -> None:
@@ -89,18 +83,3 @@ def test_a_failure_is_raised_when_it_is_its_turn_and_nothing_begins_after_it() -
     assert order.take() == [1]
     with pytest.raises(UnavailableError, match="gone"):
         order.take()
-
-
-def test_only_one_batch_begins_before_the_speed_is_known() -> None:
-    order, size = InOrder[int](in_flight=3), BatchSize(10)
-    assert order.has_room(size)
-    put = order.begin()
-    assert not order.has_room(size)
-    size.answered(1, 1.0)
-    assert order.has_room(size)
-    put([1])
-    # Results that nobody takes stop the work: six batches, and no more.
-    for _ in range(5):
-        assert order.has_room(size)
-        order.begin()([1])
-    assert not order.has_room(size)

@@ -4,7 +4,7 @@ import email.utils
 import json
 import socket
 import threading
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -82,72 +82,52 @@ def test_a_passing_error_is_tried_again(kind: Kind, act: Act, pause: float) -> N
     assert [wait.seconds for wait in waits] == clock.pauses
 
 
-class Refusal(NamedTuple):
-    act: Act
-    error: type[ScopeError]
-    code: str
-    status: int | None
-    words: str
+@pytest.mark.parametrize(
+    ("status", "code", "error"),
+    [
+        (401, "unauthenticated", AuthenticationError),
+        (403, "forbidden", ForbiddenError),
+        (404, "calibration_not_found", NotFoundError),
+        (405, "method_not_allowed", RequestError),
+        (409, "judge_mismatch", ConflictError),
+        (413, "prompt_too_long", TooLargeError),
+        (422, "invalid_request", RequestError),
+        (500, "internal", ServerError),
+        (502, "judgment_failed", ServerError),
+    ],
+)
+def test_any_other_error_is_raised_at_once(
+    kind: Kind, status: int, code: str, error: type[ScopeError]
+) -> None:
+    words = "requires a key" if status == 401 else f"no: {code}"
+    assert_raised_at_once(kind, problem(status, code), error, code, status, words)
 
 
 @pytest.mark.parametrize(
-    "refusal",
+    ("act", "status", "words"),
     [
-        Refusal(
-            problem(401, "unauthenticated"), AuthenticationError, "unauthenticated", 401, "key"
-        ),
-        Refusal(page(401), AuthenticationError, "status_401", 401, "requires a key"),
-        Refusal(problem(403, "forbidden"), ForbiddenError, "forbidden", 403, "no: forbidden"),
-        Refusal(
-            act=problem(404, "calibration_not_found"),
-            error=NotFoundError,
-            code="calibration_not_found",
-            status=404,
-            words="no: calibration_not_found",
-        ),
-        Refusal(problem(409, "judge_mismatch"), ConflictError, "judge_mismatch", 409, "no: judge"),
-        Refusal(
-            problem(413, "prompt_too_long"), TooLargeError, "prompt_too_long", 413, "no: prompt"
-        ),
-        Refusal(
-            problem(422, "invalid_request"), RequestError, "invalid_request", 422, "no: invalid"
-        ),
-        Refusal(
-            problem(405, "method_not_allowed"),
-            RequestError,
-            "method_not_allowed",
-            405,
-            "no: method",
-        ),
-        Refusal(problem(500, "internal"), ServerError, "internal", 500, "no: internal"),
-        Refusal(problem(502, "judgment_failed"), ServerError, "judgment_failed", 502, "no: judg"),
-        Refusal(page(200), AnswerError, "unexpected_answer", 200, "check that url"),
-        Refusal(page(200, b"[1]"), AnswerError, "unexpected_answer", None, "scope-judge service"),
-        Refusal(page(404), AnswerError, "unexpected_answer", 404, "check that url (or SCOPE_URL)"),
-        Refusal(
-            act=page(404, b'{"detail": "Not Found"}'),
-            error=AnswerError,
-            code="unexpected_answer",
-            status=404,
-            words="check that url",
-        ),
-        Refusal(
-            act=page(301, Location="https://x/?secret=1"),
-            error=AnswerError,
-            code="unexpected_answer",
-            status=301,
-            words="a redirect to https://x/:",
-        ),
+        (page(200), 200, "check that url"),
+        (page(200, b"[1]"), None, "scope-judge service"),
+        (page(404), 404, "check that url (or SCOPE_URL)"),
+        (page(404, b'{"detail": "Not Found"}'), 404, "check that url"),
+        (page(301, Location="https://x/?secret=1"), 301, "a redirect to https://x/:"),
     ],
 )
-def test_any_other_error_is_raised_at_once(kind: Kind, refusal: Refusal) -> None:
-    with serving(PlannedService([refusal.act])) as service, pytest.raises(ScopeError) as caught:
+def test_the_answer_of_another_server_is_an_error(
+    kind: Kind, act: Act, status: int | None, words: str
+) -> None:
+    assert_raised_at_once(kind, act, AnswerError, "unexpected_answer", status, words)
+
+
+def assert_raised_at_once(
+    kind: Kind, act: Act, error: type[ScopeError], code: str, status: int | None, words: str
+) -> None:
+    with serving(PlannedService([act])) as service, pytest.raises(ScopeError) as caught:
         call(kind, service.url, "judge", *PAIR, client_patience_s=100)
-    error = caught.value
-    assert type(error) is refusal.error
-    assert (error.code, error.status) == (refusal.code, refusal.status)
-    assert refusal.words in error.detail
-    assert str(error) == f"{error.code}: {error.detail}"
+    found = caught.value
+    assert (type(found), found.code, found.status) == (error, code, status)
+    assert words in found.detail
+    assert str(found) == f"{found.code}: {found.detail}"
     assert len(service.bodies) == 1
 
 
@@ -244,8 +224,8 @@ def test_a_frozen_service_is_waited_for(kind: Kind) -> None:
 
 
 def test_without_a_key_the_message_says_where_to_put_one(kind: Kind) -> None:
-    with serving(PlannedService([problem(401, "unauthenticated")] * 2)) as service:
-        with pytest.raises(AuthenticationError, match="api_key or in SCOPE_API_KEY"):
+    with serving(PlannedService([page(401), problem(401, "unauthenticated")])) as service:
+        with pytest.raises(AuthenticationError, match=r"status_401: .*api_key or in SCOPE_API_KEY"):
             call(kind, service.url, "judge", *PAIR)
         with pytest.raises(AuthenticationError, match="does not know the key"):
             call(kind, service.url, "judge", *PAIR, client_api_key="sj_1")

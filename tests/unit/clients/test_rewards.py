@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 
-from scope_judge import ItemError, TooLargeError
+from scope_judge import ItemError
 from tests.unit.clients.client_kinds import KINDS, Kind, call
-from tests.unit.clients.planned import Clock, Handler, PlannedService, problem, serving
+from tests.unit.clients.planned import Clock, PlannedService, serving
 
 pytestmark = pytest.mark.parametrize("kind", KINDS)
-ANSWERS = ["quality=3", "quality=0", "quality=3"]
 
 
 def groups(count: int) -> list[tuple[str, list[str]]]:
@@ -31,28 +30,6 @@ def test_groups_have_their_rewards_in_order(kind: Kind) -> None:
     assert [len(each.rewards) for each in found] == [2 + number % 3 for number in range(300)]
     assert len(service.bodies) < 30
     assert {body["reward"] for body in service.bodies} == {"soft"}
-
-
-def test_groups_that_are_too_many_for_a_request_are_split(kind: Kind) -> None:
-    def at_most_two(handler: Handler, body: dict[str, Any]) -> None:
-        if len(body["groups"]) > 2:
-            problem(413, "batch_too_large")(handler)
-        else:
-            handler.as_usual(body)
-
-    with serving(PlannedService(rule=at_most_two)) as service:
-        found = call(kind, service.url, "rewards_many", groups(20), clock=Clock())
-    assert [len(each.rewards) for each in found] == [2 + number % 3 for number in range(20)]
-
-
-def test_a_group_that_is_too_large_is_refused(kind: Kind) -> None:
-    acts = [problem(413, "batch_too_large")] * 9
-    with serving(PlannedService(acts)) as service:
-        found = call(kind, service.url, "rewards_many", groups(4), clock=Clock())
-    assert [each.error.code for each in found] == ["batch_too_large"] * 4
-    acts = [problem(413, "batch_too_large")]
-    with serving(PlannedService(acts)) as service, pytest.raises(TooLargeError):
-        call(kind, service.url, "rewards", "q", ["a", "b"])
 
 
 def test_a_bad_group_is_an_error_in_its_place(kind: Kind, service_url: str) -> None:
@@ -83,11 +60,3 @@ def test_a_bad_group_is_an_error_in_its_place(kind: Kind, service_url: str) -> N
 def test_something_that_is_no_group_is_named_by_its_number(kind: Kind, bad: Any) -> None:
     with serving(PlannedService()) as service, pytest.raises(TypeError, match="number 1 is not a"):
         call(kind, service.url, "rewards_many", [*groups(1), bad])
-
-
-def test_the_service_rewards_many_groups_and_single_responses(kind: Kind, service_url: str) -> None:
-    given = [(f"{number}?", ANSWERS[:2]) for number in range(700)]
-    found = call(kind, service_url, "rewards_many", given)
-    assert [each.rewards for each in found] == [(1.0, -1.0)] * 700
-    one = call(kind, service_url, "reference_rewards", "Which?", ["quality=0"], "quality=3")
-    assert one.rewards == (-1.0,)
