@@ -136,9 +136,11 @@ def differences(shown: Any, answer: Any, at: str = "") -> Iterator[str]:
         yield f"{at} is {answer!r}, and the page shows {shown!r}"
 
 
-@pytest.mark.parametrize(
-    "example", [each for each in examples() if each.shown is not None], ids=lambda each: each.place
-)
+SHOWN = [each for each in examples() if each.shown is not None]
+assert len(SHOWN) >= 3, "no example would be no test, if blocks were written or read otherwise"
+
+
+@pytest.mark.parametrize("example", SHOWN, ids=lambda each: each.place)
 def test_a_request_of_a_page_gets_the_answer_that_the_page_shows(
     example: Example, demo_server: Server
 ) -> None:

@@ -18,10 +18,14 @@ def run_commands(page: str, folder: Path, **environment: str) -> None:
     """Runs the commands of a page as they are written, without those that call HTTP."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     for block in markdown.blocks((DOCS / "guides" / page).read_text(encoding="utf-8")):
-        if block.language == "bash" and "curl" not in block.text:
+        if block.language == "bash":
+            lines = block.text.splitlines()
+            commands = "\n".join(line for line in lines if not line.startswith("curl "))
+            # One team is as good as five, and the date of the page passes.
+            commands = commands.replace("ads docs help legal search", "docs")
+            commands = commands.replace("2027-06-30", "2999-06-30")
             subprocess.run(
-                # One team is as good as five.
-                ["bash", "-euc", block.text.replace("ads docs help legal search", "docs")],
+                ["bash", "-euc", commands],
                 cwd=folder,
                 env={**os.environ, "PATH": path, **environment},
                 check=True,
@@ -33,9 +37,10 @@ def test_five_teams_get_their_keys(tmp_path: Path) -> None:
     run_commands("keys.md", tmp_path, SCOPE_API_KEYS_FILE=str(file))
     # The page revokes the key that it makes first.
     keys = {key["name"]: key for key in json.loads(file.read_text())["keys"]}
-    assert keys.keys() == {"docs", "docs-ann", "prometheus"}
+    assert keys.keys() == {"docs", "docs-ann", "prometheus", "lab"}
     assert keys["docs"]["calibrations"] == ["docs"]
     assert keys["docs-ann"]["roles"] == ["label"]
+    assert keys["lab"]["comparisons_per_minute"] == 600
 
 
 def test_a_spreadsheet_becomes_verdicts(tmp_path: Path) -> None:
