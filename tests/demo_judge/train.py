@@ -243,16 +243,14 @@ class Trainer:
     Args:
         folder: Folder of the checkpoint and the model; an existing checkpoint is resumed.
         minutes: Time budget of the run.
-        size: Size of the model and of a step.
     """
 
-    def __init__(self, folder: Path, minutes: float, size: RunSize = BUNDLED) -> None:
+    def __init__(self, folder: Path, minutes: float) -> None:
         self.folder = folder
         self.budget_s = minutes * 60
-        self.size = size
         self.tokenizer = build_tokenizer()
         self.encoder = PromptEncoder(self.tokenizer)
-        self.model = new_model(self.tokenizer, size)
+        self.model = new_model(self.tokenizer, BUNDLED)
         matrices = [p for n, p in self.model.named_parameters() if p.ndim == 2 and "embed" not in n]
         others = [p for n, p in self.model.named_parameters() if p.ndim != 2 or "embed" in n]
         self.optimizers: list[tuple[torch.optim.Optimizer, float]] = [
@@ -300,7 +298,7 @@ class Trainer:
         if self.spent_s < CURRICULUM_SHARE * self.budget_s:
             families = EASY_FAMILIES
         prefix = torch.tensor(self.encoder.prefix_ids)
-        count, chunk = self.size.batch, self.size.chunk
+        count, chunk = BUNDLED.batch, BUNDLED.chunk
         chosen = sorted(training_pairs(self.step, families, count), key=_shown_characters)
         total = 0.0
         for start in range(0, count, chunk):

@@ -10,7 +10,6 @@ from scipy.special import expit
 from app.ratings.battles import Battles
 from tests.unit.ratings.arena import Arena, Floats, simulated
 
-Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 BATTLES = 6000
 FAVOURED = 2

@@ -47,7 +47,6 @@ def openai(criteria: dict[Any, Any], **fields: Any) -> dict[str, Any]:
     return {"model": "any", "input": "A ticket.", "questions": [question], **fields}
 
 
-JSON = {"Content-Type": "application/json"}
 BODIES = {SYSTEM_ONE: system_one, OPENAI: openai}
 
 

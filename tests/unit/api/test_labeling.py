@@ -13,8 +13,6 @@ from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import calibrated, comparison, problem
 from tests.unit.api.test_audits import drawn, listed, send
 
-TURNED = {"A": "B", "B": "A"}
-
 
 async def to_label(client: httpx.AsyncClient, query: str = "", who: str | None = None) -> Any:
     headers = None if who is None else header_of(who)

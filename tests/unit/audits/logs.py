@@ -134,8 +134,3 @@ async def _append(store: AuditStore, calibration: str, entries: Sequence[Entry])
     rows = {row.key: row for entry in entries if (row := apply(book, entry)) is not None}
     in_order = sorted(rows.values(), key=lambda row: row.position)
     assert await store.write_audits(calibration, in_order, expected=expected) is not None
-
-
-def audit_of(book: Book, number: int) -> Audit:
-    """Returns the audit of the comparison with this number, which was drawn."""
-    return book.audits[pair_of(draw_id(number))]

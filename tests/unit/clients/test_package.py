@@ -2,7 +2,6 @@
 
 import ast
 import inspect
-import json
 import pickle
 import tomllib
 import traceback
@@ -16,14 +15,12 @@ from app.api.answers.problems import STATUS
 from scope_judge import AsyncScopeClient, ScopeClient, ScopeError, records
 from scope_judge.errors import class_of
 from tests.integration.processes.server import free_port
-from tests.unit.api.test_openapi import COMMITTED
 from tests.unit.clients.client_kinds import KINDS, Kind, call
 from tests.unit.clients.planned import PlannedService, hang_up, page, problem, serving
 from tests.unit.docs.markdown import ROOT
 
 FOLDER = ROOT / "clients" / "python"
 FILES = sorted((FOLDER / "scope_judge").rglob("*.py"))
-SCHEMAS: dict[str, Any] = json.loads(COMMITTED.read_text())["components"]["schemas"]
 KEY = "sj_0123456789abcdef"
 TEXT = "a secret question"
 

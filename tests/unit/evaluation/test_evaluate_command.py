@@ -27,11 +27,11 @@ def told(result: Result) -> str:
     return " ".join(result.output.split())
 
 
-def pairs_file(folder: Path, n: int = 120, name: str = "mine.jsonl") -> Path:
+def pairs_file(folder: Path) -> Path:
     """A file of pairs on which the scripted judge is right more often when it is more confident."""
     rng = random.Random(7)
     rows = []
-    for i in range(n):
+    for i in range(120):
         quality = rng.gauss(0, 2)
         right = rng.random() < 1 / (1 + 2.718 ** -abs(quality * 1.5))
         rows.append(
@@ -44,7 +44,7 @@ def pairs_file(folder: Path, n: int = 120, name: str = "mine.jsonl") -> Path:
             }
         )
     rows.append({**rows[0], "id": "t", "question": "A tie?", "label": "tie"})
-    file = folder / name
+    file = folder / "mine.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return file
 

@@ -31,14 +31,14 @@ def logit(p: float) -> float:
     return math.log(p) - math.log1p(-p)
 
 
-def pair(i: int, p: float, label: str = "A", *, group: str | None = "g") -> JudgedPair:
+def pair(i: int, p: float, label: str = "A") -> JudgedPair:
     """A pair on which the judge prefers response_a with probability p in both orders."""
     assert label in ("A", "B")
     gaps = (logit(p), logit(p)) if p != 0.5 else (0.0, 0.0)
     return JudgedPair(
         dataset="d",
         id=str(i),
-        group=group,
+        group="g",
         label="A" if label == "A" else "B",
         judge="j",
         gaps=gaps,

@@ -16,8 +16,6 @@ from tests.unit.api.problems import calibrated, problem
 from tests.unit.api.rewards.reward_routes import PROMPT, script
 from tests.unit.api.test_api import check
 
-ROWS = ("rewards", "reasons", "accepted", "compared", "ties")
-
 
 class CountingEngine(ScriptedEngine):
     """Notes the number of prompts of each call."""

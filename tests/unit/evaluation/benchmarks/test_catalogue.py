@@ -307,12 +307,9 @@ def test_an_unknown_name_and_an_empty_file_are_refused(tmp_path: Path) -> None:
     assert benchmark_names()[-1] == "demo"
 
 
-def benchmark(n: int, *, votes: int = 1) -> Benchmark:
-    """Several votes on one pair are several pairs."""
+def benchmark(n: int) -> Benchmark:
     pairs = (
-        LabeledPair(
-            id=str(i), group="g", comparison=Comparison.of(f"Q{i // votes}?", "a", "b"), label="A"
-        )
+        LabeledPair(id=str(i), group="g", comparison=Comparison.of(f"Q{i}?", "a", "b"), label="A")
         for i in range(n)
     )
     return Benchmark(name="x", pairs=tuple(pairs), ties=0, left_out={})
