@@ -1,6 +1,7 @@
 """Protocols of the engines that score prompts and of the stores that keep sets and audits.
 
-A new engine or store is one file that meets one of these protocols, and one line in `wiring`.
+A new engine or store is one file that meets one of these protocols; CONTRIBUTING.md says where it
+gets its name and its settings.
 """
 
 import math

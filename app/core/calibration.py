@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.assessment import AlphaInterval
-from app.core.cascade import PAC_ONLY, CascadePairs, CascadePlan, Chosen, answers, choose
+from app.core.cascade import (
+    PAC_ONLY,
+    CascadePairs,
+    CascadePlan,
+    Chosen,
+    choose,
+    usable_uncertainty,
+)
 from app.core.comparison import STANDARD_ALPHAS as STANDARD_ALPHAS
 from app.core.comparison import STANDARD_DELTA as STANDARD_DELTA
 from app.core.comparison import Guarantee
@@ -382,7 +389,7 @@ class Calibration:
         """Uncertainty and error of one judge of a cascade; infinite where it cannot answer."""
         preferences = table.preferences_at(1.0)
         wrong: NDArray[np.bool_] = table.label_a != (preferences.p_bar > 0.5)
-        return answers(preferences, table.label_mass, self.min_label_mass), wrong
+        return usable_uncertainty(preferences, table.label_mass, self.min_label_mass), wrong
 
     def chosen(self, alpha: float, delta: float) -> Chosen:
         """Returns the thresholds of both judges of a cascade at one alpha and delta."""
@@ -505,11 +512,6 @@ class Calibration:
         """Returns how many of the pairs a threshold in nats accepts, whatever their labels are."""
         accepted = self.on_task & ~self._undecided & (self.uncertainty <= threshold)
         return int(accepted.sum())
-
-    def accepted_and_errors(self, threshold: float) -> tuple[int, int]:
-        """Returns how many pairs with a preferred side a threshold accepts, and their errors."""
-        accepted = self.sided & self.on_task & ~self._undecided & (self.uncertainty <= threshold)
-        return int(accepted.sum()), int((accepted & self.error).sum())
 
     @cached_property
     def standard_rows(self) -> tuple[Threshold, ...]:

@@ -112,8 +112,10 @@ def _function(uncertainty: FloatArray) -> tuple[tuple[float, float], ...]:
     return tuple(sorted(points.items()))
 
 
-def answers(preferences: Preferences, label_mass: FloatArray, min_label_mass: float) -> FloatArray:
-    """Returns the uncertainties of one judge; infinite where it cannot answer.
+def usable_uncertainty(
+    preferences: Preferences, label_mass: FloatArray, min_label_mass: float
+) -> FloatArray:
+    """The uncertainty of one judge for each pair; infinite where it cannot decide.
 
     It cannot without a score or a preference, and off task.
     """
@@ -127,7 +129,7 @@ def _read(numbers: ArrayLike, min_label_mass: float) -> tuple[FloatArray, FloatA
     gap_fwd, gap_rev, label_mass = np.array(numbers, dtype=np.float64).reshape(-1, 3).T
     gap_rev = gaps_in_reverse(gap_fwd, gap_rev)
     found = preference_from_gaps(np.nan_to_num(gap_fwd), np.nan_to_num(gap_rev))
-    return answers(found, label_mass, min_label_mass), found.p_bar
+    return usable_uncertainty(found, label_mass, min_label_mass), found.p_bar
 
 
 class PlannedPairs(NamedTuple):

@@ -165,12 +165,12 @@ class Judgment:
     `age_s` is the number of seconds since the store last confirmed the calibration; 0 while the
     store answers.
 
-    `reason` is the first of these that applies: `thought_unfinished`, `off_task`, `no_preference`,
-    `suspended`, `infeasible`, `uncertain`. With the first the judge gave no score, and so
-    `preference` and `label_mass` are None. `off_task` means that the two labels have too little of
-    the probability: the judge is not answering the question, so it gives no verdict even without an
-    alpha. `suspended` means that audits have shown more errors than alpha under this criterion, and
-    that the service was set to abstain then.
+    `reason` is the first of these that applies: `thought_unfinished`, `escalation_unavailable`,
+    `off_task`, `no_preference`, `suspended`, `infeasible`, `uncertain`. With the first two the
+    judge gave no score, and so `preference` and `label_mass` are None. `off_task` means that the
+    two labels have too little of the probability: the judge is not answering the question, so it
+    gives no verdict even without an alpha. `suspended` means that audits have shown more errors
+    than alpha under this criterion, and that the service was set to abstain then.
     """
 
     verdict: Verdict

@@ -58,7 +58,9 @@ def pac_threshold(
     if not (0.0 < alpha < 1.0 and 0.0 < delta < 1.0):
         raise ValueError(f"alpha and delta must be in (0, 1), got {alpha} and {delta}")
     counted = accepted_and_errors(uncertainty, error)
-    return pac_threshold_of_counts(*counted, alpha=alpha, delta=delta, label_noise=label_noise)
+    tests = pac_tests(*counted, alpha=alpha, delta=delta, label_noise=label_noise)
+    assert tests.threshold is not None, "every pair has a label"
+    return tests.threshold
 
 
 class PacTests(NamedTuple):
@@ -73,36 +75,6 @@ class PacTests(NamedTuple):
 
     threshold: float | None
     score: float | None
-
-
-def pac_threshold_of_counts(
-    scores: FloatArray,
-    accepted: NDArray[np.int64],
-    errors: NDArray[np.int64],
-    *,
-    alpha: float,
-    delta: float,
-    label_noise: float = 0.0,
-) -> float:
-    """Returns `pac_threshold` of sorted and counted points; sorting takes most of its time.
-
-    Args:
-        scores: Shape (m,). Distinct uncertainties, ascending, in nats.
-        accepted: Shape (m,). Number of points at or below each score.
-        errors: Shape (m,). Number of errors among those points.
-        alpha: In (0, 1).
-        delta: In (0, 1).
-        label_noise: In [0, 0.5).
-
-    Returns:
-        In nats; -inf if no rank passes, ln 2 if the test at rank n passes.
-
-    Raises:
-        ValueError: An argument is out of range.
-    """
-    tests = pac_tests(scores, accepted, errors, alpha=alpha, delta=delta, label_noise=label_noise)
-    assert tests.threshold is not None, "every pair has a label"
-    return tests.threshold
 
 
 def pac_tests(
@@ -222,7 +194,7 @@ def _is_allowable(errors: int, rank: int, bound: float, delta: float) -> bool:
     """Whether P[Bin(rank, bound) <= errors] is clearly at most delta.
 
     The incomplete beta function is that probability, and is much faster than `scipy.stats`. It only
-    chooses the ranks to test; the tests themselves use `p_values`.
+    chooses the ranks to test; `pac_tests` compares with delta itself.
     """
     return bool(binomial_cdf(errors, rank, bound) <= delta * _CLEARLY_BELOW)
 

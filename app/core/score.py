@@ -74,8 +74,9 @@ class Score:
 class NoScore:
     """The judge looked at a comparison and has no preference to give; the service abstains.
 
-    This is an outcome and not an error: the same comparison has it whenever it is judged. Sets keep
-    such an example, and thresholds leave it out.
+    This is an outcome and not an error. The same comparison has `thought_unfinished` whenever it is
+    judged: sets keep such an example, and thresholds leave it out. `escalation_unavailable` passes,
+    and nothing keeps it.
     """
 
     reason: Unscored

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from app.core.assessment import share_interval
 from app.core.comparison import Guarantee
-from app.core.pac import pac_threshold_of_counts, rounded_down
+from app.core.pac import pac_tests, rounded_down
 from app.core.thresholds import ThresholdCurve
 from scope_judge.records import Threshold
 
@@ -52,7 +52,7 @@ def threshold_on(
     if guarantee == "marginal":
         return curve.threshold(alpha)
     assert delta is not None, "pac needs a delta"
-    return pac_threshold_of_counts(
+    tests = pac_tests(
         curve.scores,
         curve.accepted,
         curve.errors,
@@ -60,3 +60,5 @@ def threshold_on(
         delta=rounded_down(delta),
         label_noise=curve.label_noise,
     )
+    assert tests.threshold is not None, "every pair has a label"
+    return tests.threshold

@@ -27,7 +27,8 @@ class Scorer(Protocol):
     """A started judge: turns comparisons into scores, and describes itself.
 
     The scorer alone knows prompts, labels, engines and servers, and observes the time of their
-    calls. Decisions, calibration sets and audits see its scores and its identity only.
+    calls. Calibration sets and audits see its scores and its identity only; so do decisions, except
+    that they tell a `CascadeScorer` which pairs its small judge decides.
     """
 
     @property

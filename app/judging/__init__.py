@@ -1,5 +1,4 @@
 """Judging: scores become calibrated decisions.
 
-`judge` leads a batch through its phases, `thresholds` finds the thresholds of its criteria, and
-`decisions` decides one comparison.
+`judge` leads a batch through its phases, and `decisions` decides one comparison.
 """

@@ -1,4 +1,4 @@
-"""Opens the scorer that the settings name: one function for each kind of judge."""
+"""Opens the scorer that the settings name: chat models, reward models, decision servers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -28,11 +28,6 @@ def made(kind: type[R], /, *sources: object, **given: Any) -> R:
 def _has(source: object, name: str) -> bool:
     # `hasattr` calls a property, and would take an AttributeError within it for a missing one.
     return hasattr(type(source), name) or name in getattr(source, "__dict__", ())
-
-
-def all_made(kind: type[R], sources: Iterable[object]) -> tuple[R, ...]:
-    """A record of each source."""
-    return tuple(made(kind, source) for source in sources)
 
 
 @cache

@@ -142,10 +142,10 @@ class Judgment:
         verdict: The accepted verdict, or `abstain`.
         preferred: The response that the judge prefers, even if it abstains; None if it has no
             preference.
-        reason: Reason of an abstention: `thought_unfinished`, `off_task`, `no_preference`,
-            `suspended`, `infeasible` or `uncertain`; None for a verdict.
+        reason: Reason of an abstention: `thought_unfinished`, `escalation_unavailable`, `off_task`,
+            `no_preference`, `suspended`, `infeasible` or `uncertain`; None for a verdict.
         p_fwd: Probability that response A is better, with response A shown first. None, like the
-            four fields after it, if the judge has no score to give (`thought_unfinished`).
+            four fields after it, if the judge has no score to give (the first two reasons).
         p_rev: The same probability, with response B shown first.
         p_bar: Average of the two.
         uncertainty: Entropy of the average preference, in nats, from 0 to ln 2.
@@ -1445,7 +1445,8 @@ class Info:
         fingerprint: Digest of model, prompt, prefill and label tokens. A calibration serves one
             fingerprint only.
         kind: Kind of the judge: `chat model` answers with one of two labels, `chat model by votes`
-            writes its verdict several times, `reward model` gives each response a number,
+            writes its verdict several times, `chat model that thinks` thinks before it answers with
+            a label or writes its verdict, `reward model` gives each response a number,
             `decision server` gives each of two options a probability, `cascade` is a small judge
             before a large one; None if unknown.
         model: Hugging Face id or folder of the model.
@@ -1456,7 +1457,7 @@ class Info:
             fingerprint, and equal for judges that share the template.
         head_dtype: Number format in which the judge computes its logits; None if unknown. Formats
             other than `float32` make scores tie.
-        scoring: How the judge is asked for votes; None for other kinds of judges.
+        scoring: How the judge is asked for votes or thoughts; None for other kinds of judges.
         decision_server: The decision servers as detected at the start; None for other kinds of
             judges.
         rungs: The small and the large judge of a cascade; None for a judge alone.
