@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from app.core.errors import PromptTooLongError
 from app.judges.engines.scripted import by_quality
 from app.ports import LabelLogits, Prompt, PromptError
+from tests.unit.clients.adapters.scenes import QUESTION, Found
 
-QUESTION = "Which?"
 PROMPT = f"<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
 FLAGS = ("suspended", "infeasible", "abstained", "failed", "tied", "empty")
 REASONS = (*FLAGS, "unopposed")
@@ -23,13 +23,6 @@ def script(prompt: Prompt) -> LabelLogits | PromptError:
     return by_quality(prompt)
 
 
-class Reward(NamedTuple):
-    """The reward of the response: a number, or the reason why there is none."""
-
-    number: float | None
-    reason: str | None
-
-
 class RewardRoute(NamedTuple):
     """One route.
 
@@ -42,7 +35,7 @@ class RewardRoute(NamedTuple):
 
     path: str
     body: Callable[[str, str], dict[str, Any]]
-    read: Callable[[dict[str, Any]], Reward]
+    read: Callable[[dict[str, Any]], Found]
     in_query: bool
 
 
@@ -50,26 +43,26 @@ def _group(a: str, b: str) -> dict[str, Any]:
     return {"question": QUESTION, "responses": [a, [{"role": "assistant", "content": b}]]}
 
 
-def _read_row(answer: dict[str, Any]) -> Reward:
+def _read_row(answer: dict[str, Any]) -> Found:
     number, reason = answer["rewards"][0], answer["reasons"][0]
     assert (number is None) == (reason is not None)
     assert answer["accepted"][0] == 0 or number is not None
     assert bool(answer["errors"]) == (reason == "failed")
-    return Reward(number, reason)
+    return Found(number, reason)
 
 
-def _read_flags(number: float, flags: dict[str, Any]) -> Reward:
+def _read_flags(number: float, flags: dict[str, Any]) -> Found:
     """Framework's number and flags -> reward; a number that is a reward has no flag."""
     reasons = [name for name in REASONS if flags.get(name)]
     assert all(flags[name] in (0, 1) for name in FLAGS)
     if not reasons:
-        return Reward(number, None)
+        return Found(number, None)
     (reason,) = reasons
     assert number == 0.0
-    return Reward(None, reason)
+    return Found(None, reason)
 
 
-def _read_openrlhf(answer: dict[str, Any]) -> Reward:
+def _read_openrlhf(answer: dict[str, Any]) -> Found:
     assert set(answer) == {"rewards", "scores", "extra_logs"}
     (number,), (score,) = answer["rewards"], answer["scores"]
     assert 0.0 <= score == (number + 1) / 2 <= 1.0

@@ -20,51 +20,22 @@ from tests.serving import client_of
 from tests.unit.api.keyring import entry, key_of, write_keys
 from tests.unit.api.middleware.test_client_leaving import WaitingEngine
 from tests.unit.api.problems import calibrated, comparison, examples, problem
-from tests.unit.api.rewards.reward_routes import PATHS, ROUTES, Reward, request, script
+from tests.unit.api.rewards.reward_routes import PATHS, ROUTES, request, script
+from tests.unit.clients.adapters.scenes import NONE, SCENES, SOFT, Found, Scene
 
-# Outcome -> response, opponent, options and the reward of the response. The default set accepts
-# gaps down to its smallest, and the set "hard" has one that is wrong on half of its pairs.
-SOFT = 2 / (1 + math.exp(-2)) - 1
-OUTCOMES: dict[str, tuple[str, str, dict[str, Any], Reward]] = {
-    "better": ("quality=3", "quality=0", {}, Reward(1.0, None)),
-    "worse": ("quality=0", "quality=3", {}, Reward(-1.0, None)),
-    "better, soft": ("quality=2", "quality=0", {"reward": "soft"}, Reward(SOFT, None)),
-    "worse, soft": ("quality=0", "quality=2", {"reward": "soft"}, Reward(-SOFT, None)),
-    "uncertain": (
-        "quality=0.1",
-        "quality=0",
-        {"calibration": "hard", "alpha": 0.2},
-        Reward(None, "abstained"),
+# In the set "hard", the judge is wrong on half of the close pairs.
+OUTCOMES: dict[str, Scene] = {
+    **SCENES,
+    "worse, soft": Scene("quality=0", "quality=2", {"reward": "soft"}, Found(-SOFT, None)),
+    "no preference, soft": Scene(
+        "quality=1", "quality=1.0", {"reward": "soft", "alpha": None}, NONE
     ),
-    "infeasible": ("quality=3", "quality=0", {"alpha": 0.001}, Reward(None, "infeasible")),
-    "no preference": ("quality=1", "quality=1.0", {}, Reward(None, "abstained")),
-    "no preference, soft": (
-        "quality=1",
-        "quality=1.0",
-        {"reward": "soft", "alpha": None},
-        Reward(None, "abstained"),
+    "blank, soft": Scene(" \n", "quality=1", {"reward": "soft"}, Found(-1.0, None)),
+    "kept thought": Scene(
+        "<think>quality=9</think>", "quality=3", {"thoughts": "keep"}, Found(1.0, None)
     ),
-    "always answered": ("quality=0.1", "quality=0", {"alpha": None}, Reward(1.0, None)),
-    "pac": ("quality=3.9", "quality=0", {"guarantee": "pac", "alpha": 0.2}, Reward(1.0, None)),
-    "equal texts": ("quality=1", "quality=1", {}, Reward(None, "tied")),
-    "empty": ("", "quality=1", {}, Reward(-1.0, None)),
-    "blank, soft": (" \n", "quality=1", {"reward": "soft"}, Reward(-1.0, None)),
-    "empty without a reward": ("", "quality=1", {"empty": "null"}, Reward(None, "empty")),
-    "a thought is not judged": (
-        "<think>quality=9</think> quality=0",
-        "quality=3",
-        {},
-        Reward(-1.0, None),
-    ),
-    "a thought is judged if it is kept": (
-        "<think>quality=9</think>",
-        "quality=3",
-        {"thoughts": "keep"},
-        Reward(1.0, None),
-    ),
-    "only a thought": ("<think>quality=9", "quality=1", {}, Reward(-1.0, None)),
-    "too long": ("ENDLESS", "quality=1", {}, Reward(None, "failed")),
-    "too long, always answered": ("ENDLESS", "x", {"alpha": None}, Reward(None, "failed")),
+    "only a thought": Scene("<think>quality=9", "quality=1", {}, Found(-1.0, None)),
+    "too long, always answered": Scene("ENDLESS", "x", {"alpha": None}, Found(None, "failed")),
 }
 
 
@@ -275,7 +246,7 @@ async def test_a_response_far_longer_than_the_judges_context_fails_unread(route:
     async with client_of(engine) as client:
         # 32 characters a token are possible, but more are not.
         fits, longer = ("quality=3" + " y" * number for number in (1_500, 1_600))
-        for response, reward in ((fits, Reward(1.0, None)), (longer, Reward(None, "failed"))):
+        for response, reward in ((fits, Found(1.0, None)), (longer, Found(None, "failed"))):
             engine.seen.clear()
             asked = request(ROUTES[route], response, "quality=0", alpha=None)
             answer = await client.post(**asked)
