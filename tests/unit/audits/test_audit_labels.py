@@ -183,11 +183,9 @@ class LateStore(MemoryStore):
         return await super().write_audits(name, rows, **more) if self.before else found
 
 
-# With alpha 0.2, the draw begins a criterion.
-@pytest.mark.parametrize("alpha", [0.1, 0.2])
 @pytest.mark.parametrize("before", [True, False])
 async def test_judgments_do_not_wait_for_labels_and_every_label_counts_once(
-    alpha: float, monkeypatch: pytest.MonkeyPatch, *, before: bool
+    monkeypatch: pytest.MonkeyPatch, *, before: bool
 ) -> None:
     monkeypatch.setattr("app.audits.auditor._PATIENCE_S", 0.1)
     store = LateStore(before=before)
@@ -197,7 +195,7 @@ async def test_judgments_do_not_wait_for_labels_and_every_label_counts_once(
         sending = asyncio.create_task(label(services.auditor, (one, "A"), (two, "tie")))
         await store.asked.wait()
         for number in range(3, 6):
-            assert None not in await judged(services, traffic([number]), alpha=alpha)
+            assert None not in await judged(services, traffic([number]))
         store.goes_on.set()
         assert await sending == (2, 0, 0, 0, 0)
         await services.auditor.catch_up()
