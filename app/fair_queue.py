@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -160,23 +160,20 @@ class FairQueue:
         """Returns the first claim of each line, the one whose turn is next first."""
         return sorted((next(iter(line)) for line in self._lines.values()), key=self._rank)
 
-    def size_of(self, flow: Flow) -> int:
-        """Returns the size of a flow's claims, in line or not."""
-        use = self._flows.get(flow)
-        return 0 if use is None else use.waiting + use.held
-
-    def is_alone(self, claim: Claim) -> bool:
-        """Whether a claim is the only one of its flow."""
-        return self._flows[claim.flow].claims == 1
+    def has_more_than_share(self, flow: Flow, total: int) -> bool:
+        """Whether several claims of a flow, in line or not, are larger than its part of a total."""
+        use = self._flows[flow]
+        return use.claims > 1 and use.waiting + use.held > self.share_of(flow, total)
 
     def share_of(self, flow: Flow, total: int) -> float:
         """Returns a flow's part of a total if callers, and the kinds of each caller, share it."""
         kinds = sum(other.caller == flow.caller for other in self._flows)
         return total / len(self._callers) / kinds
 
-    def waiting(self) -> Iterable[Claim]:
-        """Returns all claims in line."""
-        return itertools.chain.from_iterable(self._lines.values())
+    @property
+    def waiting(self) -> int:
+        """Size of all claims in line."""
+        return sum(use.waiting for use in self._callers.values())
 
     def _uses(self, claim: Claim) -> tuple[_Use, _Use]:
         return self._callers[claim.flow.caller], self._flows[claim.flow]

@@ -77,8 +77,9 @@ class Admission:
         self._queue.add(claim)
         try:
             self._admit_waiting()
-            if not claim.holds and not patient:
-                self._check_share(claim)
+            greedy = self._queue.has_more_than_share(claim.flow, self._shared)
+            if greedy and not claim.holds and not patient:
+                raise self._overloaded(claim)
             await self._rate_limits.spend(claim.flow, comparisons)
             await claim.turn.wait()
             yield
@@ -112,11 +113,6 @@ class Admission:
         self._queue.remove(claim)
         self._admit_waiting()
 
-    def _check_share(self, claim: Claim) -> None:
-        share = self._queue.share_of(claim.flow, self._shared)
-        if self._queue.size_of(claim.flow) > share and not self._queue.is_alone(claim):
-            raise self._overloaded(claim)
-
     def _note_finished(self, comparisons: int) -> None:
         self._finished.append((self._clock(), comparisons))
         self._finished_count += comparisons
@@ -132,7 +128,7 @@ class Admission:
         if self._finished:
             took_s = max(1.0, self._clock() - self._finished[0][0])
             wait_s = self.pending * took_s / self._finished_count
-        waiting = sum(other.size for other in self._queue.waiting() if other is not claim)
+        waiting = self._queue.waiting - claim.size
         more = f", {waiting} more wait for their turn" if waiting else ""
         return OverloadedError(
             f"{self.pending} comparisons are in progress{more} and the limit is "

@@ -1,7 +1,7 @@
 """The judge: has comparisons scored in one call, then decides with calibrated thresholds."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -184,7 +184,10 @@ class Judge:
             for criterion, confirmed in criteria.items()
             if confirmed is not None
         }
-        thresholds = await find_thresholds(used)
+        thresholds = {
+            criterion: await find_threshold(criterion, version)
+            for criterion, version in used.items()
+        }
         suspended = await self._monitor.suspended(used.items())
         rules: dict[Criterion, AcceptanceRule | RequestError] = {}
         for criterion, confirmed in criteria.items():
@@ -349,24 +352,12 @@ def _judged(item: _Item, *, by: str) -> JudgedComparison:
     )
 
 
-async def find_thresholds(asked: Mapping[Criterion, Calibration]) -> dict[Criterion, Threshold]:
-    """Finds the thresholds of criteria with an alpha.
+async def find_threshold(criterion: Criterion, calibration: Calibration) -> Threshold:
+    """Finds the threshold of a criterion with an alpha, in nats; -inf if infeasible.
 
-    Each threshold of "pac" is its own turn in the threads, so that others get theirs in
-    between. Callers can ask for any number of different alphas. A calibration keeps its thresholds:
-    whoever gets the turn after another caller with the same criterion finds the threshold there.
-
-    Args:
-        asked: Criterion -> the calibration of its set.
-
-    Returns:
-        The threshold of each criterion, in nats; -inf if infeasible. An error in its place if the
-        set lacks labels for it.
+    Each threshold of "pac" is its own turn in the threads, so that others get theirs in between.
+    Whoever gets the turn after another caller with the same criterion finds the threshold kept.
     """
-    return {criterion: await _threshold(criterion, version) for criterion, version in asked.items()}
-
-
-async def _threshold(criterion: Criterion, calibration: Calibration) -> Threshold:
     assert criterion.alpha is not None, "without an alpha there is no threshold"
     key = criterion.alpha, criterion.guarantee, criterion.delta
     kept = calibration.kept_threshold(*key)

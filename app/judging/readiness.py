@@ -1,7 +1,6 @@
 """Checks whether the service can judge right now."""
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable
 
@@ -18,8 +17,6 @@ from app.judges.scorer import Scorer
 from app.observability.telemetry import Telemetry
 from app.ports import SetStore, ahead_of_queue
 from app.sets.cache import Calibrations
-
-logger = logging.getLogger("app.readiness")
 
 _PROBE = Comparison.of("Which is larger, 2 or 1?", "2", "1")
 # A check answers within this time, because a proxy's check ends after about two seconds.
@@ -59,8 +56,6 @@ class Readiness:
         # When the judge was first asked since its last answer, and the number of answers then.
         self._asked_at: float | None = None
         self._answers = 0
-        # An outage has one line in the log, however often it is checked.
-        self._store_is_away = False
 
     async def probe(self) -> Score | NoScore | ScopeJudgeError:
         """Scores the fixed comparison, ahead of the judge's queue."""
@@ -150,15 +145,10 @@ class Readiness:
             async with asyncio.timeout(_ANSWERS_WITHIN_S):
                 await self._store.ping()
         except (TimeoutError, StoreUnavailableError) as exc:
-            # The reason may contain the store's address. /readyz needs no key, so only log it.
-            why = str(exc) or f"no answer within {_ANSWERS_WITHIN_S:g} s"
-            if not self._store_is_away:
-                logger.warning("the store does not answer: %s", why)
-            self._store_is_away = True
+            # Without the reason, which may contain the store's address: /readyz needs no key.
             if not self._calibrations.usable_without_store():
                 raise StoreUnavailableError("the calibration store does not answer") from exc
             return "the calibration store does not answer; judging continues with cached thresholds"
-        self._store_is_away = False
         if lost := self._calibrations.lost():
             # Names of sets are not for everybody: the log and the metrics have them.
             return (

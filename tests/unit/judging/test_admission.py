@@ -206,14 +206,6 @@ async def test_small_requests_pass_the_waiting_ones_on_the_reserved_places_only(
         pass
 
 
-async def test_a_group_without_a_comparison_does_not_wait() -> None:
-    admission, _ = admission_of(8)
-    first, waiting, nothing = await guests(admission, 7, 7, 0)
-    assert nothing.admitted
-    await all_leave(first, waiting)
-    await nothing.leaves()
-
-
 async def test_another_caller_gets_the_next_free_places_before_those_who_hold_all() -> None:
     admission, _ = admission_of(80)
     holding, *waiting = [Guest(admission, 60, caller="greedy") for _ in range(16)]
@@ -225,18 +217,6 @@ async def test_another_caller_gets_the_next_free_places_before_those_who_hold_al
     assert other.admitted
     assert not any(each.admitted for each in waiting)
     await all_leave(other, *waiting)
-
-
-async def test_rewards_batches_and_calibrations_of_one_caller_alternate() -> None:
-    admission, _ = admission_of(80)
-    holding, *rewards = [Guest(admission, 60) for _ in range(4)]
-    await started()
-    others = [Guest(admission, 20, kind=kind) for kind in ("batch", "calibration")]
-    await started()
-    await holding.leaves()
-    assert all(each.admitted for each in others)
-    assert not any(each.admitted for each in rewards)
-    await all_leave(*others, *rewards)
 
 
 async def test_who_has_the_share_is_refused_and_who_has_less_waits() -> None:

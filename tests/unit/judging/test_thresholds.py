@@ -2,19 +2,14 @@
 
 import pytest
 
-from app.core.calibration import Calibration
 from app.core.comparison import Criterion
 from app.core.pac_pairs import PacPairs
-from app.judging.judge import Threshold, find_thresholds
+from app.judging.judge import find_threshold
 from tests.labeled_examples import calibration_of, labeled_example
 
 
 def pac(alpha: float) -> Criterion:
     return Criterion(alpha=alpha, guarantee="pac", delta=0.1, calibration="default")
-
-
-async def found(known: Calibration, *alphas: float) -> dict[Criterion, Threshold]:
-    return await find_thresholds({pac(alpha): known for alpha in alphas})
 
 
 async def test_a_threshold_is_kept_for_all_later_callers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,7 +24,8 @@ async def test_a_threshold_is_kept_for_all_later_callers(monkeypatch: pytest.Mon
     known = calibration_of(
         {str(i): labeled_example(i / 100, i / 100, 1.0, "A") for i in range(200)}
     )
-    threshold = (await found(known, 0.2))[pac(0.2)]
+    threshold = await find_threshold(pac(0.2), known)
     # The second alpha rounds to the same value.
-    assert await found(known, 0.2, 0.20004) == {pac(0.2): threshold, pac(0.20004): threshold}
+    for alpha in (0.2, 0.20004):
+        assert await find_threshold(pac(alpha), known) == threshold
     assert computed == [0.2]

@@ -228,30 +228,6 @@ async def test_pairs_are_refused_if_the_set_gets_verdicts_while_they_are_judged(
         assert (await services.calibrations.get("default")).unlabelled == 0
 
 
-async def test_a_batch_whose_answer_was_lost_makes_no_second_version_when_it_is_posted_again() -> (
-    None
-):
-    class Lossy(MemoryStore):
-        """Writes every time, but loses the first answer."""
-
-        lost = False
-
-        async def write(self, *args: Any, **kwargs: Any) -> bool:
-            written = await super().write(*args, **kwargs)
-            if not self.lost:
-                self.lost = True
-                raise StoreUnavailableError("gone")
-            return written
-
-    async with services_of(store=Lossy()) as services:
-        posted = batch(*range(3))
-        with pytest.raises(StoreUnavailableError):
-            await services.calibrator.add("default", posted)
-        report = await services.calibrator.add("default", posted)
-        assert (report.added, report.updated, report.calibration.version) == (0, 3, 1)
-        assert len(await services.store.trail("default", before=None, limit=9)) == 1
-
-
 class Failing(MemoryStore):
     """The method named in `method` does not answer."""
 

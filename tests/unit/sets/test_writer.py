@@ -53,7 +53,7 @@ async def test_every_change_is_one_line_of_the_log(caplog: pytest.LogCaptureFixt
     ]
 
 
-async def test_a_change_with_an_unknown_outcome_is_logged_as_that(
+async def test_a_change_with_an_unknown_outcome_is_logged_and_not_made_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Broken(MemoryStore):
@@ -67,4 +67,6 @@ async def test_a_change_with_an_unknown_outcome_is_logged_as_that(
         with pytest.raises(StoreUnavailableError):
             await services.calibrator.add("default", batch(1), by="ci")
         assert "version 1 (calibrate by 'ci') may have been written or not" in caplog.text
+        again = await services.calibrator.add("default", batch(1))
+        assert (again.added, again.updated, again.calibration.version) == (0, 1, 1)
         assert [change.version for change in await trail(services)] == [1]
