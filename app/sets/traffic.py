@@ -8,11 +8,11 @@ from array import array
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from statistics import fmean
-from typing import NamedTuple
 
 from app.core.calibration import Calibration
 from app.core.comparison import Criterion, Judgment
 from app.judges.judged import JudgedComparison
+from scope_judge import records
 
 # The smallest and the largest number of judgments in the figures.
 _LEAST = 200
@@ -31,25 +31,6 @@ _MOST_SEEN = 100_000
 # Values of one judgment that are tested for drift: uncertainty, position gap, and label mass, which
 # is NaN if it is unknown. A cascade has the uncertainty of its large judge in its place.
 VALUES = 3
-
-
-class TrafficFigures(NamedTuple):
-    """Recent judgments with one version of a calibration set, compared with the set itself.
-
-    Args:
-        judgments: Number of recent judgments in the comparison.
-        abstentions: Share of abstentions among judgments with a feasible alpha; None if there are
-            too few of these.
-        expected_abstentions: Share of the set's examples that the same thresholds do not accept.
-        uncertainty: Mean uncertainty of the judgments, in nats.
-        expected_uncertainty: Mean uncertainty of the set's examples, in nats.
-    """
-
-    judgments: int
-    abstentions: float | None
-    expected_abstentions: float | None
-    uncertainty: float
-    expected_uncertainty: float
 
 
 class SetTraffic:
@@ -115,8 +96,11 @@ class SetTraffic:
         return expected
 
     @property
-    def figures(self) -> TrafficFigures | None:
-        """The figures that metrics and answers show; None with too few judgments or examples."""
+    def figures(self) -> records.Traffic | None:
+        """What metrics and answers show, before any test of drift.
+
+        None with too few judgments or examples.
+        """
         # A copy, because metrics are written in another thread.
         recent = list(self._recent)
         if len(recent) < _LEAST or self._examples < _LEAST_EXAMPLES:
@@ -124,12 +108,13 @@ class SetTraffic:
         scored = [uncertainty for uncertainty, _, _ in recent if uncertainty is not None]
         decided = [(abstained, share) for _, abstained, share in recent if abstained is not None]
         enough = len(decided) >= _LEAST
-        return TrafficFigures(
+        return records.Traffic(
             judgments=len(recent),
             abstentions=fmean(abstained for abstained, _ in decided) if enough else None,
             expected_abstentions=fmean(share for _, share in decided) if enough else None,
             uncertainty=fmean(scored) if scored else 0.0,
             expected_uncertainty=self._mean,
+            drifted=False,
         )
 
 
@@ -185,7 +170,7 @@ class Traffic:
         traffic = self._sets.get(calibration.name)
         return traffic if traffic is not None and traffic.write_id == calibration.write_id else None
 
-    def figures(self, calibration: Calibration) -> TrafficFigures | None:
+    def figures(self, calibration: Calibration) -> records.Traffic | None:
         """Returns the figures of this version; None with too few judgments by this process."""
         traffic = self._of(calibration)
         return None if traffic is None else traffic.figures

@@ -13,7 +13,6 @@ from app.core.calibration import STANDARD_DELTA, Calibration, LabeledExample
 from app.core.score import NoScore, Score
 from app.sets.batch import JudgedBatch
 from app.sets.effects import criterion_of, missing_labels
-from app.sets.traffic import TrafficFigures
 from app.sets.trail import SetChange
 from scope_judge import records
 
@@ -42,10 +41,9 @@ def calibration_of(
 
 def calibration_detail(
     calibration: Calibration,
-    traffic: TrafficFigures | None,
+    traffic: records.Traffic | None,
     requested: Sequence[records.Threshold],
     *,
-    drifted: bool,
     votes: bool = False,
 ) -> records.CalibrationDetail:
     """The record of a set with its quality and its curve.
@@ -54,7 +52,6 @@ def calibration_detail(
         calibration: The set.
         traffic: Recent judgments with it.
         requested: Further rows of "pac".
-        drifted: Whether the traffic has drifted.
         votes: Whether the set is of this service's judge, and the judge votes.
     """
     accuracy = calibration.accuracy
@@ -80,7 +77,7 @@ def calibration_detail(
         ),
         requested=tuple(requested),
         curve=calibration.risk_coverage,
-        traffic=None if traffic is None else made(records.Traffic, traffic, drifted=drifted),
+        traffic=traffic,
     )
 
 

@@ -1,5 +1,6 @@
 """The routes below /calibrate and /calibrations."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
@@ -166,12 +167,13 @@ async def get_calibration(
     levels = asked.levels(services.defaults.delta)
     calibration = await services.calibrations.get(name)
     traffic = services.calibrations.traffic.figures(calibration)
-    drift = {} if traffic is None else await services.drift.of(calibration)
-    drifted = any(stream.alarm for stream in drift.values())
+    if traffic is not None:
+        drift = await services.drift.of(calibration)
+        traffic = replace(traffic, drifted=any(stream.alarm for stream in drift.values()))
     # Each is its own turn in the threads, so that others get theirs in between.
     rows = [await off_loop(calibration.row, alpha, "pac", delta) for alpha, delta in levels]
     votes = calibration.fingerprint == services.identity.fingerprint and services.votes
-    answer = partial(calibration_detail, calibration, traffic, rows, drifted=drifted, votes=votes)
+    answer = partial(calibration_detail, calibration, traffic, rows, votes=votes)
     return await off_loop(as_json, answer)
 
 
