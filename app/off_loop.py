@@ -29,11 +29,16 @@ async def off_loop(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) 
     work must not delay that. Work that has not begun is dropped if its caller is cancelled.
     """
     call = partial(contextvars.copy_context().run, function, *args, **kwargs)
+    # No frame of an error may have its future: the two would stay in memory until a collection.
+    return await asyncio.wrap_future(_in_line(call))
+
+
+def _in_line(call: Callable[[], T]) -> Future[T]:
     result = Future[T]()
     with _lock:
         _lines.setdefault(CURRENT_FLOW.get(), deque()).append((call, result))
     _workers.submit(_do_next)
-    return await asyncio.wrap_future(result)
+    return result
 
 
 def _do_next() -> None:
@@ -48,3 +53,4 @@ def _do_next() -> None:
         except BaseException as exc:  # noqa: BLE001
             # Raised where the work is awaited, which would otherwise wait forever.
             result.set_exception(exc)
+            del result
