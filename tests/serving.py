@@ -23,7 +23,8 @@ from app.ports import CallTimes, Engine, LabelLogits, Prompt, PromptError, SetSt
 from app.sets.cache import Calibrations
 from app.settings import Settings
 from app.stores.memory import MemoryStore
-from app.wiring.services import assembled
+from app.wiring.services import assembled, open_services
+from app.wiring.startup import StartupObserver
 from tests.completed_questions import complete_questions
 from tests.seeded_drift import seed_drift
 
@@ -83,6 +84,29 @@ async def client_of(
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client of an application whose lifespan runs."""
     app = application_of(engine, store, keys=keys, **given)
+    async with app.router.lifespan_context(app), _client(app) as client:
+        yield client
+
+
+class Quiet:
+    """An observer of a start that nobody watches."""
+
+    def stage(self, text: str) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+    def warning(self, text: str) -> None: ...
+
+    def calibrated(self, done: int, total: int) -> None: ...
+
+
+@asynccontextmanager
+async def client_of_settings(
+    settings: Settings, observer: StartupObserver | None = None
+) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the service that the settings start, with their engine and their store."""
+    observer = observer or Quiet()
+    app = build(settings, lambda: open_services(settings, observer, on_lost=print), keys=None)
     async with app.router.lifespan_context(app), _client(app) as client:
         yield client
 

@@ -5,20 +5,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from app.main import build
 from app.settings import Settings
 from app.wiring.engines import DEMO_FOLDER
-from app.wiring.services import open_services
 from tests.integration.processes.server import free_port
 from tests.patience import VLLM_START_S
-from tests.unit.kinds.scenes import Quiet
+from tests.serving import client_of_settings
 
 FOLDER = str(DEMO_FOLDER / "model")
 # Another name than the folder's.
@@ -58,17 +56,9 @@ ARGUMENTS = (
 API_SERVER = ("-m", "vllm.entrypoints.openai.api_server")
 
 
-@asynccontextmanager
-async def service(**given: Any) -> AsyncIterator[httpx.AsyncClient]:
+def service(**given: Any) -> AbstractAsyncContextManager[httpx.AsyncClient]:
     """The service with these settings, in this process."""
-    settings = Settings(**{"store_url": "memory://", **given})
-    app = build(settings, lambda: open_services(settings, Quiet(), on_lost=print), keys=None)
-    transport = httpx.ASGITransport(app)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=300) as client,
-    ):
-        yield client
+    return client_of_settings(Settings(**{"store_url": "memory://", **given}))
 
 
 def body(pair: Any) -> dict[str, str]:

@@ -8,10 +8,9 @@ import httpx
 import pytest
 
 from app.core.errors import StartupError
-from app.main import build
 from app.settings import Settings
 from app.wiring.engines import make_decision_servers
-from app.wiring.services import open_services
+from tests.serving import client_of_settings
 from tests.unit.judges.engines.decisions_fake import FakeDecisions
 from tests.unit.judges.engines.openai_fake import serving
 
@@ -42,19 +41,8 @@ def settings_of(server: FakeDecisions, **given: Any) -> Settings:
 async def service_of(
     server: FakeDecisions, notes: Notes | None = None
 ) -> AsyncIterator[httpx.AsyncClient]:
-    async with serving(server):
-        settings, observer = settings_of(server), notes or Notes()
-        app = build(
-            settings,
-            lambda: open_services(settings, observer, on_lost=lambda why: None),
-            keys=None,
-        )
-        transport = httpx.ASGITransport(app)
-        async with (
-            app.router.lifespan_context(app),
-            httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
-        ):
-            yield client
+    async with serving(server), client_of_settings(settings_of(server), notes) as client:
+        yield client
 
 
 def pair(number: int) -> dict[str, Any]:

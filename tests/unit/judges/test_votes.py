@@ -4,7 +4,6 @@ import math
 from dataclasses import replace
 from itertools import permutations
 
-import httpx
 import pytest
 
 from app.core.assessment import advice_on_unanimous
@@ -27,6 +26,8 @@ from app.judges.votes import (
 )
 from app.observability.telemetry import Telemetry
 from app.ports import Generated, Prompt, PromptError
+from app.settings import Settings
+from tests.serving import client_of_settings
 from tests.unit.judges.test_label_logits import ENGINE, TEMPLATE
 
 JSON = PromptTemplate(user="Answer in JSON. {question} {answer_a} {answer_b}")
@@ -235,7 +236,7 @@ def test_the_advice_on_the_temperature(share: float | None, change: str | None) 
     assert change is None or f"{change} SCOPE_TEMPERATURE" in str(advice)
 
 
-async def test_info_and_the_set_show_unanimous_pairs(votes: httpx.AsyncClient) -> None:
+async def test_info_and_the_set_show_unanimous_pairs() -> None:
     examples = [
         {
             "question": f"{i}?",
@@ -245,10 +246,13 @@ async def test_info_and_the_set_show_unanimous_pairs(votes: httpx.AsyncClient) -
         }
         for i in range(100)
     ]
-    assert (await votes.post("/calibrate", json={"examples": examples})).json()["added"] == 100
-    scoring = (await votes.get("/info")).json()["scoring"]
+    settings = Settings(engine="scripted", scoring="votes", samples=4, store_url="memory://")
+    async with client_of_settings(settings) as client:
+        report = (await client.post("/calibrate", json={"examples": examples})).json()
+        scoring = (await client.get("/info")).json()["scoring"]
+        found = (await client.get("/calibrations/default")).json()
+    assert report["added"] == 100
     assert (scoring["kind"], scoring["samples"], scoring["left_out"]) == ("votes", 4, [])
-    found = (await votes.get("/calibrations/default")).json()
     # The start has judged a pair of its own.
     assert scoring["pairs"] > 100
     assert scoring["unanimous"] == pytest.approx(found["unanimous"], abs=0.02)

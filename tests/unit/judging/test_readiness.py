@@ -11,8 +11,7 @@ from app.judges.engines.scripted import ScriptedEngine
 from app.ports import CallTimes, LabelLogits, Prompt, PromptError
 from app.settings import Settings
 from app.wiring.services import open_services
-from tests.serving import services_of
-from tests.unit.kinds.scenes import Quiet
+from tests.serving import Quiet, services_of
 
 pytestmark = pytest.mark.anyio
 

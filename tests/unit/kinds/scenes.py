@@ -15,10 +15,9 @@ from typing import Any
 import httpx
 
 from app.judges.engines.rendering import load_tokenizer
-from app.main import build
 from app.settings import Settings
-from app.wiring.services import open_services
 from tests.patience import PATIENCE_S, until
+from tests.serving import client_of_settings
 from tests.unit.judges.engines.decisions_fake import LABEL_MASS, FakeDecisions
 from tests.unit.judges.engines.openai_fake import FakeServer, response
 from tests.unit.judges.engines.openai_scene import FOLDER
@@ -187,16 +186,7 @@ class Scene:
     async def service(self, **given: Any) -> AsyncIterator[httpx.AsyncClient]:
         """A client of a service with this judge; the requests of its start are forgotten."""
         settings = Settings(**{**self.settings, **given})
-        app = build(
-            settings,
-            lambda: open_services(settings, Quiet(), on_lost=print),
-            keys=None,
-        )
-        transport = httpx.ASGITransport(app)
-        async with (
-            app.router.lifespan_context(app),
-            httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
-        ):
+        async with client_of_settings(settings) as client:
             await until(lambda: "the check of the judge" not in _running())
             self.forget()
             yield client
@@ -204,18 +194,6 @@ class Scene:
 
 def _running() -> set[str]:
     return {task.get_name() for task in asyncio.all_tasks()}
-
-
-class Quiet:
-    """An observer of a start that nobody watches."""
-
-    def stage(self, text: str) -> None: ...
-
-    def note(self, text: str) -> None: ...
-
-    def warning(self, text: str) -> None: ...
-
-    def calibrated(self, done: int, total: int) -> None: ...
 
 
 @contextmanager

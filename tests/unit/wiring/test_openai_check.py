@@ -9,7 +9,7 @@ from app.ports import LabelLogits, Prompt
 from app.settings import Settings
 from app.wiring.services import open_services
 from tests.patience import until
-from tests.unit.kinds.scenes import Quiet
+from tests.serving import Quiet
 
 pytestmark = pytest.mark.anyio
 
