@@ -97,94 +97,136 @@ def service(tmp_path: Path) -> Iterator[Server]:
         yield server
 
 
-def test_a_person_with_the_page_alone_learns_when_to_trust_the_judge_and_when_not(
-    service: Server, browser: Browser, tmp_path: Path
-) -> None:
-    own = pairs(LABELS, start=0)
-    path = tmp_path / "pairs.csv"
+def table_of(rows: list[dict[str, Any]], path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["prompt", "model 1", "model 2"])
-        writer.writerows([[r["question"], r["response_a"], r["response_b"]] for r in own])
-    alarming = changed(ALARMING, start=1000)
+        writer.writerows([[r["question"], r["response_a"], r["response_b"]] for r in rows])
+
+
+def make_a_set(person: Person, table: Path) -> None:
+    page = person.page
+    page.goto("/desk")
+    person.look("empty")
+    page.get_by_label("File of pairs").set_input_files(table)
+    person.clicks += 1
+    for field, column in (
+        ("Question", "prompt"),
+        ("Response A", "model 1"),
+        ("Response B", "model 2"),
+    ):
+        page.get_by_label(field).select_option(column)
+        person.clicks += 1
+    person.look("columns")
+    person.click(page.get_by_role("button", name="Judge and preview"))
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_have_accessible_name("Who are you?")
+    person.look("name")
+    page.get_by_label("Your name").fill("Ada")
+    person.click(dialog.get_by_role("button", name="Use this name"))
+    expect(dialog).to_contain_text("200 pairs wait for a label then")
+    person.look("preview of a set")
+    person.click(dialog.get_by_role("button", name="Add them"))
+
+
+def label_until_the_set_may_be_used(person: Person) -> int:
+    """Returns the number of labels."""
+    page = person.page
+    expect(page.get_by_role("link", name="Label all")).to_be_visible()
+    person.look("ways to label")
+    person.click(page.get_by_role("link", name=f"Label all {LABELS}"))
+    expect(page.get_by_role("region", name="Question")).to_be_visible()
+    person.look("label")
+    labels = person.label(page.get_by_text("That was the last pair"))
+    person.look("labeled")
+    person.click(page.get_by_role("button", name=f"Save {LABELS} labels"))
+    person.click(page.get_by_role("link", name="May I use it?"))
+    state = page.locator(".sets > li")
+    expect(state.get_by_role("heading")).to_contain_text("You may use it at 10% for")
+    person.look("trust")
+    return labels
+
+
+def label_until_the_alarm(person: Person) -> int:
+    """Returns the number of labels."""
+    page = person.page
+    page.reload()
+    person.click(page.get_by_role("link", name="Label", exact=True).last)
+    person.look("check")
+    alarm = page.get_by_role("status").filter(has_text="do not use the verdicts of default")
+    sends = page.get_by_role("button", name="Send it")
+    labels = person.label(alarm.or_(sends))
+    # An answer that is not sent holds up those after it, and the last one may be an early pair.
+    if sends.count():
+        person.click(sends)
+    expect(alarm).to_be_visible()
+    person.look("alarm")
+    return labels
+
+
+def read_what_ends_it(person: Person, needed: int) -> None:
+    page = person.page
+    person.click(page.get_by_role("link", name="What to do"))
+    state = page.get_by_role("region", name="State")
+    expect(state).to_contain_text(f"of {needed} labeled")
+    person.look("what to do")
+
+
+def label_what_ends_it(person: Person) -> int:
+    """Returns the number of labels."""
+    page = person.page
+    # The page refreshes itself.
+    person.click(page.get_by_role("region", name="State").get_by_role("link", name="Label"))
+    sends = page.get_by_role("button", name="Send it")
+    labels = person.label(sends)
+    person.click(sends)
+    expect(page.get_by_text("the new labels of default are complete")).to_be_visible()
+    person.look("complete")
+    return labels
+
+
+def end_the_alarm_and_give_up(person: Person, needed: int) -> None:
+    page = person.page
+    person.click(page.get_by_role("link", name="End the alarm"))
+    watched, dialog = page.get_by_role("region", name="State"), page.get_by_role("dialog")
+    expect(watched).to_contain_text(f"{needed} of {needed} labeled")
+    person.look("ready")
+    person.click(watched.get_by_role("button", name="End the alarm"))
+    expect(dialog).to_contain_text("This judge cannot judge this traffic (right in ")
+    person.look("honest preview")
+    person.click(dialog.get_by_role("button", name="End the alarm"))
+    expect(dialog).to_have_count(0)
+    expect(watched.get_by_role("heading")).to_contain_text("This judge cannot judge this")
+    person.look("end")
+    person.click(page.get_by_role("link", name="Home"))
+    state = page.locator(".sets > li")
+    expect(state).to_contain_text("Stop")
+    expect(state.get_by_role("heading")).to_contain_text("Choose another, or keep people")
+    person.look("home at the end")
+
+
+def test_a_person_with_the_page_alone_learns_when_to_trust_the_judge_and_when_not(
+    service: Server, browser: Browser, tmp_path: Path
+) -> None:
+    own, alarming = pairs(LABELS, start=0), changed(ALARMING, start=1000)
+    table_of(own, tmp_path / "pairs.csv")
     better = better_of(own) | better_of(alarming)
+    client = service.client
     with open_page(browser, f"http://127.0.0.1:{service.port}", person=None) as page:
         person = Person(page, better, tmp_path)
         begun = time.monotonic()
-        page.goto("/desk")
-        person.look("empty")
-        page.get_by_label("File of pairs").set_input_files(path)
-        person.clicks += 1
-        for field, column in (
-            ("Question", "prompt"),
-            ("Response A", "model 1"),
-            ("Response B", "model 2"),
-        ):
-            page.get_by_label(field).select_option(column)
-            person.clicks += 1
-        person.look("columns")
-        person.click(page.get_by_role("button", name="Judge and preview"))
-        dialog = page.get_by_role("dialog")
-        expect(dialog).to_have_accessible_name("Who are you?")
-        person.look("name")
-        page.get_by_label("Your name").fill("Ada")
-        person.click(dialog.get_by_role("button", name="Use this name"))
-        expect(dialog).to_contain_text("200 pairs wait for a label then")
-        person.look("preview of a set")
-        person.click(dialog.get_by_role("button", name="Add them"))
-        expect(page.get_by_role("link", name="Label all")).to_be_visible()
-        person.look("ways to label")
-        person.click(page.get_by_role("link", name=f"Label all {LABELS}"))
-        expect(page.get_by_role("region", name="Question")).to_be_visible()
-        person.look("label")
-        first = person.label(page.get_by_text("That was the last pair"))
-        person.look("labeled")
-        person.click(page.get_by_role("button", name=f"Save {LABELS} labels"))
-        person.click(page.get_by_role("link", name="May I use it?"))
-        state = page.locator(".sets > li")
-        expect(state.get_by_role("heading")).to_contain_text("You may use it at 10% for")
-        person.look("trust")
+        make_a_set(person, tmp_path / "pairs.csv")
+        first = label_until_the_set_may_be_used(person)
         # Programs use the judge, and the traffic changes.
-        judged(service.client, "default", alarming)
-        page.reload()
-        person.click(page.get_by_role("link", name="Label", exact=True).last)
-        person.look("check")
-        alarm = page.get_by_role("status").filter(has_text="do not use the verdicts of default")
-        sends = page.get_by_role("button", name="Send it")
-        second = person.label(alarm.or_(sends))
-        # An answer that is not sent holds up those after it, and the last one may be an early pair.
-        if sends.count():
-            person.click(sends)
-        expect(alarm).to_be_visible()
-        person.look("alarm")
-        needed = service.client.get("/calibrations/default/monitor").json()["recovery"]["audits"]
-        person.click(page.get_by_role("link", name="What to do"))
-        watched = page.get_by_role("region", name="State")
-        expect(watched).to_contain_text(f"of {needed} labeled")
-        person.look("what to do")
+        judged(client, "default", alarming)
+        second = label_until_the_alarm(person)
+        needed = client.get("/calibrations/default/monitor").json()["recovery"]["audits"]
+        read_what_ends_it(person, needed)
         later = changed(needed, start=5000)
         better.update(better_of(later))
-        judged(service.client, "default", later)
-        # The page refreshes itself.
-        person.click(watched.get_by_role("link", name="Label"))
-        third = person.label(sends)
-        person.click(sends)
-        expect(page.get_by_text("the new labels of default are complete")).to_be_visible()
-        person.look("complete")
-        person.click(page.get_by_role("link", name="End the alarm"))
-        expect(watched).to_contain_text(f"{needed} of {needed} labeled")
-        person.look("ready")
-        person.click(watched.get_by_role("button", name="End the alarm"))
-        expect(dialog).to_contain_text("This judge cannot judge this traffic (right in ")
-        person.look("honest preview")
-        person.click(dialog.get_by_role("button", name="End the alarm"))
-        expect(dialog).to_have_count(0)
-        expect(watched.get_by_role("heading")).to_contain_text("This judge cannot judge this")
-        person.look("end")
-        person.click(page.get_by_role("link", name="Home"))
-        expect(state).to_contain_text("Stop")
-        expect(state.get_by_role("heading")).to_contain_text("Choose another, or keep people")
-        person.look("home at the end")
+        judged(client, "default", later)
+        third = label_what_ends_it(person)
+        end_the_alarm_and_give_up(person, needed)
         waited = time.monotonic() - begun
     minutes = (SECONDS_A_LABEL * person.keys + SECONDS_A_CLICK * person.clicks) / 60
     print(f"\n{first} labels for trust, {second} until the alarm, {third} until its end ({needed})")
@@ -192,7 +234,7 @@ def test_a_person_with_the_page_alone_learns_when_to_trust_the_judge_and_when_no
     print(f"with {SECONDS_A_LABEL} s a label and {SECONDS_A_CLICK} s a click {minutes:.0f} minutes")
     assert (first, third) == (LABELS, needed)
     assert person.clicks < 25
-    versions = service.client.get("/calibrations/default/versions").json()["versions"]
+    versions = client.get("/calibrations/default/versions").json()["versions"]
     assert [(each["by"], each["n"]) for each in versions] == [
         ("Ada", needed),
         ("Ada", LABELS),
