@@ -46,6 +46,14 @@ def examples(n: int = 60, *, right: bool = True) -> list[dict[str, Any]]:
     ]
 
 
+def hard_examples() -> list[dict[str, Any]]:
+    """60 labeled examples, where the judge is wrong on half of the pairs with a gap below 2."""
+    found = examples(60)
+    for each in found[:30:2]:
+        each["label"] = "B"
+    return found
+
+
 async def calibrated(client: httpx.AsyncClient, n: int = 60) -> dict[str, Any]:
     """Makes the default calibration set through HTTP."""
     response = await client.post("/calibrate", json={"examples": examples(n)})

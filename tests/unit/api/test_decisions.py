@@ -9,7 +9,7 @@ import pytest
 from app.judges.decision_servers import QUESTION
 from app.judges.engines.decisions_dialects import DecisionDialect, OpenAiDialect, SystemOneDialect
 from tests.serving import client_of
-from tests.unit.api.problems import calibrated, examples, problem
+from tests.unit.api.problems import calibrated, hard_examples, problem
 
 TEXTS = {"billing": "quality=3.9", "technical": "quality=0"}
 # Under this criterion the judge abstains on close pairs.
@@ -22,12 +22,8 @@ OPENAI, SYSTEM_ONE = "/v1/decisions", "/v1/systemone"
 async def client() -> AsyncIterator[httpx.AsyncClient]:
     async with client_of() as client:
         await calibrated(client)
-        # The judge is wrong on half of the close pairs.
-        hard = examples(60)
-        for example in hard[:30:2]:
-            example["label"] = "B"
-        made = await client.post("/calibrate", json={"calibration": "hard", "examples": hard})
-        assert made.is_success
+        body = {"calibration": "hard", "examples": hard_examples()}
+        assert (await client.post("/calibrate", json=body)).is_success
         yield client
 
 

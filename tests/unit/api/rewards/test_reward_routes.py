@@ -19,7 +19,7 @@ from app.stores.memory import MemoryStore
 from tests.serving import client_of
 from tests.unit.api.keyring import entry, key_of, write_keys
 from tests.unit.api.middleware.test_client_leaving import WaitingEngine
-from tests.unit.api.problems import calibrated, comparison, examples, problem
+from tests.unit.api.problems import calibrated, comparison, hard_examples, problem
 from tests.unit.api.rewards.reward_routes import PATHS, ROUTES, request, script
 from tests.unit.clients.adapters.scenes import NONE, SCENES, SOFT, Found, Scene
 
@@ -44,11 +44,7 @@ async def client() -> AsyncIterator[httpx.AsyncClient]:
     """A client of a calibrated service; judging and rewarding do not change it."""
     async with client_of(ScriptedEngine(script)) as client:
         await calibrated(client)
-        # The judge is wrong on every second pair with a gap below 2.
-        hard = examples(60)
-        for each in hard[:30:2]:
-            each["label"] = "B"
-        body = {"calibration": "hard", "examples": hard}
+        body = {"calibration": "hard", "examples": hard_examples()}
         assert (await client.post("/calibrate", json=body)).status_code == 200
         yield client
 

@@ -9,7 +9,7 @@ import httpx
 from app.judges.engines.scripted import ScriptedEngine
 from app.ports import Store
 from tests.serving import application_of
-from tests.unit.api.problems import examples
+from tests.unit.api.problems import examples, hard_examples
 from tests.unit.api.rewards.reward_routes import script
 from tests.unit.cli.listening import listening
 
@@ -39,9 +39,6 @@ def served(
 
 def calibrate(url: str) -> None:
     """Makes the set "default", and "hard", where the judge is wrong on half of the close pairs."""
-    hard = examples(60)
-    for each in hard[:30:2]:
-        each["label"] = "B"
-    for name, labeled in (("default", examples(60)), ("hard", hard)):
+    for name, labeled in (("default", examples(60)), ("hard", hard_examples())):
         body = {"calibration": name, "examples": labeled}
         httpx.post(f"{url}/calibrate", json=body).raise_for_status()

@@ -13,7 +13,7 @@ from pydantic_ai.models.decision import ChoiceQuestion, DecisionRequest, NoulQue
 from pydantic_ai.models.system_one import SystemOneModel
 from pydantic_ai.providers.system_one import SystemOneProvider
 
-from tests.unit.api.problems import examples
+from tests.unit.api.problems import hard_examples
 from tests.unit.clients.conftest import running
 
 SURE = {"first": "quality=3.9", "second": "quality=0"}
@@ -27,10 +27,7 @@ HARD: dict[str, Any] = {"calibration": "hard", "alpha": 0.2}
 def url() -> Iterator[str]:
     """URL of a service with the set "hard", whose judge is wrong on half of the close pairs."""
     with running() as url:
-        hard = examples(60)
-        for example in hard[:30:2]:
-            example["label"] = "B"
-        body = {"calibration": "hard", "examples": hard}
+        body = {"calibration": "hard", "examples": hard_examples()}
         httpx.post(f"{url}/calibrate", json=body).raise_for_status()
         yield url
 
