@@ -34,10 +34,6 @@ class LoggingObserver:
         """Logs the warning."""
         logger.warning("%s", text)
 
-    def calibrated(self, done: int, total: int) -> None:
-        """Logs progress."""
-        logger.info("%d of %d pairs judged", done, total)
-
 
 def build(
     settings: Settings,

@@ -97,8 +97,6 @@ class Quiet:
 
     def warning(self, text: str) -> None: ...
 
-    def calibrated(self, done: int, total: int) -> None: ...
-
 
 @asynccontextmanager
 async def client_of_settings(

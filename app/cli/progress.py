@@ -85,7 +85,6 @@ class ConsoleObserver:
 
     def __init__(self) -> None:
         self._begun = time.monotonic()
-        self._progress: Progress | None = None
         self._seconds: Live | None = None
 
     def stage(self, text: str) -> None:
@@ -113,23 +112,11 @@ class ConsoleObserver:
         """Prints a warning."""
         say(("warning:", "yellow"), f" {text}")
 
-    def calibrated(self, done: int, total: int) -> None:
-        """Updates the progress bar; makes it first if needed."""
-        if self._progress is None:
-            self.finish()
-            self._progress = progress_bar()
-            self._progress.start()
-            self._progress.add_task("judging", total=total)
-        self._progress.update(self._progress.task_ids[0], completed=done)
-
     def finish(self) -> None:
-        """Removes the progress bar or the seconds of a stage, if there are any."""
+        """Removes the seconds of a stage, if there are any."""
         if self._seconds is not None:
             self._seconds.stop()
             self._seconds = None
-        if self._progress is not None:
-            self._progress.stop()
-            self._progress = None
 
     @property
     def elapsed_s(self) -> float:

@@ -43,7 +43,6 @@ from app.sets.trail import Change, SetChange, readable_changes
 
 T = TypeVar("T")
 
-_PROGRESS_CHUNK = 64
 # Each conflict means that another writer succeeded, so somebody always makes progress. Fifty in a
 # row mean dozens of writers on one set.
 _ATTEMPTS = 50
@@ -90,7 +89,6 @@ class Calibrator:
         *,
         by: str = "service",
         unread: int = 0,
-        on_progress: Callable[[int], None] | None = None,
     ) -> SetChange:
         """Judges a labeled batch and adds it to a set, all in one version or not at all.
 
@@ -101,19 +99,15 @@ class Calibrator:
         Args:
             name: Name of the calibration set; a missing set is made.
             unread: Number of posted examples that could not be parsed, for the trail.
-            on_progress: Called with the number of examples judged so far.
 
         Returns:
             The change. A batch that changes nothing makes no version. If the set does not exist
             then, its version is 0.
 
         Raises:
-            JudgeMismatchError: The set belongs to another judge; nothing was judged.
-            JudgmentFailedError: Every example failed; nothing was added.
-            UnavailableError: Nothing was added; or everything was, if the connection to the store
-                broke. Posting the batch again is safe.
+            ScopeJudgeError: As of `judged` and of `put`.
         """
-        batch = await self.judged(name, examples, unread=unread, on_progress=on_progress)
+        batch = await self.judged(name, examples, unread=unread)
         return await self.put(name, batch, by=by)
 
     async def judged(
@@ -124,7 +118,6 @@ class Calibrator:
         unread: int = 0,
         replaces: bool = False,
         adds: bool = True,
-        on_progress: Callable[[int], None] | None = None,
     ) -> JudgedBatch:
         """Judges a labeled batch for a set, and changes nothing.
 
@@ -144,7 +137,7 @@ class Calibrator:
         return await off_loop(
             JudgedBatch.of,
             examples,
-            await self._scores(comparisons, "examples", on_progress),
+            await self._scores(comparisons, "examples"),
             fingerprint=self._identity.fingerprint,
             unread=unread,
             replaces=replaces,
@@ -203,24 +196,14 @@ class Calibrator:
         """Scores comparisons for no set; raises UnavailableError if the judge does not answer."""
         return list(await self._scorer.score(comparisons))
 
-    async def _scores(
-        self,
-        comparisons: Sequence[Comparison],
-        kind: str,
-        on_progress: Callable[[int], None] | None = None,
-    ) -> list[ScoreOutcome]:
-        """Scores comparisons, in small chunks if somebody watches.
+    async def _scores(self, comparisons: Sequence[Comparison], kind: str) -> Sequence[ScoreOutcome]:
+        """Scores comparisons.
 
         Raises:
             JudgmentFailedError: All of them failed. A client that reads only the HTTP status must
                 not take this for a success.
         """
-        chunk = _PROGRESS_CHUNK if on_progress else max(1, len(comparisons))
-        scores: list[ScoreOutcome] = []
-        for start in range(0, len(comparisons), chunk):
-            scores += await self._scorer.score(comparisons[start : start + chunk])
-            if on_progress:
-                on_progress(len(scores))
+        scores = await self._scorer.score(comparisons) if comparisons else ()
         if scores and all(isinstance(score, JudgmentFailedError) for score in scores):
             raise JudgmentFailedError(f"the judge failed on all {len(scores)} {kind}")
         return scores

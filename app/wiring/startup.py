@@ -34,9 +34,6 @@ class StartupObserver(Protocol):
     def warning(self, text: str) -> None:
         """Called with a problem that does not stop the service but needs attention."""
 
-    def calibrated(self, done: int, total: int) -> None:
-        """Called with the number of the bundled pairs that have been judged."""
-
 
 async def check_answers(services: Services, observer: StartupObserver) -> None:
     """Warns if the score of a plain comparison shows that the judge is unreliable."""
@@ -79,11 +76,7 @@ async def prepare_default(
         return
     examples = labeled_comparisons(pairs)
     observer.stage(f"Calibrating with {len(examples)} labeled pairs")
-    await services.calibrator.add(
-        DEFAULT_CALIBRATION,
-        examples,
-        on_progress=lambda done: observer.calibrated(done, len(examples)),
-    )
+    await services.calibrator.add(DEFAULT_CALIBRATION, examples)
 
 
 def bundled_comparisons() -> list[Comparison]:

@@ -29,8 +29,6 @@ class Notes:
     def note(self, text: str) -> None:
         self.said.append(text)
 
-    def calibrated(self, done: int, total: int) -> None: ...
-
 
 def settings_of(server: FakeDecisions, **given: Any) -> Settings:
     fixed = {"engine": "decisions", "model": "the-judge", "store_url": "memory://"}

@@ -24,9 +24,6 @@ class StageRecorder:
     def warning(self, text: str) -> None:
         raise AssertionError(text)
 
-    def calibrated(self, done: int, total: int) -> None:
-        assert done <= total
-
 
 async def started(services: Services, *, escalate_url: str = "") -> list[str]:
     """Starts the services as `make serve` does, and returns the stages of the start."""

@@ -316,15 +316,6 @@ async def test_texts_are_never_stored(tmp_path: Path) -> None:
     assert holds(tmp_path, services.identity.fingerprint)
 
 
-async def test_progress_is_reported_to_the_end() -> None:
-    reported: list[int] = []
-    async with services_of() as services:
-        added = batch(*range(130))
-        report = await services.calibrator.add("default", added, on_progress=reported.append)
-        assert reported == [64, 128, 130]
-        assert report.added == 130
-
-
 async def test_a_write_to_a_restored_store_uses_its_content_and_not_the_cache(
     tmp_path: Path,
 ) -> None:

@@ -38,9 +38,6 @@ class Notes:
     def warning(self, text: str) -> None:
         pass
 
-    def calibrated(self, done: int, total: int) -> None:
-        pass
-
 
 def checkpoint(folder: Path, config: dict[str, Any] | None) -> Path:
     folder.mkdir()
