@@ -61,6 +61,8 @@ Look = Callable[[SetChange], Awaitable[SetChange]]
 class Calibrator:
     """Changes calibration sets and lists their trails.
 
+    Each method raises StoreUnavailableError if the store does not answer; trying again is safe.
+
     Args:
         scorer: Scores labeled comparisons. Only sets of its judge can be changed.
         now: Returns the current time in UTC, for the trail.
@@ -177,7 +179,6 @@ class Calibrator:
 
         Raises:
             CascadeError: There is a set of this name: its plan is fixed.
-            StoreUnavailableError: The store does not answer; trying again is safe.
         """
 
         async def plan_set(head: Head | None) -> SetChange:
@@ -290,9 +291,6 @@ class Calibrator:
             name: Name of the calibration set; a missing set is made.
             look: Looks at the change of each attempt before it is written.
 
-        Returns:
-            The change, as of `add`.
-
         Raises:
             JudgeMismatchError: The examples or the set belong to another judge; nothing was added.
             UnavailableError: Nothing was added; or everything was, if the connection to the store
@@ -337,17 +335,10 @@ class Calibrator:
         A rollback is idempotent: nothing changes if the set already equals that version. A deleted
         set is made again.
 
-        Args:
-            look: Looks at the change of each attempt before it is written.
-
-        Returns:
-            The change. The set then has exactly the examples of that version.
-
         Raises:
             CalibrationNotFoundError: There is no such set and never was.
             VersionNotFoundError: There is no such version, or it is not kept any more.
             JudgeMismatchError: That version belongs to another judge.
-            StoreUnavailableError: The store does not answer; trying again is safe.
         """
 
         async def restore(head: Head | None) -> SetChange:
@@ -402,7 +393,6 @@ class Calibrator:
 
         Raises:
             CalibrationNotFoundError: The set does not exist.
-            StoreUnavailableError: The store does not answer.
         """
 
         async def remove(head: Head | None) -> SetChange:
@@ -419,12 +409,7 @@ class Calibrator:
         await self._make(name, remove)
 
     async def deletable(self, name: str) -> Calibration | None:
-        """Returns the set that `delete` would remove; None if it cannot be read.
-
-        Raises:
-            CalibrationNotFoundError: The set does not exist.
-            StoreUnavailableError: The store does not answer.
-        """
+        """Returns the set that `delete` would remove; None if it cannot be read."""
         try:
             present = await self._calibrations.current(name)
         except StoreCorruptError:
@@ -441,7 +426,6 @@ class Calibrator:
 
         Raises:
             CalibrationNotFoundError: There is no such set and never was.
-            StoreUnavailableError: The store does not answer.
         """
         entries = await self._counted(self._store.trail(name, before=before, limit=limit))
         if not entries and await self._counted(self._store.head(name)) is None:
@@ -462,7 +446,6 @@ class Calibrator:
         Args:
             plan: Reads the set, and returns the change on top of the given head, which is None if
                 there never was a set.
-            look: Looks at the change of each attempt.
 
         Raises:
             StoreUnavailableError: The store does not answer, or every attempt conflicted.
