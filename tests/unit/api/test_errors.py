@@ -125,7 +125,7 @@ REACHED: dict[str, Reach] = {
     "rate_limited": Reach(
         raises(RateLimitedError("the key has used them", retry_after_s=7)), body=PLAIN
     ),
-    "deadline_exceeded": Reach(body=PLAIN, settings={"timeout_s": 0.05}),
+    "deadline_exceeded": Reach(body=PLAIN, settings={"timeout_s": 3.0}),
     "draining": Reach(method="GET", path="/readyz"),
     "engine_unavailable": Reach(raises(EngineUnavailableError("down")), body=PLAIN),
     "store_unavailable": Reach(body=comparison()),

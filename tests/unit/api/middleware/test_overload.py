@@ -173,7 +173,7 @@ async def test_a_late_request_cancels_the_engine_call_and_writes_nothing(
         "/rewards/group": {"alpha": None, "question": "Which?", "responses": ["x", "y"]},
     }
     body = single[path] if path in single else COUNTED[path](3)
-    async with opened(engine, store, timeout_s=0.5) as (_, client):
+    async with opened(engine, store, timeout_s=2.0) as (_, client):
         problem(await client.post(path, json=body), "deadline_exceeded")
         assert engine.cancelled
         assert await store.names() == []
