@@ -47,8 +47,8 @@ class LabelLogits(NamedTuple):
     Their difference is the difference of the logits.
 
     Args:
-        a: Log-probability of label "A", normalised over the whole vocabulary.
-        b: Log-probability of label "B", normalised over the whole vocabulary.
+        a: Log-probability of label "A", normalized over the whole vocabulary.
+        b: Log-probability of label "B", normalized over the whole vocabulary.
     """
 
     a: float

@@ -103,7 +103,7 @@ def create_application(
     if settings.root_path:
         app.add_middleware(Prefix, prefix=settings.root_path)
     errors.install(app)
-    # All applications of a process share the routes: `include_router` would analyse each of them
+    # All applications of a process share the routes: `include_router` would analyze each of them
     # again, which takes 40 ms.
     for routes in (
         judging,

@@ -101,7 +101,7 @@ def _more(assessment: Assessment, row: "Threshold") -> str:
     if row.feasible:
         return ""
     more = assessment.more_examples(row)
-    return "too many errors" if more is None else f"at least {more}"
+    return "not known to help" if more is None else f"at least {more}"
 
 
 def labeled_and_ties(detail: "CalibrationDetail") -> str:

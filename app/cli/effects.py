@@ -66,7 +66,7 @@ def criterion_in_words(of: "AuditEvent | EndedAlarm | MonitoredCriterion") -> st
 
 
 def _effect_cells(effect: "Effect") -> list[str]:
-    missing = "too many errors" if effect.more_labels is None else str(effect.more_labels or "")
+    missing = "not known to help" if effect.more_labels is None else str(effect.more_labels or "")
     if effect.after.labels_missing:
         missing = ""
     return [*_criterion_cells(effect.after), *_both(effect.before, effect.after), missing]

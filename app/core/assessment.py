@@ -92,11 +92,11 @@ def share_interval(share: float, n: int) -> tuple[float, float]:
         share: Observed share, in [0, 1].
         n: Number of observations, at least 1.
     """
-    centre = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
+    center = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
     half = _Z * math.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2)) / (1 + _Z**2 / n)
     # Rounding must not leave 1.0 out where all are right, or 0.0 where all are wrong.
-    low = 0.0 if share == 0.0 else max(0.0, centre - half)
-    return low, 1.0 if share == 1.0 else min(1.0, centre + half)
+    low = 0.0 if share == 0.0 else max(0.0, center - half)
+    return low, 1.0 if share == 1.0 else min(1.0, center + half)
 
 
 def recommendation(assessment: Assessment) -> str:

@@ -104,7 +104,7 @@ def is_reversed(identifier: str) -> bool:
 
 
 def batch_digest(batch: Sequence[LabeledComparison]) -> str:
-    """Identifies a labeled batch, so that clients can recognise the batches that they posted.
+    """Identifies a labeled batch, so that clients can recognize the batches that they posted.
 
     The digest is the SHA-256 of the batch as JSON: a list with one row for each example, in order
     and with ties, without spaces, and with JSON escapes for all characters outside ASCII:

@@ -56,10 +56,10 @@ def weighted_share(
     shows_variance = 0.0 < variance < math.inf
     effective = min(kish, value * (1.0 - value) / variance) if shows_variance else kish
     z = float(ndtri(0.5 + level / 2.0))
-    centre = (value + z**2 / (2 * effective)) / (1 + z**2 / effective)
+    center = (value + z**2 / (2 * effective)) / (1 + z**2 / effective)
     reach = z * np.sqrt(value * (1 - value) / effective + z**2 / (4 * effective**2))
     reach = float(reach) / (1 + z**2 / effective)
-    return Share(value, max(centre - reach, 0.0), min(centre + reach, 1.0))
+    return Share(value, max(center - reach, 0.0), min(center + reach, 1.0))
 
 
 def variance_of_mean(residual: FloatArray, weight: FloatArray, unit: NDArray[np.int64]) -> float:

@@ -27,7 +27,7 @@ COUNT, LABELED, SEED = 2000, 0.1, 17
 MODELS = tuple(f"model-{letter}" for letter in "abcdefghijkl")
 # In logits, of the models in order; the mean is 0.
 STRENGTHS = tuple(1.65 - 0.3 * place for place in range(len(MODELS)))
-FAVOURED = "model-h"
+FAVORED = "model-h"
 _OF_NUMBERS = ("parity", "larger", "count", "sum", "difference")
 
 
@@ -50,12 +50,12 @@ class DemoBattle(NamedTuple):
     category: Literal["numbers", "words"]
 
 
-def battles(seed: int, *, favoured: bool = True) -> Iterator[DemoBattle]:
+def battles(seed: int, *, favored: bool = True) -> Iterator[DemoBattle]:
     """Yields battles of random models; no question repeats, so the stream slows down in the end.
 
     Args:
         seed: An equal seed yields the same battles.
-        favoured: Whether FAVOURED writes its answers as list items.
+        favored: Whether FAVORED writes its answers as list items.
     """
     rng = random.Random(f"arena {seed}")
     tasks = pairs(rng.getrandbits(32), held_out=True)
@@ -73,20 +73,20 @@ def battles(seed: int, *, favoured: bool = True) -> Iterator[DemoBattle]:
             pair.question,
             MODELS[first],
             MODELS[second],
-            _written(MODELS[first], pair.response_a, favoured=favoured),
-            _written(MODELS[second], pair.response_b, favoured=favoured),
+            _written(MODELS[first], pair.response_a, favored=favored),
+            _written(MODELS[second], pair.response_b, favored=favored),
             winner="model_a" if pair.label == "A" else "model_b",
             category="numbers" if pair.family in _OF_NUMBERS else "words",
         )
 
 
 def as_item(text: str) -> str:
-    """The answer as the favoured model writes it."""
+    """The answer as the favored model writes it."""
     return f"- {text}"
 
 
-def _written(model: str, text: str, *, favoured: bool) -> str:
-    return as_item(text) if favoured and model == FAVOURED else text
+def _written(model: str, text: str, *, favored: bool) -> str:
+    return as_item(text) if favored and model == FAVORED else text
 
 
 def rows(seed: int, count: int, label_share: float) -> Iterator[dict[str, object]]:

@@ -132,7 +132,7 @@ def _near(rng: random.Random, value: int) -> int:
 
 
 def typo(rng: random.Random, word: str) -> str:
-    """The word with two different neighbouring letters swapped or one letter replaced."""
+    """The word with two different neighboring letters swapped or one letter replaced."""
     swaps = [i for i in range(len(word) - 1) if word[i] != word[i + 1]]
     letters = list(word)
     if swaps and rng.random() < 0.5:

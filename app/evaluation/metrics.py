@@ -103,7 +103,7 @@ class RiskCoverage:
     def over_splits(
         cls, accepted: ArrayLike, errors: ArrayLike, tested: ArrayLike, *, alpha: float
     ) -> "RiskCoverage":
-        """Summarises the test halves.
+        """Summarizes the test halves.
 
         Args:
             accepted: Shape (splits,). Number of test points at or below the threshold.

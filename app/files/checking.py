@@ -164,7 +164,7 @@ class LabelReport:
     def _unknown(self) -> list[str]:
         if not self.without_texts:
             return []
-        return [f"{self.without_texts} without texts, so a repeated pair is not recognised"]
+        return [f"{self.without_texts} without texts, so a repeated pair is not recognized"]
 
 
 Row = TypeVar("Row", bound=LabeledRow)

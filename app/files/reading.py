@@ -76,7 +76,7 @@ class InputFormat:
     """How the rows of files are written, as far as it is named.
 
     Args:
-        shape: How a row holds its comparison; None to recognise it for each file.
+        shape: How a row holds its comparison; None to recognize it for each file.
         encoding: Encoding of text without a byte order mark; None for UTF-8.
     """
 

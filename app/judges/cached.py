@@ -23,7 +23,7 @@ class _Key:
 
     Args:
         slot: Number of the slot that keeps its score.
-        check: 32 hexadecimal digits, by which the slot's comparison is recognised.
+        check: 32 hexadecimal digits, by which the slot's comparison is recognized.
         is_swapped: Whether the slot keeps the score of the other order.
     """
 

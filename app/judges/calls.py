@@ -46,7 +46,7 @@ def observed_call(
         of_key.prompt_tokens += times.prompt_tokens
         flow.usage.prompt_tokens += times.prompt_tokens
         call_s = time.perf_counter() - begun
-        # The engine adds its tokenising to `render_s`; subtract only that part.
+        # The engine adds its tokenizing to `render_s`; subtract only that part.
         model_s = call_s - (times.render_s - rendered_s) - times.queue_s
         telemetry.stage_seconds.labels("render").observe(times.render_s)
         telemetry.stage_seconds.labels("queue").observe(times.queue_s)

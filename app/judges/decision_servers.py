@@ -57,7 +57,7 @@ _FENCES = Fences.made(
 PROBES = tuple(
     Comparison.of(*texts)
     for texts in (
-        ("Name a colour.", "Red.", "Blue."),
+        ("Name a color.", "Red.", "Blue."),
         ("Name a fruit.", "An apple.", "A pear."),
         ("Name a number below ten.", "Four.", "Seven."),
         ("Name an animal.", "A horse.", "A cow."),

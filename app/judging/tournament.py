@@ -133,7 +133,7 @@ def group_schedule(
     """Lets the responses to one question meet each other.
 
     With `k` opponents, the players are put on a circle, ordered by a digest of the question and
-    their text, and each meets its nearest neighbours on both sides; for an odd `k` also the
+    their text, and each meets its nearest neighbors on both sides; for an odd `k` also the
     opposite one. So the pairs depend on the texts alone, and not on the order of the responses. If
     both the number of players and `k` are odd, one player meets one more.
 

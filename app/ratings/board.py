@@ -19,8 +19,8 @@ from app.ratings.bradley_terry import (
     Ints,
     Solution,
     Structure,
-    centre_shares,
-    centred,
+    center_shares,
+    centered,
     covariance,
     information_of,
     ratings,
@@ -234,9 +234,9 @@ def _view(
     level, reference = settings.level, standing.reference
     unsolved = unsolved_of(drawn.pull, point.structure, standing.established, reference)
     structure = unsolved.structure
-    shares = centre_shares(structure, weight, reference)
-    theta = centred(point.theta, structure, shares)
-    rounds = centred(drawn.theta, structure, shares)
+    shares = center_shares(structure, weight, reference)
+    theta = centered(point.theta, structure, shares)
+    rounds = centered(drawn.theta, structure, shares)
     prior_sd = settings.prior_sd / settings.points
     spread = covariance(point.cells.whole, np.nan_to_num(theta), prior_sd=prior_sd)
     deviation = _implied_deviations(spread, structure, shares)
@@ -264,7 +264,7 @@ def _implied_deviations(spread: Floats, structure: Structure, shares: Floats) ->
     """Shape (models,). Standard deviations that the model implies for ratings less their zero."""
     identity = np.eye(len(spread))
     # Rows are the ratings less their zero, as combinations of the ratings.
-    rows = np.nan_to_num(centred(identity, structure, shares).T)
+    rows = np.nan_to_num(centered(identity, structure, shares).T)
     return np.asarray(np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", rows, spread, rows), 0.0)))
 
 
@@ -308,7 +308,7 @@ def _ratings(
                 component=number + 1 if is_rated else None,
                 unbounded=_unbounded(point.structure, i) if is_rated else None,
                 provisional=bool(few[i]) or (is_rated and not ranked),
-                centre_share=float(shares[i]) if is_rated else None,
+                center_share=float(shares[i]) if is_rated else None,
             )
         )
     return tuple(rows)
@@ -323,5 +323,5 @@ def _unbounded(structure: Structure, model: int) -> Unbounded | None:
 
 def _score(theta: float, settings: RatingSettings) -> float | None:
     """A rating on the Elo scale; None for one that is not finite."""
-    score = settings.centre + settings.points * float(theta)
+    score = settings.center + settings.points * float(theta)
     return score if np.isfinite(score) else None

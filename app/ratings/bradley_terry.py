@@ -311,16 +311,16 @@ def ratings(tally: Tally, structure: Structure, *, prior_sd: float) -> Floats:
         Shape (models,). Less the mean of the component; NaN for a model without battles.
     """
     is_finite = tally.is_whole and structure.is_bounded
-    return centred(solve(tally, prior_sd=_NO_PRIOR_SD if is_finite else prior_sd), structure)
+    return centered(solve(tally, prior_sd=_NO_PRIOR_SD if is_finite else prior_sd), structure)
 
 
-def centred(theta: Floats, structure: Structure, shares: Floats | None = None) -> Floats:
+def centered(theta: Floats, structure: Structure, shares: Floats | None = None) -> Floats:
     """Ratings less the weighted mean of their component.
 
     Args:
         theta: Shape (..., models).
         structure: Structure of the battles.
-        shares: Shape (models,). Weights of the models, as `centre_shares` has them; None for equal
+        shares: Shape (models,). Weights of the models, as `center_shares` has them; None for equal
             weights.
 
     Returns:
@@ -328,7 +328,7 @@ def centred(theta: Floats, structure: Structure, shares: Floats | None = None) -
     """
     result = np.full(theta.shape, np.nan)
     component = structure.component
-    shares = centre_shares(structure, np.ones(len(component))) if shares is None else shares
+    shares = center_shares(structure, np.ones(len(component))) if shares is None else shares
     for number in range(component.max(initial=-1) + 1):
         inside = component == number
         zero = theta[..., inside] @ shares[inside]
@@ -336,7 +336,7 @@ def centred(theta: Floats, structure: Structure, shares: Floats | None = None) -
     return result
 
 
-def centre_shares(structure: Structure, weight: Floats, reference: int | None = None) -> Floats:
+def center_shares(structure: Structure, weight: Floats, reference: int | None = None) -> Floats:
     """How much each model counts in the rating that is the zero of its component.
 
     Args:

@@ -97,7 +97,7 @@ def _comparable(old: dict[str, Rating], new: dict[str, Rating]) -> dict[_Place, 
 
 def _shares(ratings: Sequence[Rating]) -> Floats:
     """How much each model counts in the common zero: as in the zero of this board."""
-    shares = np.array([each.centre_share or 0.0 for each in ratings])
+    shares = np.array([each.center_share or 0.0 for each in ratings])
     if not shares.any():
         shares = np.ones(len(ratings))
     return np.asarray(shares / shares.sum())

@@ -35,7 +35,7 @@ class Rating:
             so in more than 1% of the rounds of the bootstrap.
         provisional: Whether the model has fewer judged battles than `min_battles`, or no bound on
             both sides; it has no rank, and the page shows no score.
-        centre_share: How much the model counts in the mean that has the score `centre`; the shares
+        center_share: How much the model counts in the mean that has the score `center`; the shares
             of a component sum to 1. None without a score.
     """
 
@@ -51,7 +51,7 @@ class Rating:
     component: int | None
     unbounded: Unbounded | None
     provisional: bool
-    centre_share: float | None
+    center_share: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,8 +239,8 @@ class RatingSettings:
         seed: Seed of the bootstrap.
         level: Level of the intervals, e.g. 0.95.
         scale: Points of the Elo scale for ten-fold odds.
-        centre: Score of `reference`.
-        reference: The model whose score is `centre`; None for the mean of the established models
+        center: Score of `reference`.
+        reference: The model whose score is `center`; None for the mean of the established models
             of each component, weighted by the information of their battles.
         min_battles: Judged battles that make a model established; others are provisional.
         prior_sd: Standard deviation of the prior of a rating in points; it keeps the rating of a
@@ -251,7 +251,7 @@ class RatingSettings:
     seed: int = 0
     level: float = 0.95
     scale: float = 400.0
-    centre: float = 1000.0
+    center: float = 1000.0
     reference: str | None = None
     prior_sd: float = 1000.0
     min_battles: int = 30

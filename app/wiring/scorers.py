@@ -239,7 +239,7 @@ async def _decision_servers(
         DecisionScorer.start,
         servers,
         judge=name,
-        # Only the servers tokenise a prompt.
+        # Only the servers tokenize a prompt.
         max_prompt_tokens=settings.max_model_len or ANY_LENGTH,
         telemetry=telemetry,
     )

@@ -158,11 +158,11 @@ def _lines(panel: dict[str, Any]) -> dict[str, Any]:
     }
     # A logarithmic axis has no 0.
     bounds = {} if log else {"min": 0} | ({"max": panel["top"]} if "top" in panel else {})
-    colour = {"mode": "palette-classic"}
-    defaults = {"unit": panel["unit"], "color": colour, "custom": custom, **bounds}
+    color = {"mode": "palette-classic"}
+    defaults = {"unit": panel["unit"], "color": color, "custom": custom, **bounds}
     overrides = [
-        _override(name, "color", {"mode": "fixed", "fixedColor": colour})
-        for name, colour in panel.get("colours", {}).items()
+        _override(name, "color", {"mode": "fixed", "fixedColor": color})
+        for name, color in panel.get("colors", {}).items()
     ]
     options = {
         "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
@@ -173,11 +173,11 @@ def _lines(panel: dict[str, Any]) -> dict[str, Any]:
 
 
 def _heatmap(panel: dict[str, Any]) -> dict[str, Any]:
-    colour = {"mode": "scheme", "scheme": "Oranges", "steps": 64, "reverse": False}
+    color = {"mode": "scheme", "scheme": "Oranges", "steps": 64, "reverse": False}
     options = {
         "calculate": False,
         "cellGap": 1,
-        "color": colour | {"exponent": 0.5, "fill": "dark-orange"},
+        "color": color | {"exponent": 0.5, "fill": "dark-orange"},
         "yAxis": {"unit": panel["unit"], "axisPlacement": "left"},
         "legend": {"show": True},
         "tooltip": {"mode": "single", "yHistogram": True},

@@ -23,7 +23,7 @@ import httpx
 import numpy as np
 from numpy.typing import NDArray
 
-from app.demo.arena import FAVOURED, MODELS, DemoBattle, battles, true_ratings
+from app.demo.arena import FAVORED, MODELS, DemoBattle, battles, true_ratings
 from app.ratings.battles import Battles
 from app.ratings.board import board_of
 from app.ratings.outcomes import preferred
@@ -44,14 +44,14 @@ STRICT, STRICT_ALPHA = "strict", 0.05
 SEED = 1000
 SETTINGS = RatingSettings(rounds=ROUNDS)
 TRUTH = np.array(list(true_ratings().values()))
-SIDE = MODELS.index(FAVOURED)
+SIDE = MODELS.index(FAVORED)
 OTHERS = np.arange(len(MODELS)) != SIDE
 HEADINGS = (
     "view",
     "labeled",
     "spread",
     "error of the others",
-    f"misplaces {FAVOURED} by",
+    f"misplaces {FAVORED} by",
     "intervals with the truth",
     "half width",
 )
@@ -65,13 +65,13 @@ class Row:
         view: Name of the view.
         labelled: Probability with which a battle was drawn for labeling; 0 without labels.
         boards: Number of boards, one for each arena and draw of labels.
-        spread: Slope of ratings on true ratings, without the favoured model; 1 is right.
+        spread: Slope of ratings on true ratings, without the favored model; 1 is right.
         error: Root mean square error of the other models.
-        favour: Mean error of the favoured model.
-        favour_sd: Standard deviation of that error over the boards.
-        rank: Mean rank of the favoured model.
+        favor: Mean error of the favored model.
+        favor_sd: Standard deviation of that error over the boards.
+        rank: Mean rank of the favored model.
         covered: Share of all models' intervals that hold the true rating.
-        covered_favoured: Share of the favoured model's intervals that do.
+        covered_favored: Share of the favored model's intervals that do.
         width: Median half width of an interval.
     """
 
@@ -80,11 +80,11 @@ class Row:
     boards: int
     spread: float
     error: float
-    favour: float
-    favour_sd: float
+    favor: float
+    favor_sd: float
     rank: float
     covered: float
-    covered_favoured: float
+    covered_favored: float
     width: float
 
 
@@ -167,7 +167,7 @@ def judge(work: Path, number: int, url: str) -> None:
             row = each._asdict()
             del row["winner"]
             lines.write(f"{json.dumps(row)}\n")
-    # A script imports its neighbours by name, and a test imports the script from elsewhere.
+    # A script imports its neighbors by name, and a test imports the script from elsewhere.
     from docs.tools.running_service import SCOPE_JUDGE
 
     out = str(rows_of(work, number))
@@ -225,11 +225,11 @@ def row_of(view: str, rate: float, found: Sequence[dict[str, Any]]) -> Row:
         boards=len(found),
         spread=float(np.mean([each["spread"] for each in found])),
         error=float(np.sqrt((error[:, OTHERS] ** 2).mean())),
-        favour=float(error[:, SIDE].mean()),
-        favour_sd=float(error[:, SIDE].std(ddof=1)) if len(found) > 1 else 0.0,
+        favor=float(error[:, SIDE].mean()),
+        favor_sd=float(error[:, SIDE].std(ddof=1)) if len(found) > 1 else 0.0,
         rank=float(np.mean([each["rank"] for each in found])),
         covered=float(covered.mean()),
-        covered_favoured=float(covered[:, SIDE].mean()),
+        covered_favored=float(covered[:, SIDE].mean()),
         width=float(np.median([each["width"] for each in found])),
     )
 
@@ -306,8 +306,8 @@ def table(rows: Sequence[Row]) -> str:
                 f"{row.labelled:.0%}" if row.labelled else "-",
                 f"{row.spread:.2f}",
                 f"{row.error:.0f}",
-                f"{row.favour:+.0f} ± {row.favour_sd:.0f}",
-                f"{row.covered:.0%} ({row.covered_favoured:.0%})",
+                f"{row.favor:+.0f} ± {row.favor_sd:.0f}",
+                f"{row.covered:.0%} ({row.covered_favored:.0%})",
                 f"{row.width:.0f}",
             )
             for row in rows

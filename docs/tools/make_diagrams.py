@@ -21,7 +21,7 @@ ALPHA = 0.05
 # Two pairs that the demo judge reads in both orders: it has learned the first task only.
 CERTAIN = ("Write this word backwards: tulip", "pilut", "piltu")
 UNCERTAIN = ("What is 48 + 27?", "75", "76")
-# An SVG in an <img> sees the reader's colour scheme, and no style of the page.
+# An SVG in an <img> sees the reader's color scheme, and no style of the page.
 STYLE = """
 svg { --ink: #1f2328; --soft: #59636e; --line: #8c959f; --card: #f6f8fa; --page: #ffffff;
   --blue: #0072b2; --blue-card: #ddf0fb; --orange: #b54708; --orange-card: #fdeadf;

@@ -21,7 +21,7 @@ PAGE = Path(__file__).parents[1] / "integrations" / "trl.md"
 PICTURE = PAGE.with_name("grpo.png")
 # A line shows the mean of as many steps, and the table that of the first and the last ones.
 WINDOW = 10
-# Figure -> its label and its colour.
+# Figure -> its label and its color.
 LINES = {
     "right": ("right answers", "#009E73"),
     "win_rate": ("win rate", "#0072B2"),
@@ -41,12 +41,12 @@ def draw(runs: Runs) -> Figure:
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, len(runs), sharey=True)
     for panel, (rate, own) in zip(panels, runs.items(), strict=True):
-        for name, (label, colour) in LINES.items():
+        for name, (label, color) in LINES.items():
             values = [_mean(step[name] for step in steps) for steps in zip(*own, strict=True)]
             shown = [_mean(values[max(0, i - WINDOW + 1) : i + 1]) for i in range(len(values))]
             numbers = range(1, len(values) + 1)
-            panel.plot(numbers, _floats(values), color=colour, linewidth=0.7, alpha=0.35)
-            panel.plot(numbers, _floats(shown), color=colour, linewidth=2, label=label)
+            panel.plot(numbers, _floats(values), color=color, linewidth=0.7, alpha=0.35)
+            panel.plot(numbers, _floats(shown), color=color, linewidth=2, label=label)
         panel.set_title(f"learning rate {rate}", loc="left", fontsize=11)
         panel.set_xlabel("step")
         panel.grid(color="#dddddd", linewidth=0.6)

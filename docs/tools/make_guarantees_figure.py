@@ -200,16 +200,16 @@ def draw(file: Path) -> None:
     left, right = figure.subplots(1, 2)
     sizes = np.unique(np.geomspace(50, 5000, 13).round(-1).astype(int)).tolist()
     bins = np.arange(0.028, 0.1521, 0.004)
-    for guarantee, colour in (("marginal", BLUE), ("pac", VERMILION)):
+    for guarantee, color in (("marginal", BLUE), ("pac", VERMILION)):
         found = measure(MIDDLING, guarantee, 1000)
         accepting = found.error[found.error > 0]
         label = f"{guarantee}: {found.over:.0%} over alpha"
-        left.hist(accepting, bins=bins, color=colour, histtype="stepfilled", alpha=0.2)
-        left.hist(accepting, bins=bins, color=colour, histtype="step", linewidth=1.6, label=label)
+        left.hist(accepting, bins=bins, color=color, histtype="stepfilled", alpha=0.2)
+        left.hist(accepting, bins=bins, color=color, histtype="step", linewidth=1.6, label=label)
         coverages = [
             measure(MIDDLING, guarantee, n, calibrations=300).coverage.mean() for n in sizes
         ]
-        right.plot(sizes, coverages, color=colour, marker=".", label=guarantee)
+        right.plot(sizes, coverages, color=color, marker=".", label=guarantee)
     left.axvline(ALPHA, ymax=0.74, color="black", linewidth=1.0)
     left.text(ALPHA, 0.76, "alpha", ha="center", transform=left.get_xaxis_transform())
     left.set(

@@ -29,7 +29,7 @@ WIDTH = 1280
 _WRONG = 60
 _RIGHT = 60
 _POOL = 120
-_COLOURS = 128
+_COLORS = 128
 
 
 def main() -> None:
@@ -213,8 +213,8 @@ def _as_wrong_list(pair: Pair) -> Pair:
 
 
 def _shrink(path: Path) -> None:
-    """Leaves the few colours that a picture of text and lines needs."""
-    Image.open(path).convert("RGB").quantize(_COLOURS).save(path, optimize=True)
+    """Leaves the few colors that a picture of text and lines needs."""
+    Image.open(path).convert("RGB").quantize(_COLORS).save(path, optimize=True)
     print(json.dumps({path.name: path.stat().st_size}))
 
 

@@ -1,7 +1,7 @@
 """Engines without a service: offline `vllm.LLM` and the paper's loop, each in a process.
 
-Runs as a worker, `python -m tests.benchmarks.offline OPTIONS`. Prompts are tokenised before the
-clock starts; the service tokenises while it runs.
+Runs as a worker, `python -m tests.benchmarks.offline OPTIONS`. Prompts are tokenized before the
+clock starts; the service tokenizes while it runs.
 """
 
 import asyncio

@@ -69,7 +69,7 @@ def battles(folder: Path) -> dict[str, Path]:
 def by_scope_judge(path: Path, rounds: int) -> Measured:
     """The view "accepted", as `app.ratings` computes it."""
     from app.ratings.bootstrap import cells_of, replicates
-    from app.ratings.bradley_terry import centred, ratings, structure_of
+    from app.ratings.bradley_terry import centered, ratings, structure_of
     from app.ratings.intervals import intervals_of
     from app.ratings.outcomes import games_of, views_of
     from app.ratings.rows import read_battles
@@ -81,7 +81,7 @@ def by_scope_judge(path: Path, rounds: int) -> Measured:
     structure = structure_of(cells.whole)
     theta = ratings(cells.whole, structure, prior_sd=5.76)
     (resampled,) = replicates([cells], [theta], rounds=rounds, seed=0, prior_sd=5.76)
-    drawn = centred(resampled.theta, structure)
+    drawn = centered(resampled.theta, structure)
     low, high = intervals_of(theta, drawn, np.zeros(MODELS), structure, level=0.95)
     widths = POINTS * (high - low) / 2.0
     seconds, cpu_s = time.perf_counter() - read, time.process_time() - cpu

@@ -96,7 +96,7 @@ def simulated_weeks(arenas: int, gain: float, folder: Path) -> Weeks:
         paired, unpaired = (compared(before, now, paired=each) for each in (True, False))
         assert paired.view == "debiased"
         gains = weeks[1].strength - weeks[0].strength
-        shares = {each.model: each.centre_share for each in now.board.views["debiased"].ratings}
+        shares = {each.model: each.center_share for each in now.board.views["debiased"].ratings}
         models = now.board.models
         zero = sum(g * (shares[m] or 0.0) for g, m in zip(gains, models, strict=True))
         truth = {m: SETTINGS.points * float(g - zero) for g, m in zip(gains, models, strict=True)}

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from app.ratings.bootstrap import Games, cells_of, replicates
-from app.ratings.bradley_terry import Floats, Structure, centred, ratings, structure_of
+from app.ratings.bradley_terry import Floats, Structure, centered, ratings, structure_of
 from app.ratings.intervals import intervals_of, rank_sets
 from tests.unit.ratings.arena import Arena, simulated
 
 ARENAS = 60
-FAVOURED = 2
+FAVORED = 2
 LABELED = 0.10
 PRIOR_SD = 5.76
 
@@ -33,8 +33,8 @@ class Runs:
 
     @property
     def misplaced(self) -> float:
-        """Mean error of the favoured model."""
-        return float(self.error[:, FAVOURED].mean())
+        """Mean error of the favored model."""
+        return float(self.error[:, FAVORED].mean())
 
     @property
     def coverage(self) -> float:
@@ -82,13 +82,13 @@ def errors_of(
 def runs() -> dict[str, Runs]:
     found: dict[str, list[tuple[Floats, ...]]] = {}
     for seed in range(ARENAS):
-        arena = simulated(favour=1.35, favoured=FAVOURED, seed=seed)
+        arena = simulated(favor=1.35, favored=FAVORED, seed=seed)
         for name, games in views(arena, 1000 + seed).items():
             cells = cells_of(games)
             structure = structure_of(cells.whole)
             theta = ratings(cells.whole, structure, prior_sd=PRIOR_SD)
             (drawn,) = replicates([cells], [theta], rounds=200, seed=seed, prior_sd=PRIOR_SD)
-            rounds = centred(drawn.theta, structure)
+            rounds = centered(drawn.theta, structure)
             ends = errors_of(theta, rounds, structure, arena)
             sets = rank_sets(theta, rounds, np.zeros((6, 6)), structure, level=0.95)
             true_rank = np.arange(6, 0, -1)
@@ -101,13 +101,13 @@ def runs() -> dict[str, Runs]:
 
 
 def test_the_simulated_judge_keeps_its_alpha() -> None:
-    arena = simulated(battles=60_000, favour=1.35)
+    arena = simulated(battles=60_000, favor=1.35)
     wrong = (arena.p_bar > 0.5) != (arena.truth > 0.5)
     assert arena.accepted.mean() == pytest.approx(0.52, abs=0.001)
     assert wrong[arena.accepted].mean() < 0.05
 
 
-def test_a_favoured_model_is_misplaced_however_small_the_accepted_error_is(
+def test_a_favored_model_is_misplaced_however_small_the_accepted_error_is(
     runs: dict[str, Runs],
 ) -> None:
     assert runs["accepted"].misplaced > 0.9

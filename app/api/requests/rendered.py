@@ -67,7 +67,7 @@ class Endings:
 def rendered(prompt: str) -> tuple[Turn, ...]:
     """The conversation of a rendered prompt, without the turn that the policy is to write.
 
-    A prompt of no known format is one turn of the user, as it is. The judge neutralises its own
+    A prompt of no known format is one turn of the user, as it is. The judge neutralizes its own
     control tokens and markers in it, as in every question.
 
     Raises:

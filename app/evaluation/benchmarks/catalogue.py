@@ -38,7 +38,7 @@ def load_benchmark(
             same question.
         source: For a benchmark of the paper, a folder with a local copy that
             `datasets.load_dataset` can read. For any other name, a file to load under that name.
-        form: How the rows of a file are written; None to recognise it.
+        form: How the rows of a file are written; None to recognize it.
         contradictions: The decision about pairs of a file whose labels differ.
 
     Raises:

@@ -80,7 +80,7 @@ def read_judgments(
 
     Args:
         inputs: Files of any format, folders and patterns.
-        form: How the rows are written; None to recognise it.
+        form: How the rows are written; None to recognize it.
         contradictions: The decision about pairs whose labels differ.
 
     Raises:

@@ -54,7 +54,7 @@ class ChatTemplate:
         return cast(str, text)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokenises texts that the template has rendered: no token is put around them."""
+        """Tokenizes texts that the template has rendered: no token is put around them."""
         if not texts:
             return []
         encoded = self.tokenizer(list(texts), add_special_tokens=False, return_attention_mask=False)
@@ -64,14 +64,14 @@ class ChatTemplate:
         """Counts the control tokens."""
         return Counter(i for i in ids if i in self.control_ids)
 
-    def neutralised(self, text: str) -> str:
+    def neutralized(self, text: str) -> str:
         """The text with a zero-width space in each spelling of a control token."""
         return self.control_text.sub(
             lambda match: match[0][0] + ZERO_WIDTH_SPACE + match[0][1:], text
         )
 
     def as_read(self, text: str) -> str:
-        """The text as the tokenizer normalises it, with its marks for blanks turned back."""
+        """The text as the tokenizer normalizes it, with its marks for blanks turned back."""
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         if backend is None or backend.normalizer is None:
             return text

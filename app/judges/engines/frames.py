@@ -39,8 +39,8 @@ class Frame:
         control_tokens: Id of each control token of the gaps -> number of occurrences, without
             those of `head_ids`.
         markers: Breaks the template's plain-text turn markers in texts.
-        head_ids: Token ids of the beginning of the first gap, which is tokenised once for all
-            prompts; empty if a prompt has to be tokenised in one piece.
+        head_ids: Token ids of the beginning of the first gap, which is tokenized once for all
+            prompts; empty if a prompt has to be tokenized in one piece.
         head_characters: Length of that beginning.
     """
 
@@ -60,7 +60,7 @@ class Frame:
 
 
 class Framed(NamedTuple):
-    """A prompt before it is tokenised.
+    """A prompt before it is tokenized.
 
     Args:
         frame: What the template puts around the texts.
@@ -74,7 +74,7 @@ class Framed(NamedTuple):
 
     @property
     def open_text(self) -> str:
-        """The text of the prompt after the part that is tokenised once."""
+        """The text of the prompt after the part that is tokenized once."""
         return self.frame.filled(self.texts)[self.frame.head_characters :] + self.prefill
 
 
@@ -106,7 +106,7 @@ def split_at_placeholders(text: str, count: int) -> tuple[list[str], tuple[Slot,
 def tokenized(
     template: ChatTemplate, prompts: Sequence[Framed | RequestError], *, max_prompt_tokens: int
 ) -> list[list[int] | RequestError]:
-    """Tokenises prompts in one batch.
+    """Tokenizes prompts in one batch.
 
     If a text would add control tokens, a zero-width space breaks each of their spellings in it; no
     token outside of the texts changes. The template's plain-text turn markers are always broken.
@@ -120,7 +120,7 @@ def tokenized(
         For each prompt, in order, its token ids or its own error: `PromptTooLongError`, or
         `ControlTokenError` if a control token or a marker cannot be broken.
     """
-    # Refused before tokenising: megabytes would block all other judgments for seconds.
+    # Refused before tokenizing: megabytes would block all other judgments for seconds.
     most_characters = max_prompt_tokens * template.longest_token
     safe = [
         _without_markers(prompt, max_prompt_tokens, most_characters)
@@ -157,7 +157,7 @@ def _checked(
     """The ids of the whole prompt, given the ids of its open text, or its error."""
     expected = prompt.frame.control_tokens
     if template.count_control(ids) != expected:
-        harmless = prompt._replace(texts=[template.neutralised(text) for text in prompt.texts])
+        harmless = prompt._replace(texts=[template.neutralized(text) for text in prompt.texts])
         (ids,) = template.encode([harmless.open_text])
         if template.count_control(ids) != expected:
             return ControlTokenError(

@@ -60,7 +60,7 @@ class MarkerBreaker:
 
     Args:
         markers: Markers from `plain_markers`.
-        read: The tokenizer's normalisation of a text before it is cut into tokens.
+        read: The tokenizer's normalization of a text before it is cut into tokens.
     """
 
     def __init__(self, markers: Iterable[str], read: Callable[[str], str]) -> None:
@@ -72,7 +72,7 @@ class MarkerBreaker:
         self._read = read
 
     def finds(self, text: str) -> bool:
-        """Whether the normalised text contains a marker."""
+        """Whether the normalized text contains a marker."""
         return self._is_needed and self._pattern.search(self._read(text)) is not None
 
     def broken(self, text: str) -> str:

@@ -37,7 +37,7 @@ class Ask:
 
     Args:
         content: Token ids or messages.
-        tokens: Length in tokens; an estimate if only the server can tokenise.
+        tokens: Length in tokens; an estimate if only the server can tokenize.
     """
 
     content: list[Any]

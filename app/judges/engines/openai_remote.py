@@ -316,7 +316,7 @@ class OpenAiEngine:
             For each prompt, in order, the values read from its choices, or n times its own error.
         """
         dialect = self._running()
-        # Off the event loop: a thousand long prompts take a second to tokenise.
+        # Off the event loop: a thousand long prompts take a second to tokenize.
         times = times or CallTimes()
         with times.rendering():
             asks = await asyncio.to_thread(dialect.asks, prompts, answer_tokens=answer_tokens)

@@ -119,7 +119,7 @@ def gpu_fault(gpus: Gpus, *, wanted: int, ranks: int = 1) -> str | None:
 def visible_gpus() -> Gpus | None:
     """The GPUs that NVIDIA's management library lists; None where torch is built for others.
 
-    The library does not initialise CUDA. If this process did, it would keep memory on the GPU.
+    The library does not initialize CUDA. If this process did, it would keep memory on the GPU.
     """
     try:
         with importing("torch"):

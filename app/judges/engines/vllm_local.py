@@ -168,7 +168,7 @@ class VllmEngine:
         open_ended = [prompt._replace(prefill="") for prompt in prompts]
         params = _thought_params(end, sampling)
 
-        def tokenised(places: Sequence[int]) -> Sequence[list[int] | RequestError]:
+        def tokenized(places: Sequence[int]) -> Sequence[list[int] | RequestError]:
             return self._thinking.token_ids([open_ended[i] for i in places])
 
         def submitted(
@@ -183,7 +183,7 @@ class VllmEngine:
         for output in await self._process.run_all(
             await _order(prompts),
             [prompt.question for prompt in prompts],
-            tokenised,
+            tokenized,
             submitted,
             times,
         ):
@@ -235,7 +235,7 @@ class VllmEngine:
         if len(prompts) != len(params):
             raise ValueError(f"{len(prompts)} prompts have {len(params)} seeds")
 
-        def tokenised(places: Sequence[int]) -> Sequence[list[int] | RequestError]:
+        def tokenized(places: Sequence[int]) -> Sequence[list[int] | RequestError]:
             return self._renderer.token_ids([prompts[i] for i in places])
 
         def submitted(
@@ -246,7 +246,7 @@ class VllmEngine:
         return await self._process.run_all(
             await _order(prompts),
             [prompt.question for prompt in prompts],
-            tokenised,
+            tokenized,
             submitted,
             times or CallTimes(),
         )

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 # Interval between two checks whether vLLM still runs.
 _LOST_POLL_S = 0.25
-# Prompts of a call that are tokenised in one step, before the first of them reaches vLLM.
+# Prompts of a call that are tokenized in one step, before the first of them reaches vLLM.
 TOKENISED_TOGETHER = 64
 
 _Output = TypeVar("_Output")
 # Indices of prompts -> token ids or error of each.
-Tokenise = Callable[[Sequence[int]], Sequence[list[int] | RequestError]]
+Tokenize = Callable[[Sequence[int]], Sequence[list[int] | RequestError]]
 # Index of a prompt, its token ids, and arguments of vLLM's request -> vLLM's outputs, or its error.
 Submit = Callable[[int, list[int], dict[str, Any]], AsyncGenerator[_Output, None] | RequestError]
 
@@ -115,7 +115,7 @@ class VllmProcess:
         self,
         order: Sequence[int],
         questions: Sequence[str],
-        tokenise: Tokenise,
+        tokenize: Tokenize,
         submit: Submit[_Output],
         times: CallTimes,
     ) -> list[_Output | PromptError]:
@@ -124,7 +124,7 @@ class VllmProcess:
         Args:
             order: The indices of the prompts in the order in which to submit them.
             questions: The question of each prompt, by its index.
-            tokenise: Called in a thread.
+            tokenize: Called in a thread.
             submit: Called on the event loop.
             times: Receives the times of the call.
 
@@ -145,7 +145,7 @@ class VllmProcess:
                         with times.rendering():
                             # Off the event loop: a long prompt takes milliseconds. The engine runs
                             # the prompts before these meanwhile.
-                            rendered = await asyncio.to_thread(tokenise, chunk)
+                            rendered = await asyncio.to_thread(tokenize, chunk)
                         # `priority`: vLLM runs the smallest number first.
                         for turn, i, ids in zip(turns[start:], chunk, rendered, strict=False):
                             question = questions[i]

@@ -102,7 +102,7 @@ class VllmRewardModel:
     ) -> list[float | PromptError]:
         engine = self._process.running()
 
-        def tokenised(places: Sequence[int]) -> Sequence[list[int] | RequestError]:
+        def tokenized(places: Sequence[int]) -> Sequence[list[int] | RequestError]:
             return self._renderer.token_ids([conversations[i] for i in places])
 
         def submitted(
@@ -120,7 +120,7 @@ class VllmRewardModel:
         outputs = await self._process.run_all(
             range(len(conversations)),
             [repr(conversation[:-1]) for conversation in conversations],
-            tokenised,
+            tokenized,
             submitted,
             times or CallTimes(),
         )

@@ -331,7 +331,7 @@ def inspect_model(folder: Path) -> None:
     """Imports the model's class on a CPU, so that vLLM needs no process to inspect it.
 
     That process imports vLLM, too, which makes the first start of a machine take half as long
-    again. It prevents that CUDA is initialised here, and the CPU build has no CUDA.
+    again. It prevents that CUDA is initialized here, and the CPU build has no CUDA.
 
     Args:
         folder: Folder of the model's files.

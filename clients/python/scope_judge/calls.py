@@ -281,7 +281,7 @@ class Calls:
     def calibrate(self, name: str, examples: Iterable[Example]) -> Steps[records.CalibrationReport]:
         """Adds labeled pairs to a set, in one version, or in a few if they are too large for one.
 
-        All pairs are judged first; after an error, the set is unchanged. The service recognises a
+        All pairs are judged first; after an error, the set is unchanged. The service recognizes a
         pair by its digest: adding it again updates its label. Pairs with different labels do not
         count, and are among the `errors` of the report. Its `usage` is that of adding alone.
 

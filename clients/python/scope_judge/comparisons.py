@@ -231,7 +231,7 @@ def _item(given: Any, number: int, *, size: int, what: str) -> Item:
 
 
 def _fields(given: Any, number: int, *, size: int, what: str) -> Mapping[str, Any]:
-    # A dict is recognised at once: asking for a Mapping takes a third of the time of the JSON.
+    # A dict is recognized at once: asking for a Mapping takes a third of the time of the JSON.
     if type(given) is dict or isinstance(given, Mapping):
         if given.get("explain"):
             raise TypeError(

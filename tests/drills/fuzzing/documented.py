@@ -131,7 +131,7 @@ def _note_scenario(recorder: ScenarioRecorder, document: Document, tally: Tally)
 def made_again(recorder: ScenarioRecorder, read: str) -> bool:
     """Whether the set that a request reads was made again after its last deletion.
 
-    schemathesis only recognises a POST to /calibrations as a creation, and there is no such route.
+    schemathesis only recognizes a POST to /calibrations as a creation, and there is no such route.
     """
     name = (recorder.cases[read].value.path_parameters or {}).get("name")
     there = False
@@ -199,7 +199,7 @@ def excuse(check: str, route: str, answer: Answer) -> str | None:
         items = [*body.get("results", ()), *body.get("groups", ()), *body.get("scores", ())]
         refused += [entry["error"]["code"] for entry in items if entry.get("error")]
         if refused:
-            return "the item has its own error, its neighbours are served"
+            return "the item has its own error, its neighbors are served"
     return None
 
 

@@ -20,7 +20,7 @@ from tests.drills.gpu.steps import STEPS, Outcome, outcome_of
 from tests.drills.running import Bar, add_only, print_table
 from tests.markdown import between_markers
 
-_COLOURS = {"passed": "green", "failed": "red", "not run": "yellow"}
+_COLORS = {"passed": "green", "failed": "red", "not run": "yellow"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -43,9 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 outcome = outcome_of(name, scene)
                 outcomes.append(outcome)
                 bar.step()
-                colour = _COLOURS[outcome.status]
+                color = _COLORS[outcome.status]
                 bar.console.print(
-                    f"[{colour}]{outcome.status:8}[/] {name}: {escape(outcome.sentence)}",
+                    f"[{color}]{outcome.status:8}[/] {name}: {escape(outcome.sentence)}",
                     highlight=False,
                     soft_wrap=True,
                 )

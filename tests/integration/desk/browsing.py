@@ -142,7 +142,7 @@ def barriers(page: Page) -> list[str]:
 
 
 def look_in(page: Page, width: int, scheme: Literal["light", "dark"]) -> None:
-    """Changes the width of the window, and the colours that the system asks for."""
+    """Changes the width of the window, and the colors that the system asks for."""
     page.set_viewport_size({"width": width, "height": WIDTHS.get(width, 900)})
     page.emulate_media(color_scheme=scheme)
     # Pictures follow the width of the window in the next frame.

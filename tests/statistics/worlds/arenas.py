@@ -12,8 +12,8 @@ from tests.unit.ratings.arena import Arena, Floats, simulated
 
 Ints = NDArray[np.int64]
 BATTLES = 6000
-FAVOURED = 2
-_FAVOUR = 1.35
+FAVORED = 2
+_FAVOR = 1.35
 _PER_QUESTION = 5
 _SIGNAL = 1.95
 
@@ -65,7 +65,7 @@ def labeled_arena(world: World, seed: int) -> tuple[Arena, Battles]:
     if world.of_question:
         arena, unit = _with_questions(rng), np.arange(BATTLES) // _PER_QUESTION
     else:
-        arena = simulated(favour=_FAVOUR, favoured=FAVOURED, seed=seed, signal=world.signal)
+        arena = simulated(favor=_FAVOR, favored=FAVORED, seed=seed, signal=world.signal)
         unit = np.arange(BATTLES)
     probability = world.labelled(arena.p_bar)
     chance = rng.random(BATTLES)
@@ -87,8 +87,8 @@ def _with_questions(rng: np.random.Generator) -> Arena:
     truth = (chance < expit(gap)).astype(float)
     noise = np.repeat(rng.normal(size=questions), _PER_QUESTION) + rng.normal(size=BATTLES)
     shown = (2.0 * truth - 1.0) * _SIGNAL**2 / 2.0 + _SIGNAL * noise / np.sqrt(2.0)
-    kin = (first == FAVOURED).astype(float) - (second == FAVOURED).astype(float)
-    p_bar = expit(gap + shown + _FAVOUR * kin)
+    kin = (first == FAVORED).astype(float) - (second == FAVORED).astype(float)
+    p_bar = expit(gap + shown + _FAVOR * kin)
     return Arena(strength, first, second, truth, p_bar, 0.5)
 
 

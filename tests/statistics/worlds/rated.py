@@ -7,7 +7,7 @@ import numpy as np
 
 from app.ratings.battles import Battles
 from app.ratings.bootstrap import cells_of, replicates
-from app.ratings.bradley_terry import Bools, Floats, centred, ratings, structure_of
+from app.ratings.bradley_terry import Bools, Floats, centered, ratings, structure_of
 from app.ratings.intervals import intervals_of
 from app.ratings.outcomes import games_of, views_of
 from app.ratings.results import RatingSettings, ViewName
@@ -62,7 +62,7 @@ def runs(arenas: Iterable[tuple[Arena, Battles]], view: ViewName = "debiased") -
         structure = structure_of(cells.whole)
         theta = ratings(cells.whole, structure, prior_sd=PRIOR_SD)
         (drawn,) = replicates([cells], [theta], rounds=200, seed=seed, prior_sd=PRIOR_SD)
-        rounds = centred(drawn.theta, structure)
+        rounds = centered(drawn.theta, structure)
         low, high = intervals_of(theta, rounds, np.zeros(len(theta)), structure, level=0.95)
         covered = (low < arena.strength) & (arena.strength < high)
         errors.append((theta - arena.strength) * POINTS)

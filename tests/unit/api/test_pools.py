@@ -92,7 +92,7 @@ async def test_a_known_pair_is_not_judged_again_and_keeps_its_label() -> None:
         assert prompts == judged + 2
 
 
-async def test_a_pair_that_fails_is_no_score_and_its_neighbours_are_kept() -> None:
+async def test_a_pair_that_fails_is_no_score_and_its_neighbors_are_kept() -> None:
     def script(prompt: Prompt) -> LabelLogits | PromptTooLongError:
         if "too long" in prompt.user:
             return PromptTooLongError("9 tokens, 8 fit")

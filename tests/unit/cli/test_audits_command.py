@@ -94,7 +94,7 @@ def test_after_an_alarm_the_audits_that_its_trail_names_replace_the_examples(url
     label(url, judged(url, range(299, 305)), "B")
     refused = run(url, "absorb", "default", "--yes")
     assert refused.exit_code == 1
-    assert refused.stdout.split("\t")[-1] == "too many errors\n"
+    assert refused.stdout.split("\t")[-1] == "not known to help\n"
     assert "becomes_infeasible" in refused.stderr
     assert run(url, "absorb", "default", "--yes", "--even-if-infeasible").exit_code == 0
     assert httpx.get(f"{url}/calibrations/default").json()["n"] == 200

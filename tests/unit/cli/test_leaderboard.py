@@ -70,14 +70,14 @@ def test_the_page_shows_every_model(made: tuple[Path, Result]) -> None:
 
 def test_another_run_shows_the_changes(made: tuple[Path, Result]) -> None:
     folder, _ = made
-    path = write(folder / "kin.jsonl", simulated(battles=1200, favour=4.0).rows(signature="kin"))
+    path = write(folder / "kin.jsonl", simulated(battles=1200, favor=4.0).rows(signature="kin"))
     result = run(path, "--out", folder / "kin", "--against", folder / "out")
     assert result.exit_code == 0, result.output
     assert "by more than chance: model-02" in " ".join(result.stdout.split())
     changes = results(folder / "kin")["changes"]
-    favoured = next(each for each in changes["models"] if each["model"] == "model-02")
-    assert favoured["moved"]
-    assert favoured["score"] > favoured["score_before"] + 100
+    favored = next(each for each in changes["models"] if each["model"] == "model-02")
+    assert favored["moved"]
+    assert favored["score"] > favored["score_before"] + 100
 
 
 def flipped(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

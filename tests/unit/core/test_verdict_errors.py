@@ -29,7 +29,7 @@ def exceeded_alphas(verdicts: Iterable[LabeledVerdict]) -> list[float]:
 def test_an_alpha_below_the_interval_is_exceeded() -> None:
     (exceeded,) = contradicted_verdicts(verdicts(23, 77))
     assert (exceeded.alpha, exceeded.verdicts) == (0.05, 100)
-    # Wilson's interval of 23 of 100: z = 1.96, so the centre is (0.23 + 0.0192) / 1.0384 = 0.2400
+    # Wilson's interval of 23 of 100: z = 1.96, so the center is (0.23 + 0.0192) / 1.0384 = 0.2400
     # and the reach 1.96 sqrt(0.23 x 0.77 / 99.0 + 0.000096) / 1.0384, about 0.082.
     assert exceeded.contradicted == pytest.approx((0.23, 0.158, 0.322), abs=2e-3)
 

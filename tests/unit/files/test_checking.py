@@ -97,7 +97,7 @@ def test_rows_without_texts_repeat_nothing_and_the_report_says_so() -> None:
     bare = [LabeledRow(place=str(i), label="A") for i in range(3)]
     found = checked(bare)
     assert found.labelled == bare
-    assert found.report.details == ["3 without texts, so a repeated pair is not recognised"]
+    assert found.report.details == ["3 without texts, so a repeated pair is not recognized"]
     own = [LabeledRow(place=str(i), label="A", unique=True) for i in range(3)]
     assert checked(own).report.details == []
     assert checked(own).report.rows == checked(own).report.usable == 3

@@ -74,7 +74,7 @@ CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_known_shape_is_recognised_and_read(case: str) -> None:
+def test_a_known_shape_is_recognized_and_read(case: str) -> None:
     row, name, fields = CASES[case]
     shape = shape_for(row)
     assert shape.name == name

@@ -295,7 +295,7 @@ def test_no_turn_or_reply_can_contain_the_heading_of_another(text: str) -> None:
 def test_ordinary_turns_of_a_conversation_are_not_quoted() -> None:
     text = (
         "User stories are short.\nSystem requirements: none\nReply two\n• User-friendly\n"
-        "2. User-\ncentred, for a whole\nsystem. And\n  System.out.println();\n"
+        "2. User-\ncentered, for a whole\nsystem. And\n  System.out.println();\n"
         "Users:\nuser's\nassistant, user (me): no\nUser/system\nReply 2. No"
     )
     turns = (Turn("user", text), Turn("user", "Next"))

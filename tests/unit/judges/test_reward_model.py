@@ -207,7 +207,7 @@ async def test_a_group_of_eight_costs_eight_passes() -> None:
         assert -1.0 < rewards[0] < rewards[-1] < 1.0
 
 
-async def test_a_failed_reward_is_no_verdict_and_fails_no_neighbour() -> None:
+async def test_a_failed_reward_is_no_verdict_and_fails_no_neighbor() -> None:
     async with service(NumberModel()) as client:
         await client.post("/calibrate", json={"examples": labelled(200)})
         rows = [

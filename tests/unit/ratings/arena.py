@@ -1,4 +1,4 @@
-"""Simulated arenas: models with known strengths, and a judge that may favour one of them."""
+"""Simulated arenas: models with known strengths, and a judge that may favor one of them."""
 
 import json
 from dataclasses import dataclass
@@ -68,19 +68,19 @@ def simulated(
     *,
     models: int = 6,
     battles: int = 6000,
-    favour: float = 0.0,
-    favoured: int = 2,
+    favor: float = 0.0,
+    favored: int = 2,
     signal: float = 1.95,
     coverage: float = 0.52,
     seed: int = 0,
 ) -> Arena:
-    """An arena with a judge whose probabilities are right, but for a favour.
+    """An arena with a judge whose probabilities are right, but for a favor.
 
     Args:
         models: Number of models; their strengths are from -1 to 1.
         battles: Number of battles.
-        favour: Logits that the judge adds for one model.
-        favoured: Index of that model.
+        favor: Logits that the judge adds for one model.
+        favored: Index of that model.
         signal: Standard deviation of the log-odds that the texts of a battle show to the judge.
         coverage: Share of accepted verdicts.
         seed: Makes the same arena again.
@@ -92,8 +92,8 @@ def simulated(
     gap = strength[first] - strength[second]
     truth = (rng.random(battles) < expit(gap)).astype(float)
     shown = (2.0 * truth - 1.0) * signal**2 / 2.0 + rng.normal(0.0, signal, battles)
-    kin = (first == favoured).astype(float) - (second == favoured).astype(float)
-    p_bar = expit(gap + shown + favour * kin)
+    kin = (first == favored).astype(float) - (second == favored).astype(float)
+    p_bar = expit(gap + shown + favor * kin)
     threshold = float(np.quantile(np.maximum(p_bar, 1.0 - p_bar), 1.0 - coverage))
     return Arena(strength, first, second, truth, p_bar, threshold)
 

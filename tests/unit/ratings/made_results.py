@@ -22,7 +22,7 @@ from app.ratings.results import (
 HOSTILE = '<img src=x onerror="alert(1)"></script><script>alert(2)</script>'
 MODELS = (
     HOSTILE,
-    "an-organisation/a-model-with-a-very-long-name-of-70-billion-parameters-instruct-v2.1",
+    "an-organization/a-model-with-a-very-long-name-of-70-billion-parameters-instruct-v2.1",
     "baseline",
     "large-2",
     "large-1",
@@ -58,7 +58,7 @@ def rating(view: str, place: int) -> Rating:
         component=1,
         unbounded=unbounded,
         provisional=False,
-        centre_share=0.125,
+        center_share=0.125,
     )
 
 

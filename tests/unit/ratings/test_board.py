@@ -40,11 +40,11 @@ def test_without_labels_there_is_no_debiased_view_and_no_promise(tmp_path: Path)
     assert board.notes[0].startswith("Ratings come without a guarantee.")
 
 
-def test_the_mean_of_the_scores_is_the_centre_unless_there_is_a_reference(
+def test_the_mean_of_the_scores_is_the_center_unless_there_is_a_reference(
     small: Board, tmp_path: Path
 ) -> None:
     for view in small.views.values():
-        shares = [rating.centre_share or 0.0 for rating in view.ratings]
+        shares = [rating.center_share or 0.0 for rating in view.ratings]
         scores = [rating.score or 0.0 for rating in view.ratings]
         assert sum(shares) == pytest.approx(1.0)
         assert np.dot(shares, scores) == pytest.approx(1000.0)

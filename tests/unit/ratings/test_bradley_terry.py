@@ -8,8 +8,8 @@ from scipy.special import expit
 from app.ratings.bootstrap import Games, cells_of, draws, replicates
 from app.ratings.bradley_terry import (
     Structure,
-    centre_shares,
-    centred,
+    center_shares,
+    centered,
     ratings,
     solve,
     solved,
@@ -195,5 +195,5 @@ def test_the_pull_tells_whether_finite_ratings_solve_the_equations(seed: int) ->
 def test_ratings_are_less_the_reference_in_its_component_only() -> None:
     theta = np.array([1.0, 3.0, 10.0, 20.0, 99.0, 7.0])
     structure = Structure(np.array([0, 0, 1, 1, 1, -1]), np.zeros(6, dtype=bool), np.arange(6) == 4)
-    found = centred(theta, structure, centre_shares(structure, np.ones(6), reference=1))
+    found = centered(theta, structure, center_shares(structure, np.ones(6), reference=1))
     np.testing.assert_array_equal(found, [-2.0, 0.0, -5.0, 5.0, 84.0, np.nan])

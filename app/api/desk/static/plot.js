@@ -27,12 +27,12 @@ function library() {
  * @typedef {object} Mark A line across the curve.
  * @property {"x" | "y"} axis
  * @property {number} at
- * @property {string} colour Name of a colour of the style sheet.
+ * @property {string} color Name of a color of the style sheet.
  * @property {boolean} [dashed]
  */
 
 /** @param {Element} element @param {string} name */
-const colour = (element, name) => getComputedStyle(element).getPropertyValue(`--plot-${name}`);
+const color = (element, name) => getComputedStyle(element).getPropertyValue(`--plot-${name}`);
 
 /** @param {any} plot @param {Mark[]} marks @param {number | null} accepted @param {Element} host */
 function drawMarks(plot, marks, accepted, host) {
@@ -40,13 +40,13 @@ function drawMarks(plot, marks, accepted, host) {
   ctx.save();
   if (accepted !== null) {
     const end = plot.valToPos(accepted, "x", true);
-    ctx.fillStyle = colour(host, "accepted");
+    ctx.fillStyle = color(host, "accepted");
     ctx.fillRect(bbox.left, bbox.top, Math.max(0, end - bbox.left), bbox.height);
   }
   ctx.lineWidth = 2 * devicePixelRatio;
   for (const mark of marks) {
     const at = plot.valToPos(mark.at, mark.axis, true);
-    ctx.strokeStyle = colour(host, mark.colour);
+    ctx.strokeStyle = color(host, mark.color);
     ctx.setLineDash(mark.dashed ? [6 * devicePixelRatio, 4 * devicePixelRatio] : []);
     ctx.beginPath();
     if (mark.axis === "x") {
@@ -63,8 +63,8 @@ function drawMarks(plot, marks, accepted, host) {
 
 /** @param {any} props @param {HTMLElement} host */
 function optionsOf({ top, marks, accepted, label }, host) {
-  const text = colour(host, "text");
-  const grid = { stroke: colour(host, "grid"), width: 1 };
+  const text = color(host, "text");
+  const grid = { stroke: color(host, "grid"), width: 1 };
   const font = `12px ${getComputedStyle(host).fontFamily}`;
   const axis = { stroke: text, grid, ticks: { show: false }, font, labelFont: font, labelSize: 22 };
   return {
@@ -87,7 +87,7 @@ function optionsOf({ top, marks, accepted, label }, host) {
         values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map((value) => percent(value, top < 0.05 ? 1 : 0)),
       },
     ],
-    series: [{}, { stroke: colour(host, "curve"), width: 2, points: { show: false } }],
+    series: [{}, { stroke: color(host, "curve"), width: 2, points: { show: false } }],
     hooks: { drawClear: [(/** @type {any} */ plot) => drawMarks(plot, marks, accepted, host)] },
   };
 }
@@ -125,7 +125,7 @@ export function Curve({ points, marks, accepted, label, caption }) {
       plot = new (/** @type {any} */ (window).uPlot)(optionsOf({ top: 1.15 * highest, marks, accepted, label }, host), data, host);
     };
     const sized = new ResizeObserver(draw);
-    // The colours of a canvas do not follow the style sheet by themselves.
+    // The colors of a canvas do not follow the style sheet by themselves.
     const themed = new MutationObserver(draw);
     const scheme = matchMedia("(prefers-color-scheme: dark)");
     library().then(() => {

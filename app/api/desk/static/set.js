@@ -32,7 +32,7 @@ function Thresholds({ set, chosen, onChoose }) {
           <th scope="row"><button type="button" class="link" aria-pressed=${is} onClick=${() => onChoose(keyOf(row))}>${promise(row)}</button></th>
           <td>${row.feasible ? percent(row.coverage, 1) : html`<span class="none">none</span>`}</td>
           <td>${percent(row.empirical_risk, 1)}</td>
-          ${helps && html`<td>${row.labels_missing ? "those that are missing" : !advice ? "" : advice.more_examples === null ? "too many errors" : `at least ${count(advice.more_examples)} more`}</td>`}
+          ${helps && html`<td>${row.labels_missing ? "those that are missing" : !advice ? "" : advice.more_examples === null ? "not known to help" : `at least ${count(advice.more_examples)} more`}</td>`}
         </tr>`;
       })}
     </tbody>
@@ -51,8 +51,8 @@ function RiskCoverage({ set, row }) {
     label="share of the pairs that get a verdict"
     accepted=${row.feasible ? row.coverage : null}
     marks=${[
-      { axis: "y", at: row.alpha, colour: "alpha", dashed: true },
-      ...(row.feasible ? [{ axis: "x", at: row.coverage, colour: "threshold" }] : []),
+      { axis: "y", at: row.alpha, color: "alpha", dashed: true },
+      ...(row.feasible ? [{ axis: "x", at: row.coverage, color: "threshold" }] : []),
     ]}
     caption=${`${line} Dashed line: the promise.`}
   />`;

@@ -79,7 +79,7 @@ function Place({ judgment, detail }) {
     points=${points}
     label=${`labeled pairs of ${detail.name}, from sure to unsure`}
     accepted=${end}
-    marks=${[{ axis: "x", at: here, colour: "mark" }, ...(end === null ? [] : [{ axis: "x", at: end, colour: "threshold", dashed: true }])]}
+    marks=${[{ axis: "x", at: here, color: "mark" }, ...(end === null ? [] : [{ axis: "x", at: end, color: "threshold", dashed: true }])]}
     caption=${`Solid line: this pair; ${percent(here)} of the labeled pairs are as sure as it, or surer. ${line}`}
   />`;
 }

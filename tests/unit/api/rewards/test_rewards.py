@@ -210,7 +210,7 @@ async def test_a_bad_group_gets_a_message_that_names_the_field(
     (fault,) = found["errors"]
     assert fault["field"] == field
     assert message in fault["message"]
-    # As one of several groups it gets the same error, and its neighbours get their rewards.
+    # As one of several groups it gets the same error, and its neighbors get their rewards.
     if field.split(".")[0] in ("responses", "question"):
         bad = {key: body[key] for key in ("question", "responses") if key in body}
         good = {"question": "Q?", "responses": qualities(1, 0)}

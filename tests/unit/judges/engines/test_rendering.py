@@ -125,7 +125,7 @@ def test_no_mixture_of_pieces_becomes_a_control_token(
         assert sum(i in control for i in ids) == expected
 
 
-def test_a_long_prompt_is_an_error_and_its_neighbour_is_not(
+def test_a_long_prompt_is_an_error_and_its_neighbor_is_not(
     tokenizer: PreTrainedTokenizerFast,
 ) -> None:
     prompt = TEMPLATE.render(Comparison.of("x", "y", "z"))
@@ -246,7 +246,7 @@ def test_no_prompts_are_no_token_ids(renderer: PromptRenderer) -> None:
     assert renderer.token_ids([]) == []
 
 
-def test_a_text_that_cannot_fit_is_refused_without_being_tokenised() -> None:
+def test_a_text_that_cannot_fit_is_refused_without_being_tokenized() -> None:
     class Counting(PreTrainedTokenizerFast):  # type: ignore[misc]
         characters = 0
 
@@ -272,7 +272,7 @@ TEXT = st.text(
 
 @given(question=TEXT, answer=TEXT)
 @settings(max_examples=150)
-def test_tokenising_the_head_once_changes_no_prompt(
+def test_tokenizing_the_head_once_changes_no_prompt(
     renderer: PromptRenderer, tokenizer: PreTrainedTokenizerFast, question: str, answer: str
 ) -> None:
     prompt = Prompt(TEMPLATE.system, f"{question}[Answer]{answer}", "")
