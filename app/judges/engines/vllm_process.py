@@ -178,6 +178,7 @@ class VllmProcess:
     ) -> _Output | PromptError:
         """Runs one prompt: returns an error of this prompt, raises an error of the engine."""
         from vllm.exceptions import GracefulHTTPError, VLLMClientError, VLLMServerError
+        from vllm.outputs import RequestOutput
         from vllm.v1.engine.exceptions import EngineDeadError
 
         if isinstance(ids, RequestError):
@@ -199,6 +200,9 @@ class VllmProcess:
                         last = output
             self._pace.note_done()
             times.note_answer()
+            if isinstance(last, RequestOutput) and last.outputs[0].finish_reason == "abort":
+                # A signal to the process group reaches vLLM, too: it ends the prompts in progress.
+                raise EngineUnavailableError("vLLM stopped before it answered", retry_after_s=30)
             # Outputs of pooling models have no metrics.
             metrics = getattr(last, "metrics", None)
             if metrics is not None:

@@ -57,8 +57,8 @@ def test_sigterm_ends_a_batch_with_its_verdicts_or_with_an_error(
     demo_server.wait()
     (answer,) = answers
     if group:
-        # Errors, and never a verdict that no judge gave.
-        assert answer.status_code in (502, 503), answer.text[:300]
+        # Never a verdict that no judge gave; another replica can be asked.
+        assert answer.status_code == 503, answer.text[:300]
     else:
         assert answer.status_code == 200
         verdicts = [result["verdict"] for result in answer.json()["results"]]
