@@ -239,11 +239,11 @@ def test_idle_connections_that_were_reset_fail_no_call(
             Proxy(redis_server.port) as proxy,
             opened(f"redis://127.0.0.1:{proxy.port}/0") as store,
         ):
-            # Calls at the same time need a connection each.
             for _ in range(2):
-                await asyncio.gather(*(store.ping() for _ in range(5)))
+                # Calls at the same time need a connection each; fast ones may follow each other.
+                while proxy.connections < 4:
+                    await asyncio.gather(*(store.ping() for _ in range(20)))
                 await store.names()
-                assert proxy.connections > 3
                 proxy.cut()
                 # The event loop learns of a reset a few turns later.
                 for _ in range(20):
