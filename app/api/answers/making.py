@@ -16,23 +16,27 @@ R = TypeVar("R")
 def made(kind: type[R], /, *sources: object, **given: Any) -> R:
     """A record with the given fields; each other one is that of the first source that has it.
 
-    So the order of the sources decides. A field that no source has keeps its default.
+    So the order of the sources decides. A field that no source has keeps its default. A source has
+    the fields and properties that its class declares.
     """
-    for name in _names(cast(Hashable, kind)):
-        source = next((each for each in sources if _has(each, name)), None)
-        if source is not None and name not in given:
-            given[name] = getattr(source, name)
+    for name, place in _places(cast(Hashable, kind), tuple(map(type, sources))):
+        if name not in given:
+            given[name] = getattr(sources[place], name)
     return kind(**given)
 
 
-def _has(source: object, name: str) -> bool:
-    # `hasattr` calls a property, and would take an AttributeError within it for a missing one.
-    return hasattr(type(source), name) or name in getattr(source, "__dict__", ())
-
-
 @cache
-def _names(kind: Hashable) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(cast(Any, kind)))
+def _places(kind: Hashable, sources: tuple[type, ...]) -> list[tuple[str, int]]:
+    """The place of the first source that has a field, for each field of a record."""
+    return [
+        (field.name, place)
+        for field in dataclasses.fields(cast(Any, kind))
+        for place in [i for i, each in enumerate(sources) if _declares(each, field.name)][:1]
+    ]
+
+
+def _declares(source: type, name: str) -> bool:
+    return hasattr(source, name) or name in getattr(source, "__dataclass_fields__", ())
 
 
 def to_json(record: Any) -> bytes:

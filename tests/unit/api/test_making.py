@@ -1,7 +1,6 @@
 """Records are made of the fields of objects, and a broken property is not a missing field."""
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +14,17 @@ class Record:
     n: int = 0
 
 
+@dataclass
+class Named:
+    name: str
+
+
+@dataclass
+class Counted:
+    name: str
+    n: int
+
+
 class Broken:
     @property
     def name(self) -> str:
@@ -23,7 +33,7 @@ class Broken:
 
 
 def test_the_first_source_that_has_a_field_decides_and_a_broken_property_is_an_error() -> None:
-    sources = SimpleNamespace(name="first"), SimpleNamespace(name="second", n=3)
+    sources = Named("first"), Counted("second", 3)
     assert made(Record, *sources) == Record("first", 3)
     assert made(Record, *reversed(sources), n=4) == Record("second", 4)
     assert made(Record, None, object()) == Record()
