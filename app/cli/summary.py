@@ -91,5 +91,5 @@ def print_infeasible(criteria: Iterable[tuple[float, str, str]]) -> None:
         say(
             f"The labels of {name!r} support no verdict at alpha {alpha:g} with {guarantee}. Use a "
             f"larger alpha, a better judge, or a new set of more pairs (`scope-judge sets show "
-            f"{name}` says how many at least)."
+            f"{name}` says whether more help)."
         )

@@ -137,10 +137,12 @@ class LabelReport:
     def _unusable(self) -> list[str]:
         reasons = Counter(row.detail for row in self.unusable)
         told = []
-        for reason, number in reasons.most_common(_SHOWN):
+        # One more is shown instead of being counted.
+        shown = _SHOWN + (len(reasons) == _SHOWN + 1)
+        for reason, number in reasons.most_common(shown):
             places = [row.place for row in self.unusable if row.detail == reason]
             told.append(f"unusable, {number}: {reason} ({_listed(places)})")
-        others = len(reasons) - _SHOWN
+        others = len(reasons) - shown
         return told + ([f"unusable for {others} other reasons"] if others > 0 else [])
 
     def _repeated(self) -> list[str]:

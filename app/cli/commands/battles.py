@@ -96,7 +96,8 @@ def battles(
         results, places = [row.result for row in judged], [row.place for row in judged]
         print_summary(results, places, asked=done.asked, seconds=time.monotonic() - begun)
         print_contradictions(pairs)
-        print_unlike(client, pairs)
+        # A set counts equal pairs once; they have one result.
+        print_unlike(client, {id(pair.result): pair for pair in pairs}.values())
     refuse_failed(results)
 
 

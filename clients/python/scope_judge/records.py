@@ -1674,7 +1674,7 @@ class Check:
             if judgment.reason == "suspended"
             else f"it is infeasible with its {found.n} labeled pairs. Use a larger alpha, a better "
             "judge, or a new set of more pairs (`scope-judge sets show "
-            f"{found.name}` says how many at least)"
+            f"{found.name}` says whether more help)"
         )
         return (
             f"no comparison is accepted at alpha {judgment.alpha:g} with the set {found.name!r}: "

@@ -136,7 +136,7 @@ def test_an_infeasible_alpha_says_what_to_do(command: str, service: str, tmp_pat
     result = runner.invoke(app, [command, str(file), *options])
     assert result.exit_code == 0, result.stderr
     assert "The labels of 'default' support no verdict at alpha 0.001" in result.stderr
-    assert "(`scope-judge sets show default` says how many at least)" in one_line(result.stderr)
+    assert "(`scope-judge sets show default` says whether more help)" in one_line(result.stderr)
 
 
 def test_order_columns_and_format_stay(service: str, tmp_path: Path) -> None:
