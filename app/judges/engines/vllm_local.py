@@ -11,7 +11,7 @@ from app.core.errors import JudgmentFailedError, PromptTooLongError, RequestErro
 from app.judges.engines.model_files import LocalModel, nests_language_model
 from app.judges.engines.rendering import LabelTokens, PromptRenderer
 from app.judges.engines.thinking import EndOfThought
-from app.judges.engines.vllm_process import TOKENISED_TOGETHER, VllmProcess
+from app.judges.engines.vllm_process import TOKENISED_TOGETHER, VllmProcess, refuse_aborted
 from app.judges.engines.vllm_start import (
     VllmOptions,
     check_options,
@@ -202,6 +202,8 @@ class VllmEngine:
 
         async def read(place: int, thought: "CompletionOutput") -> Thought | PromptError:
             times.written_tokens += len(thought.token_ids)
+            if thought.finish_reason not in ("stop", "length"):
+                return JudgmentFailedError(f"vLLM ended a thought early ({thought.finish_reason})")
             if not _ended(thought, self._end):
                 return Thought(thought.text, None)
             whole = [*ids, *thought.token_ids, *self._after_thought]
@@ -321,6 +323,7 @@ async def _last(outputs: "AsyncGenerator[RequestOutput, None]") -> "RequestOutpu
         async for output in outputs:
             last = output
     assert last is not None, "vLLM ends every request with an output"
+    refuse_aborted(last)
     return last
 
 

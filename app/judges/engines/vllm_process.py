@@ -178,7 +178,6 @@ class VllmProcess:
     ) -> _Output | PromptError:
         """Runs one prompt: returns an error of this prompt, raises an error of the engine."""
         from vllm.exceptions import GracefulHTTPError, VLLMClientError, VLLMServerError
-        from vllm.outputs import RequestOutput
         from vllm.v1.engine.exceptions import EngineDeadError
 
         if isinstance(ids, RequestError):
@@ -200,9 +199,7 @@ class VllmProcess:
                         last = output
             self._pace.note_done()
             times.note_answer()
-            if isinstance(last, RequestOutput) and last.outputs[0].finish_reason == "abort":
-                # A signal to the process group reaches vLLM, too: it ends the prompts in progress.
-                raise EngineUnavailableError("vLLM stopped before it answered", retry_after_s=30)
+            refuse_aborted(last)
             # Outputs of pooling models have no metrics.
             metrics = getattr(last, "metrics", None)
             if metrics is not None:
@@ -214,3 +211,16 @@ class VllmProcess:
         except (VLLMClientError, VLLMServerError) as exc:
             return JudgmentFailedError(f"vLLM gave no judgment ({type(exc).__name__})")
         return last or JudgmentFailedError("vLLM ended without an answer")
+
+
+def refuse_aborted(output: object) -> None:
+    """Raises EngineUnavailableError if vLLM ended a prompt before its answer.
+
+    A signal to the process group reaches vLLM, too: it aborts the prompts in progress.
+    """
+    from vllm.outputs import RequestOutput
+
+    if isinstance(output, RequestOutput) and any(
+        each.finish_reason == "abort" for each in output.outputs
+    ):
+        raise EngineUnavailableError("vLLM stopped before it answered", retry_after_s=30)

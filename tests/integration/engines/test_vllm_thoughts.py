@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,9 @@ import httpx
 import numpy as np
 import pytest
 
+from app.core.errors import EngineUnavailableError, JudgmentFailedError
+from app.judges.engines.vllm_local import VllmEngine
+from app.ports import CallTimes
 from tests.demo_judge.train_thinking import LONGEST_THOUGHT, MOST_DIGITS, Sum, sums, trained
 from tests.integration.engines.vllm_server import body, remote, service, vllm_server
 from tests.integration.processes.server import Server
@@ -152,3 +155,26 @@ def test_a_run_that_is_killed_goes_on_with_the_rest(
     assert 0 < sum(row["reason"] == "thought_unfinished" for row in found) < len(pairs) / 2
     both = [(a["p_bar"], b["p_bar"]) for a, b in zip(found, expected, strict=True) if a["p_bar"]]
     assert [a for a, _ in both] == pytest.approx([b for _, b in both], abs=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, as it is imported
+@pytest.mark.parametrize("reason", ["abort", "error"])
+async def test_a_thought_that_vllm_ends_early_is_an_error_and_not_unfinished(reason: str) -> None:
+    from vllm.outputs import CompletionOutput, RequestOutput
+
+    early = CompletionOutput(0, "1, 1", (1, 2), None, None, finish_reason=reason)
+    output = RequestOutput("s1", "", [0], None, [early], finished=True)
+
+    async def outputs() -> AsyncGenerator[RequestOutput, None]:
+        yield output
+
+    engine = object.__new__(VllmEngine)
+    try:
+        async for (thought,) in engine._thoughts([0], outputs(), {}, CallTimes()):
+            assert isinstance(thought, JudgmentFailedError)
+            assert reason == "error"
+    except EngineUnavailableError:
+        # The process group got a signal: another replica can be asked.
+        assert reason == "abort"
+    else:
+        assert reason == "error"
