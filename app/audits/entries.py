@@ -203,10 +203,10 @@ class TrailEntry(records.AuditEvent):
     """An entry of the trail of a set's audits, as it is stored and shown.
 
     Args:
-        write_id: Write id of the version whose labels have proved more errors, in an alarm.
-        follows: What it follows, so that of two equal entries only the first is kept: of an alarm,
-            the position of the end of the alarm before; of an end, the position of the alarm; of a
-            label, the number of labels of the draw that replaced another one.
+        write_id: Write id of the version whose labels have proved more errors; for an alarm only.
+        follows: The place behind which it belongs, so that only the first of two equal entries is
+            kept. For an alarm it is the position at which the alarm before ended, for an end the
+            position of its alarm, for a label the number of changes that the draw's label had.
         position: Its place in the trail, which is the position of its row.
     """
 

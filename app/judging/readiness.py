@@ -145,7 +145,7 @@ class Readiness:
             async with asyncio.timeout(_ANSWERS_WITHIN_S):
                 await self._store.ping()
         except (TimeoutError, StoreUnavailableError) as exc:
-            # Without the reason, which may contain the store's address: /readyz needs no key.
+            # The reason may contain the store's address, and /readyz needs no key: leave it out.
             if not self._calibrations.usable_without_store():
                 raise StoreUnavailableError("the calibration store does not answer") from exc
             return "the calibration store does not answer; judging continues with cached thresholds"

@@ -29,7 +29,7 @@ def _request(path: str, *, key: str, length: int) -> bytes:
 
 
 _LISTS = b'{"comparisons": [' + b"[]," * 699_000 + b"[]]}"
-# What each of 20 connections sends once, before it reads.
+# Each of 20 connections sends this once, before it reads.
 FLOODS = {
     "pipelined requests": b"GET /info HTTP/1.1\r\nHost: x\r\n\r\n" * 30_000,
     "headers without end": b"GET /info HTTP/1.1\r\n" + b"X-Header: 12345678\r\n" * 300_000,

@@ -254,7 +254,7 @@ async def test_pairs_without_labels_end_no_verdicts_unless_they_are_asked_to(
     async with client_of(ScriptedEngine(script)) as client:
         await client.post("/calibrate", json={"examples": rows})
         if asked is not None:
-            # Of no use at a standard alpha, but somebody gets verdicts at another one.
+            # It gives no verdicts at a standard alpha, but somebody gets some at another one.
             await client.post("/judge", json=comparison(alpha=asked))
         # Known pairs change nothing.
         assert (await pooled(client, rows))["known"] == labels
