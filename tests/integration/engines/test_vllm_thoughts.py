@@ -53,6 +53,8 @@ def thinking(folder: Path, tokens: int) -> dict[str, Any]:
     return {
         "scoring": "thoughts",
         "think_tokens": tokens,
+        # Seeds depend on the model's folder, and at 1 some of them miscount.
+        "temperature": 0.2,
         "prompt_file": folder / "prompt.toml",
         "model": str(folder),
     }
