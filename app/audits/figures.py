@@ -209,9 +209,10 @@ class _Sided:
         self.by = np.array([draw.use.by for draw in draws], dtype=object)
         gaps = np.array([draw.audit.score.numbers for draw in draws]).reshape(-1, 3)
         gap_fwd, gap_rev = gaps[:, 0], gaps_in_reverse(gaps[:, 0], gaps[:, 1])
-        prefers_a = [draw.state == "A" for draw in draws]
+        p_bar = preference_from_gaps(gap_fwd, gap_rev).p_bar
+        is_a = np.array([draw.state == "A" for draw in draws], dtype=bool)
         # That of a draw without a label means nothing.
-        self._wrong = preference_from_gaps(gap_fwd, gap_rev).wrong(np.array(prefers_a, dtype=bool))
+        self._wrong = np.where(is_a, p_bar <= 0.5, p_bar >= 0.5)
         self.is_error = self._wrong & ~self._closed & ~self._expired
 
     def figures(

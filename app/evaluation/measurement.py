@@ -62,11 +62,7 @@ def sources_of(
     Raises:
         InvalidRequestError: The file has no judged pair, or answers of several judges.
     """
-    if len(judged.judges) > 1:
-        names = ", ".join(sorted(name or "an unnamed one" for name in judged.judges))
-        raise InvalidRequestError(
-            f"{file} has answers of several judges ({names}): evaluate one at a time"
-        )
+    judged.check_one_judge(file)
     if not judged.pairs:
         raise InvalidRequestError(
             f"{file} has no labeled pair that was judged: there are {judged.report.sentence}"

@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import logit
 
 from app.core.comparison import Label
 from app.core.preference import LN2, FloatArray, Preferences, binary_entropy, preference_from_gaps
@@ -23,7 +24,7 @@ MethodName = Literal[
     "self_consistency",
     "bpe",
 ]
-Signal = Literal["gaps", "p", "scores"]
+Signal = Literal["gaps", "p"]
 
 # A vote as a number: positive for response_a.
 _SIDES: Mapping[Label | None, float] = {"A": 1.0, "tie": 0.0, "B": -1.0, None: np.nan}
@@ -295,10 +296,10 @@ def _has(pair: JudgedPair, need: Observation, is_scored: Callable[[JudgedPair], 
 
 
 def preferences_of(pairs: Sequence[JudgedPair]) -> Preferences:
-    """The preferences from logit gaps, probabilities or a reward model's scores.
+    """The preferences from logit gaps or probabilities.
 
     Args:
-        pairs: n pairs of one judge, all with the same one of the three signals.
+        pairs: n pairs of one judge, all with the same one of the two signals.
 
     Returns:
         The preferences, each of shape (n,).
@@ -311,13 +312,10 @@ def preferences_of(pairs: Sequence[JudgedPair]) -> Preferences:
 
 def _preferences_of_one_order(pairs: Sequence[JudgedPair]) -> Preferences:
     kind, values = _signals(pairs)
+    gap = values[:, 0]
     if kind == "p":
-        with np.errstate(divide="ignore"):
-            gap = np.log(values[:, 0]) - np.log1p(-values[:, 0])
         # A file has 1.0 for all larger gaps.
-        gap = np.clip(gap, -_LARGEST_GAP, _LARGEST_GAP)
-    else:
-        gap = values[:, 0] - values[:, 1] if kind == "scores" else values[:, 0]
+        gap = np.clip(logit(gap), -_LARGEST_GAP, _LARGEST_GAP)
     gap = gap / fitted_temperature(gap, np.array([pair.label == "A" for pair in pairs]))
     return preference_from_gaps(gap, gap)
 
@@ -333,7 +331,7 @@ def _signals(pairs: Sequence[JudgedPair]) -> tuple[Signal, FloatArray]:
     kinds = {_signal_of(pair) for pair in pairs} or {"gaps"}
     kind = kinds.pop()
     if kinds or kind is None:
-        raise ValueError("all pairs need the same signal: gaps, p or scores")
+        raise ValueError("all pairs need the same signal: gaps or p")
     values = [getattr(pair, kind) for pair in pairs]
     return kind, np.array(values, np.float64).reshape(-1, 2)
 
@@ -341,16 +339,11 @@ def _signals(pairs: Sequence[JudgedPair]) -> tuple[Signal, FloatArray]:
 def _preferences(kind: Signal, values: FloatArray) -> Preferences:
     if kind == "p":
         return _preferences_from_probabilities(values)
-    if kind == "scores":
-        # A reward model scores each response by itself: both orders have the same gap.
-        gap = values[:, 0] - values[:, 1]
-        return preference_from_gaps(gap, gap)
     return preference_from_gaps(values[:, 0], values[:, 1])
 
 
 def _signal_of(pair: JudgedPair) -> Signal | None:
-    signals: tuple[Signal, ...] = ("gaps", "p", "scores")
-    return next((signal for signal in signals if getattr(pair, signal) is not None), None)
+    return "gaps" if pair.gaps is not None else "p" if pair.p is not None else None
 
 
 def _preferences_from_probabilities(p: FloatArray) -> Preferences:

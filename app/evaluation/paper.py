@@ -1,16 +1,15 @@
 """The numbers of the SCOPE paper's tables, found by our names.
 
-`paper_tables.json` has the tables as printed, with the paper's names and the label of each table. A
-lookup returns None if the paper does not have the number.
+`paper_tables.json` has the numbers as printed and the label of each table, with our names of data
+sets, methods and rules. A lookup returns None if the paper does not have the number.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from app.core.comparison import STANDARD_ALPHAS
 from app.evaluation.metrics import Quality
@@ -35,34 +34,8 @@ SIGNALS: Mapping[str, Literal["predictive_probability", "simulated_annotators", 
     )
 )
 
-_QWEN_7B, _QWEN_14B = "Qwen2.5-7B-Instruct", "Qwen2.5-14B-Instruct"
-_QWEN_32B, _LLAMA_70B = "Qwen2.5-32B-Instruct", "Llama-3.1-70B-Instruct"
-_SKYWORK = "Skywork-Critic-Llama-3.1-8B"
-# Model ids in lower case, the paper's short names, and the first name of the Llama model.
-_MODELS = {
-    **{name.lower(): name for name in (_QWEN_7B, _QWEN_14B, _QWEN_32B, _LLAMA_70B, _SKYWORK)},
-    **{"qwen-7b": _QWEN_7B, "qwen-14b": _QWEN_14B, "qwen-32b": _QWEN_32B, "llama-70b": _LLAMA_70B},
-    **{"meta-llama-3.1-70b-instruct": _LLAMA_70B},
-}
-_DATASETS = {
-    "MT-Bench": "mt-bench",
-    "RewardBench": "reward-bench",
-    "Chatbot Arena": "chatbot-arena",
-    "Arena": "chatbot-arena",
-    "JudgeBench": "judge-bench",
-    "PKU-SafeRLHF": "pku-safe-rlhf",
-}
-_METHODS = {
-    "Predictive Probability": "predictive_probability",
-    "Verbalized Confidence": "verbalized_confidence",
-    "Swap-and-Aggregate": "swap_and_aggregate",
-    "Simulated Annotators": "simulated_annotators",
-    "Self-Consistency (k{=}5)": "self_consistency",
-    "BPE (Ours)": "bpe",
-    "BPE": "bpe",
-    "ToE (SimAnnot-Maj)": "trust_or_escalate",
-    "SCOPE (Ours)": "scope",
-}
+# The first name of the Llama model.
+_ALIASES = {"meta-llama-3.1-70b-instruct": "Llama-3.1-70B-Instruct"}
 # In order of preference: the table without accuracy is last.
 _QUALITY_TABLES = (
     "uncertainty",
@@ -81,19 +54,16 @@ _RISK_TABLES = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PaperOutcome:
-    """Means over splits, as printed; None for numbers that the paper does not print."""
+class PaperOutcome(NamedTuple):
+    """Means over splits, as printed; None for a risk that the paper does not print."""
 
     coverage: float
     risk: float | None
-    coverage_std: float | None = None
-    risk_std: float | None = None
 
 
 def source() -> str:
     """The paper's title, authors and venue."""
-    return str(tables()["source"]["paper"])
+    return str(_tables()["source"]["paper"])
 
 
 def paper_judge(name: str | None) -> str | None:
@@ -104,7 +74,7 @@ def paper_judge(name: str | None) -> str | None:
     """
     if not name:
         return None
-    return _MODELS.get(name.rstrip("/").rpartition("/")[2].lower())
+    return _judges().get(name.rstrip("/").rpartition("/")[2].lower())
 
 
 def alphas(datasets: Iterable[str]) -> tuple[float, ...]:
@@ -118,7 +88,12 @@ def alphas(datasets: Iterable[str]) -> tuple[float, ...]:
 
 def quality(judge: str | None, dataset: str, method: str) -> Quality | None:
     """A row of the tables on uncertainty; they have no accuracy for Simulated Annotators."""
-    return _qualities().get((paper_judge(judge), dataset, method))
+    row = _row(_QUALITY_TABLES, judge, dataset=dataset, method=method)
+    if row is None:
+        return None
+    return Quality(
+        accuracy=row.get("accuracy"), ece=row["ece"], auroc=row["auroc"], auprc=row["auprc"]
+    )
 
 
 def outcome(
@@ -127,82 +102,49 @@ def outcome(
     """A printed outcome of a rule; None if the paper uses another signal for the rule."""
     if SIGNALS.get(selector) != signal:
         return None
-    return _outcomes().get((paper_judge(judge), dataset, selector, alpha))
+    return _outcome(_row(_RISK_TABLES, judge, dataset=dataset, selector=selector, alpha=alpha))
 
 
 def label_noise(judge: str | None, dataset: str, noise: float) -> PaperOutcome | None:
     """SCOPE at alpha 0.10 with a share of the calibration labels flipped."""
-    return _ablated("label_noise", "epsilon").get((paper_judge(judge), dataset, noise))
+    return _outcome(_row(("label_noise",), judge, dataset=dataset, value=noise))
 
 
 def calibration_size(judge: str | None, dataset: str, size: float) -> PaperOutcome | None:
     """SCOPE at alpha 0.10, calibrated on `size` pairs."""
-    return _ablated("calibration_size", "n").get((paper_judge(judge), dataset, size))
+    return _outcome(_row(("calibration_size",), judge, dataset=dataset, value=size))
 
 
 def transfer(judge: str | None, calibration: str, test: str) -> PaperOutcome | None:
     """SCOPE at alpha 0.10, calibrated on one data set and tested on another."""
-    return _transfers().get((paper_judge(judge), calibration, test))
+    return _outcome(_row(("cross_benchmark",), judge, calibration=calibration, test=test))
+
+
+def _outcome(row: Mapping[str, Any] | None) -> PaperOutcome | None:
+    return None if row is None else PaperOutcome(row["coverage"], row.get("risk"))
+
+
+def _row(tables: Iterable[str], judge: str | None, **cells: str | float) -> dict[str, Any] | None:
+    """The first row of any of the tables with these cells."""
+    cells["judge"] = paper_judge(judge) or ""
+    rows = (row for table in tables for row in _rows(table))
+    return next((row for row in rows if cells.items() <= row.items()), None)
 
 
 @cache
-def tables() -> dict[str, Any]:
-    """The tables as printed, by our names of them: "columns" and "rows"."""
+def _tables() -> dict[str, Any]:
     tables: dict[str, Any] = json.loads(_FILE.read_text(encoding="utf-8"))
     return tables
 
 
-def _rows(table: str) -> Iterator[dict[str, Any]]:
-    """The rows of a table, with our names instead of the paper's."""
-    for cells in tables()[table]["rows"]:
-        row = dict(zip(tables()[table]["columns"], cells, strict=True))
-        row["judge"] = _MODELS[row["judge"].lower()]
-        for column in {"dataset", "calibration", "test"} & row.keys():
-            row[column] = _DATASETS[row[column]]
-        if "method" in row:
-            row["method"] = _METHODS[row["method"]]
-        yield row
+@cache
+def _rows(table: str) -> list[dict[str, Any]]:
+    columns, rows = _tables()[table]["columns"], _tables()[table]["rows"]
+    return [dict(zip(columns, cells, strict=True)) for cells in rows]
 
 
 @cache
-def _qualities() -> Mapping[tuple[str | None, str, str], Quality]:
-    qualities: dict[tuple[str | None, str, str], Quality] = {}
-    for row in (row for table in _QUALITY_TABLES for row in _rows(table)):
-        figures = Quality(
-            accuracy=row.get("accuracy"), ece=row["ece"], auroc=row["auroc"], auprc=row["auprc"]
-        )
-        qualities.setdefault((row["judge"], row["dataset"], row["method"]), figures)
-    return MappingProxyType(qualities)
-
-
-@cache
-def _outcomes() -> Mapping[tuple[str | None, str, str, float], PaperOutcome]:
-    outcomes: dict[tuple[str | None, str, str, float], PaperOutcome] = {}
-    for row in (row for table in _RISK_TABLES for row in _rows(table)):
-        selector = row.get("selector") or row.get("method") or "scope"
-        place = (row["judge"], row["dataset"], selector.lower(), row["alpha"])
-        outcomes.setdefault(place, _outcome(row))
-    return MappingProxyType(outcomes)
-
-
-@cache
-def _ablated(table: str, column: str) -> Mapping[tuple[str | None, str, float], PaperOutcome]:
-    rows = _rows(table)
-    outcomes = {(row["judge"], row["dataset"], row[column]): _outcome(row) for row in rows}
-    return MappingProxyType(outcomes)
-
-
-@cache
-def _transfers() -> Mapping[tuple[str | None, str, str], PaperOutcome]:
-    rows = _rows("cross_benchmark")
-    outcomes = {(row["judge"], row["calibration"], row["test"]): _outcome(row) for row in rows}
-    return MappingProxyType(outcomes)
-
-
-def _outcome(row: Mapping[str, Any]) -> PaperOutcome:
-    return PaperOutcome(
-        coverage=row["coverage"],
-        risk=row.get("risk"),
-        coverage_std=row.get("coverage_std"),
-        risk_std=row.get("risk_std"),
-    )
+def _judges() -> Mapping[str, str]:
+    """The judges of the paper, by their names in lower case."""
+    judges = {row["judge"] for table in (*_QUALITY_TABLES, *_RISK_TABLES) for row in _rows(table)}
+    return {name.lower(): name for name in judges} | _ALIASES

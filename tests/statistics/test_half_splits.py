@@ -20,7 +20,7 @@ from scipy.special import ndtr, ndtri
 from app.core.pac import pac_threshold
 from app.core.preference import FloatArray
 from app.core.thresholds import ThresholdCurve
-from app.evaluation.curve.labeled_scores import LabeledScores, labeled_scores_of
+from app.evaluation.curve import LabeledScores, labeled_scores_of
 from app.evaluation.judgments.jsonl import read_judgments
 from tests.judgment_files import each_file, file_of, only_with_real_files
 
@@ -89,8 +89,8 @@ def split(name: str, guarantee: str, alpha: float) -> Splits:
     scores, rng = scores_of(name), np.random.default_rng(11)
     rows = []
     for _ in range(SPLITS):
-        order = rng.permutation(scores.n)
-        labeled, judged = order[: scores.n // 2], order[scores.n // 2 :]
+        order = rng.permutation(len(scores.error))
+        labeled, judged = order[: len(scores.error) // 2], order[len(scores.error) // 2 :]
         found = threshold(scores, labeled, guarantee, alpha)
         accepted = scores.uncertainty[judged] <= found
         errors = scores.error[judged][accepted].sum()
@@ -171,7 +171,10 @@ def test_pac_keeps_delta_on_draws_from_the_file(name: str, alpha: float) -> None
     # guarantee assumes.
     scores, rng = scores_of(name), np.random.default_rng(12)
     over = [
-        file_fdr(scores, threshold(scores, rng.integers(0, scores.n, scores.n), "pac", alpha))
+        file_fdr(
+            scores,
+            threshold(scores, rng.integers(0, len(scores.error), len(scores.error)), "pac", alpha),
+        )
         > alpha
         for _ in range(SPLITS)
     ]

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from app.api.keys import KeyFile, KeyFileError, parse_key_file
-from app.api.problems import invalid_request
+from app.api.answers.problems import invalid_request
+from app.api.auth.keys import KeyFile, KeyFileError, parse_key_file
 from app.api.requests.models import (
     CalibrateIn,
     ExampleIn,
@@ -37,10 +37,9 @@ from app.core.errors import (
     StoreCorruptError,
 )
 from app.evaluation.benchmarks.catalogue import load_benchmark
-from app.evaluation.curve.labeled_scores import labeled_scores_of
+from app.evaluation.curve import labeled_scores_of
 from app.evaluation.judgments.answers import parse_confidence, parse_verdict
-from app.evaluation.judgments.jsonl import read_judgments
-from app.evaluation.judgments.log import JudgmentLog
+from app.evaluation.judgments.jsonl import JudgmentLog, read_judgments
 from app.files.reading import read_rows
 from app.files.shapes import REQUIRED
 from app.files.suggestion import shape_for

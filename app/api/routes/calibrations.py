@@ -6,7 +6,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from app.api.answers.making import as_json
 from app.api.answers.monitor import monitor
 from app.api.answers.sets import (
     calibration_detail,
@@ -17,16 +16,8 @@ from app.api.answers.sets import (
     example_page,
     scores,
 )
-from app.api.inputs import (
-    CurrentCaller,
-    CurrentServices,
-    JsonRequest,
-    JsonRoute,
-    PostedItems,
-    SetName,
-    check_batch_size,
-)
-from app.api.problems import PROBLEMS
+from app.api.bodies import JsonRequest, JsonRoute, PostedItems
+from app.api.dependencies import CurrentCaller, CurrentServices, SetName, check_batch_size
 from app.api.requests.models import (
     AlphasQuery,
     CalibrateIn,
@@ -38,7 +29,17 @@ from app.api.requests.models import (
     VersionNumber,
 )
 from app.api.requests.scored_examples import ImportIn
+from app.api.responses import (
+    ACCESS_ERRORS,
+    BATCH_ERRORS,
+    CHANGE_ERRORS,
+    SET_ERRORS,
+    STORE_ERRORS,
+    as_json,
+    error_responses,
+)
 from app.core.comparison import LabeledComparison
+from app.core.errors import JudgeMismatchError, VersionNotFoundError
 from app.off_loop import off_loop
 from scope_judge.records import (
     Calibration,
@@ -53,13 +54,18 @@ from scope_judge.records import (
     Versions,
 )
 
-router = APIRouter(tags=["calibrating"], route_class=JsonRoute, responses=PROBLEMS)
+router = APIRouter(tags=["calibrating"], route_class=JsonRoute)
 
 # About 2 MB of JSON.
 LARGEST_PAGE = 10_000
+OF_ONE = error_responses(*SET_ERRORS)
 
 
-@router.post("/calibrate", response_model=CalibrationReport)
+@router.post(
+    "/calibrate",
+    response_model=CalibrationReport,
+    responses=error_responses(*BATCH_ERRORS, *CHANGE_ERRORS),
+)
 async def calibrate(
     body: CalibrateIn, request: JsonRequest, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
@@ -91,7 +97,11 @@ async def calibrate(
     )
 
 
-@router.post("/calibrate/scores", response_model=Scores)
+@router.post(
+    "/calibrate/scores",
+    response_model=Scores,
+    responses=error_responses(*BATCH_ERRORS, JudgeMismatchError),
+)
 async def score(
     body: LabeledBatchIn,
     request: JsonRequest,
@@ -115,7 +125,11 @@ def _read_all(body: LabeledBatchIn) -> PostedItems[LabeledComparison]:
     return PostedItems(ExampleIn, body.examples, ExampleIn.labelled)
 
 
-@router.get("/calibrations", response_model=CalibrationPage)
+@router.get(
+    "/calibrations",
+    response_model=CalibrationPage,
+    responses=error_responses(*ACCESS_ERRORS, *STORE_ERRORS),
+)
 async def list_calibrations(
     services: CurrentServices,
     caller: CurrentCaller,
@@ -140,7 +154,7 @@ async def list_calibrations(
     )
 
 
-@router.get("/calibrations/{name}", response_model=CalibrationDetail)
+@router.get("/calibrations/{name}", response_model=CalibrationDetail, responses=OF_ONE)
 async def get_calibration(
     name: SetName,
     asked: Annotated[AlphasQuery, Query()],
@@ -163,7 +177,7 @@ async def get_calibration(
     return await off_loop(as_json, answer)
 
 
-@router.get("/calibrations/{name}/monitor", response_model=Monitor)
+@router.get("/calibrations/{name}/monitor", response_model=Monitor, responses=OF_ONE)
 async def monitor_calibration(name: SetName, services: CurrentServices) -> Response:
     """Shows what audits prove about a set, and whether its traffic drifts."""
     calibration = await services.calibrations.get(name)
@@ -179,6 +193,7 @@ async def monitor_calibration(name: SetName, services: CurrentServices) -> Respo
     status_code=204,
     response_model=None,
     responses={
+        **OF_ONE,
         200: {"model": Deletion, "description": "The consequences, with `dry_run`."},
     },
 )
@@ -198,7 +213,7 @@ async def delete_calibration(
     return await off_loop(as_json, partial(deletion, name, present, in_use, book))
 
 
-@router.get("/calibrations/{name}/examples", response_model=ExamplePage)
+@router.get("/calibrations/{name}/examples", response_model=ExamplePage, responses=OF_ONE)
 async def list_examples(
     name: SetName,
     services: CurrentServices,
@@ -214,7 +229,11 @@ async def list_examples(
     )
 
 
-@router.post("/calibrations/{name}/examples", response_model=CalibrationReport)
+@router.post(
+    "/calibrations/{name}/examples",
+    response_model=CalibrationReport,
+    responses=error_responses(*CHANGE_ERRORS),
+)
 async def import_examples(
     name: SetName,
     body: ImportIn,
@@ -234,7 +253,7 @@ async def import_examples(
     return await off_loop(as_json, partial(calibration_report, change, [], dry_run=body.dry_run))
 
 
-@router.get("/calibrations/{name}/versions", response_model=Versions)
+@router.get("/calibrations/{name}/versions", response_model=Versions, responses=OF_ONE)
 async def list_versions(
     name: SetName,
     services: CurrentServices,
@@ -254,7 +273,11 @@ async def list_versions(
     return await off_loop(as_json, lambda: Versions(name=name, versions=tuple(changes)))
 
 
-@router.post("/calibrations/{name}/rollback", response_model=CalibrationChange)
+@router.post(
+    "/calibrations/{name}/rollback",
+    response_model=CalibrationChange,
+    responses=error_responses(*SET_ERRORS, VersionNotFoundError, JudgeMismatchError),
+)
 async def roll_back(
     name: SetName, body: RollbackIn, services: CurrentServices, caller: CurrentCaller
 ) -> Response:

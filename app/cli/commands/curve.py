@@ -1,8 +1,7 @@
 """`scope-judge curve`: says whether a judge is good enough, from labeled pairs in files."""
 
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -19,16 +18,10 @@ from app.cli.running.options import (
     given_contradictions,
     given_format,
 )
-from app.core.assessment import Assessment
 from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
 from app.files.reading import STDIN, InputFormat
 
-# The help needs none of these: functions import them.
-if TYPE_CHECKING:
-    from app.evaluation.curve.labeled_scores import LabeledScores
-
 _OTHERWISE = ", or load a judge with `scope-judge evaluate FILE --judge MODEL`"
-_PLOT_ENDINGS = (".png", ".svg")
 
 
 def curve(
@@ -38,7 +31,6 @@ def curve(
         typer.Option(help="Alpha in (0, 1); repeat for more.  [default: 0.05 to 0.25]"),
     ] = None,
     delta: Annotated[float, typer.Option(help="Delta of pac, in (0, 1).")] = STANDARD_DELTA,
-    plot: Annotated[Path | None, typer.Option(help="Figure to write, .png or .svg.")] = None,
     columns: ColumnMap = None,
     encoding: Encoding = None,
     contradictions: OnContradictions = "drop",
@@ -55,9 +47,11 @@ def curve(
     score_b. Pairs without judgments are judged first.
     """
     alphas = tuple(alpha or STANDARD_ALPHAS)
-    _check(alphas, delta, plot)
-    from app.evaluation.curve.labeled_scores import labeled_scores_of
-    from app.evaluation.curve.rows import assessment_of
+    for level in alphas:
+        check_share("alpha", level)
+    check_share("delta", delta)
+    # The help needs none of these.
+    from app.evaluation.curve import assessment_of, labeled_scores_of
     from app.evaluation.judgments.jsonl import read_judgments
 
     form, decision = given_format(columns, encoding), given_contradictions(contradictions)
@@ -79,10 +73,7 @@ def curve(
     # A judgment that failed makes another report.
     if scores.report.sentence != told:
         print_label_report(scores.report)
-    assessment = assessment_of(scores, alphas, delta=delta)
-    print_assessment(assessment)
-    if plot is not None:
-        _write_figure(scores, assessment, plot)
+    print_assessment(assessment_of(scores, alphas, delta=delta))
 
 
 def _judge(files: list[Path], form: InputFormat, out: Path, *, url: str, patience_s: float) -> None:
@@ -106,25 +97,3 @@ def _beside(given: Path) -> Path:
     stem = (name[0] or name[2]) if given.is_file() else "pairs"
     folder = given.parent if given.is_file() else Path()
     return folder / f"{stem}-judged.jsonl"
-
-
-def _check(alphas: tuple[float, ...], delta: float, plot: Path | None) -> None:
-    for level in alphas:
-        check_share("alpha", level)
-    check_share("delta", delta)
-    if plot is None:
-        return
-    if plot.suffix.lower() not in _PLOT_ENDINGS:
-        raise CommandError(f"--plot {plot}: the name must end in .png or .svg")
-    if find_spec("matplotlib") is None:
-        raise CommandError("--plot needs matplotlib: pip install scope-judge[evaluation]")
-
-
-def _write_figure(scores: "LabeledScores", assessment: Assessment, plot: Path) -> None:
-    # Imported late, because the other commands work without matplotlib.
-    from app.evaluation.curve.figure import write_curve_figure
-
-    try:
-        write_curve_figure(scores, assessment, plot)
-    except OSError as exc:
-        raise CommandError(f"{plot} cannot be written: {exc.strerror}") from None

@@ -23,8 +23,9 @@ from app.wiring.scorers import open_scorer
 # Most modules of app.evaluation need libraries of the extra "evaluation": functions import them.
 if TYPE_CHECKING:
     from app.evaluation.benchmarks.labeled_pairs import Benchmark, DrawnPairs
-    from app.evaluation.judgments.interview import Dataset, MissingAnswers
-    from app.evaluation.judgments.log import JudgmentLog
+    from app.evaluation.judgments.interview import MissingAnswers
+    from app.evaluation.judgments.jsonl import JudgmentLog
+    from app.evaluation.judgments.questions import Dataset
     from app.evaluation.judgments.record import JudgedPair, Observation
     from app.evaluation.measurement import JudgedDataset
 
@@ -85,9 +86,8 @@ def judged_sources(
     Returns:
         Name of each data set -> its judged pairs.
     """
-    from app.evaluation.judgments.interview import missing_answers, relabeled
-    from app.evaluation.judgments.jsonl import LOG_NAME
-    from app.evaluation.judgments.log import JudgmentLog
+    from app.evaluation.judgments.interview import missing_answers
+    from app.evaluation.judgments.jsonl import LOG_NAME, JudgmentLog
     from app.evaluation.measurement import JudgedDataset
 
     datasets = _drawn(job, choice.template)
@@ -100,7 +100,6 @@ def judged_sources(
         missing = missing_answers(datasets, job.observations, known)
         if any(one.pairs for one in missing):
             asyncio.run(_ask(choice, missing, known, log))
-        log.append(relabeled(datasets, known))
         answers = log.read()
     return {
         dataset.name: JudgedDataset(
@@ -133,8 +132,7 @@ def loaded_benchmarks(
 
 def _drawn(job: EvaluationJob, template: PromptTemplate | None) -> "list[Dataset]":
     from app.evaluation.benchmarks.labeled_pairs import POOL, draw
-    from app.evaluation.judgments.interview import Dataset
-    from app.evaluation.judgments.questions import Questionnaire
+    from app.evaluation.judgments.questions import Dataset
 
     datasets: list[Dataset] = []
     for benchmark in job.benchmarks:
@@ -149,9 +147,15 @@ def _drawn(job: EvaluationJob, template: PromptTemplate | None) -> "list[Dataset
             demonstrations=POOL if "annotators" in job.observations else 0,
         )
         say(_summary(benchmark, drawn))
-        questionnaire = Questionnaire.of(template, drawn.demonstrations, job.observations, job.seed)
         datasets.append(
-            Dataset(name=benchmark.name, pairs=drawn.pairs, questionnaire=questionnaire)
+            Dataset.of(
+                benchmark.name,
+                drawn.pairs,
+                template,
+                drawn.demonstrations,
+                job.observations,
+                job.seed,
+            )
         )
     return datasets
 
@@ -173,7 +177,7 @@ async def _ask(
     known: "Mapping[tuple[str, str], JudgedPair]",
     log: "JudgmentLog",
 ) -> None:
-    from app.evaluation.judgments.interview import Interviewer
+    from app.evaluation.judgments.interview import ask, check_judge
 
     async with AsyncExitStack() as stack:
         with ending_at_ctrl_c():
@@ -185,9 +189,9 @@ async def _ask(
                 telemetry=Telemetry.on_own_registry(),
                 template=choice.template,
             )
-            interviewer = Interviewer(scorer=await stack.enter_async_context(opening))
+            scorer = await stack.enter_async_context(opening)
             observer.finish()
-        interviewer.check(known.values(), [one.observation for one in missing if one.pairs])
+        check_judge(scorer, known.values(), [one.observation for one in missing if one.pairs])
         with progress_bar() as progress:
             tasks = {
                 (one.dataset.name, one.observation): progress.add_task(
@@ -197,7 +201,8 @@ async def _ask(
                 )
                 for one in missing
             }
-            await interviewer.ask(
+            await ask(
+                scorer,
                 missing,
                 log,
                 lambda one, n: progress.advance(tasks[one.dataset.name, one.observation], n),

@@ -1,18 +1,14 @@
 """Benchmarks by name: the paper's five, the demo pairs, and any file of labeled pairs."""
 
-from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 
 from app.core.comparison import Comparison
-from app.core.errors import InvalidComparisonError, InvalidRequestError
+from app.core.errors import InvalidRequestError
 from app.demo.pairs import demo_sets
-from app.evaluation.benchmarks.hub import HUB_BENCHMARKS, hub_pairs
-from app.evaluation.benchmarks.labeled_pairs import Benchmark, LabeledPair
-from app.evaluation.benchmarks.pair_file import benchmark_of_file
-from app.evaluation.benchmarks.rows import TIE, LeftOut, RawPair, digest_of
-from app.files.checking import Contradictions, checked
-from app.files.labeled import read_pairs
+from app.evaluation.benchmarks.hub import HUB_BENCHMARKS, hub_benchmark
+from app.evaluation.benchmarks.labeled_pairs import Benchmark, LabeledPair, digest_of
+from app.files.checking import CheckedRows, Contradictions, checked
+from app.files.labeled import FilePair, read_pairs
 from app.files.reading import ENDINGS, InputFormat
 
 _DEMO = "demo"
@@ -46,7 +42,7 @@ def load_benchmark(
             labeled pair.
     """
     if name_or_path in HUB_BENCHMARKS:
-        return _checked_benchmark(name_or_path, hub_pairs(name_or_path, source))
+        return hub_benchmark(name_or_path, source)
     if name_or_path == _DEMO and source is None:
         return _demo()
     path = Path(source or name_or_path)
@@ -57,7 +53,7 @@ def load_benchmark(
         )
     rows = checked(read_pairs([path], form or InputFormat()), contradictions)
     name = name_or_path if source else data_name(path)
-    return benchmark_of_file(name, rows.labelled, rows.report)
+    return _of_file(name, rows)
 
 
 def data_name(file: Path) -> str:
@@ -82,33 +78,33 @@ def _demo() -> Benchmark:
     return Benchmark(name=_DEMO, pairs=pairs, ties=0, left_out={})
 
 
-def _checked_benchmark(name: str, rows: Iterable[RawPair | LeftOut]) -> Benchmark:
+def _of_file(name: str, rows: CheckedRows[FilePair]) -> Benchmark:
     pairs: dict[str, LabeledPair] = {}
-    ties, left_out = 0, Counter[str]()
-    for row in rows:
-        if isinstance(row, RawPair) and row.label == TIE:
-            ties += 1
+    for row in rows.labelled:
+        if row.label is None or row.label == "tie":
             continue
-        pair = _checked_pair(row) if isinstance(row, RawPair) else row
-        if isinstance(pair, LeftOut):
-            left_out[pair.reason] += 1
-            continue
+        assert row.comparison is not None, "a row that counts has texts"
+        pair_id, group = (
+            None if row.row.fields.get(key) is None else str(row.row.fields[key])
+            for key in ("id", "group")
+        )
+        pair = LabeledPair(
+            # "pairs.jsonl, line 7" -> "line-7".
+            id=pair_id or row.place.rpartition(", ")[2].replace(" ", "-"),
+            group=group or digest_of(row.comparison.question),
+            comparison=row.comparison,
+            label=row.label,
+        )
         if pair.id in pairs:
             raise InvalidRequestError(f"{name} has the id {pair.id!r} twice: ids must differ")
         pairs[pair.id] = pair
+    report = rows.report
     if not pairs:
-        rest = ", ".join(f"{n} with {reason}" for reason, n in left_out.items()) or "no other row"
-        raise InvalidRequestError(f"{name} has no labeled pair: {ties} ties, {rest}")
-    return Benchmark(name=name, pairs=tuple(pairs.values()), ties=ties, left_out=dict(left_out))
-
-
-def _checked_pair(row: RawPair) -> LabeledPair | LeftOut:
-    try:
-        comparison = Comparison(row.question, row.response_a, row.response_b)
-    except InvalidComparisonError as exc:
-        return LeftOut(reason=exc.detail)
-    if row.label == "A":
-        return LabeledPair(id=row.id, group=row.group, comparison=comparison, label="A")
-    if row.label == "B":
-        return LabeledPair(id=row.id, group=row.group, comparison=comparison, label="B")
-    return LeftOut(reason="an unknown label")
+        raise InvalidRequestError(f"{name} has no labeled pair: {report.sentence}")
+    return Benchmark(
+        name=name,
+        pairs=tuple(pairs.values()),
+        ties=report.ties,
+        left_out=report.left_out,
+        report=report,
+    )

@@ -7,17 +7,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from app.core.comparison import Side, Turn
-from app.core.errors import InvalidRequestError
-from app.evaluation.benchmarks.rows import TIE, LeftOut, RawPair, digest_of, user_turn
+from app.core.comparison import Comparison, Side, Turn
+from app.core.errors import InvalidComparisonError, InvalidRequestError
+from app.evaluation.benchmarks.labeled_pairs import Benchmark, LabeledPair, digest_of
 
 HubRow = Mapping[str, Any]
 
-_WINNERS: Mapping[str, Side | str] = {
+_TIE = "tie"
+_WINNERS: Mapping[str, str] = {
     "model_a": "A",
     "model_b": "B",
-    "tie": TIE,
-    "tie (bothbad)": TIE,
+    "tie": _TIE,
+    "tie (bothbad)": _TIE,
 }
 
 
@@ -28,15 +29,16 @@ class HubBenchmark:
     Args:
         repository: Repository on the hub.
         splits: Splits that are read, in this order.
-        read_row: Reader of one row.
+        read_row: Reader of one row: None for a tie. It raises InvalidComparisonError with the
+            reason why a row is left out.
     """
 
     repository: str
     splits: tuple[str, ...]
-    read_row: Callable[[HubRow], RawPair | LeftOut]
+    read_row: Callable[[HubRow], LabeledPair | None]
 
 
-def hub_pairs(name: str, source: str | None) -> Iterator[RawPair | LeftOut]:
+def hub_benchmark(name: str, source: str | None) -> Benchmark:
     """Reads all rows of a benchmark.
 
     An id that repeats gets a number as a suffix. People may vote on the same pair twice, and a text
@@ -47,21 +49,32 @@ def hub_pairs(name: str, source: str | None) -> Iterator[RawPair | LeftOut]:
         source: Folder with a local copy; None reads from the hub.
 
     Raises:
-        InvalidRequestError: The benchmark cannot be loaded, or a row lacks a column.
+        InvalidRequestError: The benchmark cannot be loaded, a row lacks a column, or no row is a
+            labeled pair.
     """
-    benchmark, seen = HUB_BENCHMARKS[name], Counter[str]()
+    benchmark = HUB_BENCHMARKS[name]
+    pairs, seen, left_out, ties = list[LabeledPair](), Counter[str](), Counter[str](), 0
     for row in _loaded_rows(name, benchmark, source):
         try:
             pair = benchmark.read_row(row)
+        except InvalidComparisonError as exc:
+            left_out[exc.detail] += 1
+            continue
         except (KeyError, TypeError) as exc:
             raise InvalidRequestError(
                 f"{name}: a row does not have the columns of {benchmark.repository}: {exc!r}"
             ) from None
-        if isinstance(pair, RawPair):
-            seen[pair.id] += 1
-            if seen[pair.id] > 1:
-                pair = replace(pair, id=f"{pair.id}#{seen[pair.id]}")
-        yield pair
+        if pair is None:
+            ties += 1
+            continue
+        seen[pair.id] += 1
+        if seen[pair.id] > 1:
+            pair = replace(pair, id=f"{pair.id}#{seen[pair.id]}")
+        pairs.append(pair)
+    if not pairs:
+        rest = ", ".join(f"{n} with {reason}" for reason, n in left_out.items()) or "no other row"
+        raise InvalidRequestError(f"{name} has no labeled pair: {ties} ties, {rest}")
+    return Benchmark(name=name, pairs=tuple(pairs), ties=ties, left_out=dict(left_out))
 
 
 def _loaded_rows(name: str, benchmark: HubBenchmark, source: str | None) -> Iterator[HubRow]:
@@ -93,32 +106,32 @@ def _loaded_rows(name: str, benchmark: HubBenchmark, source: str | None) -> Iter
             ) from None
 
 
-def _mt_bench(row: HubRow) -> RawPair | LeftOut:
+def _mt_bench(row: HubRow) -> LabeledPair | None:
     """One vote of one person on one turn; each vote is a pair."""
     if row["turn"] not in (1, 2):
-        return LeftOut(reason="an unknown turn")
+        raise InvalidComparisonError("an unknown turn")
     columns = ("question_id", "model_a", "model_b", "judge", "turn")
     pair_id = "/".join(str(row[column]) for column in columns)
-    return _conversations(row, pair_id, str(row["question_id"]), row["turn"])
+    return _conversations(row, pair_id, row["turn"])
 
 
-def _chatbot_arena(row: HubRow) -> RawPair | LeftOut:
-    return _conversations(row, str(row["question_id"]), str(row["question_id"]), None)
+def _chatbot_arena(row: HubRow) -> LabeledPair | None:
+    return _conversations(row, str(row["question_id"]), None)
 
 
-def _reward_bench(row: HubRow) -> RawPair:
+def _reward_bench(row: HubRow) -> LabeledPair | None:
     # Rows of different subsets share ids.
     pair_id = f"{row['subset']}/{row['id']}"
     return _single_texts(pair_id, row["prompt"], row["chosen"], row["rejected"], "A")
 
 
-def _judge_bench(row: HubRow) -> RawPair:
-    label = {"A>B": "A", "B>A": "B", "A=B": TIE}.get(row["label"])
+def _judge_bench(row: HubRow) -> LabeledPair | None:
+    label = {"A>B": "A", "B>A": "B", "A=B": _TIE}.get(row["label"])
     responses = row["response_A"], row["response_B"]
     return _single_texts(str(row["pair_id"]), row["question"], *responses, label)
 
 
-def _pku_safe_rlhf(row: HubRow) -> RawPair:
+def _pku_safe_rlhf(row: HubRow) -> LabeledPair | None:
     """The label is the safer response.
 
     The paper does not say which label it uses, but calls the data set a safety benchmark. The rows
@@ -129,44 +142,53 @@ def _pku_safe_rlhf(row: HubRow) -> RawPair:
     return _single_texts(digest_of(*texts), *texts, label)
 
 
-def _single_texts(pair_id: str, question: Any, a: Any, b: Any, label: str | None) -> RawPair:
+def _single_texts(
+    pair_id: str, question: Any, a: Any, b: Any, label: str | None
+) -> LabeledPair | None:
     """One question and one text each; a missing text becomes blank, and the row is left out."""
-    turns = user_turn(question or "")
-    return RawPair(
-        id=pair_id,
-        group=digest_of(turns),
-        question=turns,
-        response_a=(a or "",),
-        response_b=(b or "",),
-        label=label,
-    )
+    turns = (Turn("user", question or ""),)
+    return _pair(pair_id, digest_of(turns), turns, (a or "",), (b or "",), label)
 
 
-def _conversations(
-    row: HubRow, pair_id: str, group: str, exchanges: int | None
-) -> RawPair | LeftOut:
+def _conversations(row: HubRow, pair_id: str, exchanges: int | None) -> LabeledPair | None:
     """The first exchanges of two conversations in which the user says the same.
 
     Args:
         row: A row with conversation_a, conversation_b and winner.
         pair_id: Id of the pair.
-        group: Group of the pair.
         exchanges: Number of exchanges that were judged; None for all.
     """
     questions_a, replies_a = _texts_by_role(row["conversation_a"])
     questions_b, replies_b = _texts_by_role(row["conversation_b"])
     if questions_a[:exchanges] != questions_b[:exchanges]:
-        return LeftOut(reason="different questions")
+        raise InvalidComparisonError("different questions")
     if min(len(questions_a), len(replies_a), len(replies_b)) < (exchanges or len(questions_a)):
-        return LeftOut(reason="a question without a reply")
-    return RawPair(
-        id=pair_id,
-        group=group,
-        question=tuple(Turn("user", text) for text in questions_a[:exchanges]),
-        response_a=replies_a[:exchanges],
-        response_b=replies_b[:exchanges],
-        label=_WINNERS.get(row["winner"]),
+        raise InvalidComparisonError("a question without a reply")
+    return _pair(
+        pair_id,
+        str(row["question_id"]),
+        tuple(Turn("user", text) for text in questions_a[:exchanges]),
+        replies_a[:exchanges],
+        replies_b[:exchanges],
+        _WINNERS.get(row["winner"]),
     )
+
+
+def _pair(
+    pair_id: str,
+    group: str,
+    question: tuple[Turn, ...],
+    response_a: tuple[str, ...],
+    response_b: tuple[str, ...],
+    label: str | None,
+) -> LabeledPair | None:
+    if label == _TIE:
+        return None
+    comparison = Comparison(question, response_a, response_b)
+    if label is None:
+        raise InvalidComparisonError("an unknown label")
+    side: Side = "A" if label == "A" else "B"
+    return LabeledPair(id=pair_id, group=group, comparison=comparison, label=side)
 
 
 def _texts_by_role(conversation: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -111,3 +112,8 @@ def draw(
     seen = {pair.comparison for pair in judged} | {pair.comparison.swapped for pair in judged}
     others = [pair for pair in reversed(drawn[len(judged) :]) if pair.comparison not in seen]
     return DrawnPairs(pairs=tuple(judged), demonstrations=tuple(others[:pool]))
+
+
+def digest_of(*texts: Any) -> str:
+    """A short name for a row or a question without an id: 16 hexadecimal digits."""
+    return hashlib.sha256("\0".join(map(str, texts)).encode()).hexdigest()[:16]

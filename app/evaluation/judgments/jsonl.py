@@ -1,29 +1,30 @@
-"""Rows of judged pairs, in files of any format, and the lines of judgments.jsonl."""
+"""Rows of judged pairs, in files of any format, and judgments.jsonl, which `evaluate` keeps."""
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Annotated, Any, Self
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from app.core.comparison import Side
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.evaluation.judgments.record import JudgedPair, Observation
 from app.files.checking import Contradictions, LabeledRow, LabelReport, checked
+from app.files.journal import LineFile
 from app.files.labeled import check_words, known_comparison, refuse_unlabeled
 from app.files.reading import FileRow, InputFormat, files_of, read_rows
 from app.files.results import with_answers
 from app.files.shapes import ComparisonShape, known_shape, label_in
 from app.ports import Generated
 
-T = TypeVar("T")
-
 # The file of a folder of `evaluate`.
 LOG_NAME = "judgments.jsonl"
 # Every line that `judgment_line` writes begins with these bytes.
-LINE_BEGINS = b'{"dataset": "'
+_LINE_BEGINS = b'{"dataset": "'
 
 # The two fields of each signal. A line has the fields of at most one signal.
 _SIGNALS = {
@@ -32,6 +33,14 @@ _SIGNALS = {
     "scores": ("score_a", "score_b"),
 }
 _SHARES = ("p_fwd", "p_rev", "label_mass")
+# The fields that only `evaluate` writes.
+_OF_EVALUATE: Mapping[str, TypeAdapter[Any]] = {
+    "verbalized": TypeAdapter(Generated | None),
+    "annotators": TypeAdapter(tuple[Annotated[float, Field(allow_inf_nan=False)], ...] | None),
+    "samples": TypeAdapter(tuple[Generated, ...] | None),
+    "failed": TypeAdapter(dict[Observation, str] | None),
+    "asked": TypeAdapter(dict[Observation, str] | None),
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +71,18 @@ class Judged:
     report: LabelReport
     judges: frozenset[str | None]
     signal: str | None = None
+
+    def check_one_judge(self, source: object) -> None:
+        """Refuses the rows of several judges.
+
+        Raises:
+            InvalidRequestError: The message names the source and the judges.
+        """
+        if len(self.judges) > 1:
+            names = ", ".join(sorted(name or "an unnamed one" for name in self.judges))
+            raise InvalidRequestError(
+                f"{source} has answers of several judges ({names}): give those of one at a time"
+            )
 
 
 def read_judgments(
@@ -114,8 +135,8 @@ def judgment_line(pair: JudgedPair) -> str:
     for name in ("group", "label", "text", "judge", "fingerprint", "label_mass"):
         fields[name] = getattr(pair, name)
     fields["swapped"] = pair.swapped or None
-    for signal, names in _SIGNALS.items():
-        fields |= zip(names, getattr(pair, signal) or (None, None), strict=True)
+    for signal in ("gaps", "p"):
+        fields |= zip(_SIGNALS[signal], getattr(pair, signal) or (None, None), strict=True)
     if pair.orders == 1:
         fields |= {"gap_rev": None, "orders": 1}
     fields["verbalized"] = pair.verbalized and pair.verbalized._asdict()
@@ -238,12 +259,24 @@ class _Line:
     def _pair(self, label: Side) -> JudgedPair:
         answers: dict[str, Any] = {}
         if self.signal and not self._missing():
-            answers[self.signal] = values = self._two_numbers(self.signal)
-            # A column of the user may be called orders, too.
-            if self._says_one_order and self.signal != "scores" and values[0] == values[1]:
-                answers["orders"] = 1
+            one, other = self._two_numbers(self.signal)
+            if self.signal == "scores":
+                # A reward model scores each response by itself: both orders have the same gap.
+                answers |= {"gaps": (one - other, one - other), "orders": 1}
+                if not math.isfinite(one - other):
+                    raise self.error("score_a and score_b are too far apart")
+            else:
+                answers[self.signal] = one, other
+                # A column of the user may be called orders, too.
+                if self._says_one_order and one == other:
+                    answers["orders"] = 1
         if self.is_of_evaluate and not (self.fields.get("dataset") and self.fields.get("id")):
             raise self.error("a line with asked needs dataset and id")
+        for name, adapter in _OF_EVALUATE.items():
+            try:
+                answers[name] = adapter.validate_python(self.fields.get(name)) or None
+            except ValidationError as exc:
+                raise self.error(f"{name}: {exc.errors()[0]['msg']}") from None
         return JudgedPair(
             dataset=self._string("dataset") or "",
             id=self._string("id") or self.place,
@@ -254,11 +287,6 @@ class _Line:
             judge=self._string("judge"),
             fingerprint=self._string("fingerprint"),
             label_mass=self._label_mass(),
-            verbalized=self._text_or_none("verbalized"),
-            annotators=self._many("annotators", self._number),
-            samples=self._many("samples", self._text),
-            failed=self._strings("failed") or None,
-            asked=self._strings("asked") or None,
             **answers,
         )
 
@@ -278,10 +306,7 @@ class _Line:
         first = self._number(one, self.fields[one])
         # `_missing` has checked that the other number is there, or is the same.
         given = self.fields.get(other)
-        second = first if given is None else self._number(other, given)
-        if signal == "scores" and not math.isfinite(first - second):
-            raise self.error("score_a and score_b are too far apart")
-        return first, second
+        return first, first if given is None else self._number(other, given)
 
     def _number(self, name: str, value: object) -> float:
         number = math.nan
@@ -302,32 +327,63 @@ class _Line:
         value = self.fields.get("label_mass")
         return None if value is None else self._number("label_mass", value)
 
-    def _many(self, name: str, read: Callable[[str, object], T]) -> tuple[T, ...] | None:
-        values = self.fields.get(name)
-        if values is None:
-            return None
-        if not isinstance(values, list):
-            raise self.error(f"{name} is not a list")
-        return tuple(read(name, value) for value in values)
-
-    def _text_or_none(self, name: str) -> Generated | None:
-        value = self.fields.get(name)
-        return None if value is None else self._text(name, value)
-
-    def _text(self, name: str, value: object) -> Generated:
-        match value:
-            case {"text": str(text), "complete": bool(complete)}:
-                return Generated(text, complete)
-        raise self.error(f"{name} needs text and complete")
-
-    def _strings(self, name: str) -> Mapping[Observation, str]:
-        """An object from observation names to strings; {} where it is missing."""
-        value = self.fields.get(name) or {}
-        if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
-            raise self.error(f"{name} is not an object with string values")
-        return cast(Mapping[Observation, str], value)
-
     def _string(self, name: str) -> str | None:
         """A string, a number as a string, or None where the field is missing."""
         value = self.fields.get(name)
         return None if value is None else str(value)
+
+
+class JudgmentLog:
+    """An append-only judgments.jsonl with a single writing process.
+
+    Args:
+        file: Created if it does not exist; its folder must exist.
+        judge: Name of the judge whose answers the file holds.
+
+    Raises:
+        InvalidRequestError: Another process writes the file, it cannot be opened, or `evaluate` did
+            not write it. The file is then unchanged.
+    """
+
+    def __init__(self, file: Path, *, judge: str) -> None:
+        self._judge = judge
+        self._lines = LineFile(
+            file,
+            first_begins=_LINE_BEGINS,
+            later_begin=_LINE_BEGINS,
+            foreign="was not written by evaluate: give another --out, or evaluate this file with "
+            "--from",
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._lines.close()
+
+    def read(self) -> dict[tuple[str, str], JudgedPair]:
+        """All pairs of the file, by data set and id.
+
+        Raises:
+            InvalidRequestError: A line does not have the format of judgments.jsonl, or holds the
+                answers of another judge.
+        """
+        file = self._lines.path
+        if not file.stat().st_size:
+            return {}
+        pairs = read_judgments([file]).pairs
+        for pair in pairs:
+            if pair.judge != self._judge:
+                raise InvalidRequestError(
+                    f"{file} holds judgments of {pair.judge or 'an unknown judge'}, not of "
+                    f"{self._judge}: give another --out"
+                )
+        return {(pair.dataset, pair.id): pair for pair in pairs}
+
+    def append(self, pairs: Iterable[JudgedPair]) -> None:
+        """Appends a line for each pair, durably.
+
+        Raises:
+            InvalidRequestError: The file cannot be written; its earlier content is unchanged.
+        """
+        self._lines.append("".join(map(judgment_line, pairs)))

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 from app.evaluation.benchmarks.labeled_pairs import LabeledPair
 from app.evaluation.judgments.prompts import annotator_prompts, draw_personas, verbalized_prompt
@@ -13,26 +13,12 @@ from app.ports import Prompt
 
 # SCOPE, appendix on baselines: five samples at a temperature of 0.7.
 SAMPLES, TEMPERATURE = 5, 0.7
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GenerationLimits:
-    """How the engine writes an answer.
-
-    Args:
-        max_tokens: Number of tokens after which the answer is cut.
-        temperature: Sampling temperature; 0 is greedy.
-    """
-
-    max_tokens: int
-    temperature: float
-
-
-# Observations that need text; the others need label logits. The limits fit a verdict and a number:
-# a judge that explains itself first is cut off, and the answer counts as unparsed.
-GENERATION: Mapping[Observation, GenerationLimits] = {
-    "verbalized": GenerationLimits(max_tokens=32, temperature=0.0),
-    "samples": GenerationLimits(max_tokens=16, temperature=TEMPERATURE),
+# Observations that need text: the number of tokens after which it is cut, and its temperature; the
+# others need label logits. The limits fit a verdict and a number: a judge that explains itself
+# first is cut off, and the answer counts as unparsed.
+GENERATION: Mapping[Observation, tuple[int, float]] = {
+    "verbalized": (32, 0.0),
+    "samples": (16, TEMPERATURE),
 }
 
 
@@ -52,29 +38,35 @@ class Question:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class Questionnaire:
-    """The questions of a run about the pairs of one data set.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dataset:
+    """The pairs of a data set, and the questions about them.
 
     Args:
+        name: Name of the data set.
+        pairs: The pairs to judge.
         template: Template of the judge's prompts; None for a judge without prompts, which answers
             the observation "orders" only.
         personas: Demonstrations of each simulated annotator; empty without annotators.
         seed: Seed of the sampled answers.
     """
 
+    name: str
+    pairs: Sequence[LabeledPair]
     template: PromptTemplate | None
-    personas: tuple[tuple[LabeledPair, ...], ...]
-    seed: int
+    personas: tuple[tuple[LabeledPair, ...], ...] = ()
+    seed: int = 0
 
     @classmethod
     def of(
         cls,
+        name: str,
+        pairs: Sequence[LabeledPair],
         template: PromptTemplate | None,
         demonstrations: Sequence[LabeledPair],
         observations: Iterable[Observation],
         seed: int,
-    ) -> "Questionnaire":
+    ) -> "Dataset":
         """Draws the personas if "annotators" is among the observations.
 
         Raises:
@@ -82,7 +74,7 @@ class Questionnaire:
         """
         needs_personas = "annotators" in observations
         personas = draw_personas(demonstrations, seed=seed) if needs_personas else ()
-        return cls(template, personas, seed)
+        return cls(name=name, pairs=pairs, template=template, personas=personas, seed=seed)
 
     def question(self, observation: Observation, pair: LabeledPair) -> Question:
         """The question of one observation of one pair."""
@@ -95,8 +87,7 @@ class Questionnaire:
             # Derived from the pair, so that a resumed run draws the same samples.
             start = int(_digest([self.seed, pair.id, prompts])[:7], 16)
             seeds = [start + i for i in range(len(prompts))]
-        limits = GENERATION.get(observation)
-        digest = _digest([prompts, seeds, None if limits is None else astuple(limits)])
+        digest = _digest([prompts, seeds, GENERATION.get(observation)])
         return Question(prompts=tuple(prompts), seeds=tuple(seeds), digest=digest)
 
     def _prompts(

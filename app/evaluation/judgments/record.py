@@ -17,7 +17,7 @@ Observation = Literal["orders", "verbalized", "annotators", "samples"]
 class JudgedPair:
     """One labeled pair with the judge's answers; None for questions that were not asked.
 
-    A pair has at most one of `gaps`, `p` and `scores`. All pairs of a judge have the same one.
+    A pair has at most one of `gaps` and `p`. All pairs of a judge have the same one.
 
     Args:
         dataset: Name of the data set; "" in files that `evaluate` did not write.
@@ -28,12 +28,12 @@ class JudgedPair:
         text: Digest of the question and the responses. Answers to another text are discarded.
         judge: Name of the judge; None in files that do not name it.
         fingerprint: Fingerprint of the judge; None in files that `evaluate` did not write.
-        gaps: Logit of response_a minus that of response_b, with response_a shown first and second.
+        gaps: Logit of response_a minus that of response_b, with response_a shown first and second;
+            or the difference of a reward model's scores.
         orders: 1 if the judge has seen each response alone, so that the two numbers of `gaps` or
             `p` are one number; None if it has seen both orders, or nothing says it.
         label_mass: Probability on the two labels, in [0, 1]; the smaller of the two orders.
         p: Probability or vote share of response_a in [0, 1], shown first and second.
-        scores: A reward model's scores of response_a and response_b.
         verbalized: The answer to the request for a confidence.
         annotators: Logit gap of each persona, with response_a shown first.
         samples: Answers drawn at a temperature, with response_a shown first.
@@ -53,7 +53,6 @@ class JudgedPair:
     orders: Literal[1] | None = None
     label_mass: float | None = None
     p: tuple[float, float] | None = None
-    scores: tuple[float, float] | None = None
     verbalized: Generated | None = None
     annotators: tuple[float, ...] | None = None
     samples: tuple[Generated, ...] | None = None
@@ -106,7 +105,7 @@ class JudgedPair:
 
 # Observation -> the fields of its answer.
 _ANSWERS: Mapping[Observation, tuple[str, ...]] = {
-    "orders": ("gaps", "orders", "label_mass", "p", "scores"),
+    "orders": ("gaps", "orders", "label_mass", "p"),
     "verbalized": ("verbalized",),
     "annotators": ("annotators",),
     "samples": ("samples",),

@@ -46,7 +46,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"jinja2", "markupsafe"},
     "evaluation": _SHARED
     | {"judges", "sets", "files", "demo", "numpy", "scipy", "sklearn", "matplotlib"}
-    | {"jinja2", "datasets", "scope_judge.records"},
+    | {"jinja2", "datasets", "pydantic", "scope_judge.records"},
     # Composition, and the two programs that start what it composes.
     "wiring": _SHARED | {"judges", "stores", "sets", "audits", "judging", "settings", "release"},
     "fleet": _SHARED

@@ -124,7 +124,7 @@ def test_answers_of_several_judges_are_refused(
     other = [{**judged[0], "judgment": {**judged[0]["judgment"], "judge": "other"}}]
     result = run(written(tmp_path / "rows.jsonl", judged + other))
     assert result.exit_code == 1
-    assert "answers of several judges (other, scripted): give the answers of one judge" in one_line(
+    assert "answers of several judges (other, scripted): give those of one at a time" in one_line(
         result.output
     )
 

@@ -19,8 +19,7 @@ from app.core.diagnostics import feasible_alphas, more_examples
 from app.core.pac import pac_threshold
 from app.core.preference import LN2
 from app.core.thresholds import ThresholdCurve
-from app.evaluation.curve.labeled_scores import LabeledScores
-from app.evaluation.curve.rows import assessment_of
+from app.evaluation.curve import LabeledScores, assessment_of
 from tests.statistics.worlds.normal import NormalJudge
 
 

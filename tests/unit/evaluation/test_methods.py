@@ -55,10 +55,9 @@ def test_bpe_by_hand() -> None:
     assert (found.unparsed, found.failed, found.unparsed_answers) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("signal", ["scores", "gaps", "p"])
+@pytest.mark.parametrize("signal", ["gaps", "p"])
 def test_a_reward_models_scores_are_one_gap_for_both_orders(signal: str) -> None:
     said: dict[str, list[dict[str, Any]]] = {
-        "scores": [{"scores": (2.0, 2.0 - LN4)}, {"scores": (1.0, 1.0)}],
         "gaps": [{"gaps": (LN4, LN4), "orders": 1}, {"gaps": (0.0, 0.0), "orders": 1}],
         "p": [{"p": (0.8, 0.8), "orders": 1}, {"p": (0.5, 0.5), "orders": 1}],
     }

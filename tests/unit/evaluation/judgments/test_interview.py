@@ -17,14 +17,13 @@ from app.core.fingerprint import JudgeIdentity
 from app.evaluation.benchmarks.labeled_pairs import LabeledPair
 from app.evaluation.judgments.interview import (
     CHUNK_PAIRS,
-    Dataset,
-    Interviewer,
     MissingAnswers,
+    check_judge,
     missing_answers,
-    relabeled,
 )
-from app.evaluation.judgments.log import JudgmentLog
-from app.evaluation.judgments.questions import SAMPLES, Questionnaire
+from app.evaluation.judgments.interview import ask as ask_judge
+from app.evaluation.judgments.jsonl import JudgmentLog
+from app.evaluation.judgments.questions import SAMPLES, Dataset
 from app.evaluation.judgments.record import JudgedPair, Observation
 from app.judges.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
 from app.judges.label_logits import LabelLogitScorer
@@ -63,8 +62,8 @@ def scorer_of(
 
 def dataset(n: int, *, gap: float = 1.0, template: PromptTemplate = TEMPLATE) -> Dataset:
     demonstrations = [pair(1000 + i) for i in range(50)]
-    questionnaire = Questionnaire.of(template, demonstrations, ALL, seed=3)
-    return Dataset(name="d", pairs=[pair(i, gap) for i in range(n)], questionnaire=questionnaire)
+    pairs = [pair(i, gap) for i in range(n)]
+    return Dataset.of("d", pairs, template, demonstrations, ALL, seed=3)
 
 
 async def ask(
@@ -75,13 +74,12 @@ async def ask(
 ) -> tuple[dict[tuple[str, str], JudgedPair], int]:
     """The content of the log afterwards, and the number of pairs asked, counted per observation."""
     answered: list[int] = []
-    interviewer = Interviewer(scorer=scorer_of(engine or ScriptedEngine()))
+    scorer = scorer_of(engine or ScriptedEngine())
     with JudgmentLog(folder / "judgments.jsonl", judge="scripted") as log:
         known = log.read()
         missing = missing_answers([data], observations, known)
-        interviewer.check(known.values(), observations)
-        await interviewer.ask(missing, log, lambda _, n: answered.append(n))
-        log.append(relabeled([data], known))
+        check_judge(scorer, known.values(), observations)
+        await ask_judge(scorer, missing, log, lambda _, n: answered.append(n))
         return log.read(), sum(answered)
 
 
@@ -117,9 +115,7 @@ async def test_only_missing_answers_are_asked_for(tmp_path: Path) -> None:
     assert asked == 0
 
 
-async def test_a_new_text_or_prompt_is_asked_again_and_a_new_label_is_not(
-    tmp_path: Path,
-) -> None:
+async def test_a_new_text_prompt_or_label_is_asked_again(tmp_path: Path) -> None:
     await ask(tmp_path, dataset(5))
     judged, asked = await ask(tmp_path, dataset(5, gap=2.0), observations=["orders"])
     assert asked == 5
@@ -128,16 +124,13 @@ async def test_a_new_text_or_prompt_is_asked_again_and_a_new_label_is_not(
     _, asked = await ask(tmp_path, dataset(5, gap=2.0, template=template), observations=["orders"])
     assert asked == 5
     data = dataset(5, gap=2.0, template=template)
-    pairs = [dataclasses.replace(pair, label="B", group="new") for pair in data.pairs]
+    pairs = [dataclasses.replace(data.pairs[0], label="B", group="new"), *data.pairs[1:]]
     relabeled = dataclasses.replace(data, pairs=pairs)
     judged, asked = await ask(tmp_path, relabeled, observations=["orders"])
+    assert asked == 1
+    assert (judged["d", "pair-0"].label, judged["d", "pair-0"].group) == ("B", "new")
+    _, asked = await ask(tmp_path, relabeled, observations=["orders"])
     assert asked == 0
-    assert {(found.label, found.group) for found in judged.values()} == {("B", "new")}
-    assert judged["d", "pair-0"].gaps == pytest.approx((2.0, 2.0))
-    # The correction is written once: the next run has nothing to correct.
-    before = (tmp_path / "judgments.jsonl").read_bytes()
-    await ask(tmp_path, relabeled, observations=["orders"])
-    assert (tmp_path / "judgments.jsonl").read_bytes() == before
 
 
 @pytest.mark.parametrize("error", [PromptTooLongError("too long"), JudgmentFailedError("odd")])
@@ -191,8 +184,8 @@ async def test_a_judge_that_goes_down_loses_no_stored_answer(tmp_path: Path) -> 
     assert len(judged) == n
     with JudgmentLog(tmp_path / "undisturbed.jsonl", judge="scripted") as log:
         whole = dataset(n)
-        interviewer = Interviewer(scorer=scorer_of(ScriptedEngine()))
-        await interviewer.ask(
+        await ask_judge(
+            scorer_of(ScriptedEngine()),
             [MissingAnswers(dataset=whole, observation="orders", pairs=whole.pairs)],
             log,
             lambda *_: None,
@@ -203,25 +196,23 @@ async def test_a_judge_that_goes_down_loses_no_stored_answer(tmp_path: Path) -> 
 async def test_the_same_name_with_other_weights_is_refused(tmp_path: Path) -> None:
     await ask(tmp_path, dataset(2), observations=["orders"])
     with JudgmentLog(tmp_path / "judgments.jsonl", judge="scripted") as log:
-        other = Interviewer(scorer=scorer_of(ScriptedEngine(), weights="other"))
+        other = scorer_of(ScriptedEngine(), weights="other")
         with pytest.raises(
             InvalidRequestError, match="the prompt or another input of the scores differs"
         ):
-            other.check(log.read().values(), ["orders"])
+            check_judge(other, log.read().values(), ["orders"])
 
 
 async def ask_reward_model(
     folder: Path, model: NumberModel, pairs: Sequence[LabeledPair]
 ) -> dict[tuple[str, str], JudgedPair]:
     """The content of the log after a run with a reward model, whose observation is its score."""
-    questionnaire = Questionnaire.of(None, (), ["orders"], seed=0)
-    data = Dataset(name="d", pairs=pairs, questionnaire=questionnaire)
-    interviewer = Interviewer(scorer=await number_model.scorer_of(model))
+    data = Dataset(name="d", pairs=pairs, template=None)
+    scorer = await number_model.scorer_of(model)
     with JudgmentLog(folder / "judgments.jsonl", judge=number_model.MODEL.judge) as log:
         known = log.read()
-        interviewer.check(known.values(), ["orders"])
         missing = missing_answers([data], ["orders"], known)
-        await interviewer.ask(missing, log, lambda *_: None)
+        await ask_judge(scorer, missing, log, lambda *_: None)
         return log.read()
 
 

@@ -1,4 +1,4 @@
-"""The file of judged pairs: lines survive a round trip, and bad lines are refused."""
+"""The file of judged pairs: lines survive, bad lines are refused, and a single process writes."""
 
 import dataclasses
 import json
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.errors import InvalidRequestError
-from app.evaluation.judgments.jsonl import judgment_line, read_judgments
+from app.evaluation.judgments.jsonl import JudgmentLog, judgment_line, read_judgments
 from app.evaluation.judgments.record import JudgedPair
 from app.files.checking import RowPlace
 from app.ports import Generated
@@ -37,8 +37,8 @@ OWN = st.builds(
     judge=st.text(),
     fingerprint=st.text(),
     verbalized=st.none() | TEXT,
-    annotators=st.none() | st.lists(FINITE).map(tuple),
-    samples=st.none() | st.lists(TEXT).map(tuple),
+    annotators=st.none() | st.lists(FINITE, min_size=1).map(tuple),
+    samples=st.none() | st.lists(TEXT, min_size=1).map(tuple),
     failed=st.none() | st.dictionaries(OBSERVATION, st.text(), min_size=1),
     asked=st.dictionaries(OBSERVATION, st.text(), min_size=1),
 )
@@ -140,10 +140,10 @@ def test_lines_without_label_or_answer_are_left_out_and_reported(tmp_path: Path)
         ('{"label": "A", "gap_fwd": NaN, "gap_rev": 0.1}\n', "gap_fwd is not a finite number"),
         ({"label": "A", "score_a": 1e308, "score_b": -1e308}, "too far apart"),
         ({"label": "A", "label_mass": 2, "gap_fwd": 1, "gap_rev": 1}, "label_mass must be in"),
-        ({"label": "A", "verbalized": "0.5"}, "verbalized needs text and complete"),
-        ({"label": "A", "samples": "[[A]]"}, "samples is not a list"),
-        ({"label": "A", "annotators": [1, None]}, "annotators is not a finite number"),
-        (OF_OURS | {"asked": {"orders": 1}}, "asked is not an object with string values"),
+        ({"label": "A", "verbalized": "0.5"}, "verbalized: Input should be"),
+        ({"label": "A", "samples": "[[A]]"}, "samples: Input should be a valid tuple"),
+        ({"label": "A", "annotators": [1, None]}, "annotators: Input should be a valid number"),
+        (OF_OURS | {"asked": {"orders": 1}}, "asked: Input should be a valid string"),
         ({"label": "A", "asked": {}}, "a line with asked needs dataset and id"),
     ],
 )
@@ -163,3 +163,54 @@ def test_a_file_with_two_signals_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(InvalidRequestError, match="line 2: score_a after lines with p_fwd"):
         read_judgments([file])
+
+
+def pair(number: int, judge: str = "demo") -> JudgedPair:
+    gaps = (float(number), 0.0)
+    return JudgedPair(
+        dataset="d",
+        id=str(number),
+        group=None,
+        label="A",
+        judge=judge,
+        gaps=gaps,
+        asked={"orders": "x"},
+    )
+
+
+def test_appended_lines_are_there_in_the_next_run(tmp_path: Path) -> None:
+    file = tmp_path / "judgments.jsonl"
+    with JudgmentLog(file, judge="demo") as log:
+        log.append([pair(1), pair(2)])
+        assert file.read_text() == judgment_line(pair(1)) + judgment_line(pair(2))
+    with JudgmentLog(file, judge="demo") as log:
+        log.append([pair(3)])
+        assert log.read() == {("d", str(i)): pair(i) for i in (1, 2, 3)}
+
+
+def test_another_judges_answers_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "judgments.jsonl"
+    with JudgmentLog(file, judge="demo") as log:
+        log.append([pair(1)])
+    with (
+        JudgmentLog(file, judge="other") as log,
+        pytest.raises(InvalidRequestError, match="judgments of demo, not of other: give another"),
+    ):
+        log.read()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"id": "1", "label": "A", "p_fwd": 0.5, "p_rev": 0.4}',
+        b'{"id": "1", "label": "A", "p_fwd": 0.5, "p_rev": 0.4}\n',
+        b"\x1f\x8b\x08\x00 something zipped",
+        judgment_line(pair(1)).encode() + b"a note of mine",
+    ],
+)
+def test_a_users_file_is_left_unchanged(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "judgments.jsonl"
+    file.write_bytes(content)
+    with pytest.raises(InvalidRequestError, match="was not written by evaluate"):
+        JudgmentLog(file, judge="demo")
+    assert file.read_bytes() == content

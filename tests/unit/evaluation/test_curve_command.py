@@ -1,27 +1,21 @@
-"""The rows, the figure and the command of `scope-judge curve`."""
+"""The rows and the command of `scope-judge curve`, from a file of judged pairs."""
 
 import json
-import sys
+import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from app.cli import app
+from app.core.errors import InvalidRequestError
 from app.core.preference import LN2
-from app.evaluation.curve.figure import write_curve_figure
-from app.evaluation.curve.labeled_scores import LabeledScores
-from app.evaluation.curve.rows import assessment_of
+from app.evaluation.curve import LabeledScores, assessment_of, labeled_scores_of
+from app.evaluation.judgments.jsonl import read_judgments
 
 runner = CliRunner()
-
-
-def scores(n: int = 400, seed: int = 5) -> LabeledScores:
-    """A judge that is wrong more often when it is less confident."""
-    rng = np.random.default_rng(seed)
-    uncertainty = rng.random(n) * LN2
-    return LabeledScores(uncertainty=uncertainty, error=rng.random(n) < 0.3 * uncertainty)
 
 
 @pytest.fixture
@@ -34,9 +28,41 @@ def file(tmp_path: Path) -> Path:
         for (fwd, rev), a in zip(p.tolist(), label_a.tolist(), strict=True)
     ]
     rows += [{"p_fwd": 1, "p_rev": 1, "label": "tie"}, {"p_fwd": 1, "label": "A"}]
-    path = tmp_path / "pairs.jsonl"
+    return written(tmp_path, rows)
+
+
+def written(folder: Path, rows: list[Any]) -> Path:
+    path = folder / "pairs.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+def scores_of(folder: Path, rows: list[Any]) -> LabeledScores:
+    path = written(folder, rows)
+    return labeled_scores_of(read_judgments([path]), str(path))
+
+
+def pair(p_fwd: float | None, p_rev: float | None, label: str | None = "A") -> dict[str, Any]:
+    return {"p_fwd": p_fwd, "p_rev": p_rev, "label": label}
+
+
+def test_probabilities_by_hand(tmp_path: Path) -> None:
+    # p_bar 0.8 for A, 0.25 for B, 0.8 with label B.
+    scores = scores_of(tmp_path, [pair(0.9, 0.7), pair(0.5, 0.0, "B"), pair(0.9, 0.7, "B")])
+    expected = [-(p * math.log(p) + (1 - p) * math.log(1 - p)) for p in (0.8, 0.25, 0.8)]
+    assert scores.uncertainty == pytest.approx(expected)
+    assert scores.error.tolist() == [False, False, True]
+    assert (scores.report.rows, scores.report.usable) == (3, 3)
+    found = assessment_of(scores, (0.1,), delta=0.1)
+    # The wrong pair ties with one right pair (a half) and is more confident than the other (0).
+    assert found.accuracy == pytest.approx(2 / 3)
+    assert found.auroc == 0.25
+
+
+@pytest.mark.parametrize("row", [pair(None, None), pair(1, 1, "tie"), {"label": "A"}])
+def test_a_file_without_a_usable_line_is_refused(row: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequestError, match="no labeled pair"):
+        scores_of(tmp_path, [row])
 
 
 def test_rows_by_hand() -> None:
@@ -58,48 +84,17 @@ def test_rows_by_hand() -> None:
     assert all(map(found.more_examples, found.rows[3:]))
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        scores(),
-        LabeledScores(uncertainty=np.full(50, LN2), error=np.ones(50, dtype=bool)),
-    ],
-)
-def test_the_figure_is_drawn_even_where_nothing_is_feasible(
-    data: LabeledScores, tmp_path: Path
-) -> None:
-    file = tmp_path / "a.svg"
-    write_curve_figure(data, assessment_of(data, (0.07, 0.4), delta=0.1), file)
-    assert file.read_bytes().startswith(b"<?xml")
-
-
 def test_the_command_prints_the_table_to_stdout_and_left_out_lines_to_stderr(file: Path) -> None:
-    result = runner.invoke(app, ["curve", str(file)])
+    options = ["--alpha", "0.3", "--alpha", "0.03", "--delta", "0.2"]
+    result = runner.invoke(app, ["curve", str(file), *options])
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("n = 300, accuracy 0.")
     assert "\x1b" not in result.stdout
     rows = [line.split() for line in result.stdout.splitlines()]
-    assert [row[1] for row in rows if row[:1] == ["marginal"]] == [
-        "0.05",
-        "0.1",
-        "0.15",
-        "0.2",
-        "0.25",
-    ]
-    assert sum(row[:3] == ["pac,", "delta", "0.1"] for row in rows) == 5
-    assert "302 rows: 300 usable, 1 tie, 1 unusable" in result.stderr
-    assert f"unusable, 1: no p_rev ({file}, line 302)" in result.stderr
-
-
-def test_the_command_takes_alphas_delta_and_a_plot(file: Path, tmp_path: Path) -> None:
-    plot = tmp_path / "curve.png"
-    options = ["--alpha", "0.3", "--alpha", "0.03", "--delta", "0.2"]
-    result = runner.invoke(app, ["curve", str(file), *options, "--plot", str(plot)])
-    assert result.exit_code == 0, result.output
-    rows = [line.split() for line in result.stdout.splitlines()]
     assert [row[1] for row in rows if row[:1] == ["marginal"]] == ["0.3", "0.03"]
     assert [row[3] for row in rows if row[:3] == ["pac,", "delta", "0.2"]] == ["0.3", "0.03"]
-    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert "302 rows: 300 usable, 1 tie, 1 unusable" in result.stderr
+    assert f"unusable, 1: no p_rev ({file}, line 302)" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -108,8 +103,6 @@ def test_the_command_takes_alphas_delta_and_a_plot(file: Path, tmp_path: Path) -
         (["--alpha", "0"], "--alpha must be between 0 and 1"),
         (["--alpha", "0.1", "--alpha", "nan"], "--alpha must be between 0 and 1"),
         (["--delta", "1"], "--delta must be between 0 and 1"),
-        (["--plot", "x.pdf"], "--plot x.pdf: the name must end in .png or .svg"),
-        (["--plot", "/absent/x.png"], "/absent/x.png cannot be written"),
     ],
 )
 def test_bad_arguments_are_refused_with_the_reason(
@@ -119,12 +112,3 @@ def test_bad_arguments_are_refused_with_the_reason(
     assert result.exit_code == 1, result.output
     assert words in " ".join(result.stderr.split())
     assert "Traceback" not in result.output
-
-
-def test_only_the_plot_needs_matplotlib(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.delitem(sys.modules, "app.evaluation.curve.figure")
-    assert runner.invoke(app, ["curve", str(file)]).exit_code == 0
-    result = runner.invoke(app, ["curve", str(file), "--plot", "x.png"])
-    assert result.exit_code == 1
-    assert "pip install scope-judge[evaluation]" in result.stderr

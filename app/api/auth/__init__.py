@@ -1,0 +1,1 @@
+"""Authentication and authorization: keys, roles, and callers on this machine."""

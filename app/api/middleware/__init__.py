@@ -1,0 +1,1 @@
+"""Middleware around all routes: limits, deadlines, metrics."""

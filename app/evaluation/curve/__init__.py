@@ -1,1 +1,0 @@
-"""Coverage and risk of each alpha on labeled pairs that a judge has already judged."""
