@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from fastapi import FastAPI
 
 from app.api.application import create_application
-from app.api.auth.keys import Keys, open_keys
+from app.api.keys import Keys, open_keys
 from app.judging.services import Services
 from app.observability import logs
 from app.settings import Settings, read_settings

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from app.api.auth.keys import Keys
+from app.api.keys import Keys
 from app.core.comparison import Comparison, Criterion, Guarantee, Label, LabeledComparison
 from app.judges.engines.scripted import ScriptedEngine
 from app.judges.label_logits import LabelLogitScorer

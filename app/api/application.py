@@ -8,24 +8,15 @@ from fastapi import FastAPI
 from starlette.responses import JSONResponse
 
 from app import __version__
-from app.api import errors
-from app.api.auth.access import Authentication
-from app.api.auth.keys import Keys
+from app.api import problems
+from app.api.access import Authentication
 from app.api.desk import routes as desk_routes
 from app.api.document import describe_answers
-from app.api.middleware.gate import Gate
-from app.api.middleware.observation import Observation
-from app.api.middleware.prefix import Prefix
+from app.api.keys import Keys
+from app.api.middleware import Gate, Observation, Prefix
 from app.api.routes import audits as auditing
 from app.api.routes import calibrations as calibrating
-from app.api.routes import (
-    cascades,
-    decisions,
-    docs,
-    operations,
-    pools,
-    rewards,
-)
+from app.api.routes import cascades, decisions, docs, operations, pools, rewards
 from app.api.routes import judge as judging
 from app.judging.services import Services
 from app.off_loop import off_loop
@@ -102,7 +93,7 @@ def create_application(
     app.add_middleware(Observation)
     if settings.root_path:
         app.add_middleware(Prefix, prefix=settings.root_path)
-    errors.install(app)
+    problems.install(app)
     # All applications of a process share the routes: `include_router` would analyze each of them
     # again, which takes 40 ms.
     for routes in (

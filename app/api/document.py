@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from app.api.answers import decisions, judgments
-from app.api.answers.problems import STATUS
+from app.api.problems import STATUS
 from scope_judge import records
 
 _DECLARED = {**vars(decisions), **vars(judgments), **vars(records)}

@@ -24,7 +24,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from app.api.application import drain
-from app.api.middleware.gate import MOST_CONNECTIONS
+from app.api.middleware import MOST_CONNECTIONS
 from app.core.errors import StartupError
 from app.settings import Settings
 

@@ -209,10 +209,9 @@ class _Sided:
         self.by = np.array([draw.use.by for draw in draws], dtype=object)
         gaps = np.array([draw.audit.score.numbers for draw in draws]).reshape(-1, 3)
         gap_fwd, gap_rev = gaps[:, 0], gaps_in_reverse(gaps[:, 0], gaps[:, 1])
-        p_bar = preference_from_gaps(gap_fwd, gap_rev).p_bar
-        is_a = np.array([draw.state == "A" for draw in draws], dtype=bool)
+        prefers_a = [draw.state == "A" for draw in draws]
         # That of a draw without a label means nothing.
-        self._wrong = np.where(is_a, p_bar <= 0.5, p_bar >= 0.5)
+        self._wrong = preference_from_gaps(gap_fwd, gap_rev).wrong(np.array(prefers_a, dtype=bool))
         self.is_error = self._wrong & ~self._closed & ~self._expired
 
     def figures(

@@ -11,8 +11,8 @@ from typing import Any, TextIO, cast
 
 import typer
 
-from app.api.auth.keys import Keys, open_keys
-from app.api.auth.local import is_loopback
+from app.api.access import is_loopback
+from app.api.keys import Keys, open_keys
 from app.api.server import DrainingServer, bound
 from app.cli.console import CommandError, console, print_error, say
 from app.cli.progress import ConsoleObserver

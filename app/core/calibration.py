@@ -138,9 +138,7 @@ class Calibration:
 
         False for pairs without a preferred side.
         """
-        p_bar = self.preferences.p_bar
-        wrong: NDArray[np.bool_] = np.where(self.table.label_a, p_bar <= 0.5, p_bar >= 0.5)
-        return self.sided & wrong
+        return self.sided & self.preferences.wrong(self.table.label_a)
 
     @cached_property
     def sided(self) -> NDArray[np.bool_]:
@@ -388,7 +386,7 @@ class Calibration:
     def _answers_of(self, table: Examples) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Uncertainty and error of one judge of a cascade; infinite where it cannot answer."""
         preferences = table.preferences_at(1.0)
-        wrong: NDArray[np.bool_] = table.label_a != (preferences.p_bar > 0.5)
+        wrong = preferences.wrong(table.label_a)
         return usable_uncertainty(preferences, table.label_mass, self.min_label_mass), wrong
 
     def chosen(self, alpha: float, delta: float) -> Chosen:
@@ -437,7 +435,7 @@ class Calibration:
             errors=errors,
             n=curve.n + int((used & ~self.on_task).sum()),
         )
-        taken = self.on_task & ~self._undecided & (self.uncertainty <= threshold)
+        taken = self._accepted(threshold)
         ties, sided = int((taken & self.table.tied).sum()), int((taken & self.sided).sum())
         return with_ties(row, ties=ties, sided=sided)
 
@@ -510,8 +508,10 @@ class Calibration:
 
     def accepts(self, threshold: float) -> int:
         """Returns how many of the pairs a threshold in nats accepts, whatever their labels are."""
-        accepted = self.on_task & ~self._undecided & (self.uncertainty <= threshold)
-        return int(accepted.sum())
+        return int(self._accepted(threshold).sum())
+
+    def _accepted(self, threshold: float) -> NDArray[np.bool_]:
+        return self.on_task & self.preferences.accepted(threshold)
 
     @cached_property
     def standard_rows(self) -> tuple[Threshold, ...]:

@@ -37,7 +37,7 @@
     └── StartupError                  the service cannot start; no caller sees it
 
 Callers can get the leaves of the first three branches. Their statuses are in
-`app.api.answers.problems`.
+`app.api.problems`.
 """
 
 from typing import ClassVar

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.core.preference import FloatArray, preference_from_gaps
+from app.core.preference import FloatArray, Preferences, preference_from_gaps
 from app.core.score import Score
 
 # More pairs than this share that change are worth a warning.
@@ -51,9 +51,7 @@ class Noise:
         preferences = [preference_from_gaps(run[:, 0], run[:, 1]) for run in gaps]
         if threshold is None:
             threshold = float(np.median(preferences[0].entropy))
-        verdicts = np.array(
-            [_verdicts(judged.p_bar, judged.entropy, threshold) for judged in preferences]
-        )
+        verdicts = np.array([_verdicts(judged, threshold) for judged in preferences])
         return cls(
             pairs=gaps.shape[1],
             largest=float(differences.max()),
@@ -117,7 +115,6 @@ class Resolution:
         )
 
 
-def _verdicts(p_bar: FloatArray, entropy: FloatArray, threshold: float) -> FloatArray:
+def _verdicts(judged: Preferences, threshold: float) -> FloatArray:
     """Shape (n,). 1 for an accepted A, -1 for an accepted B, 0 for an abstention."""
-    accepted = entropy <= threshold
-    return np.where(accepted, np.sign(p_bar - 0.5), 0.0)
+    return np.where(judged.accepted(threshold), np.sign(judged.p_bar - 0.5), 0.0)

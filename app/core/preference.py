@@ -4,7 +4,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, xlogy
 
 from app.core.errors import JudgmentFailedError
@@ -35,6 +35,25 @@ class Preferences(NamedTuple):
     def confidence(self) -> FloatArray:
         """Shape (n,). max(p_bar, 1 - p_bar), within [0.5, 1] (SCOPE, BPE as confidence)."""
         return np.maximum(self.p_bar, 1.0 - self.p_bar)
+
+    def wrong(self, prefers_a: ArrayLike) -> NDArray[np.bool_]:
+        """Shape (n,). E(x): true where the judge prefers not the side that people prefer.
+
+        A judge without a preference is wrong whichever that side is. NaN is never wrong.
+
+        Args:
+            prefers_a: Shape (n,). Whether people prefer response_a.
+        """
+        wrong: NDArray[np.bool_] = np.where(prefers_a, self.p_bar <= 0.5, self.p_bar >= 0.5)
+        return wrong
+
+    def accepted(self, threshold: float) -> NDArray[np.bool_]:
+        """Shape (n,). S(x, lambda): true where a threshold in nats accepts the preference.
+
+        None is accepted without a preference, and none that is NaN.
+        """
+        accepted: NDArray[np.bool_] = (self.entropy <= threshold) & (self.p_bar != 0.5)
+        return accepted
 
     def rows(self) -> list[Preference]:
         """The preference of each comparison."""

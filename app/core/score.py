@@ -173,6 +173,10 @@ class Preference:
             return None
         return "A" if self.p_bar > 0.5 else "B"
 
+    def is_accepted(self, threshold: float) -> bool:
+        """Whether a threshold in nats accepts it: S(x, lambda), as of `core.preference`."""
+        return self.side is not None and self.uncertainty <= threshold
+
     @property
     def position_gap(self) -> float:
         """Effect of the order of the responses: |p_fwd - p_rev|."""

@@ -9,7 +9,6 @@ import numpy as np
 from app.core.preference import gaps_in_reverse, preference_from_gaps
 from app.core.score import Side
 from app.core.shares import Share, weighted_share
-from app.core.thresholds import ThresholdCurve
 
 _LEVEL = 0.95
 
@@ -91,7 +90,6 @@ def accepted_and_wrong(
     numbers = np.array(gaps, dtype=np.float64).reshape(-1, 2) / temperature
     forward, reverse = numbers.T
     preferences = preference_from_gaps(forward, gaps_in_reverse(forward, reverse))
-    undecided = preferences.p_bar == 0.5
-    wrong = (preferences.p_bar > 0.5) != np.array(prefers_a, dtype=bool)
-    curve = ThresholdCurve.fit(preferences.entropy, wrong | undecided)
-    return [curve.accepted_at(each, undecided=int(undecided.sum())) for each in thresholds]
+    wrong = preferences.wrong(prefers_a)
+    verdicts = [preferences.accepted(threshold) for threshold in thresholds]
+    return [(int(given.sum()), int((given & wrong).sum())) for given in verdicts]

@@ -18,7 +18,7 @@ import ray
 import ray.exceptions
 from pydantic import ValidationError
 
-from app.api.answers.problems import invalid_request
+from app.api.problems import invalid_request
 from app.api.requests.models import JudgeBatchIn
 from app.core.errors import StartupError
 from app.fleet.worker import BulkJudge

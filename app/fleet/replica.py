@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from app.api.application import drain
-from app.api.auth.keys import open_keys
+from app.api.keys import open_keys
 from app.core.errors import EngineUnavailableError, ScopeJudgeError, StartupError
 from app.judging.readiness import SILENT_S
 from app.judging.services import Services

@@ -88,10 +88,10 @@ class AcceptanceRule:
         """
         if self.threshold == -math.inf:
             return True
-        if self.first is None or preference.side is None:
+        if self.first is None:
             return False
         on_task = label_mass is None or label_mass >= self.min_label_mass
-        return on_task and preference.uncertainty <= self.first
+        return on_task and preference.is_accepted(self.first)
 
     def risk_level(self, uncertainty: float) -> float | None:
         """The smallest alpha that accepts this uncertainty; None if it is not defined."""
@@ -147,7 +147,7 @@ def decide(
         reason = "suspended"
     elif threshold == -math.inf:
         reason = "infeasible"
-    elif threshold is not None and preference.uncertainty > threshold:
+    elif threshold is not None and not preference.is_accepted(threshold):
         reason = "uncertain"
     else:
         verdict = side

@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import httpx
 
-from app.api.auth.keys import Keys
+from app.api.keys import Keys
 from app.audits.drift import Drift
 from app.judges.engines.scripted import ScriptedEngine, logits_of_gap
 from app.ports import LabelLogits, Prompt

@@ -15,8 +15,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from app.api.answers.problems import STATUS
-from app.api.auth.needs import NEEDS
+from app.api.access import NEEDS
+from app.api.problems import STATUS
 from app.cli import COMMANDS
 from app.cli import command as loaded_command
 from app.core import errors

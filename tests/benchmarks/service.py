@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 
-from app.api.auth.keys import hash_of
+from app.api.keys import hash_of
 from tests.benchmarks.processes import HttpServer, serve
 from tests.integration.processes.server import free_port
 from tests.patience import PATIENCE_S

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from app.api.answers.problems import invalid_request
-from app.api.auth.keys import KeyFile, KeyFileError, parse_key_file
+from app.api.keys import KeyFile, KeyFileError, parse_key_file
+from app.api.problems import invalid_request
 from app.api.requests.models import (
     CalibrateIn,
     ExampleIn,

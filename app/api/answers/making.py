@@ -1,13 +1,16 @@
-"""Makes records of the objects that have their fields, and JSON of records."""
+"""Makes records of the objects that have their fields, and the responses with their JSON."""
 
 import dataclasses
 import json
-from collections.abc import Hashable
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import cache
 from typing import Any, TypeVar, cast
 
+from fastapi import Response
 from pydantic import TypeAdapter
 
+from app.core.comparison import Judgment
 from app.core.errors import InternalError
 
 R = TypeVar("R")
@@ -58,3 +61,33 @@ def to_json(record: Any) -> bytes:
 @cache
 def _adapter(kind: Hashable) -> TypeAdapter[Any]:
     return TypeAdapter(cast(Any, kind))
+
+
+# Seconds since the store last confirmed the thresholds of an answer, while the store is away.
+AGE_HEADER = "Scope-Calibration-Age"
+AGED: dict[int | str, dict[str, Any]] = {
+    200: {
+        "headers": {
+            AGE_HEADER: {
+                "description": "Age of the thresholds: seconds since the calibration store last "
+                "confirmed them. Sent only while the store does not answer.",
+                "schema": {"type": "integer"},
+            }
+        }
+    }
+}
+
+
+def age_headers(judgments: Iterable[Judgment]) -> dict[str, str]:
+    """The header with the age of the oldest calibration, if the store has not confirmed one."""
+    ages = (judgment.age_s for judgment in judgments)
+    oldest = max(ages, default=0.0)
+    return {AGE_HEADER: str(math.ceil(oldest))} if oldest > 0 else {}
+
+
+def as_json(make: Callable[[], object], *, headers: Mapping[str, str] | None = None) -> Response:
+    """The response with the JSON of a record.
+
+    A large one is made in a thread: `await off_loop(as_json, make)`.
+    """
+    return Response(to_json(make()), media_type="application/json", headers=headers)

@@ -5,7 +5,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.desk.files import PAGE, DeskFile, read_files
-from app.api.errors import no_route
+from app.api.problems import no_route
 
 router = APIRouter(include_in_schema=False)
 

@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from app.api.answers.problems import invalid_request
+from app.api.problems import invalid_request
 from app.core.comparison import (
     Comparison,
     Criterion,

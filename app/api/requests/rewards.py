@@ -15,12 +15,7 @@ from pydantic import (
     Tag,
 )
 
-from app.api.requests.models import (
-    CriterionIn,
-    Strict,
-    encodable,
-    read_item,
-)
+from app.api.requests.models import CriterionIn, Strict, encodable, read_item
 from app.core.comparison import Comparison, CriterionDefaults, Turn
 from app.core.errors import InvalidComparisonError, RequestError
 from app.core.messages import question_of, response_of

@@ -13,7 +13,7 @@ from pydantic import (
     field_validator,
 )
 
-from app.api.answers.problems import invalid_request
+from app.api.problems import invalid_request
 from app.api.requests.models import Digest, DryRun, EvenIfInfeasible, Replace, Strict, Text
 from app.core.calibration import LabeledExample
 from app.core.comparison import Label

@@ -5,24 +5,16 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from app.api.answers.making import as_json
 from app.api.answers.sets import absorb_report
-from app.api.bodies import JsonRoute
-from app.api.dependencies import CurrentCaller, CurrentServices, SetName
+from app.api.inputs import CurrentCaller, CurrentServices, JsonRoute, SetName
+from app.api.problems import PROBLEMS
 from app.api.requests.audits import MOST_LABELS, AbsorbIn, AuditLabelsIn, ResumeIn
 from app.api.requests.models import CalibrationName
-from app.api.responses import (
-    ACCESS_ERRORS,
-    CHANGE_ERRORS,
-    SET_ERRORS,
-    STORE_ERRORS,
-    as_json,
-    error_responses,
-)
-from app.core.errors import AuditsIncompleteError, CascadeError, LabelChangesError
 from app.off_loop import off_loop
 from scope_judge.records import AbsorbReport, AuditLabels, AuditPage, AuditTrail, Resumed, Status
 
-router = APIRouter(tags=["auditing"], route_class=JsonRoute)
+router = APIRouter(tags=["auditing"], route_class=JsonRoute, responses=PROBLEMS)
 
 OfCalibration = Annotated[
     CalibrationName | None, Query(description="Only of this calibration set.")
@@ -34,11 +26,7 @@ MOST_TEXTS = 20
 MOST_ENTRIES = 100
 
 
-@router.get(
-    "/audits",
-    response_model=AuditPage,
-    responses=error_responses(*ACCESS_ERRORS, *STORE_ERRORS),
-)
+@router.get("/audits", response_model=AuditPage)
 async def list_audits(
     services: CurrentServices,
     caller: CurrentCaller,
@@ -79,11 +67,7 @@ async def list_audits(
     return await off_loop(as_json, lambda: page)
 
 
-@router.post(
-    "/audits/labels",
-    response_model=AuditLabels,
-    responses=error_responses(*ACCESS_ERRORS, *STORE_ERRORS, LabelChangesError),
-)
+@router.post("/audits/labels", response_model=AuditLabels)
 async def label_audits(
     body: AuditLabelsIn, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
@@ -99,11 +83,7 @@ async def label_audits(
     return as_json(lambda: taken)
 
 
-@router.get(
-    "/calibrations/{name}/audit-trail",
-    response_model=AuditTrail,
-    responses=error_responses(*ACCESS_ERRORS, *STORE_ERRORS),
-)
+@router.get("/calibrations/{name}/audit-trail", response_model=AuditTrail)
 async def list_audit_trail(
     name: SetName,
     services: CurrentServices,
@@ -119,11 +99,7 @@ async def list_audit_trail(
     return await off_loop(as_json, lambda: page)
 
 
-@router.post(
-    "/calibrations/{name}/resume",
-    response_model=Resumed,
-    responses=error_responses(*SET_ERRORS),
-)
+@router.post("/calibrations/{name}/resume", response_model=Resumed)
 async def resume(
     name: SetName, body: ResumeIn, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
@@ -134,11 +110,7 @@ async def resume(
     return as_json(lambda: Resumed(name=name, resumed=resumed))
 
 
-@router.post(
-    "/calibrations/{name}/absorb",
-    response_model=AbsorbReport,
-    responses=error_responses(*CHANGE_ERRORS, AuditsIncompleteError, CascadeError),
-)
+@router.post("/calibrations/{name}/absorb", response_model=AbsorbReport)
 async def absorb(
     name: SetName,
     body: AbsorbIn,

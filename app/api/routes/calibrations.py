@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from app.api.answers.making import as_json
 from app.api.answers.monitor import monitor
 from app.api.answers.sets import (
     calibration_detail,
@@ -16,8 +17,16 @@ from app.api.answers.sets import (
     example_page,
     scores,
 )
-from app.api.bodies import JsonRequest, JsonRoute, PostedItems
-from app.api.dependencies import CurrentCaller, CurrentServices, SetName, check_batch_size
+from app.api.inputs import (
+    CurrentCaller,
+    CurrentServices,
+    JsonRequest,
+    JsonRoute,
+    PostedItems,
+    SetName,
+    check_batch_size,
+)
+from app.api.problems import PROBLEMS
 from app.api.requests.models import (
     AlphasQuery,
     CalibrateIn,
@@ -29,17 +38,7 @@ from app.api.requests.models import (
     VersionNumber,
 )
 from app.api.requests.scored_examples import ImportIn
-from app.api.responses import (
-    ACCESS_ERRORS,
-    BATCH_ERRORS,
-    CHANGE_ERRORS,
-    SET_ERRORS,
-    STORE_ERRORS,
-    as_json,
-    error_responses,
-)
 from app.core.comparison import LabeledComparison
-from app.core.errors import JudgeMismatchError, VersionNotFoundError
 from app.off_loop import off_loop
 from scope_judge.records import (
     Calibration,
@@ -54,18 +53,13 @@ from scope_judge.records import (
     Versions,
 )
 
-router = APIRouter(tags=["calibrating"], route_class=JsonRoute)
+router = APIRouter(tags=["calibrating"], route_class=JsonRoute, responses=PROBLEMS)
 
 # About 2 MB of JSON.
 LARGEST_PAGE = 10_000
-OF_ONE = error_responses(*SET_ERRORS)
 
 
-@router.post(
-    "/calibrate",
-    response_model=CalibrationReport,
-    responses=error_responses(*BATCH_ERRORS, *CHANGE_ERRORS),
-)
+@router.post("/calibrate", response_model=CalibrationReport)
 async def calibrate(
     body: CalibrateIn, request: JsonRequest, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
@@ -97,11 +91,7 @@ async def calibrate(
     )
 
 
-@router.post(
-    "/calibrate/scores",
-    response_model=Scores,
-    responses=error_responses(*BATCH_ERRORS, JudgeMismatchError),
-)
+@router.post("/calibrate/scores", response_model=Scores)
 async def score(
     body: LabeledBatchIn,
     request: JsonRequest,
@@ -125,11 +115,7 @@ def _read_all(body: LabeledBatchIn) -> PostedItems[LabeledComparison]:
     return PostedItems(ExampleIn, body.examples, ExampleIn.labelled)
 
 
-@router.get(
-    "/calibrations",
-    response_model=CalibrationPage,
-    responses=error_responses(*ACCESS_ERRORS, *STORE_ERRORS),
-)
+@router.get("/calibrations", response_model=CalibrationPage)
 async def list_calibrations(
     services: CurrentServices,
     caller: CurrentCaller,
@@ -154,7 +140,7 @@ async def list_calibrations(
     )
 
 
-@router.get("/calibrations/{name}", response_model=CalibrationDetail, responses=OF_ONE)
+@router.get("/calibrations/{name}", response_model=CalibrationDetail)
 async def get_calibration(
     name: SetName,
     asked: Annotated[AlphasQuery, Query()],
@@ -177,7 +163,7 @@ async def get_calibration(
     return await off_loop(as_json, answer)
 
 
-@router.get("/calibrations/{name}/monitor", response_model=Monitor, responses=OF_ONE)
+@router.get("/calibrations/{name}/monitor", response_model=Monitor)
 async def monitor_calibration(name: SetName, services: CurrentServices) -> Response:
     """Shows what audits prove about a set, and whether its traffic drifts."""
     calibration = await services.calibrations.get(name)
@@ -193,7 +179,6 @@ async def monitor_calibration(name: SetName, services: CurrentServices) -> Respo
     status_code=204,
     response_model=None,
     responses={
-        **OF_ONE,
         200: {"model": Deletion, "description": "The consequences, with `dry_run`."},
     },
 )
@@ -213,7 +198,7 @@ async def delete_calibration(
     return await off_loop(as_json, partial(deletion, name, present, in_use, book))
 
 
-@router.get("/calibrations/{name}/examples", response_model=ExamplePage, responses=OF_ONE)
+@router.get("/calibrations/{name}/examples", response_model=ExamplePage)
 async def list_examples(
     name: SetName,
     services: CurrentServices,
@@ -229,11 +214,7 @@ async def list_examples(
     )
 
 
-@router.post(
-    "/calibrations/{name}/examples",
-    response_model=CalibrationReport,
-    responses=error_responses(*CHANGE_ERRORS),
-)
+@router.post("/calibrations/{name}/examples", response_model=CalibrationReport)
 async def import_examples(
     name: SetName,
     body: ImportIn,
@@ -253,7 +234,7 @@ async def import_examples(
     return await off_loop(as_json, partial(calibration_report, change, [], dry_run=body.dry_run))
 
 
-@router.get("/calibrations/{name}/versions", response_model=Versions, responses=OF_ONE)
+@router.get("/calibrations/{name}/versions", response_model=Versions)
 async def list_versions(
     name: SetName,
     services: CurrentServices,
@@ -273,11 +254,7 @@ async def list_versions(
     return await off_loop(as_json, lambda: Versions(name=name, versions=tuple(changes)))
 
 
-@router.post(
-    "/calibrations/{name}/rollback",
-    response_model=CalibrationChange,
-    responses=error_responses(*SET_ERRORS, VersionNotFoundError, JudgeMismatchError),
-)
+@router.post("/calibrations/{name}/rollback", response_model=CalibrationChange)
 async def roll_back(
     name: SetName, body: RollbackIn, services: CurrentServices, caller: CurrentCaller
 ) -> Response:

@@ -5,40 +5,33 @@ from functools import partial
 from fastapi import APIRouter, Response
 
 from app.api.answers.judgments import usage_of_request
-from app.api.answers.problems import problem_of
+from app.api.answers.making import as_json
 from app.api.answers.sets import judge_score, small_score
-from app.api.bodies import JsonRequest, JsonRoute, PostedItems
-from app.api.dependencies import CurrentCaller, CurrentServices, SetName, check_batch_size
+from app.api.inputs import (
+    CurrentCaller,
+    CurrentServices,
+    JsonRequest,
+    JsonRoute,
+    PostedItems,
+    SetName,
+    check_batch_size,
+)
+from app.api.problems import PROBLEMS, problem_of
 from app.api.requests.cascades import CascadePlanIn
 from app.api.requests.models import PoolIn, PoolPairIn
-from app.api.responses import (
-    ACCESS_ERRORS,
-    BATCH_ERRORS,
-    STORE_ERRORS,
-    as_json,
-    error_responses,
-)
 from app.core.cascade import CascadePlan as Planned
 from app.core.cascade import PlannedPairs, plan_cascade
 from app.core.comparison import Comparison
-from app.core.errors import (
-    CascadeError,
-    JudgeMismatchError,
-    ScopeJudgeError,
-)
+from app.core.errors import CascadeError, JudgeMismatchError, ScopeJudgeError
 from app.core.fingerprint import cascade_inputs, digest_of_json
 from app.core.score import NoScore, Score
 from app.off_loop import off_loop
 from scope_judge.records import CascadePlan, PairScore, PairScores
 
-router = APIRouter(tags=["cascades"], route_class=JsonRoute)
+router = APIRouter(tags=["cascades"], route_class=JsonRoute, responses=PROBLEMS)
 
 
-@router.post(
-    "/scores",
-    response_model=PairScores,
-    responses=error_responses(*BATCH_ERRORS),
-)
+@router.post("/scores", response_model=PairScores)
 async def score_pairs(body: PoolIn, request: JsonRequest, services: CurrentServices) -> Response:
     """Scores pairs without labels, for a cascade's large judge and for `cascade plan`."""
     check_batch_size(len(body.comparisons), services)
@@ -64,11 +57,7 @@ def _pair_score(outcome: Score | NoScore | ScopeJudgeError) -> PairScore:
     return judge_score(outcome, kind=PairScore, small=small_score(outcome.small))
 
 
-@router.post(
-    "/calibrations/{name}/cascade",
-    response_model=CascadePlan,
-    responses=error_responses(*ACCESS_ERRORS, *STORE_ERRORS, CascadeError, JudgeMismatchError),
-)
+@router.post("/calibrations/{name}/cascade", response_model=CascadePlan)
 async def plan(
     name: SetName,
     body: CascadePlanIn,

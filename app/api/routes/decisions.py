@@ -13,26 +13,26 @@ from app.api.answers.decisions import (
     open_ai_answer,
     system_one_answer,
 )
-from app.api.auth.callers import Caller
-from app.api.bodies import JsonRequest, JsonRoute
-from app.api.dependencies import (
+from app.api.answers.making import AGED, age_headers, as_json
+from app.api.inputs import (
     CurrentCaller,
     CurrentServices,
+    JsonRequest,
+    JsonRoute,
     check_batch_size,
     check_criterion,
 )
+from app.api.keys import Caller
+from app.api.problems import PROBLEMS
 from app.api.requests.decisions import DecisionQuery, OpenAiDecisionsIn, SystemOneIn
-from app.api.responses import AGED, age_headers, as_json, error_responses
-from app.api.routes.judge import COMPARISON_ERRORS
-from app.core.errors import BatchTooLargeError, ScopeJudgeError
+from app.core.errors import ScopeJudgeError
 from app.judging.services import Services
 
-router = APIRouter(tags=["decisions"], route_class=JsonRoute)
-_ERRORS = error_responses(*COMPARISON_ERRORS, BatchTooLargeError)
+router = APIRouter(tags=["decisions"], route_class=JsonRoute, responses=PROBLEMS)
 Options = Annotated[DecisionQuery, Query()]
 
 
-@router.post("/v1/systemone", response_model=SystemOneAnswer, responses={**AGED, **_ERRORS})
+@router.post("/v1/systemone", response_model=SystemOneAnswer, responses=AGED)
 async def system_one(
     body: SystemOneIn,
     options: Options,
@@ -48,7 +48,7 @@ async def system_one(
     return await _answer(system_one_answer, body, options, request, services, caller)
 
 
-@router.post("/v1/decisions", response_model=OpenAiAnswer, responses={**AGED, **_ERRORS})
+@router.post("/v1/decisions", response_model=OpenAiAnswer, responses=AGED)
 async def decisions(
     body: OpenAiDecisionsIn,
     options: Options,

@@ -10,7 +10,7 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 
-from app.api.errors import no_route
+from app.api.problems import no_route
 
 router = APIRouter(include_in_schema=False)
 

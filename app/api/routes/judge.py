@@ -7,59 +7,32 @@ from functools import partial
 from fastapi import APIRouter, Response
 
 from app.api.answers.judgments import judgment_batch, single_judgment
-from app.api.auth.callers import Caller
-from app.api.bodies import JsonRequest, JsonRoute
-from app.api.dependencies import (
+from app.api.answers.making import AGED, age_headers, as_json
+from app.api.inputs import (
     CurrentCaller,
     CurrentServices,
+    JsonRequest,
+    JsonRoute,
     check_batch_size,
     check_criterion,
 )
+from app.api.keys import Caller
+from app.api.problems import PROBLEMS
 from app.api.requests.models import MOST_EXPLAINED, BatchItem, JudgeBatchIn, JudgeIn
-from app.api.responses import (
-    AGED,
-    BATCH_ERRORS,
-    ENGINE_ERRORS,
-    SET_ERRORS,
-    age_headers,
-    as_json,
-    error_responses,
-)
 from app.core.comparison import Judgment
-from app.core.errors import (
-    ControlTokenError,
-    InvalidComparisonError,
-    JudgeMismatchError,
-    LabelsMissingError,
-    PromptTooLongError,
-    RequestError,
-    TooManyCriteriaError,
-)
+from app.core.errors import InvalidComparisonError, RequestError, TooManyCriteriaError
 from app.judging.judge import JudgeRequest, Outcome
 from app.judging.services import Services
 from scope_judge.records import JudgmentBatch, SingleJudgment
 
-router = APIRouter(tags=["judging"], route_class=JsonRoute)
+router = APIRouter(tags=["judging"], route_class=JsonRoute, responses=PROBLEMS)
 
 # Every criterion needs a threshold, which with `pac` takes a few milliseconds that cannot be
 # cancelled.
 _MOST_CRITERIA = 32
-# Errors of a comparison and of its request.
-COMPARISON_ERRORS = (
-    *SET_ERRORS,
-    *ENGINE_ERRORS,
-    InvalidComparisonError,
-    JudgeMismatchError,
-    LabelsMissingError,
-    PromptTooLongError,
-    ControlTokenError,
-)
-_OF_ONE = error_responses(*COMPARISON_ERRORS)
-# Errors of single comparisons are in the results, not in the status.
-_OF_MANY = error_responses(*BATCH_ERRORS, TooManyCriteriaError, InvalidComparisonError)
 
 
-@router.post("/judge", response_model=SingleJudgment, responses={**AGED, **_OF_ONE})
+@router.post("/judge", response_model=SingleJudgment, responses=AGED)
 async def judge(
     body: JudgeIn, request: JsonRequest, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
@@ -103,7 +76,7 @@ async def _explanations(
     return dict(zip(judged, texts, strict=True))
 
 
-@router.post("/judge/batch", response_model=JudgmentBatch, responses={**AGED, **_OF_MANY})
+@router.post("/judge/batch", response_model=JudgmentBatch, responses=AGED)
 async def judge_batch(
     body: JudgeBatchIn, request: JsonRequest, services: CurrentServices, caller: CurrentCaller
 ) -> Response:

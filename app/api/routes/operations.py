@@ -6,29 +6,26 @@ from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse, Response
 
 from app.api.answers import info as about
-from app.api.dependencies import CurrentCaller, CurrentServices
-from app.api.responses import ENGINE_ERRORS, KEY_ERRORS, STORE_ERRORS, as_json, error_responses
-from app.core.errors import DrainingError, KeysUnavailableError, RouteNotFoundError
+from app.api.answers.making import as_json
+from app.api.inputs import CurrentCaller, CurrentServices
+from app.api.problems import PROBLEMS
+from app.core.errors import DrainingError
 from app.off_loop import off_loop
 from scope_judge.records import Info, ServiceStatus, Usage
 
-router = APIRouter(tags=["operations"])
+router = APIRouter(tags=["operations"], responses=PROBLEMS)
 
 # Seconds that one reading of the metrics may spend on thresholds; the next reading continues.
 _FIND_S = 1.0
 
 
-@router.get("/healthz", response_model_exclude_none=True, responses=error_responses())
+@router.get("/healthz", response_model_exclude_none=True)
 async def healthz() -> ServiceStatus:
     """Returns 200 while the process runs."""
     return ServiceStatus(status="ok")
 
 
-@router.get(
-    "/readyz",
-    response_model_exclude_none=True,
-    responses=error_responses(*ENGINE_ERRORS, *STORE_ERRORS, KeysUnavailableError),
-)
+@router.get("/readyz", response_model_exclude_none=True)
 async def readyz(request: Request, services: CurrentServices) -> ServiceStatus:
     """Returns 200 if the service can judge, within about a second even when it is busy.
 
@@ -44,11 +41,7 @@ async def readyz(request: Request, services: CurrentServices) -> ServiceStatus:
     return ServiceStatus(status="degraded" if trouble else "ready", detail=trouble)
 
 
-@router.get(
-    "/metrics",
-    response_class=PlainTextResponse,
-    responses=error_responses(*KEY_ERRORS, RouteNotFoundError),
-)
+@router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(services: CurrentServices, caller: CurrentCaller) -> Response:
     """Shows the Prometheus metrics, with the names of up to 100 calibration sets."""
     caller.check_all_calibrations()
@@ -57,13 +50,13 @@ async def metrics(services: CurrentServices, caller: CurrentCaller) -> Response:
     return Response(content, media_type=content_type)
 
 
-@router.get("/info", response_model=Info, responses=error_responses(*KEY_ERRORS))
+@router.get("/info", response_model=Info)
 async def info(services: CurrentServices, caller: CurrentCaller) -> Response:
     """Shows the judge, its fingerprint, the limits and the version."""
     return as_json(partial(about.info, services, caller=caller.name))
 
 
-@router.get("/usage", response_model=Usage, responses=error_responses(*KEY_ERRORS))
+@router.get("/usage", response_model=Usage)
 async def usage(services: CurrentServices, caller: CurrentCaller) -> Response:
     """Shows the use of your key, or to an admin of all keys, since this replica started."""
     only = None if "admin" in caller.roles else caller.name

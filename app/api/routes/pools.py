@@ -5,30 +5,31 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from app.api.answers.making import as_json
 from app.api.answers.sets import next_labels, pool_report
-from app.api.bodies import JsonRequest, JsonRoute, PostedItems
-from app.api.dependencies import CurrentCaller, CurrentServices, SetName, check_batch_size
+from app.api.inputs import (
+    CurrentCaller,
+    CurrentServices,
+    JsonRequest,
+    JsonRoute,
+    PostedItems,
+    SetName,
+    check_batch_size,
+)
+from app.api.problems import PROBLEMS
 from app.api.requests.models import PoolIn, PoolPairIn, Probability
-from app.api.responses import BATCH_ERRORS, as_json, error_responses
-from app.api.routes.calibrations import LARGEST_PAGE, OF_ONE
+from app.api.routes.calibrations import LARGEST_PAGE
 from app.core.comparison import Comparison
-from app.core.errors import BecomesInfeasibleError, JudgeMismatchError, SetFullError
 from app.core.examples import MOST_PAIRS
 from app.core.start_rank import fair_start_rank
 from app.off_loop import off_loop
 from app.sets.batch import JudgedBatch
 from scope_judge.records import NextLabels, PoolReport
 
-router = APIRouter(tags=["calibrating"], route_class=JsonRoute)
+router = APIRouter(tags=["calibrating"], route_class=JsonRoute, responses=PROBLEMS)
 
 
-@router.post(
-    "/calibrations/{name}/pool",
-    response_model=PoolReport,
-    responses=error_responses(
-        *BATCH_ERRORS, JudgeMismatchError, SetFullError, BecomesInfeasibleError
-    ),
-)
+@router.post("/calibrations/{name}/pool", response_model=PoolReport)
 async def add_pairs(
     name: SetName,
     body: PoolIn,
@@ -76,7 +77,7 @@ def _digests(pairs: PostedItems[Comparison], batch: JudgedBatch) -> list[str | N
     return digests
 
 
-@router.get("/calibrations/{name}/next", response_model=NextLabels, responses=OF_ONE)
+@router.get("/calibrations/{name}/next", response_model=NextLabels)
 async def list_next(
     name: SetName,
     services: CurrentServices,

@@ -13,50 +13,30 @@ from app.api.answers.judgments import (
     rewards_batch,
     usage_of_request,
 )
-from app.api.auth.callers import Caller
-from app.api.bodies import JsonRequest, JsonRoute
-from app.api.dependencies import (
+from app.api.answers.making import AGED, age_headers, as_json
+from app.api.inputs import (
     CurrentCaller,
     CurrentServices,
+    JsonRequest,
+    JsonRoute,
     check_criterion,
     check_responses,
 )
+from app.api.keys import Caller
+from app.api.problems import PROBLEMS
 from app.api.requests.openrlhf import OpenRlhfIn, RewardQuery
 from app.api.requests.rendered import Endings, group_of_rendered
-from app.api.requests.rewards import (
-    RewardGroupIn,
-    RewardGroupsIn,
-    RewardReferenceIn,
-)
-from app.api.responses import (
-    AGED,
-    BATCH_ERRORS,
-    SET_ERRORS,
-    age_headers,
-    as_json,
-    error_responses,
-)
+from app.api.requests.rewards import RewardGroupIn, RewardGroupsIn, RewardReferenceIn
 from app.core.comparison import Judgment
-from app.core.errors import (
-    InvalidRequestError,
-    JudgeMismatchError,
-    LabelsMissingError,
-    RequestError,
-)
+from app.core.errors import InvalidRequestError, RequestError
 from app.judging.rewarder import Group, GroupRewards, RewardRule
 from app.judging.services import Services
 from scope_judge.records import RewardsBatch, SingleRewards
 
-router = APIRouter(tags=["rewards"], route_class=JsonRoute)
-
-# Errors that the texts of one comparison cause are in the answer, not in the status.
-_RESPONSES = {
-    **AGED,
-    **error_responses(*BATCH_ERRORS, *SET_ERRORS, JudgeMismatchError, LabelsMissingError),
-}
+router = APIRouter(tags=["rewards"], route_class=JsonRoute, responses=PROBLEMS)
 
 
-@router.post("/rewards/group", response_model=SingleRewards, responses=_RESPONSES)
+@router.post("/rewards/group", response_model=SingleRewards, responses=AGED)
 async def reward_group(
     body: RewardGroupIn,
     request: JsonRequest,
@@ -72,7 +52,7 @@ async def reward_group(
     return await _of_one(body.asked(), body, request, services, caller)
 
 
-@router.post("/rewards/groups", response_model=RewardsBatch, responses=_RESPONSES)
+@router.post("/rewards/groups", response_model=RewardsBatch, responses=AGED)
 async def reward_groups(
     body: RewardGroupsIn,
     request: JsonRequest,
@@ -93,7 +73,7 @@ async def reward_groups(
     return await _answer_with(make, judged, request)
 
 
-@router.post("/rewards/reference", response_model=SingleRewards, responses=_RESPONSES)
+@router.post("/rewards/reference", response_model=SingleRewards, responses=AGED)
 async def reward_reference(
     body: RewardReferenceIn,
     request: JsonRequest,
@@ -108,7 +88,7 @@ async def reward_reference(
     return await _of_one(body.asked(), body, request, services, caller)
 
 
-@router.post("/rewards/openrlhf", response_model=OpenRlhfRewards, responses=_RESPONSES)
+@router.post("/rewards/openrlhf", response_model=OpenRlhfRewards, responses=AGED)
 async def reward_openrlhf(
     body: OpenRlhfIn,
     options: Annotated[RewardQuery, Query()],

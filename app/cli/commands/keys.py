@@ -16,7 +16,7 @@ from app.files.replacing import replacing
 
 # The help of a command needs its options only: functions import what reads the key file.
 if TYPE_CHECKING:
-    from app.api.auth.keys import KeyEntry
+    from app.api.keys import KeyEntry
 
 app = typer.Typer(help="Make, list and revoke the keys of the service.", no_args_is_help=True)
 
@@ -58,7 +58,7 @@ def add(
 
     Without a role, a key can only read /info and the calibration sets.
     """
-    from app.api.auth.keys import KeyFileError, hash_of, key_entry, new_key
+    from app.api.keys import KeyFileError, hash_of, key_entry, new_key
 
     path = _path(file)
     if calibration and "metrics" in (role or ()):
@@ -161,7 +161,7 @@ def _path(file: Path | None) -> Path:
 
 
 def _read(path: Path) -> "list[KeyEntry]":
-    from app.api.auth.keys import KeyFileError, parse_key_file, read_key_file
+    from app.api.keys import KeyFileError, parse_key_file, read_key_file
 
     try:
         return parse_key_file(read_key_file(path)).keys
@@ -186,7 +186,7 @@ def _close_to_others(path: Path) -> None:
 @contextmanager
 def _changing(path: Path, *, must_exist: bool = False) -> "Iterator[list[KeyEntry]]":
     """Yields the keys in the file and writes the changed list, unless the caller raises."""
-    from app.api.auth.keys import KeyFile
+    from app.api.keys import KeyFile
 
     try:
         if not must_exist:

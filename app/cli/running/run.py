@@ -98,7 +98,7 @@ def answered(
 
 def unaskable(items: Iterable[Item]) -> Results:
     """The results of the rows without a comparison: their errors."""
-    from app.api.answers.problems import problem_of
+    from app.api.problems import problem_of
 
     return {
         item.key: error_of(problem_of(item.fields))

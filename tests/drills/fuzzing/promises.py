@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jsonschema_rs
 
-from app.api.answers.problems import STATUS
+from app.api.problems import STATUS
 
 STATUS_OF_CODE = {error.code: status for error, status in STATUS.items()}
 # An error describes the fault; it never repeats the request.
@@ -73,7 +73,8 @@ class Document:
         return self._undocumented(route, answer) or self._success_faults(route, answer)
 
     def _undocumented(self, route: str | None, answer: Answer) -> list[str]:
-        if route is None or str(answer.status) in self._responses(route):
+        documented = {str(answer.status), f"{answer.status // 100}XX"}
+        if route is None or not documented.isdisjoint(self._responses(route)):
             return []
         return [f"status {answer.status} is not documented for {route}"]
 

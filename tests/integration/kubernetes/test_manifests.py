@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from app import __version__
-from app.api.auth.needs import NEEDS
+from app.api.access import NEEDS
 from app.observability.telemetry import Telemetry
 from app.settings import Settings
 from tests.integration.kubernetes.kustomize import (

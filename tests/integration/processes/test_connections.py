@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from app.api.auth.keys import Keys
+from app.api.keys import Keys
 from app.api.server import MAX_HEAD_BYTES, SPARE, BoundedH11, affordable
 from tests.drills.fuzzing.wire import Connection, Ended
 from tests.patience import PATIENCE_S, until

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 from typer.testing import CliRunner
 
-from app.api.auth.keys import hash_of
+from app.api.keys import hash_of
 from app.cli import app
 from tests.integration.processes.server import Server, free_port
 from tests.patience import PATIENCE_S

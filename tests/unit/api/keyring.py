@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from app.api.auth.keys import hash_of
+from app.api.keys import hash_of
 
 
 def key_of(name: str) -> str:

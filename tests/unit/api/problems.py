@@ -4,7 +4,7 @@ from typing import Any
 
 import httpx
 
-from app.api.answers.problems import STATUS
+from app.api.problems import STATUS
 
 STATUS_OF_CODE = {error.code: status for error, status in STATUS.items()}
 

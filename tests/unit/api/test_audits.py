@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.auth.keys import Keys
+from app.api.keys import Keys
 from app.judges.engines.scripted import ScriptedEngine
 from app.stores.memory import MemoryStore
 from tests.serving import client_of

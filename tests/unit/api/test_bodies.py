@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.bodies import LARGE_BYTES
+from app.api.inputs import LARGE_BYTES
 from tests.serving import client_of
 from tests.unit.api.problems import calibrated, comparison, problem
 

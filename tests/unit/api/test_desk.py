@@ -7,8 +7,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.api.auth.keys import Keys
 from app.api.desk.files import read_files
+from app.api.keys import Keys
 from tests.serving import client_of
 from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import problem

@@ -14,9 +14,9 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from app.api.answers.problems import STATUS
 from app.api.application import drain
-from app.api.auth.keys import Keys
+from app.api.keys import Keys
+from app.api.problems import STATUS
 from app.audits.auditor import MOST_LABEL_CHANGES
 from app.core.errors import (
     ControlTokenError,

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from app.api.auth.keys import Keys
+from app.api.keys import Keys
 from app.core.monitoring import alarm_delta, monitor
 from app.stores.memory import MemoryStore
 from tests.serving import client_of

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import httpx
 
-from app.api.auth.keys import Keys
+from app.api.keys import Keys
 from tests.serving import client_of
 from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import comparison, examples, problem

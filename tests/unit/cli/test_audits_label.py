@@ -9,7 +9,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from app.api.auth.keys import Keys
+from app.api.keys import Keys
 from app.cli import app
 from app.stores.memory import MemoryStore
 from tests.serving import application_of

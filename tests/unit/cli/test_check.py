@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app.api.auth.keys import Keys
+from app.api.keys import Keys
 from app.cli import app
 from tests.unit.api.keyring import entry, key_of, write_keys
 from tests.unit.cli.commands import one_line

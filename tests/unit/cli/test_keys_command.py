@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from app.api.auth.keys import Keys, hash_of, parse_key_file
+from app.api.keys import Keys, hash_of, parse_key_file
 from app.cli import app, console
 from tests.patience import PATIENCE_S
 from tests.unit.api.keyring import entry, write_keys

@@ -11,7 +11,7 @@ import pytest
 
 import app
 import scope_judge
-from app.api.answers.problems import STATUS
+from app.api.problems import STATUS
 from scope_judge import AsyncScopeClient, ScopeClient, ScopeError, records
 from scope_judge.errors import class_of
 from tests.integration.processes.server import free_port

@@ -6,15 +6,15 @@ import httpx
 import pytest
 from fastapi import FastAPI, Response
 
-from app.api import errors
-from app.api.responses import as_json
+from app.api import problems
+from app.api.answers.making import as_json
 from scope_judge.records import AuditReference
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 async def test_an_answer_with_a_number_that_is_not_finite_is_a_defect(number: float) -> None:
     app = FastAPI()
-    errors.install(app)
+    problems.install(app)
 
     @app.get("/")
     async def answer() -> Response:

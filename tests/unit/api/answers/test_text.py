@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from app.api.answers.text import to_text
+from app.api.answers.judgments import to_text
 from app.core.comparison import Criterion, Judgment
 from app.core.score import Preference
 from tests.serving import client_of

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.api.auth.keys import CHECK_EVERY_S, Keys, hash_of, new_key, open_keys
+from app.api.keys import CHECK_EVERY_S, Keys, hash_of, new_key, open_keys
 from app.core.errors import (
     ForbiddenError,
     KeysUnavailableError,

@@ -12,8 +12,8 @@ import pytest
 from fastapi import FastAPI
 
 from app.api.application import drain
-from app.api.auth.keys import Keys
-from app.api.middleware.gate import MOST_CONNECTIONS, Gate
+from app.api.keys import Keys
+from app.api.middleware import MOST_CONNECTIONS, Gate
 from app.core.comparison import Guarantee
 from app.core.errors import StoreUnavailableError
 from app.judges.engines.scripted import ScriptedEngine

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.auth.keys import Keys
+from app.api.keys import Keys
 from app.core.errors import EngineUnavailableError, OverloadedError, StoreUnavailableError
 from app.judges.engines.scripted import ScriptedEngine
 from app.ports import EngineIdentity, Head, LabelLogits, OnStage, Prompt, PromptError, no_stage
@@ -215,7 +215,7 @@ async def test_a_comparison_counts_as_a_judgment_and_a_rule_does_not(route: str)
 
 
 def test_every_reward_route_is_tested() -> None:
-    from app.api.auth.needs import NEEDS, TAKES_BASIC
+    from app.api.access import NEEDS, TAKES_BASIC
 
     assert set(PATHS) == TAKES_BASIC == {path for _, path in NEEDS if "rewards" in path}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.api.auth.keys import Keys
+from app.api.keys import Keys
 from app.core.errors import EngineUnavailableError, OverloadedError
 from app.judges.engines.scripted import ScriptedEngine
 from app.ports import LabelLogits

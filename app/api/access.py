@@ -1,24 +1,158 @@
-"""The authentication middleware: refuses a request that its caller may not make."""
+"""Refuses a request that its caller may not make."""
 
 import base64
 import binascii
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from ipaddress import ip_address
 from typing import Any, Literal, NamedTuple
 
 from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
-from app.api.auth.callers import CALLER_KEY, Caller
-from app.api.auth.keys import Keys
-from app.api.auth.local import check_local
-from app.api.auth.needs import NEEDS, PROBES, TAKES_BASIC, Need
-from app.api.errors import answer, no_method, no_route
+from app.api.keys import CALLER_KEY, Caller, Keys, Role
+from app.api.problems import answer, no_method, no_route
 from app.core.errors import (
     ForbiddenError,
     RouteNotFoundError,
     ScopeJudgeError,
     UnauthenticatedError,
 )
+
+Need = Role | Literal["calibrate or label", "key", "any key", "nothing", "switch", "nobody"]
+# Method and path of a route -> the required role, `key` (any key that may do more than label),
+# `any key`, `nothing`, or `switch` (SCOPE_METRICS decides). Roles do not include each other; a key
+# can have several.
+NEEDS: Mapping[tuple[str, str], Need] = {
+    ("POST", "/judge"): "judge",
+    ("POST", "/judge/batch"): "judge",
+    ("POST", "/rewards/group"): "judge",
+    ("POST", "/rewards/groups"): "judge",
+    ("POST", "/rewards/reference"): "judge",
+    ("POST", "/rewards/openrlhf"): "judge",
+    ("POST", "/v1/systemone"): "judge",
+    ("POST", "/v1/decisions"): "judge",
+    ("POST", "/scores"): "judge",
+    ("POST", "/calibrate"): "calibrate",
+    ("POST", "/calibrate/scores"): "calibrate",
+    ("GET", "/calibrations"): "key",
+    ("GET", "/calibrations/{name}"): "key",
+    ("GET", "/calibrations/{name}/examples"): "key",
+    ("POST", "/calibrations/{name}/examples"): "calibrate",
+    ("GET", "/calibrations/{name}/monitor"): "key",
+    ("GET", "/calibrations/{name}/audit-trail"): "key",
+    ("POST", "/calibrations/{name}/resume"): "calibrate",
+    ("POST", "/calibrations/{name}/pool"): "calibrate",
+    ("POST", "/calibrations/{name}/cascade"): "calibrate",
+    ("GET", "/calibrations/{name}/next"): "key",
+    ("GET", "/calibrations/{name}/versions"): "key",
+    ("POST", "/calibrations/{name}/rollback"): "admin",
+    ("DELETE", "/calibrations/{name}"): "admin",
+    ("GET", "/audits"): "any key",
+    ("POST", "/audits/labels"): "calibrate or label",
+    ("POST", "/calibrations/{name}/absorb"): "calibrate",
+    ("GET", "/healthz"): "nothing",
+    ("GET", "/readyz"): "nothing",
+    ("GET", "/metrics"): "switch",
+    ("GET", "/info"): "any key",
+    ("GET", "/usage"): "key",
+    ("GET", "/openapi.json"): "key",
+    ("GET", "/docs"): "key",
+    ("GET", "/docs/{name}"): "key",
+    # The page has no data: it asks for a key and sends it with its own requests.
+    ("GET", "/desk"): "nothing",
+    ("GET", "/desk/{file:path}"): "nothing",
+}
+
+# Answered without a key, from any machine, and while all connections are busy.
+PROBES = frozenset(("/healthz", "/readyz"))
+
+# Trainers send no header of their own to these routes; their HTTP clients make Basic of a key in
+# the URL.
+TAKES_BASIC = frozenset(path for _, path in NEEDS if path.startswith("/rewards/"))
+
+
+_PORT = re.compile(r":\d*$")
+# Headers in which a proxy names its client; each address in them must be this machine.
+_NAMES_CLIENT = frozenset({b"x-forwarded-for", b"x-real-ip"})
+# All other headers of a proxy mean refusal. Those of tunnels and content delivery networks name a
+# client that is never this machine.
+_NAMES_PROXY = frozenset(
+    {
+        b"forwarded",
+        b"via",
+        b"true-client-ip",
+        b"x-client-ip",
+        b"x-cluster-client-ip",
+        b"x-original-forwarded-for",
+        b"fastly-client-ip",
+        b"fly-client-ip",
+        b"do-connecting-ip",
+        b"x-azure-clientip",
+    }
+)
+_PROXY_PREFIXES = (b"x-forwarded", b"x-envoy-", b"cf-", b"tailscale-")
+# No valid address is longer. The limit keeps the cache small.
+_LONGEST_ADDRESS = 64
+
+
+def check_local(scope: Scope) -> None:
+    """Raises ForbiddenError unless the request comes from this machine and names it as its host.
+
+    A proxy on this machine makes other machines look like this one. Therefore all headers that a
+    proxy may add are checked. The Host header is checked because of DNS rebinding: a web page whose
+    name resolves to 127.0.0.1 can make a browser on this machine send requests here.
+    """
+    client, server = scope.get("client"), scope.get("server")
+    if client and not is_loopback(client[0]):
+        raise _only_local()
+    if server and server[1] is not None and not is_loopback(server[0]):
+        raise _only_local()
+    for name, value in scope["headers"]:
+        if name == b"host":
+            fine = _is_own_name(value.decode("latin-1"))
+        elif name in _NAMES_CLIENT:
+            fine = all(map(_is_own_address, value.decode("latin-1").split(",")))
+        else:
+            fine = name not in _NAMES_PROXY and not name.startswith(_PROXY_PREFIXES)
+        if not fine:
+            raise _only_local()
+
+
+def _is_own_address(listed: str) -> bool:
+    address = listed.strip()
+    return is_loopback(address) or (bool(address) and _is_own_name(address))
+
+
+def _is_own_name(host: str) -> bool:
+    name = host.rpartition(":")[0] if _PORT.search(host) else host
+    return not host or is_loopback(name.strip("[]"))
+
+
+def _only_local() -> ForbiddenError:
+    return ForbiddenError(
+        "without a key file only requests from this machine are answered, sent to 127.0.0.1 or "
+        "localhost and not through a proxy: make a key with `scope-judge keys add` and set "
+        "SCOPE_API_KEYS_FILE"
+    )
+
+
+def is_loopback(name: str) -> bool:
+    """Whether an address is a loopback address or "localhost"; other names are not looked up."""
+    return len(name) <= _LONGEST_ADDRESS and _is_loopback(name)
+
+
+@lru_cache(maxsize=256)
+def _is_loopback(name: str) -> bool:
+    if name.lower() == "localhost":
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False
+
 
 MetricsSwitch = Literal["key", "open", "off"]
 

@@ -1,1 +1,0 @@
-"""Authentication and authorization: keys, roles, and callers on this machine."""

@@ -1,1 +1,0 @@
-"""Middleware around all routes: limits, deadlines, metrics."""
