@@ -45,8 +45,8 @@ fuzz: setup-dev  ## At least 20,000 hostile requests (two minutes); ARGS="--seed
 bench: setup-dev  ## Speed and memory against what people do today, into docs/measured/; ARGS="--quick --only NAME"
 	$(BIN)/python -m tests.benchmarks $(ARGS); status=$$?; $(BIN)/python -m docs.tools.make_speed_tables; exit $$status
 
-replicas: setup-dev  ## Rolling restart under load, and two replicas against one; ARGS="--write"
-	$(BIN)/python -m tests.drills.replicas $(ARGS)
+replicas: setup-dev  ## Rolling restart of two replicas under load; ARGS="--seconds N"
+	$(BIN)/python -m tests.integration.replicas.fleet $(ARGS)
 
 ray: setup-dev  ## Ray Serve and bulk judging on two nodes of this machine, one of them killed; ARGS="--only bulk"
 	$(BIN)/python -m tests.drills.fleet $(ARGS)

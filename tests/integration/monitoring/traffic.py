@@ -11,7 +11,7 @@ from app.core.comparison import Comparison
 from app.core.preference import preference_from_gaps
 from app.judges.engines.scripted import by_quality
 from app.judges.prompts import PromptTemplate
-from tests.drills.load.material import example
+from tests.traffic import example
 
 _BATCH = 24
 

@@ -4,23 +4,20 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-import httpx
 import pytest
 
-from tests.benchmarks.processes import Process
-from tests.drills.load.client import figure_in
-from tests.drills.load.supervised import Running
+from tests.forked import ForkedCommand
+from tests.integration.processes.server import Server
 from tests.patience import PATIENCE_S
 from tests.small_disk import no_small_disk, small_disk
+from tests.traffic import figure_in
 
-_COMMAND = (str(Path(sys.executable).with_name("scope-judge")), "judge")
 _ROWS, _LABELED = 6000, 400
 
 
@@ -33,23 +30,22 @@ class Run:
         out: File of the results.
     """
 
-    def __init__(self, service: Running, rows: Path, out: Path) -> None:
+    def __init__(self, service: Server, rows: Path, out: Path) -> None:
         self.service = service
         self.out = out
-        self.url = f"http://127.0.0.1:{service.process.port}"
-        options = ["--out", str(out), "--url", self.url]
-        self._command = [*_COMMAND, str(rows), *options]
-        self._folder = rows.parent
+        self.log = rows.with_name("judge.log")
+        url = f"http://127.0.0.1:{service.port}"
+        self._arguments = ["judge", str(rows), "--out", str(out), "--url", url]
 
     def begin(self) -> None:
-        self.process = Process(self._folder, "judge", self._command, {"COLUMNS": "200"})
+        environment = {**os.environ, "COLUMNS": "200"}
+        self.process = ForkedCommand(self._arguments, environment=environment, output=self.log)
 
     def wait_for(self, results: int) -> None:
         """Waits until the journal has so many results, or the command has ended."""
         until = time.monotonic() + PATIENCE_S
-        while self.process.popen.poll() is None and time.monotonic() < until:
-            if self.kept() >= results:
-                return
+        while self.process.poll() is None and self.kept() < results:
+            assert time.monotonic() < until
             time.sleep(0.005)
 
     def kept(self) -> int:
@@ -58,36 +54,39 @@ class Run:
         return partial.read_bytes().count(b"\n") - 1 if partial.exists() else 0
 
     def end(self) -> int:
-        return self.process.popen.wait(PATIENCE_S)
+        return self.process.wait(PATIENCE_S)
 
     def judged(self) -> int:
         """Comparisons that the service has judged since it started, once it works on none."""
         before = -1.0
         while True:
-            metrics = httpx.get(f"{self.url}/metrics").text
+            metrics = self.service.client.get("/metrics").text
             judged = figure_in(metrics, "scope_judgments_total")
             if judged == before and not figure_in(metrics, "scope_pending_comparisons"):
                 return int(judged)
             before = judged
-            time.sleep(1)
+            time.sleep(0.2)
 
 
 def _kill(run: Run) -> None:
-    # A fast machine may have finished the run meanwhile.
-    with suppress(ProcessLookupError):
-        os.killpg(run.process.popen.pid, signal.SIGKILL)
+    run.process.kill()
     run.end()
 
 
 def _interrupt(run: Run) -> None:
-    run.process.popen.send_signal(signal.SIGINT)
+    run.process.send_signal(signal.SIGINT)
     status = run.end()
     assert status == 130 or (status == 0 and run.out.exists())
 
 
+def _restart(run: Run) -> None:
+    run.service.stop()
+    run.service.start()
+
+
 def _kill_service(run: Run) -> None:
-    os.killpg(run.service.process.popen.pid, signal.SIGKILL)
-    run.service.start_again()
+    run.service.kill()
+    run.service.start()
 
 
 def _enlarge_disk(run: Run) -> None:
@@ -101,7 +100,7 @@ INTERRUPTIONS: dict[str, tuple[Callable[[Run], None], ...]] = {
     # A second kill meets a run that was resumed.
     "kill": (_kill, _kill),
     "ctrl-c": (_interrupt,),
-    "service-restart": (lambda run: run.service.start_again(),),
+    "service-restart": (_restart,),
     "service-kill": (_kill_service,),
     "full-disk": (_enlarge_disk,),
 }
@@ -120,7 +119,7 @@ def _row(number: int) -> dict[str, object]:
 class Undisturbed(NamedTuple):
     """A calibrated service, a file of rows, and its results from an undisturbed run."""
 
-    service: Running
+    service: Server
     rows: Path
     results: bytes
 
@@ -128,21 +127,17 @@ class Undisturbed(NamedTuple):
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Undisturbed]:
     folder = tmp_path_factory.mktemp("interrupted")
-    settings = {"engine": "scripted", "store_url": f"sqlite:///{folder}/sets.db"}
+    settings = {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": f"sqlite:///{folder}/sets.db"}
     rows = folder / "rows.jsonl"
     rows.write_text("".join(f"{json.dumps(_row(i))}\n" for i in range(_ROWS)))
-    service = Running(folder, settings)
-    try:
+    with Server(folder, settings) as service:
         # Labels differ from the judge's verdicts only where it is uncertain.
         examples = [{**_row(i), "label": "B" if i % 97 < 9 else "A"} for i in range(_LABELED)]
-        url = f"http://127.0.0.1:{service.process.port}/calibrate"
-        httpx.post(url, json={"examples": examples}).raise_for_status()
+        service.client.post("/calibrate", json={"examples": examples}).raise_for_status()
         run = Run(service, rows, folder / "expected.jsonl")
         run.begin()
-        assert run.end() == 0, run.process.log.read_text()
+        assert run.end() == 0, run.log.read_text()
         yield Undisturbed(service, rows, run.out.read_bytes())
-    finally:
-        service.process.stop()
 
 
 @pytest.mark.parametrize("name", INTERRUPTIONS)
@@ -159,17 +154,17 @@ def test_every_row_is_judged_once_whatever_interrupts_the_run(
         run = Run(undisturbed.service, undisturbed.rows, tmp_path / "out.jsonl")
         run.begin()
         for number, interrupt in enumerate(steps, 1):
-            if run.process.popen.poll() is not None:
+            if run.process.poll() is not None:
                 run.begin()
             run.wait_for(number * _ROWS // (2 * len(steps) + 2))
             interrupt(run)
-        ended = run.process.popen.poll() is not None and not run.out.exists()
+        ended = run.process.poll() is not None and not run.out.exists()
         # A service that is away interrupts no command.
         assert ended or name.startswith("service"), "the interruption came too late"
         if ended:
             kept, seen = run.kept(), run.judged()
             run.begin()
-        assert run.end() == 0, run.process.log.read_text()
+        assert run.end() == 0, run.log.read_text()
         assert run.out.read_bytes() == undisturbed.results
         assert os.listdir(tmp_path) == ["out.jsonl"]
         if ended:

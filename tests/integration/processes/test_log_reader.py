@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.drills.load.client import figure_in
 from tests.integration.processes.server import SERVE, Server
+from tests.traffic import figure_in
 from tests.unit.api.problems import comparison
 
 SCRIPTED = {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": "memory://"}

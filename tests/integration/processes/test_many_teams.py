@@ -10,14 +10,14 @@ from pathlib import Path
 
 import httpx
 
-from tests.drills.replicas.fleet import haproxy
-from tests.integration.processes.server import Server, free_port
+from tests.integration.processes.server import Server
+from tests.integration.replicas.fleet import haproxy
 from tests.redis_server import RedisServer
 from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import comparison
 
 _SECONDS_PER_PROMPT = 0.05
-_LOAD_S = 4.0
+_LOAD_S = 3.0
 
 
 @contextmanager
@@ -52,9 +52,9 @@ def test_a_saturated_judge_stays_ready_and_alive_for_every_key(tmp_path: Path) -
         server = stack.enter_context(
             serving(tmp_path, *judge, str(_SECONDS_PER_PROMPT), SCOPE_MAX_HANG_S="2")
         )
-        front = stack.enter_context(haproxy(tmp_path, free_port(), [server.port]))
+        front = stack.enter_context(haproxy(tmp_path, [server.port]))
         client = stack.enter_context(httpx.Client(base_url=front.url))
-        batch = {"comparisons": [comparison(alpha=None)] * 40}
+        batch = {"comparisons": [comparison(alpha=None)] * 15}
         ends = time.monotonic() + _LOAD_S
         threads = [
             threading.Thread(target=post, args=("one", "/judge/batch", batch)) for _ in range(3)

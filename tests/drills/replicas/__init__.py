@@ -1,1 +1,0 @@
-"""Several replicas that share one calibration, behind the shipped proxy."""
