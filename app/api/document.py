@@ -26,8 +26,11 @@ def describe_answers(schemas: dict[str, Any]) -> None:
 
 
 def record_meanings(record: type) -> dict[str, str]:
-    """The meaning of each field of a record, from its docstring and those of its bases."""
-    meanings = dict[str, str]()
+    """The meaning of each field of a record, from its docstring or those of its bases."""
+    names = (field.name for field in dataclasses.fields(record))
+    meanings = {
+        name: _in_json(records.MEANINGS[name]) for name in names if name in records.MEANINGS
+    }
     for kind in reversed(record.__mro__[:-1]):
         _, _, arguments = inspect.cleandoc(kind.__doc__ or "").partition("Args:\n")
         section, _, _ = arguments.partition("\n\n")

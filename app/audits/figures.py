@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from app.core.comparison import Criterion
 from app.core.monitoring import (
     LEFT_OUT,
     MANY_EXPIRED,
-    MONITOR_DELTA,
     QUESTION_S,
     MonitorFigures,
     alarm_delta,
@@ -24,9 +23,6 @@ from app.core.monitoring import (
 )
 from app.core.preference import gaps_in_reverse, preference_from_gaps
 from scope_judge import records
-
-# Keys that the audits of a criterion are shown by.
-_MOST_KEYS = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,13 +105,12 @@ def _monitored(
 ) -> CriterionAudits:
     alpha, standing = criterion.alpha, state.standing
     assert alpha is not None, "only criteria with an alpha are audited"
-    sided = _Sided([draw for draw in draws.counting if draw.state != "tie"], alpha=alpha)
-    figures = sided.figures(false_alarms=false_alarms)
+    sided = [draw for draw in draws.counting if draw.state != "tie"]
+    figures, span = _evidence(sided, alpha=alpha, false_alarms=false_alarms)
     labels = [draw for draw in draws.counting if draw.state in ("A", "B", "tie")]
     ties = np.array([draw.state == "tie" for draw in labels], dtype=bool)
     tie_bets = np.array([draw.bet for draw in labels], dtype=np.int64)
     counts = Counter(draw.state for draw in draws.accepted)
-    keys, all_keys = _keys(draws, sided)
     alarm = figures.alarm or standing is not None
     return CriterionAudits(
         criterion=criterion,
@@ -135,11 +130,9 @@ def _monitored(
             expired=counts["expired"],
             abstentions=draws.abstentions,
             suspended=suspends and alarm,
-            keys=tuple(keys),
-            further_keys=all_keys - len(keys),
         ),
         holder=draws.holder,
-        span=None if figures.alarm_at is None else sided.span(figures.alarm_at),
+        span=span,
         is_recorded=standing is not None,
     )
 
@@ -197,63 +190,31 @@ class _Draws:
         self.counting = [draw for draw in self.accepted if LEFT_OUT < draw.bet < self.held]
 
 
-class _Sided:
-    """Draws that count for the error: labeled with a side, closed, or expired."""
+def _evidence(
+    draws: Sequence[_Draw], *, alpha: float, false_alarms: float
+) -> tuple[MonitorFigures, tuple[float, float] | None]:
+    """Returns what draws with a side, closed or expired ones prove about the error.
 
-    def __init__(self, draws: Sequence[_Draw], *, alpha: float) -> None:
-        self._alpha = alpha
-        self._at = np.array([draw.use.at for draw in draws])
-        self._bets = np.array([draw.bet for draw in draws], dtype=np.int64)
-        self._closed = np.array([draw.state == "none" for draw in draws], dtype=bool)
-        self._expired = np.array([draw.state == "expired" for draw in draws], dtype=bool)
-        self.by = np.array([draw.use.by for draw in draws], dtype=object)
-        gaps = np.array([draw.audit.score.numbers for draw in draws]).reshape(-1, 3)
-        gap_fwd, gap_rev = gaps[:, 0], gaps_in_reverse(gaps[:, 0], gaps[:, 1])
-        prefers_a = [draw.state == "A" for draw in draws]
+    Beside it are the times of the first and the last judgment that led to an alarm.
+    """
+    bets = np.array([draw.bet for draw in draws], dtype=np.int64)
+    gaps = np.array([draw.audit.score.numbers for draw in draws]).reshape(-1, 3)
+    gap_fwd, gap_rev = gaps[:, 0], gaps_in_reverse(gaps[:, 0], gaps[:, 1])
+    prefers_a = np.array([draw.state == "A" for draw in draws], dtype=bool)
+    figures = monitor(
         # That of a draw without a label means nothing.
-        self._wrong = preference_from_gaps(gap_fwd, gap_rev).wrong(np.array(prefers_a, dtype=bool))
-        self.is_error = self._wrong & ~self._closed & ~self._expired
-
-    def figures(
-        self, own: Any = slice(None), *, false_alarms: float = MONITOR_DELTA
-    ) -> MonitorFigures:
-        """Returns what some of the draws prove; see `core.monitoring.monitor`."""
-        return monitor(
-            self._wrong[own],
-            questions=self._bets[own],
-            closed=self._closed[own],
-            expired=self._expired[own],
-            alpha=self._alpha,
-            false_alarms=false_alarms,
-        )
-
-    def span(self, questions: int) -> tuple[float, float]:
-        """Returns the times of the first and the last judgment of the first questions."""
-        times = self._at[self._bets <= np.unique(self._bets)[questions - 1]]
-        return float(times.min()), float(times.max())
-
-
-def _keys(draws: _Draws, sided: _Sided) -> tuple[list[records.MonitoredKey], int]:
-    """Returns the audits of the keys with the most errors, and the number of all keys."""
-    errors, labels = Counter(sided.by[sided.is_error]), Counter(sided.by)
-    waiting = Counter(draw.use.by for draw in draws.accepted if draw.state == "open")
-    known = labels.keys() | waiting.keys()
-    # Keys with equal numbers are in the order of their first draws.
-    keys = [key for key in dict.fromkeys(draw.use.by for draw in draws.accepted) if key in known]
-    keys.sort(key=lambda key: (-errors[key], -labels[key]))
-    shown = list[records.MonitoredKey]()
-    for key in keys[:_MOST_KEYS]:
-        figures = sided.figures(sided.by == key)
-        shown.append(
-            records.MonitoredKey(
-                key=key,
-                audited=figures.audited,
-                errors=figures.errors,
-                evidence=figures.evidence,
-                open=waiting[key],
-            )
-        )
-    return shown, len(keys)
+        preference_from_gaps(gap_fwd, gap_rev).wrong(prefers_a),
+        questions=bets,
+        closed=np.array([draw.state == "none" for draw in draws], dtype=bool),
+        expired=np.array([draw.state == "expired" for draw in draws], dtype=bool),
+        alpha=alpha,
+        false_alarms=false_alarms,
+    )
+    if figures.alarm_at is None:
+        return figures, None
+    times = np.array([draw.use.at for draw in draws])
+    led = times[bets <= np.unique(bets)[figures.alarm_at - 1]]
+    return figures, (float(led.min()), float(led.max()))
 
 
 def _order(audits: CriterionAudits) -> tuple[str, float, float]:

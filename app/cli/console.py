@@ -25,7 +25,7 @@ from app.core.printable import printable, printable_line
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
-    from scope_judge import Threshold
+    from scope_judge.records import Threshold
 
 
 class _PlainConsole(Console):

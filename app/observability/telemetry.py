@@ -46,8 +46,6 @@ class Telemetry:
         registry.register(self._when_read)
         self.answers = 0
         self._answered_at = -math.inf
-        # Pairs judged by votes, and those whose votes are all for one response.
-        self.voted_pairs = self.unanimous_pairs = 0
         self.usage = UsageByKey()
         self.show(self.usage.metrics)
 

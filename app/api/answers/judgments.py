@@ -159,7 +159,7 @@ def rewards_batch(
     """The outcomes of several groups."""
     return records.RewardsBatch(
         groups=tuple(
-            records.GroupError(error=problem_of(group))
+            records.ItemError(id=None, error=problem_of(group))
             if isinstance(group, RequestError)
             else rewards(group, comparisons=comparisons, kind=records.Rewards)
             for group in groups

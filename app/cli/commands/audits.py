@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -237,7 +236,7 @@ def trail(
 ) -> None:
     """List alarms, their ends, changed labels and closed audits of a set, newest first."""
     with connected(url) as client:
-        entries = list(islice(client.audit_trail(name), limit))
+        entries = client.audit_trail(name, limit=limit)
     rows = ([each.at, each.by, each.event, _what(each), each.reason or ""] for each in entries)
     print_cells(_HEADINGS, rows)
 

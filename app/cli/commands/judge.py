@@ -1,9 +1,8 @@
 """`scope-judge judge`: judges one pair or files with a running service, or files on Ray."""
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -97,12 +96,5 @@ def judge(
         raise CommandError("give a file (or -), or --question with --a and --b")
     if out is not None:
         raise CommandError("--out goes with files; the judgment of one pair is printed")
-    pair = {"question": question, "response_a": a, "response_b": b}
-    _judge_pair(pair, criterion, url, patience)
-
-
-def _judge_pair(
-    pair: Mapping[str, Any], criterion: Mapping[str, Any], url: str, patience: float
-) -> None:
     with connected(url, patience_s=patience) as client:
-        print(json_line(asdict(client.judge(**pair, **criterion))))
+        print(json_line(asdict(client.judge(question, a, b, **criterion))))

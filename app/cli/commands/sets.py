@@ -48,7 +48,7 @@ def list_sets(url: Url = DEFAULT_URL) -> None:
     The last column has the guarantees for which alpha 0.10 is feasible.
     """
     with connected(url) as client:
-        calibrations = list(client.calibrations())
+        calibrations = client.calibrations()
     headings = ("name", "version", "n", "judge", "accuracy", f"alpha {_SHOWN_ALPHA:.2f}")
     print_cells(headings, map(_cells, calibrations), right=_RIGHT)
     if not calibrations:

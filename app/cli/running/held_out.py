@@ -15,7 +15,8 @@ from app.files.labeled import FilePair
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
-    from scope_judge import CalibrationDetail, ScopeClient
+    from scope_judge import ScopeClient
+    from scope_judge.records import CalibrationDetail
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

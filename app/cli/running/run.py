@@ -22,7 +22,7 @@ from app.files.journal import Journal
 from app.files.reading import files_of
 
 if TYPE_CHECKING:
-    from scope_judge import Problem
+    from scope_judge.records import Problem
 
 Results = dict[str, dict[str, Any]]
 # Asks about the comparisons of some keys; yields the key and the result of each as it comes.

@@ -7,14 +7,13 @@ from typing import Any, TypeVar
 
 import httpx
 
-from scope_judge.batches import Batch, Stream
+from scope_judge.batches import Stream
 from scope_judge.calls import Calls
 from scope_judge.comparisons import Group, Item, group_item, to_json
 from scope_judge.exchange import (
     TIMEOUT_S,
     OneGroup,
     OnWait,
-    Page,
     Pause,
     Steps,
     client_options,
@@ -77,21 +76,6 @@ class AsyncScopeClient(Calls):
                 return result
             answer = await self._answer(step)
 
-    async def _listed(self, steps: Steps[Any]) -> AsyncIterator[Any]:
-        """Yields the rows of pages."""
-        answer: Any = None
-        while True:
-            try:
-                step = steps.send(answer)
-            except StopIteration:
-                return
-            if isinstance(step, Page):
-                for row in step.rows:
-                    yield row
-                answer = None
-            else:
-                answer = await self._answer(step)
-
     async def _answer(self, step: Any) -> Any:
         if isinstance(step, Pause):
             self._on_wait(step)
@@ -111,11 +95,11 @@ class AsyncScopeClient(Calls):
             work = await self._run(stream.preparation)
             batches = _batches(work, stream)
             while True:
-                while results := work.results.take():
+                while results := work.take():
                     for result in results:
                         yield result
                 while work.has_room() and (batch := await anext(batches, None)):
-                    running.add(asyncio.create_task(self._run(work.steps(batch.items))))
+                    running.add(asyncio.create_task(self._run(work.steps(batch))))
                 if not running:
                     return
                 finished, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -178,15 +162,15 @@ class _Gathered:
         self.task: asyncio.Task[_Outcomes] | None = None
 
 
-async def _batches(work: Any, stream: Stream[Any]) -> AsyncIterator[Batch]:
+async def _batches(work: Any, stream: Stream[Any]) -> AsyncIterator[list[Item]]:
     """Yields batches, and reads no more inputs than they need."""
     number = 0
     async for given in _each(stream.inputs):
         if full := work.cutter.add(stream.item(given, number)):
-            yield Batch(full)
+            yield full
         number += 1
     if rest := work.cutter.rest():
-        yield Batch(rest, is_last=True)
+        yield rest
 
 
 async def _each(inputs: Any) -> AsyncIterator[Any]:

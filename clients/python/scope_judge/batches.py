@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from scope_judge.comparisons import Item
 from scope_judge.errors import ScopeError, TooLargeError
@@ -49,13 +49,6 @@ class BatchSize:
         self.comparisons = max(1, min(self.comparisons, comparisons // 2))
 
 
-class Batch(NamedTuple):
-    """Items for one request."""
-
-    items: Sequence[Item]
-    is_last: bool = False
-
-
 class Cutter:
     """Collects items into batches."""
 
@@ -83,55 +76,6 @@ class Cutter:
         items, self._items = self._items, []
         self._comparisons = self._bytes = 0
         return items
-
-
-class InOrder(Generic[R]):
-    """Answers of batches, in the order in which the batches began."""
-
-    def __init__(self, in_flight: int) -> None:
-        self._in_flight = in_flight
-        # A place for each batch that was not taken: its results or error, or None before both.
-        self._places: deque[list[Sequence[R] | ScopeError | None]] = deque()
-        self._has_failed = False
-
-    def has_room(self, size: BatchSize) -> bool:
-        """Whether another batch may begin.
-
-        One at a time until the speed is known. Twice the batches in flight may wait for earlier
-        ones, so that a caller who takes no results stops the work. None begins after a failure.
-        """
-        unanswered = sum(1 for (results,) in self._places if results is None)
-        if self._has_failed:
-            return False
-        if not size.is_measured:
-            return unanswered == 0
-        return unanswered < self._in_flight and len(self._places) < 2 * self._in_flight
-
-    def begin(self) -> Callable[[Sequence[R] | ScopeError], None]:
-        """Makes a place for a batch; the returned function puts its results or error there."""
-        place: list[Sequence[R] | ScopeError | None] = [None]
-        self._places.append(place)
-
-        def put(results: Sequence[R] | ScopeError) -> None:
-            self._has_failed = self._has_failed or isinstance(results, ScopeError)
-            place[0] = results
-
-        return put
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether all batches that began were taken."""
-        return not self._places
-
-    def take(self) -> Sequence[R]:
-        """The results of the first batch, empty if it has none yet; raises its error."""
-        results = self._places[0][0] if self._places else None
-        if results is None:
-            return ()
-        self._places.popleft()
-        if isinstance(results, ScopeError):
-            raise results
-        return results
 
 
 def in_parts(
@@ -168,7 +112,7 @@ def _is_too_much(error: ScopeError) -> bool:
 
 
 class Work(Generic[R]):
-    """A stream of items that is sent in batches, several at a time."""
+    """Items that are sent in batches, several at a time, and their results in order."""
 
     def __init__(
         self,
@@ -184,26 +128,54 @@ class Work(Generic[R]):
         self._failed = failed
         self._clock = clock
         self._size = size
-        self.in_flight = in_flight
+        self._in_flight = in_flight
         self.cutter = Cutter(size, max_body_bytes)
-        self.results = InOrder[R](in_flight)
+        # A place for each batch that was not taken: its results or error, or None before both.
+        self._places: deque[list[Sequence[R] | ScopeError | None]] = deque()
 
     def has_room(self) -> bool:
-        """Whether another batch may begin."""
-        return self.results.has_room(self._size)
+        """Whether another batch may begin.
+
+        One at a time until the speed is known. Twice the batches in flight may wait for earlier
+        ones, so that a caller who takes no results stops the work. None begins after a failure.
+        """
+        unanswered = sum(1 for (results,) in self._places if results is None)
+        if any(isinstance(results, ScopeError) for (results,) in self._places):
+            return False
+        if not self._size.is_measured:
+            return unanswered == 0
+        return unanswered < self._in_flight and len(self._places) < 2 * self._in_flight
 
     def steps(self, batch: Sequence[Item]) -> Steps[None]:
         """Sends a batch, and puts its results into their place."""
-        put = self.results.begin()
+        place: list[Sequence[R] | ScopeError | None] = [None]
+        self._places.append(place)
 
         def steps() -> Steps[None]:
             try:
-                put((yield from in_parts(batch, self._ask, self._failed, self._size, self._clock)))
+                place[0] = yield from in_parts(
+                    batch, self._ask, self._failed, self._size, self._clock
+                )
             except ScopeError as exc:
                 # Raised when it is the turn of this batch.
-                put(exc)
+                place[0] = exc
 
         return steps()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all batches that began were taken."""
+        return not self._places
+
+    def take(self) -> Sequence[R]:
+        """The results of the first batch, empty if it has none yet; raises its error."""
+        results = self._places[0][0] if self._places else None
+        if results is None:
+            return ()
+        self._places.popleft()
+        if isinstance(results, ScopeError):
+            raise results
+        return results
 
 
 @dataclass(frozen=True, slots=True)

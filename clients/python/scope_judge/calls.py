@@ -2,9 +2,9 @@
 
 import dataclasses
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from scope_judge import records
@@ -32,13 +32,11 @@ from scope_judge.comparisons import (
     group_item,
     identifier_of,
     pair_item,
-    rows_of,
     to_json,
-    two_responses,
 )
 from scope_judge.errors import AnswerError, ConflictError, ScopeError
-from scope_judge.exchange import Call, OneGroup, Page, Session, Steps, Waits
-from scope_judge.methods import call, listing, stream
+from scope_judge.exchange import Call, OneGroup, Session, Steps, Waits
+from scope_judge.methods import call, stream
 from scope_judge.parsing import parse
 from scope_judge.records import Identifier, ItemError, Judgment, Label, Rewards, Status
 
@@ -47,6 +45,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 R = TypeVar("R")
+Report = TypeVar("Report", records.CalibrationReport, records.PoolReport)
 
 # Requests at a time: the service works on one while others are on their way.
 IN_FLIGHT = 4
@@ -60,14 +59,6 @@ _MOST_AUDITS = 1000
 _MOST_EXAMPLES = 10_000
 # A set that changes while it is read is read again.
 _ATTEMPTS = 10
-
-
-@dataclass(slots=True)
-class _Part:
-    """A number of examples or pairs, and their report or the error of a single one."""
-
-    size: int
-    outcome: Any
 
 
 class Calls:
@@ -131,11 +122,9 @@ class Calls:
     def judge(
         self,
         question: Question,
-        a: Response | None = None,
-        b: Response | None = None,
+        a: Response,
+        b: Response,
         *,
-        response_a: Response | None = None,
-        response_b: Response | None = None,
         id: Identifier | None = None,
         explain: bool = False,
         **criterion: "Unpack[Criterion]",
@@ -148,8 +137,6 @@ class Calls:
             question: A text, or messages with `role` and `content`.
             a: Response A: a text, or one text for each turn of a conversation.
             b: Response B, in the form of response A.
-            response_a: Response A by its name in the service, instead of `a`.
-            response_b: Response B, likewise.
             id: Comes back in the judgment.
             explain: Whether the judge also explains its preference, which takes longer.
             **criterion: `alpha`, the largest share of wrong verdicts among the accepted ones (None
@@ -157,8 +144,7 @@ class Calls:
                 `delta`, the probability that a "pac" guarantee fails; `calibration`, the name of
                 the calibration set. By default each is the service's.
         """
-        pair = two_responses(a, b, response_a, response_b)
-        body = {**checked(criterion, Criterion), **comparison(question, *pair, id)}
+        body = {**checked(criterion, Criterion), **comparison(question, a, b, id)}
         if explain:
             body["explain"] = True
         return self._read(
@@ -182,17 +168,14 @@ class Calls:
 
         Args:
             pairs: Each is (question, a, b), or a mapping with the fields of POST /judge except
-                `explain`, whose criterion overrides the arguments. Or a pandas DataFrame with the
-                columns question, response_a and response_b. Asynchronous clients take an
+                `explain`, whose criterion overrides the arguments. Asynchronous clients take an
                 asynchronous iterable, too.
             in_flight: Most requests at a time; by default 4.
             **criterion: The criterion of every pair, as in `judge`.
         """
         given = checked(criterion, Criterion)
         ask = partial(self._judged, criterion=given)
-        return Stream(
-            self._work("/judge/batch", ask, in_flight), rows_of(pairs, "calibration"), pair_item
-        )
+        return Stream(self._work("/judge/batch", ask, in_flight), pairs, pair_item)
 
     @call
     def rewards(
@@ -226,18 +209,6 @@ class Calls:
         """
         found: Rewards = yield OneGroup((question, responses), checked(rule, GroupRule))
         return found
-
-    @call
-    def best_pair(
-        self, question: Question, responses: Sequence[Completion], **rule: "Unpack[GroupRule]"
-    ) -> Steps[tuple[int, int] | None]:
-        """The indices of a better and a worse response, for preference data, or None.
-
-        The arguments are those of `group_rewards`, and the pair is `Rewards.best_pair`.
-        """
-        given = {**checked(rule, GroupRule), "comparisons": True}
-        found: Rewards = yield OneGroup((question, responses), given)
-        return found.best_pair
 
     @call
     def reference_rewards(
@@ -288,14 +259,9 @@ class Calls:
         Args:
             name: Name of the set; it is made if there is none.
             examples: Each is (question, a, b, label), or a mapping with question, response_a,
-                response_b and label. A label is "A", "B" or "tie". Or a pandas DataFrame with
-                these columns, whose rows without a label are left out.
+                response_b and label. A label is "A", "B" or "tie".
         """
-        rows = {
-            number: example_fields(example, number)
-            for number, example in enumerate(rows_of(examples, labeled=True))
-            if example is not None
-        }
+        rows = {n: example_fields(example, n) for n, example in enumerate(examples)}
         contradicted = contradicting(rows)
         problems = {
             number: records.Problem(code="contradicting_labels", detail=detail, status=422)
@@ -337,7 +303,7 @@ class Calls:
         judged, as by `calibrate`.
 
         Args:
-            examples: As in `calibrate`, but not a DataFrame.
+            examples: As in `calibrate`.
             calibration: Name of the set that the scores are for.
             in_flight: Most requests at a time; by default 4.
         """
@@ -385,16 +351,15 @@ class Calls:
         if not once and "dry_run" not in common:
             cutter = Cutter(BatchSize(len(items), len(items)), info.limits.max_body_bytes)
             batches = [*(full for item in items if (full := cutter.add(item))), cutter.rest()]
-        parts: list[_Part] = []
+        parts: list[tuple[int, records.CalibrationReport]] = []
         for batch in batches:
             body = body_of(common, "examples", batch)
             path = _set_path(name, "/examples")
             report = yield from self._post(
                 records.CalibrationReport, path, body, idempotent=not once
             )
-            parts.append(_Part(len(batch), report))
-        merged: records.CalibrationReport = _merged(items, parts)
-        return merged
+            parts.append((len(batch), report))
+        return _merged(parts)
 
     @call
     def examples(self, name: str, *, most: int | None = None) -> Steps[records.ExamplePage]:
@@ -447,7 +412,7 @@ class Calls:
             return list(answer.scores)
 
         work = self._work("/scores", ask, in_flight, failed=_unscored)
-        return Stream(work, rows_of(pairs), pair_item)
+        return Stream(work, pairs, pair_item)
 
     @call
     def plan_cascade(
@@ -508,24 +473,23 @@ class Calls:
         path = _set_path(name, "/pool")
         rule = given_fields(alpha=alpha, delta=delta, even_if_infeasible=even_if_infeasible or None)
 
-        def ask(some: Sequence[Item]) -> Steps[list[_Part]]:
+        def ask(some: Sequence[Item]) -> Steps[list[tuple[int, records.PoolReport]]]:
             body = body_of(rule, "comparisons", some)
             report = yield from self._post(records.PoolReport, path, body)
             _check_places(report.errors, len(some))
             if len(report.digests) != len(some):
                 raise _unfitting("does not have a digest for each pair")
-            return [_Part(len(some), report)]
+            return [(len(some), report)]
 
         work = yield from self._work(
             path,
             ask,
             1,
-            failed=lambda item, error: _Part(1, error),
+            failed=_raise,
             # A pool that must not be too small is sent as a whole.
             first_size=_FIRST_PAIRS if alpha is None else len(items),
         )
-        merged: records.PoolReport = _merged(items, (yield from _one_by_one(work, items)))
-        return merged
+        return _merged((yield from _one_by_one(work, items)))
 
     @call
     def next_to_label(
@@ -565,9 +529,9 @@ class Calls:
         path, query = _set_path(name), {"alpha": list(alphas), "delta": delta}
         return self._get(records.CalibrationDetail, path, **query)
 
-    @listing
-    def calibrations(self) -> Steps[records.Calibration]:
-        """Yields the calibration sets that the key may use, by name."""
+    @call
+    def calibrations(self) -> Steps[tuple[records.Calibration, ...]]:
+        """The calibration sets that the key may use, by name."""
         return self._pages(records.CalibrationPage, "/calibrations", {}, "calibrations")
 
     @call
@@ -609,11 +573,11 @@ class Calls:
         """Deletes a calibration set, which `rollback` can restore; sent once, as that is."""
         yield from self._session.exchange(Call("DELETE", _set_path(name), idempotent=False))
 
-    @listing
+    @call
     def audits(
         self, calibration: str | None = None, *, status: Status | None = None
-    ) -> Steps[records.Audit]:
-        """Yields the judgments that were drawn for an audit, oldest first.
+    ) -> Steps[tuple[records.Audit, ...]]:
+        """The judgments that were drawn for an audit, oldest first.
 
         Args:
             calibration: Only audits of this calibration set; by default of all sets that the key
@@ -623,9 +587,9 @@ class Calls:
         query = {"calibration": calibration, "status": status, "limit": _MOST_AUDITS}
         return self._pages(records.AuditPage, "/audits", query, "audits")
 
-    @listing
-    def audit_texts(self, calibration: str | None = None) -> Steps[records.Audit]:
-        """Yields the open audits with texts, for a person who labels.
+    @call
+    def audit_texts(self, calibration: str | None = None) -> Steps[tuple[records.Audit, ...]]:
+        """The open audits with texts, for a person who labels.
 
         The order depends on the key, and a random response is response A. The service keeps texts
         with SCOPE_AUDIT_TEXTS; the key needs the role `label` or `calibrate`.
@@ -665,11 +629,13 @@ class Calls:
             [{"id": audit, "label": "none", "reason": why} for audit, why in reasons.items()]
         )
 
-    @listing
-    def audit_trail(self, name: str) -> Steps[records.AuditEvent]:
-        """Yields alarms, their ends, changed labels and closed audits of a set, newest first."""
-        path = _set_path(name, "/audit-trail")
-        return self._pages(records.AuditTrail, path, {}, "entries", cursor="before")
+    @call
+    def audit_trail(self, name: str, *, limit: int = 100) -> Steps[tuple[records.AuditEvent, ...]]:
+        """The last alarms, their ends, changed labels and closed audits of a set, newest first."""
+        page = yield from self._get(
+            records.AuditTrail, _set_path(name, "/audit-trail"), limit=limit
+        )
+        return page.entries
 
     @call
     def resume(self, name: str, reason: str) -> Steps[tuple[records.EndedAlarm, ...]]:
@@ -719,23 +685,18 @@ class Calls:
         return self._info
 
     def _pages(
-        self,
-        kind: type[Any],
-        path: str,
-        query: Mapping[str, Any],
-        rows: str,
-        *,
-        cursor: Literal["after", "before"] = "after",
-    ) -> Steps[Any]:
-        """Yields the rows of pages, which begin after or before the place of the last one."""
+        self, kind: type[Any], path: str, query: Mapping[str, Any], rows: str
+    ) -> Steps[tuple[Any, ...]]:
+        """Reads all pages, each of which begins after the place of the last one."""
+        found: list[Any] = []
         place: Any = None
         while True:
-            page: Any = yield from self._get(kind, path, **{**query, cursor: place})
-            yield Page(getattr(page, rows))
-            last, place = place, getattr(page, f"next_{cursor}")
+            page: Any = yield from self._get(kind, path, **query, after=place)
+            found += getattr(page, rows)
+            last, place = place, page.next_after
             if place is None:
-                return
-            if last is not None and (place <= last if cursor == "after" else place >= last):
+                return tuple(found)
+            if last is not None and place <= last:
                 raise _unfitting("repeats a page")
 
     def _work(
@@ -771,7 +732,7 @@ class Calls:
         while True:
             body = body_of(criterion, "comparisons", (items[i] for i in places))
             answer = yield from self._session.exchange(Call("POST", "/judge/batch", body), waits)
-            results = _results(answer, "results", len(places), _judgment)
+            results = _results(answer, "results", len(places), Judgment)
             merged = merged or results
             for i, result in zip(places, results, strict=True):
                 merged[i] = result
@@ -825,7 +786,7 @@ class Calls:
             body = body_of(rule, "groups", groups)
             posted = Call("POST", "/rewards/groups", body, patient=len(groups) == 1)
             answer = yield from self._session.exchange(posted)
-            found = _results(answer, "groups", len(groups), _group)
+            found = _results(answer, "groups", len(groups), Rewards)
             return [
                 each if isinstance(each, ItemError) else _fitting(each, group.responses)
                 for each, group in zip(found, groups, strict=True)
@@ -857,7 +818,7 @@ def _one_by_one(work: Work[R], items: Iterable[Item]) -> Steps[list[R]]:
             yield from work.steps(batch)
     yield from work.steps(work.cutter.rest())
     results: list[R] = []
-    while some := work.results.take():
+    while some := work.take():
         results += some
     return results
 
@@ -873,23 +834,17 @@ def _unfitting(what: str) -> AnswerError:
     )
 
 
-def _results(answer: Any, name: str, count: int, read: Callable[[Any], R]) -> list[R]:
+def _results(answer: Any, name: str, count: int, kind: type[R]) -> list[R | ItemError]:
     """The results of a batch; raises AnswerError if it does not have one for each item."""
     results = answer.get(name) if isinstance(answer, dict) else None
     if not isinstance(results, list) or len(results) != count:
         raise _unfitting(f"does not have one of `{name}` for each item")
-    return [read(result) for result in results]
-
-
-def _judgment(value: Any) -> Judgment | ItemError:
-    is_error = isinstance(value, dict) and "error" in value
-    return parse(ItemError, value) if is_error else parse(Judgment, value)
-
-
-def _group(value: Any) -> Rewards | ItemError:
-    if isinstance(value, dict) and "error" in value:
-        return ItemError(id=None, error=parse(records.Problem, value["error"]))
-    return parse(Rewards, value)
+    return [
+        parse(ItemError, result)
+        if isinstance(result, dict) and "error" in result
+        else parse(kind, result)
+        for result in results
+    ]
 
 
 def _fitting(rewards: Rewards, responses: int) -> Rewards:
@@ -933,37 +888,34 @@ def _problem(error: ScopeError) -> records.Problem:
     return records.Problem(code=error.code, detail=error.detail, status=error.status or 504)
 
 
+def _raise(item: Item, error: ScopeError) -> Any:
+    raise error
+
+
 _COUNTS = ("added", "updated", "known", "ties", "removed")
 
 
-def _merged(items: Sequence[Item], parts: Sequence[_Part]) -> Any:
+def _merged(parts: Sequence[tuple[int, Report]]) -> Report:
     """The report of the last version, with the counts, errors and digests of all parts.
 
-    Raises:
-        ScopeError: Every part has failed.
+    Args:
+        parts: Number of the items of each request, and its report.
     """
-    errors, digests, place = list[records.ExampleError](), list[str | None](), 0
-    reports = [part.outcome for part in parts if not isinstance(part.outcome, ScopeError)]
-    if not reports:
-        raise parts[0].outcome
-    for part in parts:
-        if isinstance(part.outcome, ScopeError):
-            error = _problem(part.outcome)
-            errors.append(records.ExampleError(index=place, id=items[place].id, error=error))
-        else:
-            errors += [
-                dataclasses.replace(each, index=place + each.index) for each in part.outcome.errors
-            ]
-        digests += getattr(part.outcome, "digests", [None] * part.size)
-        place += part.size
+    errors, place = list[records.ExampleError](), 0
+    for size, report in parts:
+        errors += [dataclasses.replace(each, index=place + each.index) for each in report.errors]
+        place += size
+    reports = [report for _, report in parts]
     last = reports[-1]
-    more: dict[str, Any] = (
-        {"digests": tuple(digests)} if isinstance(last, records.PoolReport) else {}
-    )
-    counts = (name for name in _COUNTS if hasattr(last, name))
+    more: dict[str, Any] = {
+        name: sum(getattr(report, name) for report in reports)
+        for name in _COUNTS
+        if hasattr(last, name)
+    }
+    if isinstance(last, records.PoolReport):
+        more["digests"] = tuple(digest for report in reports for digest in report.digests)
     return dataclasses.replace(
         last,
-        **{name: sum(getattr(report, name) for report in reports) for name in counts},
         failed=len(errors),
         errors=tuple(errors),
         usage=records.RequestUsage(

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 import httpx
 
-from scope_judge.batches import Batch, Stream
+from scope_judge.batches import Stream
 from scope_judge.calls import Calls
+from scope_judge.comparisons import Item
 from scope_judge.exchange import (
     TIMEOUT_S,
     OneGroup,
     OnWait,
-    Page,
     Pause,
     Steps,
     client_options,
@@ -112,20 +112,6 @@ class ScopeClient(Calls):
             if is_last:
                 self._http.close()
 
-    def _listed(self, steps: Steps[Any]) -> Generator[Any, None, None]:
-        """Yields the rows of pages."""
-        answer: Any = None
-        while True:
-            try:
-                step = steps.send(answer)
-            except StopIteration:
-                return
-            if isinstance(step, Page):
-                yield from step.rows
-                answer = None
-            else:
-                answer = self._answer(step, None)
-
     def _answer(self, step: Any, stopped: threading.Event | None) -> Any:
         if isinstance(step, Pause):
             self._on_wait(step)
@@ -157,14 +143,10 @@ class ScopeClient(Calls):
             batches = _batches(work, stream)
             while True:
                 # Before others are sent: a caller may keep results, and be ended at any time.
-                while results := work.results.take():
+                while results := work.take():
                     yield from results
                 while work.has_room() and (batch := next(batches, None)):
-                    steps = work.steps(batch.items)
-                    if not running and batch.is_last:
-                        # The only one: a thread for it would take longer than a small batch.
-                        self._run(steps)
-                        continue
+                    steps = work.steps(batch)
                     # A caller who leaves early, and a process that ends, do not wait for answers
                     # that are on their way.
                     threading.Thread(
@@ -176,16 +158,16 @@ class ScopeClient(Calls):
                     running -= 1
                     if failure is not None:
                         raise failure
-                elif work.results.is_empty:
+                elif work.is_empty:
                     return
         finally:
             stopped.set()
 
 
-def _batches(work: Any, stream: Stream[Any]) -> Iterator[Batch]:
+def _batches(work: Any, stream: Stream[Any]) -> Iterator[list[Item]]:
     """Yields batches, and reads no more inputs than they need."""
     for number, given in enumerate(stream.inputs):
         if full := work.cutter.add(stream.item(given, number)):
-            yield Batch(full)
+            yield full
     if rest := work.cutter.rest():
-        yield Batch(rest, is_last=True)
+        yield rest

@@ -113,63 +113,6 @@ def comparison(
     return fields if identifier is None else {**fields, "id": identifier}
 
 
-def two_responses(
-    a: Response | None,
-    b: Response | None,
-    response_a: Response | None,
-    response_b: Response | None,
-) -> tuple[Response, Response]:
-    """The two responses under either name; raises TypeError if one is missing or given twice."""
-    if (a is None) == (response_a is None) or (b is None) == (response_b is None):
-        raise TypeError("give both responses: (question, a, b), or response_a= and response_b=")
-    first, second = response_a if a is None else a, response_b if b is None else b
-    return cast(Response, first), cast(Response, second)
-
-
-def rows_of(given: Any, *more: str, labeled: bool = False) -> Any:
-    """The rows of a pandas DataFrame as mappings, without empty cells; other inputs as they are.
-
-    Only the columns of a pair are read, so that the table may have others. A number in place of a
-    text is written out.
-
-    Args:
-        given: The pairs of a caller.
-        more: Names of other columns that are read if the table has them.
-        labeled: Whether the rows have a label; a row without one is None.
-
-    Raises:
-        TypeError: The table lacks a column.
-    """
-    if not (hasattr(given, "to_dict") and hasattr(given, "columns")):
-        return given
-    needed = [*_TEXTS, "label"] if labeled else _TEXTS
-    if absent := [name for name in needed if name not in given.columns]:
-        raise TypeError(f"the DataFrame needs the columns {', '.join(needed)}: rename its columns, "
-                        f"or add {', '.join(absent)}")  # fmt: skip
-    read = [name for name in (*needed, "id", *more) if name in given.columns]
-    rows = [
-        {name: _cell(name, value) for name, value in row.items() if not _is_missing(value)}
-        for row in given[read].to_dict("records")
-    ]
-    return [row if not labeled or "label" in row else None for row in rows]
-
-
-def _is_missing(value: Any) -> bool:
-    # NaN differs from itself; pandas.NA has no truth value, and neither has an array.
-    try:
-        return value is None or bool(value != value)
-    except (TypeError, ValueError):
-        return type(value).__name__ == "NAType"
-
-
-def _cell(name: str, value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return value
-    # pandas makes floats of whole numbers if one of a column is missing.
-    number = int(value) if isinstance(value, float) and value.is_integer() else value
-    return str(number) if name in _TEXTS else number
-
-
 def contradicting(examples: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
     """Finds pairs with different labels, in either order of their responses.
 
@@ -181,7 +124,7 @@ def contradicting(examples: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
     """
     pairs: dict[bytes, dict[int, tuple[bytes, Any]]] = {}
     for number, fields in examples.items():
-        question, a, b = (to_json(_alone(fields.get(name))) for name in _TEXTS)
+        question, a, b = (to_json(fields.get(name)) for name in _TEXTS)
         label = fields.get("label")
         if a > b:
             a, b, label = b, a, {"A": "B", "B": "A"}.get(str(label), label)
@@ -194,17 +137,6 @@ def contradicting(examples: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
             )
             found |= dict.fromkeys(same, f"{told} contradict each other, and none of them counts")
     return found
-
-
-def _alone(given: Any) -> Any:
-    """The text of a list with one text or one message of the user, which is the same to a judge."""
-    if isinstance(given, str):
-        return given
-    match json.loads(to_json(given)):
-        case [str(text)] | [{"role": "user", "content": str(text)}]:
-            return text
-        case other:
-            return other
 
 
 def pair_item(pair: Pair, number: int) -> Item:

@@ -11,7 +11,7 @@ import math
 import random
 import re
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, TypeVar
@@ -50,12 +50,6 @@ class Pause(NamedTuple):
     reason: str
 
 
-class Page(NamedTuple):
-    """Rows of a listing, for its caller."""
-
-    rows: Sequence[Any]
-
-
 class OneGroup(NamedTuple):
     """Responses whose rewards an asynchronous client may ask for together with others."""
 
@@ -63,7 +57,7 @@ class OneGroup(NamedTuple):
     rule: Mapping[str, Any]
 
 
-Step = Call | Pause | Page | OneGroup
+Step = Call | Pause | OneGroup
 # A response or an error; the rewards of a group; None after the others.
 Answer = Any
 Steps = Generator[Step, Answer, T]

@@ -49,15 +49,6 @@ def call(steps: Callable[Concatenate[Any, P], Steps[T]]) -> Method[P, T]:
     return method
 
 
-def listing(steps: Callable[Concatenate[Any, P], Steps[T]]) -> Iteration[P, T]:
-    """A method that yields the rows of pages; asynchronous clients yield them asynchronously.
-
-    The steps are declared with the type of a row, and yield `Page`s between their requests.
-    """
-    method: Iteration[P, T] = _method("_listed", steps)
-    return method
-
-
 def stream(make: "Callable[Concatenate[Any, P], Stream[T]]") -> Iteration[P, T]:
     """A method that yields a result for each of many inputs, which are sent in batches."""
     method: Iteration[P, T] = _method("_streamed", make)

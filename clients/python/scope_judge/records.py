@@ -1,6 +1,7 @@
 """The answers of the service: declared here, built by the service and read by the client.
 
-The descriptions of the fields are those of the OpenAPI document. The client ignores fields that a
+The descriptions of the fields are those of the OpenAPI document; MEANINGS has those that several
+records share. The client ignores fields that a
 later service adds.
 """
 
@@ -39,16 +40,44 @@ OnAlarm = Literal["report", "abstain"]
 Light = Literal["green", "amber", "red"]
 Identifier = str | int
 
+# The meaning of a field in every record that does not describe it.
+MEANINGS = {
+    "added": "New examples.",
+    "alpha": "Largest share of wrong verdicts among accepted ones.",
+    "audit_rate": "Value of `SCOPE_AUDIT_RATE`.",
+    "b": "Index of the other response; None for the reference.",
+    "delta": "Probability that `pac` fails; None with `marginal`.",
+    "error": "The problem.",
+    "errors": "The examples that failed.",
+    "failed": "Examples that the judge could not judge.",
+    "fingerprint": "Digest of model, prompt, prefill and label tokens. A calibration serves one "
+    "fingerprint only.",
+    "first_judged_at": "Time of the first judgment that led to the alarm; None without one.",
+    "guarantee": "`marginal` or `pac`.",
+    "id": "Your text or number for the pair; the answer repeats it.",
+    "judge": "Name of the judge.",
+    "last_judged_at": "Time of the last judgment that led to the alarm; None without one.",
+    "min_label_mass": "Value of `SCOPE_MIN_LABEL_MASS`.",
+    "n": "Number of examples in the set, with and without labels.",
+    "name": "Name of the calibration set.",
+    "on_alarm": "Value of `SCOPE_ON_ALARM`.",
+    "pool_ties": "Pairs that people found equal, in a pool or not; thresholds leave them out, and "
+    "drift compares their scores.",
+    "rate": "Probability with which the comparison was drawn.",
+    "runtimes": "Known runtimes that computed the scores (`runtime` of `GET /info`).",
+    "small": "The score of a cascade's small judge; None for a judge alone.",
+    "ties": "Examples labeled `tie`; the set keeps their scores, and thresholds leave them out.",
+    "uncertainty": "Entropy of the average preference, in nats, from 0 to ln 2.",
+    "unlabelled": "Pairs of a pool that have no label yet.",
+    "updated": "Examples that were in the set already and have been replaced.",
+    "usage": "The work of the judge for this request.",
+    "version": "Version of the calibration set.",
+}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OfCriterion:
-    """The criterion that an answer is about.
-
-    Args:
-        alpha: Largest share of wrong verdicts among accepted ones.
-        guarantee: `marginal` or `pac`.
-        delta: Probability that `pac` fails; None with `marginal`.
-    """
+    """The criterion that an answer is about."""
 
     alpha: float
     guarantee: Guarantee
@@ -57,13 +86,7 @@ class OfCriterion:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationReference:
-    """A version of a calibration set, such as the one that a judgment was made with.
-
-    Args:
-        name: Name of the calibration set.
-        version: Version of the calibration set.
-        n: Number of examples in the set, with and without labels.
-    """
+    """A version of a calibration set, such as the one that a judgment was made with."""
 
     name: str
     version: int
@@ -107,7 +130,6 @@ class AuditReference:
 
     Args:
         id: Id of the audit, for its label.
-        rate: Probability with which the comparison was drawn.
     """
 
     id: str
@@ -119,7 +141,6 @@ class Rung:
     """One judge of a cascade that was asked.
 
     Args:
-        judge: Its name.
         p_bar: Its average probability that response A is better; None if it gave no score.
         uncertainty: Its uncertainty in nats; None if it gave no score.
         threshold: Largest uncertainty at which it decides; None if it decides nothing.
@@ -138,7 +159,6 @@ class Judgment:
     An abstention is not a verdict: `preferred` is then only a hint, without any guarantee.
 
     Args:
-        id: Your text or number for the pair; the answer repeats it.
         verdict: The accepted verdict, or `abstain`.
         preferred: The response that the judge prefers, even if it abstains; None if it has no
             preference.
@@ -148,14 +168,12 @@ class Judgment:
             four fields after it, if the judge has no score to give (the first two reasons).
         p_rev: The same probability, with response B shown first.
         p_bar: Average of the two.
-        uncertainty: Entropy of the average preference, in nats, from 0 to ln 2.
         confidence: The larger of `p_bar` and 1 - `p_bar`.
         threshold: Largest accepted uncertainty in nats; None if nothing is accepted or without
             alpha.
         alpha: Largest share of wrong verdicts among accepted ones; None if the judgment promises
             nothing.
         guarantee: `marginal` or `pac`; None without alpha.
-        delta: Probability that `pac` fails; None with `marginal`.
         risk_level: Smallest alpha that accepts a judgment of this uncertainty. Like alpha, it
             describes all judgments that such an alpha accepts. It is not the probability that this
             judgment is wrong, and can be small for a pair that differs from the labeled ones. None
@@ -163,7 +181,6 @@ class Judgment:
         label_mass: Share of the vocabulary's probability on the two label tokens, in the order
             where it is smaller; None if the judge does not report it.
         calibration: The calibration that the judgment rests on; None without alpha.
-        judge: Name of the judge.
         audit: The audit, if this judgment was drawn at random for one; else None.
         orders: Number of orders of the responses that the judge has seen: 2, or 1 for a judge that
             sees each response alone.
@@ -219,7 +236,6 @@ class SingleJudgment(Judgment):
 
     Args:
         words: The judgment in a sentence, with the reason of an abstention.
-        usage: The work of the judge for this request.
     """
 
     words: str
@@ -266,12 +282,7 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ItemError:
-    """The error of one item of a batch, in place of its judgment; it is never a verdict.
-
-    Args:
-        id: Your text or number for the pair; the answer repeats it.
-        error: The problem.
-    """
+    """The error of one item of a batch, in place of its judgment; it is never a verdict."""
 
     id: Identifier | None
     error: Problem
@@ -283,7 +294,6 @@ class JudgmentBatch:
 
     Args:
         results: One judgment or error for each comparison, in the same order.
-        usage: The work of the judge for this request.
     """
 
     results: tuple[Judgment | ItemError, ...]
@@ -340,16 +350,9 @@ class Calibration(CalibrationReference):
     """One version of a calibration set.
 
     Args:
-        judge: Name of the judge.
-        fingerprint: Digest of model, prompt, prefill and label tokens. A calibration serves one
-            fingerprint only.
         accuracy: Share of examples on which the judge agrees with the label; None for an empty set,
             and while labels are missing.
         labelled: Pairs with a preferred side.
-        unlabelled: Pairs of a pool that have no label yet.
-        pool_ties: Pairs that people found equal, in a pool or not; thresholds leave them out, and
-            drift compares their scores.
-        runtimes: Known runtimes that computed the scores (`runtime` of `GET /info`).
         questions: Different questions among its pairs.
         counted: Pairs that `pac` counts: one of each question, without ties and pairs off task.
         thresholds: Thresholds for the standard alphas and both guarantees.
@@ -376,8 +379,6 @@ class ExampleError:
 
     Args:
         index: Position in the batch, from 0.
-        id: Your text or number for the pair; the answer repeats it.
-        error: The problem.
     """
 
     index: int
@@ -421,8 +422,6 @@ class CalibrationChange(Calibration):
     Args:
         dry_run: Whether nothing has changed, and the set is described as it would be, with the
             number of its current version.
-        added: New examples.
-        updated: Examples that were in the set already and have been replaced.
         removed: Examples that left the set: with `replace`, all others.
         effects: The effect on each criterion in use; None if nobody looked at the change before it
             was made, as for examples that are only added.
@@ -441,14 +440,7 @@ class CalibrationChange(Calibration):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationReport(CalibrationChange):
-    """The calibration set after a batch was added, with the counts and errors of that batch.
-
-    Args:
-        ties: Examples labeled `tie`; the set keeps their scores, and thresholds leave them out.
-        failed: Examples that the judge could not judge.
-        errors: The examples that failed.
-        usage: The work of the judge for this request.
-    """
+    """The calibration set after a batch was added, with the counts and errors of that batch."""
 
     ties: int
     failed: int
@@ -468,7 +460,6 @@ class AbsorbReport(CalibrationChange):
 
     Args:
         replaced: Whether the audits replace all examples, as after an alarm.
-        ties: Examples labeled `tie`; the set keeps their scores, and thresholds leave them out.
         unlabelled_audits: Audits that were left out because they were closed or have expired.
         waiting: Labels of later audits, which wait for an open one.
         other_judge: Audits of another judge, which were left out.
@@ -492,7 +483,6 @@ class Deletion:
     alarms and keys stay. `version` and `n` are None if the set cannot be read.
 
     Args:
-        name: Name of the calibration set.
         version: Version of the set; None if it cannot be read.
         n: Number of its examples; None if it cannot be read.
         in_use: The threshold of each criterion in use; judgments under it get 404
@@ -516,7 +506,6 @@ class CurvePoint:
     """One point of the risk-coverage curve.
 
     Args:
-        uncertainty: Entropy of the average preference, in nats, from 0 to ln 2.
         coverage: Share of the calibration set that is accepted, under `pac` of the pairs that it
             counts.
         empirical_risk: Share of errors among the accepted examples; None if none is accepted.
@@ -576,8 +565,6 @@ class FeasibleAlphas:
     some one was exceeded in up to 29% of simulated calibrations with delta 0.10.
 
     Args:
-        guarantee: `marginal` or `pac`.
-        delta: Probability that `pac` fails; None with `marginal`.
         intervals: First and last alpha of each row of consecutive feasible alphas, in steps of
             0.001.
     """
@@ -654,21 +641,12 @@ class Version:
         at: Time of the change in UTC (ISO 8601).
         by: Name of the key that made the change.
         batch_digest: SHA-256 of the labeled batch; None for other actions.
-        added: New examples.
-        updated: Examples that were in the set already and have been replaced.
-        ties: Examples labeled `tie`; the set keeps their scores, and thresholds leave them out.
         removed: Examples that left the set; None if the set could not be read.
-        failed: Examples that the judge could not judge.
-        n: Number of examples in the set, with and without labels.
         min_label_mass: `SCOPE_MIN_LABEL_MASS` of the service that made the change.
-        judge: Name of the judge.
-        fingerprint: Digest of model, prompt, prefill and label tokens. A calibration serves one
-            fingerprint only.
         rolled_back_to: The version that a rollback restored.
         thresholds_before: `guarantee:alpha` -> threshold in nats before the change; None if
             infeasible. Those that depend on missing labels are left out.
         thresholds_after: The same after the change; None for a deletion.
-        unlabelled: Pairs of a pool that have no label yet.
     """
 
     version: int
@@ -697,7 +675,6 @@ class Versions:
     """The changes of a calibration set, newest first; unreadable changes are left out.
 
     Args:
-        name: Name of the calibration set.
         versions: The changes, newest first.
     """
 
@@ -729,7 +706,6 @@ class PairScore(JudgeScore):
 
     Args:
         reason: Reason for which the judge gives no score; None with a score or an error.
-        small: The score of a cascade's small judge; None for a judge alone.
         error: Why the pair was not judged; None if it was.
     """
 
@@ -743,10 +719,7 @@ class PairScores:
     """The scores of pairs without labels, in order. No set changes, and nothing is decided.
 
     Args:
-        judge: Name of the judge.
-        fingerprint: Digest of model, prompt, prefill and label tokens.
         scores: The score of each pair; of a cascade that of its large judge, with the small one's.
-        usage: The work of the judge for this request.
     """
 
     judge: str
@@ -760,7 +733,6 @@ class CascadePlan:
     """What a cascade fixes before its first label, on pairs without labels.
 
     Args:
-        name: Name of the calibration set.
         version: Version of the set that has the plan; None if nothing was written.
         pairs: Number of pairs.
         share: r, the share of which the small judge is surest and that it may decide; 0 if every
@@ -787,7 +759,6 @@ class ScoredExample(JudgeScore):
         digest: Digest of the comparison and the judge: 64 hexadecimal digits.
         label: The better response, or `tie`; None for a pair without a label.
         question: Digest of the question alone; None if it is unknown.
-        small: The score of a cascade's small judge; None for a judge alone.
     """
 
     digest: str
@@ -801,13 +772,7 @@ class Scores:
     """A judged batch that was added to no set: its scores in order, without the failed examples.
 
     Args:
-        judge: Name of the judge.
-        fingerprint: Digest of model, prompt, prefill and label tokens. A calibration serves one
-            fingerprint only.
         scores: The judged examples and ties in order, without those in `errors`.
-        ties: Examples labeled `tie`; the set keeps their scores, and thresholds leave them out.
-        failed: Examples that the judge could not judge.
-        errors: The examples that failed.
     """
 
     judge: str
@@ -825,11 +790,6 @@ class ExamplePage(CalibrationReference):
     Args:
         version: Version of the set. If it differs between two pages, the set has changed: begin
             again.
-        judge: Name of the judge.
-        fingerprint: Digest of model, prompt, prefill and label tokens. A calibration serves one
-            fingerprint only.
-        runtimes: Known runtimes that computed the scores (`runtime` of `GET /info`).
-        min_label_mass: Value of `SCOPE_MIN_LABEL_MASS`.
         release: Release of scope-judge that made the version.
         examples: The examples of this page, sorted by digest. The last digest is the `after` of the
             next page.
@@ -849,16 +809,9 @@ class PoolReport(CalibrationReference):
 
     Args:
         labelled: Examples with a preferred side.
-        unlabelled: Pairs of a pool that have no label yet.
-        pool_ties: Pairs that people found equal, in a pool or not; thresholds leave them out, and
-            drift compares their scores.
-        added: New pairs.
         known: Pairs that were in the set already; they keep their labels.
-        failed: Pairs that the judge could not judge.
         digests: Digest of each pair, in order, by which `GET /calibrations/{name}/next` names it;
             None if it failed.
-        errors: The pairs that failed.
-        usage: The work of the judge for this request.
     """
 
     labelled: int
@@ -877,8 +830,6 @@ class NextLabels(CalibrationReference):
     """The pairs to label next, in this order, for one alpha and delta under "pac".
 
     Args:
-        alpha: The alpha that the labels are for.
-        delta: The delta that the labels are for.
         n: Pairs that `pac` counts.
         labelled: Pairs of these that have a label.
         needed: Labels before the next test; 0 once the threshold is known.
@@ -937,7 +888,6 @@ class Audit:
         id: Id of the first judgment of the comparison.
         calibration: Name of the calibration set.
         status: `open`, `labelled`, `closed` or `expired`.
-        rate: Probability with which the comparison was drawn.
         drawn_at: Time of the first judgment, in UTC.
         drawn_by: Name of the key that asked for the first judgment.
         expires_at: Time until which the audit takes its first label, in UTC.
@@ -1023,7 +973,6 @@ class Resumed:
     """The alarms of a set that were ended; none if there was none.
 
     Args:
-        name: Name of the calibration set.
         resumed: The criteria whose alarms were ended.
     """
 
@@ -1049,16 +998,10 @@ class AuditEvent:
         id: Id of the audit.
         before: The label that was replaced; None if the audit had none.
         after: The label since then; `none` if the audit was closed.
-        alpha: Alpha of the criterion.
-        guarantee: Guarantee of the criterion.
-        delta: Delta of the criterion; None with `marginal`.
         version: The version that rang, or the current version when the alarm ended.
         errors: Errors that the labels showed when the alarm rang.
         audited: Labels that counted then.
         suspended: Whether judgments under the criterion abstained from then on (`SCOPE_ON_ALARM`).
-        first_judged_at: Time of the first judgment that led to the alarm, in UTC; None without an
-            alarm.
-        last_judged_at: Time of the last judgment that led to the alarm, likewise.
         audits: Number of audits since the alarm that replace all examples by an absorption; None
             for the other events.
     """
@@ -1087,7 +1030,6 @@ class AuditTrail:
     """Entries of the trail of a set's audits, newest first.
 
     Args:
-        name: Name of the calibration set.
         entries: The entries, newest first.
         next_before: Value of `before` for the next page; None on the last one.
     """
@@ -1105,35 +1047,12 @@ class AlarmTimes:
         rang_at: Time at which the active alarm rang, in UTC; None without an alarm, and until it is
             recorded.
         rang_version: Version of the set that the alarm rang for.
-        first_judged_at: Time of the first judgment that led to the alarm, in UTC; None without an
-            alarm.
-        last_judged_at: Time of the last judgment that led to the alarm, likewise.
     """
 
     rang_at: str | None
     rang_version: int | None
     first_judged_at: str | None
     last_judged_at: str | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MonitoredKey:
-    """The audits of one criterion whose judgments one key was the first to ask for.
-
-    Args:
-        key: Name of the key.
-        audited: Labels of its accepted judgments that count, without ties.
-        errors: Its labels that differ from the verdict.
-        evidence: Evidence that the error of its accepted verdicts is above alpha: if it is not,
-            this reaches 20 with probability at most 0.05.
-        open: Its audited verdicts that wait for a label.
-    """
-
-    key: str
-    audited: int
-    errors: int
-    evidence: float
-    open: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -1151,13 +1070,9 @@ class MonitoredCriterion(AlarmTimes):
     `certified_without_expired` leaves expired draws out: it is the weaker statement, and true only
     if no draw has expired because of its verdict. `error_interval` holds a constant true error at
     all times with probability 0.95. `labelled` counts all labels, also ties, which are neither
-    right nor wrong; `tie_interval` holds their share of the accepted verdicts. `keys` has the same
-    labels by the keys that asked, at most 20, those with the most errors first.
+    right nor wrong; `tie_interval` holds their share of the accepted verdicts.
 
     Args:
-        alpha: Largest share of wrong verdicts among accepted ones.
-        guarantee: `marginal` or `pac`.
-        delta: Probability that `pac` fails; None with `marginal`.
         labelled: Labels of accepted judgments that count, ties among them.
         audited: Labels of accepted judgments that count, without ties.
         errors: Labels that differ from the verdict.
@@ -1188,9 +1103,6 @@ class MonitoredCriterion(AlarmTimes):
         open: Audited verdicts that wait for a label.
         expired: Audited verdicts that got no label in time.
         abstentions: Drawn abstentions, which have no part in the error.
-        keys: The same labels by the keys that were the first to ask, at most 20: those with the
-            most errors first.
-        further_keys: Number of keys that are not in `keys`.
     """
 
     alpha: float
@@ -1219,8 +1131,6 @@ class MonitoredCriterion(AlarmTimes):
     open: int
     expired: int
     abstentions: int
-    keys: tuple[MonitoredKey, ...]
-    further_keys: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -1288,10 +1198,6 @@ class Monitor:
     """The audits of a calibration set's current version, and the drift of its traffic.
 
     Args:
-        name: Name of the calibration set.
-        version: Version of the calibration set.
-        audit_rate: Value of `SCOPE_AUDIT_RATE`.
-        on_alarm: Value of `SCOPE_ON_ALARM`.
         criteria: The audits of the first 64 criteria that judgments of this version were drawn
             under: those with an alarm first, then those with the most labels.
         refused: Number of draws under further criteria that the answering process has not made.
@@ -1405,9 +1311,6 @@ class Scoring:
         think_end: Text behind a thought.
         left_out: Parameters that the server refuses, or that have no effect there: `n`, `seed` or
             `temperature`. Without `seed`, the same pair can get another answer.
-        pairs: Pairs that this process has judged by votes; None for thoughts.
-        unanimous: Share of these pairs whose votes are all for one response; None without pairs.
-        advice: A better temperature, in words; None if it is right, or for too few pairs.
     """
 
     kind: Literal["votes", "thoughts"]
@@ -1416,9 +1319,6 @@ class Scoring:
     think_tokens: int | None = None
     think_end: str | None = None
     left_out: tuple[str, ...]
-    pairs: int | None = None
-    unanimous: float | None = None
-    advice: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -1426,7 +1326,6 @@ class JudgeOfCascade:
     """A judge of a cascade.
 
     Args:
-        judge: Its name.
         fingerprint: Its fingerprint, which is part of the cascade's.
     """
 
@@ -1441,9 +1340,6 @@ class Info:
     Args:
         version: Version of scope-judge.
         commit: Commit of scope-judge; None if unknown.
-        judge: Name of the judge.
-        fingerprint: Digest of model, prompt, prefill and label tokens. A calibration serves one
-            fingerprint only.
         kind: Kind of the judge: `chat model` answers with one of two labels, `chat model by votes`
             writes its verdict several times, `chat model that thinks` thinks before it answers with
             a label or writes its verdict, `reward model` gives each response a number,
@@ -1467,9 +1363,6 @@ class Info:
         default_alpha: Value of `SCOPE_DEFAULT_ALPHA`.
         default_guarantee: Value of `SCOPE_DEFAULT_GUARANTEE`.
         default_delta: Value of `SCOPE_DEFAULT_DELTA`.
-        min_label_mass: Value of `SCOPE_MIN_LABEL_MASS`.
-        on_alarm: Value of `SCOPE_ON_ALARM`.
-        audit_rate: Value of `SCOPE_AUDIT_RATE`.
         limits: Limits of one request.
         caller: Name of the key of this request; without keys, the name that the header
             `X-Scope-Person` has, or `anonymous`. It stands beside labels and changes of sets.
@@ -1519,7 +1412,6 @@ class Comparison:
 
     Args:
         a: Index of the response that is response A of the judgment.
-        b: Index of the other response; None for the reference.
         judgment: The judgment.
     """
 
@@ -1534,8 +1426,6 @@ class ComparisonError:
 
     Args:
         a: Index of the first response.
-        b: Index of the other response; None for the reference.
-        error: The problem.
     """
 
     a: int
@@ -1548,10 +1438,8 @@ class Basis:
     """What the comparisons of a group were judged by.
 
     Args:
-        judge: Name of the judge.
         alpha: Largest share of wrong verdicts among accepted ones; None without a promise.
         guarantee: `marginal` or `pac`; None without alpha.
-        delta: Probability that `pac` fails; None with `marginal`.
         calibration: The calibration that the judgments rest on; None without alpha.
     """
 
@@ -1616,24 +1504,9 @@ class Rewards:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SingleRewards(Rewards):
-    """The rewards of a request with one group, with their cost.
-
-    Args:
-        usage: The work of the judge for this request.
-    """
+    """The rewards of a request with one group, with their cost."""
 
     usage: RequestUsage
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GroupError:
-    """The error of one group, in place of its rewards.
-
-    Args:
-        error: The problem.
-    """
-
-    error: Problem
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -1642,10 +1515,9 @@ class RewardsBatch:
 
     Args:
         groups: The rewards of each group, or its error.
-        usage: The work of the judge for this request.
     """
 
-    groups: tuple[Rewards | GroupError, ...]
+    groups: tuple[Rewards | ItemError, ...]
     usage: RequestUsage
 
 

@@ -48,7 +48,6 @@ async def check(client: httpx.AsyncClient, labels: list[float]) -> list[dict[str
     assert len((await client.post("/rewards/group", json=group)).json()["rewards"]) == 2
     scoring = (await client.get("/info")).json()["scoring"]
     assert (scoring["samples"], scoring["left_out"]) == (SAMPLES, [])
-    assert 0 < scoring["unanimous"] < 1
     return [row for row, _ in voted]
 
 

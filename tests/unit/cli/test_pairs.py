@@ -95,9 +95,8 @@ def test_other_columns_and_tables_are_read(url: str, tmp_path: Path) -> None:
     assert "Which?,quality=3,quality=1,1.0,-1.0" in (tmp_path / "dpo.csv").read_text()
 
 
-def test_the_client_finds_the_same_pair(url: str) -> None:
+def test_rewards_without_comparisons_have_no_best_pair(url: str) -> None:
     with ScopeClient(url) as client:
-        assert client.best_pair("Which?", ROWS[0]["responses"]) == (1, 0)
-        assert client.best_pair("Which?", ROWS[1]["responses"]) is None
-        with pytest.raises(ValueError, match="comparisons=True"):
-            _ = client.group_rewards("Which?", ROWS[0]["responses"]).best_pair
+        rewards = client.group_rewards("Which?", ROWS[0]["responses"])
+    with pytest.raises(ValueError, match="comparisons=True"):
+        _ = rewards.best_pair

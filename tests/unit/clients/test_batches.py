@@ -1,10 +1,13 @@
 """The size of a batch follows the speed, and results keep their order."""
 
+from collections.abc import Sequence
+
 import pytest
 
-from scope_judge.batches import TARGET_S, BatchSize, Cutter, InOrder
+from scope_judge.batches import TARGET_S, BatchSize, Cutter, Work
 from scope_judge.comparisons import Item
-from scope_judge.errors import UnavailableError
+from scope_judge.errors import ScopeError, UnavailableError
+from scope_judge.exchange import Pause, Steps
 
 
 @pytest.mark.parametrize("per_second", [0.1, 1.0, 20.0, 270.0, 20_000.0])
@@ -64,22 +67,37 @@ def test_items_are_cut_by_comparisons_and_bytes(
     assert [[item.cost for item in batch] for batch in found] == batches
 
 
+def work() -> Work[str]:
+    """Batches whose answers are the contents of their items."""
+
+    def ask(items: Sequence[Item]) -> Steps[list[str]]:
+        if items[0].content == b"gone":
+            raise UnavailableError("gone", code="draining")
+        yield Pause(1.0, "for the answer")
+        return [item.content.decode() for item in items]
+
+    def failed(item: Item, error: ScopeError) -> str:
+        raise error
+
+    size = BatchSize(10)
+    size.answered(1, 1.0)
+    return Work(ask, failed, size=size, max_body_bytes=100, in_flight=3, clock=lambda: 0.0)
+
+
 def test_results_are_taken_in_the_order_of_their_batches() -> None:
-    order = InOrder[int](in_flight=3)
-    first, second = order.begin(), order.begin()
-    second([3, 4])
-    assert order.take() == ()
-    first([1, 2])
-    assert [order.take(), order.take(), order.take()] == [[1, 2], [3, 4], ()]
+    batches = work()
+    first, second = (batches.steps([Item(text)]) for text in (b"1", b"2"))
+    assert [len(list(second)), batches.take(), len(list(first))] == [1, (), 1]
+    assert [batches.take(), batches.take(), batches.take()] == [["1"], ["2"], ()]
 
 
 def test_a_failure_is_raised_when_it_is_its_turn_and_nothing_begins_after_it() -> None:
-    order, size = InOrder[int](in_flight=3), BatchSize(10)
-    size.answered(1, 1.0)
-    first, second = order.begin(), order.begin()
-    second(UnavailableError("gone", code="draining"))
-    assert not order.has_room(size)
-    first([1])
-    assert order.take() == [1]
+    batches = work()
+    first, second = (batches.steps([Item(text)]) for text in (b"1", b"gone"))
+    assert batches.has_room()
+    assert list(second) == []
+    assert not batches.has_room()
+    assert len(list(first)) == 1
+    assert batches.take() == ["1"]
     with pytest.raises(UnavailableError, match="gone"):
-        order.take()
+        batches.take()

@@ -1,13 +1,11 @@
 """The Python of the guides runs as it is written, against the service with the scripted judge."""
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scope_judge import ScopeClient
 from tests.unit.docs import markdown
 from tests.unit.docs.markdown import DOCS
 
@@ -50,29 +48,17 @@ def test_the_example_with_pandas_runs_on_tables_of_excel(
     # The swapped pair has the label of the other side.
     rows += [("0?", "quality=0", "quality=1.0", "A")]
     columns = ["question", "response_a", "response_b", "label"]
-    table = pandas.DataFrame(rows, columns=columns).assign(note="mine", calibration="mine")
-    # With an empty cell, the others are floats.
-    table["id"] = [float(n) if n else math.nan for n in range(len(rows))]
+    table = pandas.DataFrame(rows, columns=columns).assign(note="mine")
     table.to_excel("labeled.xlsx", index=False)
     table.iloc[290:302].to_excel("rest.xlsx", index=False)
     run("client.md", service_url, pandas=True)
     added, *problems, counts = capsys.readouterr().out.splitlines()
     assert added == "299 2", "two rows contradict each other, and one is a tie"
-    told = "number 0 (A) and number 302 (A) contradict each other, and none of them counts"
+    told = "number 0 (A) and number 301 (A) contradict each other, and none of them counts"
     assert problems == [told] * 2
     assert "'A': " in counts
     judged = pandas.read_excel("judged.xlsx")
-    assert list(judged.columns) == [*columns, "note", "calibration", "id", "verdict"]
-    with ScopeClient(service_url) as client:
-        (*_, last) = client.judge_many(table)
-        assert last.id == 302
-        with pytest.raises(TypeError, match="rename its columns, or add question"):
-            client.calibrate("x", table.rename(columns={"question": "prompt"}))
-        given = {"question": ["1?", "2?"], "response_a": [math.inf, 2.0], "response_b": "x"}
-        numbers = pandas.DataFrame(given).assign(calibration="mine")
-        found = list(client.score_pairs(numbers))
-        assert found == list(client.score_pairs([("1?", "inf", "x"), ("2?", "2", "x")]))
-        assert [each.error for each in found] == [None, None]
+    assert list(judged.columns) == [*columns, "note", "verdict"]
 
 
 def test_the_example_of_a_pool_labels_until_the_threshold_is_known(

@@ -6,13 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from scope_judge import (
-    ConflictError,
-    ItemError,
-    NotFoundError,
-    RequestUsage,
-    SingleJudgment,
-)
+from scope_judge import ConflictError, ItemError, NotFoundError
+from scope_judge.records import RequestUsage, SingleJudgment
 from tests.unit.clients.client_kinds import KINDS, Kind, call
 
 pytestmark = pytest.mark.parametrize("kind", KINDS)
@@ -35,14 +30,6 @@ def test_a_judgment_is_the_one_of_the_service(kind: Kind, service_url: str) -> N
             assert getattr(found, name) == value
     explained = call(kind, service_url, "judge", "Which?", "quality=3", "quality=0", explain=True)
     assert explained.explanation is not None
-
-
-def test_responses_may_have_their_names_in_the_service(kind: Kind, service_url: str) -> None:
-    named = {"response_a": "quality=0", "response_b": "quality=3"}
-    assert call(kind, service_url, "judge", "Which?", **named).verdict == "B"
-    for pair in ({}, {"a": "x"}, {"a": "x", **named}, {"a": "x", "b": "y", "response_b": "z"}):
-        with pytest.raises(TypeError, match="response_a= and response_b="):
-            call(kind, service_url, "judge", "Which?", **pair)
 
 
 def test_messages_and_turns_are_judged(kind: Kind, service_url: str) -> None:
@@ -109,18 +96,15 @@ def test_examples_of_several_requests_are_one_report(kind: Kind, service_url: st
     assert detail.curve
 
 
-def test_the_same_pair_in_another_form_contradicts_it(kind: Kind, service_url: str) -> None:
+def test_a_pair_with_different_labels_does_not_count(kind: Kind, service_url: str) -> None:
     given: list[Any] = [
         ("Which?", "quality=1", "quality=2", "A"),
-        ([{"role": "user", "content": "Which?"}], ("quality=2",), ["quality=1"], "A"),
-        ([{"role": "system", "content": "Which?"}], "quality=1", "quality=2", "B"),
-        (["Which?", "quality=1"], "quality=1", "quality=2", "B"),
-        ("Which?", ["quality=1", "and"], "quality=2", "B"),
+        ("Which?", "quality=2", "quality=1", "A"),
         ("And?", "quality=1", "quality=2", "B"),
     ]
-    report = call(kind, service_url, "calibrate", f"forms-{kind}", given)
-    codes = {each.index: each.error.code for each in report.errors}
-    assert [i for i, code in codes.items() if code == "contradicting_labels"] == [0, 1]
+    report = call(kind, service_url, "calibrate", f"contradicting-{kind}", given)
+    assert [each.index for each in report.errors] == [0, 1]
+    assert {each.error.code for each in report.errors} == {"contradicting_labels"}
     assert report.added == 1
 
 

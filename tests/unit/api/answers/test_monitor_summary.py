@@ -30,8 +30,6 @@ def criterion(*errors: bool, rang_at: str | None = None, waiting: int = 0) -> Cr
             open=waiting,
             expired=0,
             abstentions=0,
-            keys=(),
-            further_keys=0,
         ),
     )
 
