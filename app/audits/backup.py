@@ -30,6 +30,11 @@ class Backup:
     sets: int = 0
     audits: int = 0
 
+    @property
+    def amount(self) -> str:
+        """The content of the backup in words."""
+        return f"calibration sets: {self.sets:,}, rows of audits: {self.audits:,}"
+
 
 async def write_backup(store: Store, file: IO[bytes], *, release: str, at: str) -> Backup:
     """Writes all that a store had when this began, and perhaps later changes, too.

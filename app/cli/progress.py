@@ -3,7 +3,6 @@
 import time
 from typing import Any
 
-from rich.live import Live
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -85,24 +84,10 @@ class ConsoleObserver:
 
     def __init__(self) -> None:
         self._begun = time.monotonic()
-        self._seconds: Live | None = None
 
     def stage(self, text: str) -> None:
         """Prints the name of a stage with the seconds since the start."""
-        self.finish()
-        say((f"{time.monotonic() - self._begun:5.1f} s", "dim"), f"  {text} ...")
-        begun = time.monotonic()
-        if console.is_terminal:
-            # Other output stays as it is: its writers would lose their place in a queue.
-            self._seconds = Live(
-                get_renderable=lambda: Text(f"{time.monotonic() - begun:.0f} s: still at work"),
-                console=console,
-                refresh_per_second=1,
-                transient=True,
-                redirect_stdout=False,
-                redirect_stderr=False,
-            )
-            self._seconds.start()
+        say((f"{self.elapsed_s:5.1f} s", "dim"), f"  {text} ...")
 
     def note(self, text: str) -> None:
         """Prints a note."""
@@ -111,12 +96,6 @@ class ConsoleObserver:
     def warning(self, text: str) -> None:
         """Prints a warning."""
         say(("warning:", "yellow"), f" {text}")
-
-    def finish(self) -> None:
-        """Removes the seconds of a stage, if there are any."""
-        if self._seconds is not None:
-            self._seconds.stop()
-            self._seconds = None
 
     @property
     def elapsed_s(self) -> float:

@@ -43,9 +43,6 @@ def run_service(*, host: str | None, port: int | None) -> None:
             run.until_stopped([stack.enter_context(each) for each in _listeners(settings)])
     except StartupError as exc:
         raise _failure(exc.detail, as_json=as_json) from None
-    finally:
-        if isinstance(observer, ConsoleObserver):
-            observer.finish()
     if run.refused is not None:
         raise _failure(run.refused.detail, as_json=as_json)
     if run.lost is not None:
@@ -128,13 +125,7 @@ class _Run:
             judge = self._services.identity
             self._observer.note(f"ready at {url}, judge {judge.name} ({judge.fingerprint[:12]})")
             return
-        self._observer.finish()
-        _print_ready(
-            self._services,
-            self._observer,
-            url,
-            with_key=self._with_key,
-        )
+        _print_ready(self._services, self._observer, url, with_key=self._with_key)
 
 
 def _prepared(given: dict[str, Any]) -> Settings:

@@ -16,8 +16,6 @@ from app.core.errors import ScopeJudgeError
 from app.core.printable import printable_line
 from app.observability import logs
 
-_SHOW_CURSOR = "\r\x1b[2K\x1b[?25h"
-
 
 @contextmanager
 def ending() -> Iterator[None]:
@@ -87,9 +85,7 @@ def end_now(sig: int, _frame: FrameType | None = None) -> NoReturn:
     with suppress(OSError, RuntimeError, ValueError):
         sys.stderr.flush()
     with suppress(OSError):
-        # A progress display hides the cursor.
-        begin = _SHOW_CURSOR if os.isatty(2) else ""
-        os.write(2, f"{begin}stopped before the judge was ready\n".encode())
+        os.write(2, b"stopped before the judge was ready\n")
     os._exit(128 + sig)
 
 

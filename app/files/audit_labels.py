@@ -2,39 +2,21 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.core.fingerprint import drawn_pair, is_reversed
-from app.files.checking import LabeledRow
-from app.files.labels import NamedColumns, is_empty, label_of, named_columns, spelled
-from app.files.reading import FileRow, files_of, read_rows
+from app.files.checking import SWAPPED
+from app.files.labels import is_empty, label_of, named_columns, spelled
+from app.files.reading import files_of, read_rows
 
 _FIELDS = ("audit", "label", "reason")
-_SWAPPED: dict[Label, Label] = {"A": "B", "B": "A", "tie": "tie"}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AuditLabelRow(LabeledRow):
-    """The label of an audit.
-
-    Its `name` is the id of one order of the pair, whichever order the file has, and `label` is in
-    that order: rows about both orders then agree or contradict each other.
-    """
-
-    @property
-    def sent(self) -> dict[str, Any]:
-        """The row as POST /audits/labels takes it."""
-        row = {"id": self.name, "label": self.answer}
-        return row if self.reason is None else {**row, "reason": self.reason}
 
 
 def read_audit_labels(
     inputs: Sequence[Path], columns: str | None, encoding: str | None
-) -> list[AuditLabelRow]:
+) -> tuple[dict[str, Label], dict[str, str]]:
     """Reads the rows of files with the columns audit, label and reason.
 
     Args:
@@ -42,37 +24,50 @@ def read_audit_labels(
         columns: Map of columns and words, as `--map` has it; None for the usual names.
         encoding: Encoding of text without a byte order mark; None for UTF-8.
 
+    Returns:
+        Audit -> its label, and audit -> the reason why nobody can label it.
+
     Raises:
-        InvalidRequestError: A file cannot be read, or no row has both columns.
+        InvalidRequestError: A file cannot be read, no row has both columns, a row cannot be used,
+            or two rows about a pair differ.
     """
-    named = named_columns(columns or "", _FIELDS) if columns else None
+    named = named_columns(columns, _FIELDS)
     rows = [row for path in files_of(inputs) for row in read_rows(path, encoding)]
-    names = {field: field if named is None else named.columns[field] for field in _FIELDS}
     known = dict.fromkeys(column for row in rows for column in row.fields)
     for field in ("audit", "label"):
-        if names[field] not in known:
+        if named.columns[field] not in known:
             raise InvalidRequestError(
-                f"there is no column {names[field]}: the columns are {', '.join(known)}; name it "
-                f"with --map {field}=COLUMN"
+                f"there is no column {named.columns[field]}: the columns are {', '.join(known)}; "
+                f"name it with --map {field}=COLUMN"
             )
-    return [_row(row, names, named) for row in rows]
-
-
-def _row(row: FileRow, names: dict[str, str], named: NamedColumns | None) -> AuditLabelRow:
-    audit, value = row.fields.get(names["audit"]), row.fields.get(names["label"])
-    if not isinstance(audit, str) or re.fullmatch("[0-9a-f]{32}", audit) is None:
-        return AuditLabelRow(place=row.place, problem="this is not the id of an audit")
-    name = f"{drawn_pair(audit) << 1:032x}"
-    if is_empty(value):
-        return AuditLabelRow(place=row.place, name=name)
-    if spelled(value) == "none":
-        reason = row.fields.get(names["reason"])
-        if is_empty(reason):
-            return AuditLabelRow(place=row.place, problem="the label none needs a reason")
-        return AuditLabelRow(place=row.place, name=name, reason=" ".join(str(reason).split()))
-    try:
-        label = label_of(value) if named is None else label_of(value, named.words)
-    except InvalidComparisonError as exc:
-        return AuditLabelRow(place=row.place, problem=exc.detail)
-    in_order = _SWAPPED[label] if is_reversed(audit) else label
-    return AuditLabelRow(place=row.place, name=name, label=in_order)
+    labels: dict[str, Label] = {}
+    reasons: dict[str, str] = {}
+    places: dict[str, str] = {}
+    for row in rows:
+        audit, word, reason = (row.fields.get(named.columns[field]) for field in _FIELDS)
+        if is_empty(word):
+            continue
+        if not isinstance(audit, str) or re.fullmatch("[0-9a-f]{32}", audit) is None:
+            raise InvalidRequestError(f"{row.place}: this is not the id of an audit")
+        closed = spelled(word) == "none"
+        if closed and is_empty(reason):
+            raise InvalidRequestError(f"{row.place}: the label none needs a reason")
+        try:
+            label: Label = "tie" if closed else label_of(word, named.words)
+        except InvalidComparisonError as exc:
+            raise InvalidRequestError(f"{row.place}: {exc.detail}") from None
+        # The id of one order of the pair, whichever order the row has.
+        name = f"{drawn_pair(audit) << 1:032x}"
+        in_order = SWAPPED[label] if is_reversed(audit) else label
+        told = " ".join(str(reason).split())
+        earlier = labels.get(name, reasons.get(name))
+        if earlier is not None and earlier != (told if closed else in_order):
+            raise InvalidRequestError(
+                f"{places[name]} and {row.place} answer differently about the same pair: delete one"
+            )
+        if closed:
+            reasons[name] = told
+        else:
+            labels[name] = in_order
+        places[name] = row.place
+    return labels, reasons

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.core.messages import Fields
-from app.files.labels import KNOWN_WORDS, NamedColumns, is_empty, label_of, named_columns
+from app.files.labels import is_empty, label_of, named_columns
 from app.files.shapes import (
     CALIBRATION,
     LABEL,
@@ -167,11 +167,7 @@ def battle_shape(row: Mapping[str, Any], columns: str | None = None) -> BattleSh
         InvalidRequestError: The columns do not hold battles. The message has a map that may fit.
     """
     fields = (*REQUIRED, LABEL, CALIBRATION, *MODELS, *_MORE)
-    named = (
-        named_columns(columns, fields)
-        if columns
-        else NamedColumns(columns={field: field for field in fields}, words=KNOWN_WORDS)
-    )
+    named = named_columns(columns, fields)
     others = {field: named.columns[field] for field in (*MODELS, *_MORE)}
     shape = shape_of_columns(named)
     if "signature" in row and "p_bar" in row:

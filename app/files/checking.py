@@ -5,11 +5,11 @@ with the swapped label agrees.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Literal, TypeVar
 
-from app.core.comparison import AuditLabel, Comparison, Label
+from app.core.comparison import Comparison, Label
 from app.core.errors import InvalidRequestError
 from app.core.fingerprint import example_digest
 
@@ -17,7 +17,7 @@ from app.core.fingerprint import example_digest
 # all rows are refused.
 Contradictions = Literal["drop", "last", "refuse"]
 
-_SWAPPED: dict[AuditLabel, AuditLabel] = {"A": "B", "B": "A"}
+SWAPPED: Mapping[Label, Label] = {"A": "B", "B": "A", "tie": "tie"}
 _SHOWN = 3
 
 
@@ -32,8 +32,6 @@ class LabeledRow:
         label: The label; None if it is empty.
         problem: The reason why the row cannot be used; None if it can.
         unique: Whether no other row has the pair, whatever its texts are.
-        name: Names the pair where equal texts may be several pairs; None if the texts do.
-        reason: Why a person cannot label the pair; None without such an answer.
     """
 
     place: str
@@ -41,13 +39,6 @@ class LabeledRow:
     label: Label | None = None
     problem: str | None = None
     unique: bool = False
-    name: str | None = None
-    reason: str | None = None
-
-    @property
-    def answer(self) -> AuditLabel | None:
-        """The label, "none" if the pair cannot be labeled, or None without an answer."""
-        return self.label if self.reason is None else "none"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,7 +61,6 @@ class LabelReport:
     Args:
         usable: Number of rows with label A or B that count.
         ties: Number of rows with label "tie" that count.
-        closed: Number of rows that count and say that the pair cannot be labeled.
         unlabelled: Number of rows without a label.
         unusable: The rows that cannot be used.
         repeated: Places of the rows that repeat an earlier pair with the same label.
@@ -82,7 +72,6 @@ class LabelReport:
 
     usable: int = 0
     ties: int = 0
-    closed: int = 0
     unlabelled: int = 0
     unusable: Sequence[RowPlace] = ()
     repeated: Sequence[str] = ()
@@ -93,14 +82,13 @@ class LabelReport:
     @property
     def rows(self) -> int:
         """Number of all rows."""
-        return self.usable + self.ties + self.closed + sum(self.left_out.values())
+        return self.usable + self.ties + sum(self.left_out.values())
 
     @property
     def sentence(self) -> str:
         """All counts in a sentence."""
         counts = (
             (self.ties, "ties" if self.ties != 1 else "tie"),
-            (self.closed, "cannot be labeled"),
             (self.unlabelled, "unlabeled"),
             (len(self.unusable), "unusable"),
             (len(self.repeated), "repeated"),
@@ -177,14 +165,11 @@ class CheckedRows(Generic[Row]):
     """Rows after the check.
 
     Args:
-        labelled: The rows that count, in order: one for each pair with label A, B or "tie", or that
-            cannot be labeled.
-        unlabelled: The first row of each pair that has no label in any row.
+        labelled: The rows that count, in order: one for each pair with label A, B or "tie".
         report: The outcome of the check of all rows.
     """
 
     labelled: Sequence[Row]
-    unlabelled: Sequence[Row]
     report: LabelReport
 
 
@@ -204,30 +189,29 @@ def checked(rows: Iterable[Row], contradictions: Contradictions = "drop") -> Che
     for number, row in enumerate(rows):
         if row.problem is not None:
             unusable.append(RowPlace(place=row.place, detail=row.problem))
-        elif row.name is None and (row.comparison is None or row.unique):
+        elif row.comparison is None or row.unique:
             unknown += not row.unique
             pairs[f"row {number}"].append(row)
         else:
-            pairs[row.name or _digest(row)].append(row)
+            pairs[example_digest("", row.comparison)].append(row)
     kept: list[Row] = []
     repeated: list[str] = []
     contradicting: list[list[RowPlace]] = []
     for same in pairs.values():
-        labelled = [row for row in same if row.answer is not None]
+        labelled = [row for row in same if row.label is not None]
         found = labelled or same[:1]
         told = [RowPlace(place=row.place, detail=_in_order_of(found[0], row)) for row in labelled]
         if len({row.detail for row in told}) > 1:
             contradicting.append(told)
-            repeated += [row.place for row in same if row.answer is None]
+            repeated += [row.place for row in same if row.label is None]
             kept += labelled[-1:] if contradictions == "last" else []
         else:
             kept.append(found[0])
             repeated += [row.place for row in same if row is not found[0]]
     report = LabelReport(
-        usable=sum(row.answer in ("A", "B") for row in kept),
-        ties=sum(row.answer == "tie" for row in kept),
-        closed=sum(row.answer == "none" for row in kept),
-        unlabelled=sum(row.answer is None for row in kept),
+        usable=sum(row.label in ("A", "B") for row in kept),
+        ties=sum(row.label == "tie" for row in kept),
+        unlabelled=sum(row.label is None for row in kept),
         unusable=unusable,
         repeated=repeated,
         contradicting=contradicting,
@@ -236,23 +220,13 @@ def checked(rows: Iterable[Row], contradictions: Contradictions = "drop") -> Che
     )
     if contradicting and contradictions == "refuse":
         raise InvalidRequestError("\n".join([report.sentence, *report.details]))
-    return CheckedRows(
-        labelled=[row for row in kept if row.answer is not None],
-        unlabelled=[row for row in kept if row.answer is None],
-        report=report,
-    )
-
-
-def _digest(row: LabeledRow) -> str:
-    assert row.comparison is not None, "the row has a name or a comparison"
-    return example_digest("", row.comparison)
+    return CheckedRows(labelled=[row for row in kept if row.label is not None], report=report)
 
 
 def _in_order_of(first: LabeledRow, row: LabeledRow) -> str:
     """The label of a row, in the order of the responses of the first row of its pair."""
-    assert row.answer is not None, "the row has an answer"
-    same = first.comparison == row.comparison
-    return row.answer if same else _SWAPPED.get(row.answer, row.answer)
+    assert row.label is not None, "the row is labeled"
+    return row.label if first.comparison == row.comparison else SWAPPED[row.label]
 
 
 def _listed(items: Sequence[str]) -> str:

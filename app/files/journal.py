@@ -127,7 +127,6 @@ class Journal:
         file: Created if it does not exist; its folder must exist.
         settings: Everything that the results depend on beside their keys.
         replace: Drop the results of a run with other settings.
-        start_over: How a person starts over, for the message about other settings.
 
     Raises:
         InvalidRequestError: Another process writes the file, it cannot be opened, it is not a
@@ -140,10 +139,8 @@ class Journal:
         settings: Mapping[str, Any],
         *,
         replace: bool = False,
-        start_over: str = "give --overwrite",
     ) -> None:
         self.file = file
-        self._start_over = start_over
         self._next_sync_s = 0.0
         self.results: dict[str, dict[str, Any]] = {}
         self._lines = LineFile(
@@ -195,8 +192,8 @@ class Journal:
             )
             raise InvalidRequestError(
                 f"{self.file} has {len(self.results)} results of a run with other settings "
-                f"({', '.join(changed)}): repeat that command to resume it, or "
-                f"{self._start_over} to start over"
+                f"({', '.join(changed)}): repeat that command to resume it, or give --overwrite to "
+                "start over"
             )
         self.results = {}
         self._lines.clear()

@@ -32,18 +32,18 @@ class NamedColumns:
     words: Mapping[str, Label]
 
 
-def named_columns(text: str, fields: Sequence[str]) -> NamedColumns:
+def named_columns(text: str | None, fields: Sequence[str]) -> NamedColumns:
     """Reads a map such as `label=Better?,A=Answer 1,B=Answer 2,tie=equal`.
 
     A part with a comma is quoted as in CSV. Fields have one column each; a label may have several
-    words.
+    words. Without a text, all columns and words have their usual names.
 
     Raises:
         InvalidRequestError: The text is not a map of these fields and of labels.
     """
     columns = {name: name for name in fields}
     words: dict[Label, list[str]] = defaultdict(list)
-    for part in _parts(text):
+    for part in () if text is None else _parts(text):
         field, equals, value = (piece.strip() for piece in part.partition("="))
         label = next((label for label in LABELS if label == field), None)
         if not equals or not value or (field not in columns and label is None):

@@ -15,12 +15,7 @@ from app.cli.effects import (
     criterion_in_words,
     show_change,
 )
-from app.cli.running.options import (
-    Encoding,
-    OnContradictions,
-    check_encoding,
-    given_contradictions,
-)
+from app.cli.running.options import Encoding, check_encoding
 from app.cli.stopping import resumable
 
 # The help of a command needs its options only: functions import the client.
@@ -133,41 +128,30 @@ def label(
         ),
     ] = None,
     encoding: Encoding = None,
-    contradictions: OnContradictions = "drop",
     yes: Yes = False,
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Send labels of audits from files, after a report on them.
+    """Send labels of audits from files.
 
     A label is A, B, tie, or none with a reason, which closes an audit that nobody can label. Rows
-    without a label are left out; the exit status is 1 if a row was unusable. A repeated command
-    changes nothing.
+    without a label are left out. A repeated command changes nothing.
     """
-    from app.cli.labeled_rows import print_label_report
     from app.files.audit_labels import read_audit_labels
-    from app.files.checking import checked
 
     check_encoding(encoding)
-    decision = given_contradictions(contradictions)
-    rows = checked(read_audit_labels(files, columns, encoding), decision)
-    print_label_report(rows.report)
-    sent = [row.sent for row in rows.labelled]
-    if not sent:
+    labels, reasons = read_audit_labels(files, columns, encoding)
+    if not labels and not reasons:
         raise CommandError("there is no label to send")
-    ask(f"Send {len(sent)} labels?", yes=yes, otherwise="nothing was sent")
+    ask(f"Send {len(labels) + len(reasons)} labels?", yes=yes, otherwise="nothing was sent")
     with (
         connected(url, patience_s=patience) as client,
         resumable("rerun the command: a label that was sent counts once"),
     ):
-        labels = {row["id"]: row["label"] for row in sent if row["label"] != "none"}
-        reasons = {row["id"]: row["reason"] for row in sent if row["label"] == "none"}
         if labels:
             _print_labels(client.label_audits(labels))
         if reasons:
             _print_labels(client.close_audits(reasons))
-    if rows.report.unusable:
-        raise CommandError(f"{len(rows.report.unusable)} rows were unusable")
 
 
 def _print_labels(report: "AuditLabels") -> None:

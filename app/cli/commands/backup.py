@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from app.cli.console import CommandError, say
-from app.cli.store_files import StoreUrl, amount, check_url
+from app.cli.running.options import StoreUrl, check_url
 from app.files.replacing import replacing
 
 
@@ -51,4 +51,4 @@ async def _write(url: str, file: Path) -> None:
             )
         with replacing(file, mode=0o600) as out:
             backup = await write_backup(store, out, release=RELEASE, at=at)
-    say(f"{file} is complete; {amount(backup)}.")
+    say(f"{file} is complete; {backup.amount}.")

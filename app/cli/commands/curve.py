@@ -8,16 +8,15 @@ import typer
 from app.cli.assessment import print_assessment
 from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url
 from app.cli.console import CommandError, say
-from app.cli.labeled_rows import checked_pairs, print_label_report
 from app.cli.running.options import (
     ColumnMap,
     Encoding,
     Inputs,
     OnContradictions,
     check_share,
-    given_contradictions,
     given_format,
 )
+from app.cli.running.rows import checked_pairs, print_label_report
 from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
 from app.files.reading import STDIN, InputFormat
 
@@ -54,13 +53,13 @@ def curve(
     from app.evaluation.curve import assessment_of, labeled_scores_of
     from app.evaluation.judgments.jsonl import read_judgments
 
-    form, decision = given_format(columns, encoding), given_contradictions(contradictions)
-    judged = read_judgments(files, form, decision)
+    form = given_format(columns, encoding)
+    judged = read_judgments(files, form, contradictions)
     told = None
     if judged.signal is None:
         if STDIN in files:
             raise CommandError("standard input has no judgments: judge a file, which is read twice")
-        report = checked_pairs(files, form, decision).report
+        report = checked_pairs(files, form, contradictions).report
         told, out = report.sentence, out or _beside(files[0])
         say(
             f"These {report.rows} pairs are not judged yet: the service at {url} judges them "
@@ -68,7 +67,7 @@ def curve(
         )
         _judge(files, form, out, url=url, patience_s=patience)
         # The results are UTF-8 with the columns of the input.
-        judged = read_judgments([out], InputFormat(shape=form.shape), decision)
+        judged = read_judgments([out], InputFormat(shape=form.shape), contradictions)
     scores = labeled_scores_of(judged, ", ".join(map(str, files)))
     # A judgment that failed makes another report.
     if scores.report.sentence != told:

@@ -9,16 +9,15 @@ import typer
 from rich.text import Text
 
 from app.cli.console import CommandError, console
-from app.cli.labeled_rows import print_label_report
 from app.cli.running.options import (
     ColumnMap,
     Encoding,
     OnContradictions,
     check_extra,
     check_share,
-    given_contradictions,
     given_format,
 )
+from app.cli.running.rows import print_label_report
 from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
 from app.files.checking import Contradictions
 from app.files.reading import InputFormat
@@ -89,7 +88,6 @@ def evaluate(
     """
     check_extra("evaluation")
     form = given_format(columns, encoding)
-    decision = given_contradictions(contradictions)
     design = _design(alpha, delta, seed=seed, splits=splits)
     if judged is not None and (data or judge):
         raise CommandError("--from needs no judge and no data: give --from, or data to judge")
@@ -112,14 +110,14 @@ def evaluate(
         observations = None if methods is None else _observations(_named(methods))
         own = judged.name == LOG_NAME
         folder = judged.parent if own else Path(f"evaluation-{data_name(judged)}")
-        name, sources = _read(judged, form, decision, observations, limit=limit, seed=seed)
+        name, sources = _read(judged, form, contradictions, observations, limit=limit, seed=seed)
     else:
         choice = choose_judge(judge)
         name = judge_name(choice.settings)
         folder = Path(f"evaluation-{name.rpartition('/')[2]}")
         observations = _observations(_methods_of(choice, methods))
         job = EvaluationJob(
-            benchmarks=loaded_benchmarks(data or (), form, decision),
+            benchmarks=loaded_benchmarks(data or (), form, contradictions),
             observations=observations,
             limit=limit,
             seed=seed,

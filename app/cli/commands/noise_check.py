@@ -81,12 +81,9 @@ async def _checked(
     from app.wiring.startup import bundled_comparisons
 
     observer = ConsoleObserver()
-    try:
-        with ending_at_ctrl_c():
-            opening = open_scorer(settings, observer, telemetry=Telemetry.on_own_registry())
-            async with opening as scorer:
-                observer.stage("Judging bundled pairs")
-                check = await check_judge(scorer, bundled_comparisons(), threshold=threshold)
-                return scorer.identity.runtime, check
-    finally:
-        observer.finish()
+    opening = open_scorer(settings, observer, telemetry=Telemetry.on_own_registry())
+    with ending_at_ctrl_c():
+        async with opening as scorer:
+            observer.stage("Judging bundled pairs")
+            check = await check_judge(scorer, bundled_comparisons(), threshold=threshold)
+            return scorer.identity.runtime, check

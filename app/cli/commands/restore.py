@@ -1,12 +1,13 @@
 """`scope-judge restore`: fills an empty store from the file of a backup."""
 
+import re
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
 from app.cli.console import CommandError, say
-from app.cli.store_files import StoreUrl, amount, check_url, shown_url
+from app.cli.running.options import StoreUrl, check_url
 
 # The help of a command needs its options only.
 if TYPE_CHECKING:
@@ -32,9 +33,7 @@ def restore(
             backup = asyncio.run(_restore(store, lines, str(file)))
     except OSError as exc:
         raise CommandError(f"{file} cannot be read: {exc.strerror}") from None
-    say(
-        f"{shown_url(store)} is as of {backup.at} (scope-judge {backup.release}); {amount(backup)}."
-    )
+    say(f"{shown_url(store)} is as of {backup.at} (scope-judge {backup.release}); {backup.amount}.")
 
 
 async def _restore(url: str, lines: IO[bytes], name: str) -> "Backup":
@@ -51,3 +50,8 @@ async def _restore(url: str, lines: IO[bytes], name: str) -> "Backup":
             )
         await restore_backup(store, lines)
     return backup
+
+
+def shown_url(url: str) -> str:
+    """The URL of a store without a password, which may be among the options at its end, too."""
+    return re.sub(r"^([^/]*://)[^/]*@", r"\1", url.partition("?")[0])

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.cli.console import CommandError, say
-from app.cli.labeled_rows import print_label_report
 from app.cli.progress import ConsoleObserver, progress_bar
+from app.cli.running.rows import print_label_report
 from app.cli.stopping import ending_at_ctrl_c, resumable
 from app.files.checking import Contradictions
 from app.files.reading import InputFormat
@@ -181,16 +181,13 @@ async def _ask(
 
     async with AsyncExitStack() as stack:
         with ending_at_ctrl_c():
-            observer = ConsoleObserver()
-            stack.callback(observer.finish)
             opening = open_scorer(
                 choice.settings,
-                observer,
+                ConsoleObserver(),
                 telemetry=Telemetry.on_own_registry(),
                 template=choice.template,
             )
             scorer = await stack.enter_async_context(opening)
-            observer.finish()
         check_judge(scorer, known.values(), [one.observation for one in missing if one.pairs])
         with progress_bar() as progress:
             tasks = {

@@ -2,8 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -19,25 +18,6 @@ if TYPE_CHECKING:
     from scope_judge.records import CalibrationDetail
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
-    """The verdicts of one criterion on the held-out pairs.
-
-    Args:
-        guarantee: `marginal` or `pac`.
-        alpha: The criterion's alpha.
-        judged: Number of pairs with a judgment.
-        accepted: Number of verdicts among them.
-        wrong: Number of verdicts that differ from the label.
-    """
-
-    guarantee: str
-    alpha: float
-    judged: int
-    accepted: int
-    wrong: int
-
-
 def held_out(pairs: Sequence[FilePair], share: float) -> tuple[list[FilePair], list[FilePair]]:
     """Splits pairs by their questions into those of the set and those that are held out.
 
@@ -51,12 +31,13 @@ def held_out(pairs: Sequence[FilePair], share: float) -> tuple[list[FilePair], l
     return kept
 
 
-def outcomes(
+def print_held_out(
     client: "ScopeClient", detail: "CalibrationDetail", pairs: Sequence[FilePair]
-) -> Iterator[Outcome]:
-    """Applies each threshold of a set to the scores of held-out pairs.
+) -> None:
+    """Prints the verdicts and the errors of each criterion of a set on held-out pairs.
 
-    Nothing is judged, so that these pairs are no traffic of the set, and are not drawn for audits.
+    Its thresholds are applied to their scores. Nothing is judged, so that these pairs are no
+    traffic of the set, and are not drawn for audits.
     """
     # Imported late: numpy takes a while.
     from app.core.verdict_errors import accepted_and_wrong
@@ -74,36 +55,22 @@ def outcomes(
             if score.gap_fwd is not None and is_on_task:
                 gaps.append((score.gap_fwd, score.gap_rev))
                 sides.append(pair.label == "A")
-    rows = [(row, row.threshold) for row in detail.thresholds if row.threshold is not None]
-    found = accepted_and_wrong(
-        gaps,
-        sides,
-        [threshold for _, threshold in rows],
-        temperature=detail.temperature or 1.0,
-    )
-    for (row, _), (accepted, wrong) in zip(rows, found, strict=True):
-        yield Outcome(
-            guarantee=row.guarantee,
-            alpha=row.alpha,
-            judged=judged,
-            accepted=accepted,
-            wrong=wrong,
-        )
-
-
-def print_held_out(found: Sequence[Outcome], n: int) -> None:
-    """Prints the verdicts and the errors of each criterion."""
-    if not found:
+    rows = [row for row in detail.thresholds if row.threshold is not None]
+    if not rows:
         say("No alpha of the table gives verdicts, so there is nothing to check.")
         return
+    thresholds = [row.threshold for row in rows if row.threshold is not None]
+    counts = accepted_and_wrong(gaps, sides, thresholds, temperature=detail.temperature or 1.0)
     table = Table()
     for heading in ("guarantee", "alpha", "accepted", "wrong", "wrong of accepted", "95% interval"):
         table.add_column(heading, justify="left" if heading == "guarantee" else "right")
-    for row in found:
+    for row, (accepted, wrong) in zip(rows, counts, strict=True):
         share, interval = "", ""
-        if row.accepted:
-            low, high = share_interval(row.wrong / row.accepted, row.accepted)
-            share, interval = f"{row.wrong / row.accepted:.1%}", f"{low:.1%} to {high:.1%}"
-        accepted = f"{row.accepted} of {row.judged}"
-        table.add_row(row.guarantee, f"{row.alpha:g}", accepted, str(row.wrong), share, interval)
-    print_table(table, title=f"{n} held-out pairs under the new thresholds", output=console)
+        if accepted:
+            low, high = share_interval(wrong / accepted, accepted)
+            share, interval = f"{wrong / accepted:.1%}", f"{low:.1%} to {high:.1%}"
+        of = f"{accepted} of {judged}"
+        table.add_row(row.guarantee, f"{row.alpha:g}", of, str(wrong), share, interval)
+    print_table(
+        table, title=f"{len(pairs)} held-out pairs under the new thresholds", output=console
+    )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -33,11 +33,11 @@ Encoding = Annotated[
     ),
 ]
 OnContradictions = Annotated[
-    str,
+    Contradictions,
     typer.Option(
         "--contradictions",
         help="If a pair has different labels: drop the pair, use its last label, or refuse all "
-        "files (drop, last, refuse).",
+        "files.",
     ),
 ]
 HumanProbability = Annotated[
@@ -81,6 +81,15 @@ Guarantee = Annotated[
 ]
 Delta = Annotated[float | None, typer.Option(help="Probability that the pac guarantee fails.")]
 CalibrationSet = Annotated[str | None, typer.Option(help="Name of the calibration set.")]
+StoreUrl = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        envvar="SCOPE_STORE_URL",
+        help="Store URL of the service: sqlite:///path or redis://host:port/db.",
+        show_default=False,
+    ),
+]
 
 
 def given_criterion(options: Mapping[str, Any], *, no_alpha: bool = False) -> dict[str, Any]:
@@ -116,13 +125,14 @@ def check_encoding(encoding: str | None) -> None:
         ) from None
 
 
-def given_contradictions(contradictions: str) -> Contradictions:
-    """The decision about pairs with different labels."""
-    for known in get_args(Contradictions):
-        if contradictions == known:
-            decision: Contradictions = known
-            return decision
-    raise CommandError(f"--contradictions must be drop, last or refuse, got {contradictions!r}")
+def check_url(url: str) -> None:
+    """Refuses a missing URL."""
+    if not url:
+        raise CommandError(
+            "no store: set SCOPE_STORE_URL, or give --store. If the service runs without "
+            "SCOPE_STORE_URL, it prints the path of its file when it starts: use "
+            "--store sqlite:///FILE"
+        )
 
 
 def check_human_probability(probability: float | None) -> None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.cli.console import CommandError
+from app.cli.console import CommandError, say
 from app.core.errors import RequestError, ScopeJudgeError
-from app.files.labeled import shape_of_rows
+from app.files.checking import CheckedRows, Contradictions, LabelReport, checked
+from app.files.labeled import FilePair, read_pairs, shape_of_rows
 from app.files.reading import FileRow, InputFormat, files_of, read_rows
 from app.files.shapes import ComparisonShape
 from app.files.writing import format_of, json_line, replace_file
@@ -92,6 +93,23 @@ def _as_json(fields: Any) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def checked_pairs(
+    files: Sequence[Path], form: InputFormat, contradictions: Contradictions
+) -> CheckedRows[FilePair]:
+    """The rows of files that count, after the report is printed."""
+    rows = checked(read_pairs(files, form), contradictions)
+    print_label_report(rows.report)
+    return rows
+
+
+def print_label_report(report: LabelReport) -> None:
+    """Prints what became of labeled rows."""
+    say((report.sentence, "bold"))
+    for detail in report.details:
+        kind, colon, rest = detail.partition(":")
+        say((f"{kind}{colon}", "yellow"), rest)
 
 
 def check_output(out: Path | None, inputs: Sequence[Path], *, overwrite: bool) -> None:

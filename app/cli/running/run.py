@@ -4,12 +4,9 @@ A result is kept as soon as it is there. So an interrupted run resumes where it 
 kill -9.
 """
 
-import hashlib
-import os
 import re
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from app.cli.progress import progress_bar
 from app.cli.running.rows import Item
 from app.cli.stopping import resumable
-from app.core.errors import InvalidRequestError, ScopeJudgeError
+from app.core.errors import ScopeJudgeError
 from app.files.journal import Journal
-from app.files.reading import files_of
 
 if TYPE_CHECKING:
     from scope_judge.records import Problem
@@ -127,33 +123,7 @@ def beside(out: Path) -> Path:
     return out.with_name(f"{out.name}.partial")
 
 
-def journal_path(inputs: Sequence[Path], name: str) -> Path:
-    """The journal's file, in the user's cache.
-
-    Args:
-        inputs: Files, folders and patterns.
-        name: End of the file's name, with the command and the calibration set.
-    """
-    first = files_of(inputs)[0]
-    # Different files with the same name have different journals. The service checks the name of
-    # the set.
-    digest = hashlib.sha256(os.fsencode(first.absolute())).hexdigest()[:16]
-    return _private_folder() / f"{first.name}-{digest}.{re.sub('[^A-Za-z0-9._-]', '_', name)}"
-
-
-def _private_folder() -> Path:
-    """The user's cache; without a writable one, a folder of the user among the temporary files."""
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    folders = f"{cache}/scope-judge", f"{tempfile.gettempdir()}/scope-judge-{os.getuid()}"
-    for folder in map(Path, folders):
-        # A user need not have a home.
-        with suppress(OSError, RuntimeError):
-            path = folder.expanduser()
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Somebody else could have made the temporary one, to read or to change the results.
-            if path.lstat().st_uid == os.getuid() and os.access(path, os.W_OK):
-                return path
-    raise InvalidRequestError(
-        f"the results so far can be kept neither in {folders[0]} nor in {folders[1]}: set "
-        "XDG_CACHE_HOME to a writable folder"
-    )
+def journal_of_set(name: str) -> Path:
+    """The journal of a run that calibrates a set, in the working directory."""
+    # The service checks the name of the set.
+    return Path(f"calibrate-{re.sub('[^A-Za-z0-9._-]', '_', name)}.partial")

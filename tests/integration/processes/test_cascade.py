@@ -41,7 +41,13 @@ def _command(folder: Path, url: str, rows: list[dict[str, Any]], *words: str) ->
     command = [SERVE[0], *words, str(file), "--name", "mine", "--url", url]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("SCOPE_")}
     done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr

@@ -99,11 +99,9 @@ def test_an_audit_that_nobody_can_label_is_closed_with_a_reason(url: str, drawn:
     told = label(url, labelled(drawn, "A", "none", "A", "A", reason="not in English"))
     assert "labeled 3, closed 0" in told
     assert "labeled 0, closed 1" in told
-    unusable = run(url, "audits", "label", "--yes", labelled(drawn, "A", "none", "A", "A"))
-    told = one_line(unusable.output)
-    assert "the label none needs a reason" in told
-    assert "sent before 3" in told
-    assert (unusable.exit_code, "1 rows were unusable" in told) == (1, True)
+    refused = run(url, "audits", "label", "--yes", labelled(drawn, "A", "none", "A", "A"))
+    assert refused.exit_code == 1
+    assert "labelled.jsonl, line 2: the label none needs a reason" in one_line(refused.output)
 
 
 def test_a_map_names_columns_and_words(url: str, drawn: Path) -> None:
@@ -125,20 +123,20 @@ def test_the_id_of_the_other_order_means_the_other_side(url: str, drawn: Path) -
     other = f"{int(first['audit'], 16) ^ 1:032x}"
     rows = [{"audit": first["audit"], "label": "A"}, {"audit": other, "label": "B"}]
     told = label(url, write_rows(drawn.with_name("both.jsonl"), rows))
-    assert "2 rows: 1 usable, 1 repeated" in told
+    assert "labeled 1, closed 0" in told
     page = httpx.get(f"{url}/audits").json()["audits"]
     (found,) = [audit for audit in page if int(audit["id"], 16) >> 1 == int(other, 16) >> 1]
     assert found["label"] == ("A" if found["id"] == first["audit"] else "B")
 
 
-def test_contradicting_labels_are_dropped_or_the_last_counts(url: str, drawn: Path) -> None:
+def test_contradicting_labels_are_refused(url: str, drawn: Path) -> None:
     (first, *_) = rows_of(drawn.read_text())
     rows = [{"audit": first["audit"], "label": word} for word in ("A", "tie")]
     file = write_rows(drawn.with_name("twice.jsonl"), rows)
-    dropped = run(url, "audits", "label", file, "--yes")
-    assert (dropped.exit_code, labels(url)) == (1, [None] * COUNT)
-    assert "there is no label to send" in one_line(dropped.output)
-    assert "labeled 1" in label(url, file, "--contradictions", "last")
+    refused = run(url, "audits", "label", file, "--yes")
+    assert (refused.exit_code, labels(url)) == (1, [None] * COUNT)
+    told = f"{file}, line 1 and {file}, line 2 answer differently about the same pair"
+    assert told in one_line(refused.output)
 
 
 def test_an_unknown_audit_is_counted(url: str, tmp_path: Path) -> None:

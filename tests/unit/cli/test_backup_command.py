@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.cli import app
-from app.cli.store_files import shown_url
+from app.cli.commands.restore import shown_url
 from app.ports import Store
 from app.stores.sqlite import SqliteStore
 from tests.patience import PATIENCE_S

@@ -1,7 +1,7 @@
 """Tests of `scope-judge calibrate FILE`: one version, and no pair lost or counted twice."""
 
 import json
-import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -13,9 +13,7 @@ from fastapi import FastAPI
 from typer.testing import CliRunner, Result
 
 from app.cli import app
-from app.cli.running.held_out import outcomes
-from app.cli.running.run import journal_path
-from app.core.errors import InvalidRequestError
+from app.cli.running.held_out import print_held_out
 from app.files.labeled import read_pairs
 from app.files.reading import InputFormat
 from app.judges.engines.scripted import ScriptedEngine, by_quality
@@ -58,8 +56,7 @@ def judging() -> Judging:
 
 
 @pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def _small_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     send_one_request_at_a_time(monkeypatch, 4)
 
 
@@ -207,35 +204,12 @@ def test_a_judge_that_is_replaced_during_a_run_spoils_nothing(
         assert [(each["judge"], each["n"]) for each in versions(url)] == [("one", ROWS)]
 
 
-@pytest.mark.parametrize("lacking", ["cache", "home", "all", "temporary folder of one's own"])
-def test_an_unfinished_run_is_kept_in_a_private_folder_or_refused(
-    lacking: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file, temporary = tmp_path / "file", tmp_path / "temporary"
-    file.touch()
-    monkeypatch.setenv("XDG_CACHE_HOME", "" if lacking == "home" else str(file))
-    monkeypatch.setattr("tempfile.tempdir", str(file if lacking == "all" else temporary))
-    if lacking == "home":
-        monkeypatch.delenv("HOME")
-        monkeypatch.setattr("pwd.getpwuid", dict[int, Any]().__getitem__)
-    if lacking not in ("cache", "home"):
-        another = os.getuid() + 1
-        monkeypatch.setattr("os.getuid", lambda: another)
-        with pytest.raises(InvalidRequestError, match="set XDG_CACHE_HOME to a writable folder"):
-            journal_path([file], "x.partial")
-        return
-    folder = journal_path([file], "x.partial").parent
-    assert (folder.parent, folder.stat().st_mode & 0o777) == (temporary, 0o700)
-
-
-def test_standard_input_is_kept_in_the_cache_folder(judging: Judging, tmp_path: Path) -> None:
+def test_an_unfinished_run_over_standard_input_is_resumed(judging: Judging, tmp_path: Path) -> None:
     text = "".join(json.dumps(row) + "\n" for row in examples(ROWS))
     disturbed = Disturbed(judging.application(), "/calibrate/scores", at=2, then=lambda: None)
     with listening(disturbed) as url:
         assert calibrated(url, "-", "--patience", "0", input=text).exit_code == 1
-        (kept,) = (tmp_path / "cache" / "scope-judge").iterdir()
-        assert kept.name.endswith(".calibrate-default.partial")
-        assert "Question" not in kept.read_text()
+        assert "Question" not in (tmp_path / "calibrate-default.partial").read_text()
         assert calibrated(url, "-", input=text).exit_code == 0
         assert [each["n"] for each in versions(url)] == [ROWS]
     assert judging.pairs == ROWS
@@ -421,7 +395,7 @@ def test_held_out_questions_are_not_in_the_set_and_are_judged_with_it(
 
 
 def test_the_held_out_figures_are_those_of_judging_these_pairs(
-    judging: Judging, tmp_path: Path
+    judging: Judging, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # The judge is wrong where it is unsure.
     rows = [
@@ -436,14 +410,17 @@ def test_the_held_out_figures_are_those_of_judging_these_pairs(
         detail = client.calibration("mine")
         pairs = read_pairs([written(tmp_path, rows[200:])], InputFormat(), labelled=True)
         traffic = detail.traffic
-        found = list(outcomes(client, detail, pairs))
+        print_held_out(client, detail, pairs)
+        shown = re.findall(
+            r"│ (\w+) +│ +([\d.]+) │ +(\d+) of 100 │ +(\d+) │", capsys.readouterr().err
+        )
         assert client.calibration("mine").traffic == traffic
-        for one in found:
-            criterion: Any = {"alpha": one.alpha, "guarantee": one.guarantee}
+        for guarantee, alpha, accepted, wrong_ones in shown:
+            criterion: Any = {"alpha": float(alpha), "guarantee": guarantee}
             asked = [pair.fields for pair in pairs]
             judged = client.judge_many(asked, calibration="mine", **criterion)
             verdicts = [each.verdict for each in judged if isinstance(each, Judgment)]
             both = zip(verdicts, rows[200:], strict=True)
             wrong = [verdict != row["label"] for verdict, row in both if verdict != "abstain"]
-            assert (one.judged, one.accepted, one.wrong) == (100, len(wrong), sum(wrong))
-    assert len({one.accepted for one in found}) > 2
+            assert (int(accepted), int(wrong_ones)) == (len(wrong), sum(wrong))
+    assert len({accepted for _, _, accepted, _ in shown}) > 2

@@ -59,7 +59,6 @@ def test_every_kind_of_row_by_hand() -> None:
         ]
     )
     assert places(found.labelled) == ["line 1", "line 2"]
-    assert places(found.unlabelled) == ["line 3"]
     report = found.report
     assert report.sentence == (
         "11 rows: 1 usable, 1 tie, 1 unlabeled, 1 unusable, 3 repeated, 4 contradict each other"
