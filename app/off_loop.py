@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from app.fair_queue import CURRENT_FLOW, Flow
+from app.flow import CURRENT_FLOW, Flow
 
 P = ParamSpec("P")
 T = TypeVar("T")

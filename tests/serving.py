@@ -15,7 +15,7 @@ from app.judges.engines.scripted import ScriptedEngine
 from app.judges.label_logits import LabelLogitScorer
 from app.judges.prompts import PromptTemplate
 from app.judges.scorer import Scorer
-from app.judging.judge import JudgeRequest
+from app.judging.judge import Asked
 from app.judging.services import Services
 from app.main import build
 from app.observability.telemetry import Telemetry
@@ -171,8 +171,7 @@ def request(
     guarantee: Guarantee = "marginal",
     delta: float | None = None,
     calibration: str = "default",
-) -> JudgeRequest:
-    return JudgeRequest(
-        comparison=comparison,
-        criterion=Criterion(alpha=alpha, guarantee=guarantee, delta=delta, calibration=calibration),
+) -> Asked:
+    return comparison, Criterion(
+        alpha=alpha, guarantee=guarantee, delta=delta, calibration=calibration
     )

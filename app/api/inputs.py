@@ -1,9 +1,8 @@
 """What a route gets: its body, the services and the caller; and checks that several routes make."""
 
 import json
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from operator import itemgetter
-from typing import Annotated, Any, Generic, ParamSpec, TypeVar, cast
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Annotated, Any, ParamSpec, TypeVar, cast
 from urllib.parse import unquote
 
 from fastapi import Depends, Path, Request, Response
@@ -12,13 +11,12 @@ from pydantic import BaseModel, ValidationError
 
 from app.api.access import NEEDS
 from app.api.keys import ANYONE, CALLER_KEY, Caller
-from app.api.problems import InvalidBodyError, invalid_request, problem_of
-from app.api.requests.models import CalibrationName, read_item
+from app.api.problems import InvalidBodyError, invalid_request
+from app.api.requests.models import CalibrationName
 from app.core.comparison import Criterion
-from app.core.errors import BatchTooLargeError, RequestError, ScopeJudgeError
+from app.core.errors import BatchTooLargeError
 from app.judging.services import Services
 from app.off_loop import off_loop
-from scope_judge.records import ExampleError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -98,56 +96,6 @@ def _parsed(model: type[BaseModel], body: bytes) -> BaseModel:
     return model.model_validate(
         json.loads(body, parse_int=lambda n: int(n), parse_float=lambda n: float(n))
     )
-
-
-Item = TypeVar("Item", bound=BaseModel)
-Read = TypeVar("Read")
-
-
-class PostedItems(Generic[Read]):
-    """The items of a batch.
-
-    Args:
-        model: The model of an item.
-        posted: All items as they were posted, in order.
-        convert: Makes an item to judge; raises RequestError if it cannot be judged as written.
-    """
-
-    def __init__(
-        self, model: type[Item], posted: Sequence[Any], convert: Callable[[Item], Read]
-    ) -> None:
-        self._ids: list[str | int | None] = []
-        # Index -> item, for those that can be judged.
-        self.read: dict[int, Read] = {}
-        # (index, error) of all others.
-        self.unread: list[tuple[int, ScopeJudgeError]] = []
-        for i, value in enumerate(posted):
-            identifier, item = read_item(model, value)
-            self._ids.append(identifier)
-            if isinstance(item, RequestError):
-                self.unread.append((i, item))
-                continue
-            try:
-                self.read[i] = convert(item)
-            except RequestError as exc:
-                self.unread.append((i, exc))
-
-    def __len__(self) -> int:
-        return len(self._ids)
-
-    def errors(self, failed: Iterable[tuple[int, ScopeJudgeError]]) -> list[ExampleError]:
-        """All errors of the batch, in order.
-
-        Args:
-            failed: (index, error) of the items that were not judged. The indexes count only the
-                items that could be parsed.
-        """
-        places = list(self.read)
-        both = self.unread + [(places[i], error) for i, error in failed]
-        return [
-            ExampleError(index=i, id=self._ids[i], error=problem_of(error))
-            for i, error in sorted(both, key=itemgetter(0))
-        ]
 
 
 LONGEST_NAME = 64

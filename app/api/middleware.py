@@ -23,7 +23,7 @@ from app.core.errors import (
     OverloadedError,
     ScopeJudgeError,
 )
-from app.fair_queue import Flow, Kind, flowing
+from app.flow import Flow, Kind, flowing
 from app.judging.services import Services
 from app.observability.logs import log_access, log_defect
 

@@ -36,7 +36,7 @@ from app.core.errors import (
     StoreCorruptError,
     StoreUnavailableError,
 )
-from app.judges.judged import JudgedComparison
+from app.judges.case import Case
 from app.observability.telemetry import Telemetry
 from app.off_loop import off_loop
 from app.ports import AuditState, AuditStore, StoredRow, placed
@@ -280,7 +280,7 @@ class Auditor:
             f"other processes keep changing the audits of the calibration {name!r}; try again"
         )
 
-    async def observe(self, judged: Sequence[JudgedComparison]) -> None:
+    async def observe(self, judged: Sequence[Case]) -> None:
         """Draws some of the judgments that used a set, and names the draws in them.
 
         The draws are kept before the judgments are answered. A judgment whose draw cannot be kept
@@ -305,7 +305,7 @@ class Auditor:
             # Nobody should spend a label on a draw that takes no more labels.
             if one is not None and self._is_kept(one, status=("open", "labelled", "closed")):
                 reference = records.AuditReference(id=one.audit.id, rate=one.audit.rate)
-                item.judgment = replace(item.judgment, audit=reference)
+                item.outcome = replace(item.judgment, audit=reference)
 
     def _is_kept(self, drawn: Drawn, *, status: Sequence[Status] | None = None) -> bool:
         """Whether the store has a draw under its criterion and version."""

@@ -8,8 +8,8 @@ from app.audits.entries import Audit, Use
 from app.audits.texts import written_texts
 from app.core.comparison import Comparison, Criterion
 from app.core.fingerprint import example_digest, question_digest
-from app.core.score import NoScore
-from app.judges.judged import JudgedComparison
+from app.core.score import Score
+from app.judges.case import Case
 
 _BITS = 64
 # A draw whose texts are too long to be kept waits for its label for an hour. Then it counts as
@@ -64,7 +64,7 @@ class Sampler:
         self._keeps_texts = keeps_texts
         self._limit = round(rate * 2**_BITS)
 
-    def drawn(self, candidates: Sequence[JudgedComparison], *, at: float) -> list[Drawn | None]:
+    def drawn(self, candidates: Sequence[Case], *, at: float) -> list[Drawn | None]:
         """Returns for each candidate, in order, its draw or None.
 
         Labeled examples of the set are never drawn: they say nothing about other traffic. Nor are
@@ -76,10 +76,10 @@ class Sampler:
         """Whether an audit has the id that this secret gives its comparison."""
         return self._pair_id(audit.calibration, audit.digest)[:-1].hex() == audit.id[:-2]
 
-    def _drawn(self, candidate: JudgedComparison, at: float) -> Drawn | None:
+    def _drawn(self, candidate: Case, at: float) -> Drawn | None:
         calibration = candidate.calibration
         assert calibration is not None, "only judgments that used a set are drawn"
-        if isinstance(candidate.score, NoScore):
+        if not isinstance(candidate.score, Score):
             return None
         digest = example_digest(self._fingerprint, candidate.comparison)
         criterion = candidate.judgment.criterion

@@ -9,20 +9,21 @@ from typing import Any
 
 from app.api.answers.judgments import judgment_batch
 from app.api.answers.making import to_json
-from app.api.requests.models import JudgeBatchIn
+from app.api.requests.models import JudgeBatchIn, JudgeIn, PostedItems
 from app.core.comparison import Judgment
 from app.core.errors import (
     CalibrationNotFoundError,
     EngineUnavailableError,
     JudgeMismatchError,
     JudgmentFailedError,
+    RequestError,
     ScopeJudgeError,
     StartupError,
     StoreCorruptError,
     StoreUnavailableError,
     UnavailableError,
 )
-from app.judging.judge import JudgeRequest
+from app.judging.judge import Asked
 from app.judging.services import Services
 from app.main import LoggingObserver
 from app.observability.logs import log_defect
@@ -139,13 +140,15 @@ async def judge_rows(
         StartupError: The criterion's calibration is missing or belongs to another judge.
     """
     batch = JudgeBatchIn.model_validate({**criterion, "comparisons": list(comparisons)})
-    items = batch.items(services.defaults)
-    outcomes = await services.judge.judge_batch([item.asked for item in items])
-    for item, fields, outcome in zip(items, comparisons, outcomes, strict=True):
-        if isinstance(item.asked, JudgeRequest):
+    posted = PostedItems[Asked](
+        JudgeIn, batch.comparisons, lambda item: item.asked(services.defaults, batch)
+    )
+    outcomes = await services.judge.judge_batch(posted.items)
+    for asked, fields, outcome in zip(posted.items, comparisons, outcomes, strict=True):
+        if not isinstance(asked, RequestError):
             own = "calibration" in fields
             _refuse_passing(outcome, has_own_calibration=own)
-    return [json.loads(to_json(one)) for one in judgment_batch(items, outcomes).results]
+    return [json.loads(to_json(one)) for one in judgment_batch(posted.ids, outcomes).results]
 
 
 def _refuse_passing(outcome: Judgment | ScopeJudgeError, *, has_own_calibration: bool) -> None:

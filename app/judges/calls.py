@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from app.core.errors import EngineUnavailableError, UnavailableError
-from app.fair_queue import CURRENT_FLOW
+from app.flow import CURRENT_FLOW
 from app.observability.telemetry import Telemetry
 from app.ports import CallTimes, FailStop
 

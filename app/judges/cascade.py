@@ -26,7 +26,7 @@ from app.core.errors import (
 )
 from app.core.fingerprint import JudgeIdentity, cascade_inputs
 from app.core.score import NoScore, Score, Unscored, score_of_json
-from app.fair_queue import CURRENT_FLOW
+from app.flow import CURRENT_FLOW
 from app.judges.calls import lost
 from app.judges.engines.openai_servers import (
     Endpoints,

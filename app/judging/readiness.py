@@ -12,7 +12,7 @@ from app.core.errors import (
     StoreUnavailableError,
 )
 from app.core.score import NoScore, Score
-from app.fair_queue import Flow, flowing
+from app.flow import Flow, flowing
 from app.judges.scorer import Scorer
 from app.observability.telemetry import Telemetry
 from app.ports import SetStore, ahead_of_queue

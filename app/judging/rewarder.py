@@ -15,7 +15,7 @@ from app.core.errors import (
 )
 from app.core.messages import without_thought
 from app.judging.admission import Admission
-from app.judging.judge import Judge, JudgeRequest, Outcome
+from app.judging.judge import Asked, Judge, Outcome
 from app.judging.tournament import (
     Opponents,
     Pairing,
@@ -131,7 +131,7 @@ class Rewarder:
 
     def _prepared(
         self, groups: Sequence[Group], rule: RewardRule
-    ) -> tuple[Sequence[Group], list[Schedule], list[JudgeRequest | RequestError]]:
+    ) -> tuple[Sequence[Group], list[Schedule], list[Asked | RequestError]]:
         if rule.thoughts == "remove":
             groups = list(map(_without_thoughts, groups))
         players = [Players.among(group.responses) for group in groups]
@@ -148,9 +148,7 @@ class Rewarder:
         ]
         return groups, schedules, requests
 
-    def _request(
-        self, group: Group, pair: Pairing, rule: RewardRule
-    ) -> JudgeRequest | RequestError:
+    def _request(self, group: Group, pair: Pairing, rule: RewardRule) -> Asked | RequestError:
         other = group.responses[pair.b] if group.reference is None else group.reference
         longest = max(len(group.responses[pair.a]), len(other))
         if longest > self._longest_response:
@@ -159,7 +157,7 @@ class Rewarder:
                 f"most {self._longest_response}; shorten it, or run a judge with a longer context"
             )
         comparison = Comparison(group.question, (group.responses[pair.a],), (other,))
-        return JudgeRequest(comparison=comparison, criterion=rule.criterion)
+        return comparison, rule.criterion
 
     def _check_size(
         self, groups: Sequence[Group], players: Sequence[Players], rule: RewardRule

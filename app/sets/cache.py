@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
@@ -51,19 +50,6 @@ _MOST_LOST = 100
 DEFAULT_CALIBRATION = "default"
 
 logger = logging.getLogger("app.calibrations")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ConfirmedCalibration:
-    """A calibration to judge by.
-
-    Args:
-        calibration: The newest version that the cache has read from the store.
-        age_s: Seconds since the store last confirmed the version; 0 while the store answers.
-    """
-
-    calibration: Calibration
-    age_s: float
 
 
 class _Read(NamedTuple):
@@ -115,11 +101,15 @@ class Calibrations:
         self.traffic = Traffic()
         telemetry.show(self._rows)
 
-    async def usable(self, name: str, *, fingerprint: str) -> ConfirmedCalibration:
+    async def usable(self, name: str, *, fingerprint: str) -> tuple[Calibration, float]:
         """Returns the set to judge by: at most half a second old, or older if the store is gone.
 
         Args:
             fingerprint: Fingerprint of the judge that will use the set.
+
+        Returns:
+            The newest version that the cache has read, and the seconds since the store last
+            confirmed it; 0 while the store answers.
 
         Raises:
             CalibrationNotFoundError: The set does not exist.
@@ -130,26 +120,25 @@ class Calibrations:
         """
         known = self._known.get(name)
         if known is not None and self._clock() - known[1] < _FRESH_S:
-            usable = ConfirmedCalibration(calibration=known[0], age_s=0.0)
+            usable = known[0], 0.0
         elif known is None:
             read = await asyncio.shield(self._read(name).task)
-            usable = ConfirmedCalibration(calibration=self._existing(name, read), age_s=0.0)
+            usable = self._existing(name, read), 0.0
         else:
             usable = await self._confirmed(name, *known)
-        refuse_other_judge(usable.calibration, fingerprint)
+        refuse_other_judge(usable[0], fingerprint)
         return usable
 
     async def _confirmed(
         self, name: str, known: Calibration, confirmed: float
-    ) -> ConfirmedCalibration:
+    ) -> tuple[Calibration, float]:
         """Reads the set from the store, or returns the cached set if the store does not answer."""
         read = self._read(name)
         try:
             async with asyncio.timeout(max(0.0, read.wait_until - self._clock())):
                 # Shielded: other callers wait for the same read, so one cancelled caller must not
                 # cancel it.
-                calibration = self._existing(name, await asyncio.shield(read.task))
-                return ConfirmedCalibration(calibration=calibration, age_s=0.0)
+                return self._existing(name, await asyncio.shield(read.task)), 0.0
         except (TimeoutError, StoreUnavailableError) as exc:
             age_s = self._clock() - confirmed
             if age_s > self._max_staleness_s:
@@ -157,7 +146,7 @@ class Calibrations:
                     f"the calibration store has not answered for {age_s:.0f} s, and thresholds "
                     f"may be at most {self._max_staleness_s:g} s old (SCOPE_MAX_STALENESS_S)"
                 ) from exc
-            return ConfirmedCalibration(calibration=known, age_s=age_s)
+            return known, age_s
 
     def _read(self, name: str) -> _Read:
         """Returns the read of a set that all callers share (single flight).

@@ -11,7 +11,7 @@ from statistics import fmean
 
 from app.core.calibration import Calibration
 from app.core.comparison import Criterion, Judgment
-from app.judges.judged import JudgedComparison
+from app.judges.case import Case
 from scope_judge import records
 
 # The smallest and the largest number of judgments in the figures.
@@ -138,7 +138,7 @@ class Traffic:
         # would pass over all that were deleted.
         self._seen: OrderedDict[int, None] = OrderedDict()
 
-    async def observe(self, judged: Sequence[JudgedComparison]) -> None:
+    async def observe(self, judged: Sequence[Case]) -> None:
         """Adds the judgments of a batch that used a set.
 
         Tests of drift need values that are independent of each other. So they get the first

@@ -25,9 +25,8 @@ from app.judges.cached import CachingScorer
 from app.judges.cascade import CascadeScorer
 from app.judges.label_logits import LabelLogitScorer
 from app.judges.scorer import Scorer
-from app.judging.admission import Admission
+from app.judging.admission import Admission, RateLimits
 from app.judging.judge import Judge
-from app.judging.rate_limits import RateLimits
 from app.judging.readiness import Readiness
 from app.judging.rewarder import Rewarder
 from app.judging.services import Limits, Services

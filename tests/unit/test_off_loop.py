@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from app.fair_queue import CURRENT_FLOW, Flow, flowing
+from app.flow import CURRENT_FLOW, Flow, flowing
 from app.off_loop import off_loop
 from tests.patience import PATIENCE_S
 

@@ -25,8 +25,8 @@ from app.api.requests.models import (
     JudgeIn,
     PoolIn,
     PoolPairIn,
+    PostedItems,
     RollbackIn,
-    read_item,
 )
 from app.core.comparison import CriterionDefaults
 from app.core.errors import (
@@ -46,7 +46,6 @@ from app.files.suggestion import shape_for
 from app.judges.engines.openai_dialects import ChatDialect
 from app.judges.engines.thinking import PLAIN
 from app.judges.prompts import PromptTemplate, load_template
-from app.judging.judge import JudgeRequest
 from app.ports import Entry, Generated, Head, LabelLogits
 from app.sets.codec import decode
 from app.sets.trail import readable_changes
@@ -150,14 +149,15 @@ def test_a_body_is_a_model_that_reads_back_or_a_problem_without_the_input(
         assert 1 <= len(problem.faults) <= 10
         return
     if isinstance(found, JudgeBatchIn):
-        for read in found.items(CriterionDefaults(alpha=0.1, guarantee="marginal", delta=0.1)):
-            assert isinstance(read.asked, JudgeRequest) or read.asked.detail
+        defaults = CriterionDefaults(alpha=0.1, guarantee="marginal", delta=0.1)
+        asked = PostedItems(JudgeIn, found.comparisons, lambda item: item.asked(defaults, found))
+        assert all(not isinstance(one, RequestError) or one.detail for one in asked.items)
     items: list[Any] = []
     if isinstance(found, CalibrateIn):
-        items = [read_item(ExampleIn, value) for value in found.examples]
+        items = PostedItems(ExampleIn, found.examples, lambda item: item).items
     elif isinstance(found, PoolIn):
-        items = [read_item(PoolPairIn, value) for value in found.comparisons]
-    for _, item in items:
+        items = PostedItems(PoolPairIn, found.comparisons, lambda item: item).items
+    for item in items:
         if isinstance(item, InvalidRequestError):
             assert item.faults
         else:

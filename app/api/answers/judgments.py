@@ -7,11 +7,10 @@ from typing import Any, TypeVar, get_args
 
 from app.api.answers.making import made
 from app.api.problems import problem_of
-from app.api.requests.models import BatchItem
 from app.core.comparison import Judgment
 from app.core.errors import RequestError, ScopeJudgeError
 from app.core.score import Preference
-from app.fair_queue import CURRENT_FLOW
+from app.flow import CURRENT_FLOW
 from app.judging.judge import Outcome
 from app.judging.rewarder import GroupRewards
 from scope_judge import records
@@ -79,25 +78,25 @@ def single_judgment(
 
 
 def judgment_batch(
-    items: Iterable[BatchItem],
+    ids: Iterable[str | int | None],
     outcomes: Iterable[Outcome],
     explanations: Mapping[int, str | None] = MappingProxyType({}),
 ) -> records.JudgmentBatch:
     """The outcomes of the batch of the request that is being answered.
 
     Args:
-        items: The items.
+        ids: The callers' ids of the items.
         outcomes: Their outcomes.
         explanations: Explanations by the place of their items.
     """
     return records.JudgmentBatch(
         results=tuple(
-            records.ItemError(id=item.id, error=problem_of(outcome))
+            records.ItemError(id=identifier, error=problem_of(outcome))
             if isinstance(outcome, ScopeJudgeError)
             else judgment(
-                outcome, item.id, kind=records.Judgment, explanation=explanations.get(place)
+                outcome, identifier, kind=records.Judgment, explanation=explanations.get(place)
             )
-            for place, (item, outcome) in enumerate(zip(items, outcomes, strict=True))
+            for place, (identifier, outcome) in enumerate(zip(ids, outcomes, strict=True))
         ),
         usage=usage_of_request(),
     )

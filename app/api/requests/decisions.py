@@ -16,7 +16,7 @@ from app.api.requests.models import AlphaInUrl, CriterionIn, Strict, Text, encod
 from app.api.requests.rewards import question_turns
 from app.core.comparison import Comparison, Criterion, Turn
 from app.core.errors import BatchTooLargeError, InvalidComparisonError
-from app.judging.judge import JudgeRequest
+from app.judging.judge import Asked
 
 # An option of OpenAI's dialect may be a boolean.
 Value = str | bool
@@ -34,7 +34,7 @@ class Decision:
         second: The option whose text is response B.
         others: An option that is not judged, because it stands for an abstention; or none.
         abstain_as: The choice of the answer if the judge abstains; None for the likelier option.
-        request: The request to the judge.
+        asked: What the judge is asked.
     """
 
     name: str | None
@@ -42,7 +42,7 @@ class Decision:
     second: Value
     others: tuple[Value, ...]
     abstain_as: Value | None
-    request: JudgeRequest
+    asked: Asked
 
 
 # A question of either dialect: its place in the body, for errors; its name; the conversation that
@@ -261,7 +261,7 @@ def _decision(asked: _Asked, criterion: Criterion, abstain_as: str | None) -> De
         second=second,
         others=tuple(option[0] for option in options if option not in compared),
         abstain_as=abstain_as,
-        request=JudgeRequest(comparison=comparison, criterion=criterion),
+        asked=(comparison, criterion),
     )
 
 

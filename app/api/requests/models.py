@@ -1,7 +1,8 @@
 """JSON requests, parsed strictly: unknown fields, NaN and wrong types are errors."""
 
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -19,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from app.api.problems import invalid_request
+from app.api.problems import invalid_request, problem_of
 from app.core.comparison import (
     Comparison,
     Criterion,
@@ -30,8 +31,9 @@ from app.core.comparison import (
     Role,
     Turn,
 )
-from app.core.errors import InvalidRequestError, RequestError
-from app.judging.judge import JudgeRequest
+from app.core.errors import InvalidRequestError, RequestError, ScopeJudgeError
+from app.judging.judge import Asked
+from scope_judge.records import ExampleError
 
 
 def encodable(text: str) -> str:
@@ -231,26 +233,71 @@ class JudgeIn(_ComparisonIn, CriterionIn):
     id: OptionalId = None
     explain: Explain = False
 
-    def request(
-        self, defaults: CriterionDefaults, batch: "JudgeBatchIn | None" = None
-    ) -> JudgeRequest:
-        """The request to the judge; raises RequestError if the item cannot be judged as written."""
-        return JudgeRequest(comparison=self.comparison(), criterion=self.criterion(defaults, batch))
+    def asked(self, defaults: CriterionDefaults, batch: "JudgeBatchIn | None" = None) -> Asked:
+        """What the judge is asked; raises RequestError if it cannot be judged as written."""
+        return self.comparison(), self.criterion(defaults, batch)
 
 
-ItemModel = TypeVar("ItemModel", bound=BaseModel)
+Item = TypeVar("Item", bound=BaseModel)
+Read = TypeVar("Read")
 
 
-def read_item(
-    model: type[ItemModel], value: Any
-) -> tuple[str | int | None, ItemModel | InvalidRequestError]:
-    """The id of one item of a batch, and the item or its error: the others are judged."""
-    try:
-        item = model.model_validate(value)
-    except ValidationError as exc:
-        faults = exc.errors(include_url=False, include_input=False, include_context=False)
-        return _sound_id(value), invalid_request(faults)
-    return getattr(item, "id", None), item
+class PostedItems(Generic[Read]):
+    """The items of a batch, each of which is read on its own.
+
+    Args:
+        model: The model of an item.
+        posted: All items as they were posted, in order.
+        convert: Makes an item to judge; raises RequestError if it cannot be judged as written.
+
+    Attributes:
+        ids: The caller's id of each item; None if it has none.
+        items: Each item, or the error that prevents it.
+    """
+
+    def __init__(
+        self, model: type[Item], posted: Sequence[Any], convert: Callable[[Item], Read]
+    ) -> None:
+        self.ids: list[str | int | None] = []
+        self.items: list[Read | RequestError] = []
+        for value in posted:
+            try:
+                item = model.model_validate(value)
+                self.ids.append(getattr(item, "id", None))
+                self.items.append(convert(item))
+            except ValidationError as exc:
+                faults = exc.errors(include_url=False, include_input=False, include_context=False)
+                self.ids.append(_sound_id(value))
+                self.items.append(invalid_request(faults))
+            except RequestError as exc:
+                self.items.append(exc)
+
+    @property
+    def read(self) -> list[Read]:
+        """The items without an error, in order."""
+        return [item for item in self.items if not isinstance(item, RequestError)]
+
+    @property
+    def unread(self) -> int:
+        """Number of items with an error."""
+        return sum(isinstance(item, RequestError) for item in self.items)
+
+    def errors(self, failed: Iterable[tuple[int, ScopeJudgeError]]) -> list[ExampleError]:
+        """All errors of the batch, in order.
+
+        Args:
+            failed: (place in `read`, error) of the items that were not judged.
+        """
+        later, places = dict(failed), itertools.count()
+        errors = (
+            item if isinstance(item, RequestError) else later.get(next(places))
+            for item in self.items
+        )
+        return [
+            ExampleError(index=i, id=self.ids[i], error=problem_of(error))
+            for i, error in enumerate(errors)
+            if error is not None
+        ]
 
 
 def _sound_id(value: Any) -> str | int | None:
@@ -261,46 +308,12 @@ def _sound_id(value: Any) -> str | int | None:
         return None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BatchItem:
-    """One comparison of a batch.
-
-    Args:
-        id: The caller's id of the item; None if it has none.
-        asked: The request to the judge; or the error that prevents it.
-        explain: Whether the judge explains its preference.
-    """
-
-    id: str | int | None
-    asked: JudgeRequest | RequestError
-    explain: bool = False
-
-
 class JudgeBatchIn(CriterionIn):
     """Comparisons to judge in one engine call; its criterion is the items' default."""
 
     explain: Explain = False
-    # `items` validates them, after the route has checked how many there are.
+    # `PostedItems` validates them, after the route has checked how many there are.
     comparisons: list[SkipValidation[JudgeIn]] = Field(description="The comparisons.")
-
-    def items(self, defaults: CriterionDefaults) -> list[BatchItem]:
-        """Validates each comparison on its own."""
-        return [self._item(*read_item(JudgeIn, value), defaults) for value in self.comparisons]
-
-    def _item(
-        self,
-        identifier: str | int | None,
-        item: JudgeIn | InvalidRequestError,
-        defaults: CriterionDefaults,
-    ) -> BatchItem:
-        if isinstance(item, InvalidRequestError):
-            return BatchItem(id=identifier, asked=item)
-        explain = self.explain or item.explain
-        try:
-            asked = item.request(defaults, self)
-            return BatchItem(id=item.id, asked=asked, explain=explain)
-        except RequestError as exc:
-            return BatchItem(id=item.id, asked=exc)
 
 
 class ExampleIn(_ComparisonIn):

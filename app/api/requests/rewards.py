@@ -15,7 +15,7 @@ from pydantic import (
     Tag,
 )
 
-from app.api.requests.models import CriterionIn, Strict, encodable, read_item
+from app.api.requests.models import CriterionIn, PostedItems, Strict, encodable
 from app.core.comparison import Comparison, CriterionDefaults, Turn
 from app.core.errors import InvalidComparisonError, RequestError
 from app.core.messages import question_of, response_of
@@ -215,8 +215,7 @@ class RewardGroupsIn(GroupOptions):
 
     def all(self) -> list[Group | RequestError]:
         """Validates each group on its own."""
-        read = (read_item(GroupOfManyIn, value) for value in self.groups)
-        return [group if isinstance(group, RequestError) else group.asked() for _, group in read]
+        return PostedItems(GroupOfManyIn, self.groups, GroupOfManyIn.asked).items
 
 
 class RewardReferenceIn(GroupOfManyIn, RewardOptions):

@@ -22,7 +22,6 @@ from app.api.inputs import (
     CurrentServices,
     JsonRequest,
     JsonRoute,
-    PostedItems,
     SetName,
     check_batch_size,
 )
@@ -34,6 +33,7 @@ from app.api.requests.models import (
     Digest,
     ExampleIn,
     LabeledBatchIn,
+    PostedItems,
     RollbackIn,
     VersionNumber,
 )
@@ -74,8 +74,8 @@ async def calibrate(
     async with services.admission.admit(len(examples.read)):
         batch = await services.calibrator.judged(
             body.calibration,
-            list(examples.read.values()),
-            unread=len(examples.unread),
+            examples.read,
+            unread=examples.unread,
             replaces=body.replace,
         )
         change = await services.changes.take(
@@ -103,9 +103,7 @@ async def score(
     check_batch_size(len(body.examples), services)
     examples = await request.run(_read_all, body)
     async with services.admission.admit(len(examples.read)):
-        batch = await services.calibrator.judged(
-            body.calibration, list(examples.read.values()), adds=False
-        )
+        batch = await services.calibrator.judged(body.calibration, examples.read, adds=False)
     return await request.run(
         as_json, lambda: scores(services.identity.name, batch, examples.errors(batch.errors))
     )

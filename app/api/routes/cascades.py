@@ -12,17 +12,16 @@ from app.api.inputs import (
     CurrentServices,
     JsonRequest,
     JsonRoute,
-    PostedItems,
     SetName,
     check_batch_size,
 )
 from app.api.problems import PROBLEMS, problem_of
 from app.api.requests.cascades import CascadePlanIn
-from app.api.requests.models import PoolIn, PoolPairIn
+from app.api.requests.models import PoolIn, PoolPairIn, PostedItems
 from app.core.cascade import CascadePlan as Planned
 from app.core.cascade import PlannedPairs, plan_cascade
 from app.core.comparison import Comparison
-from app.core.errors import CascadeError, JudgeMismatchError, ScopeJudgeError
+from app.core.errors import CascadeError, JudgeMismatchError, RequestError, ScopeJudgeError
 from app.core.fingerprint import cascade_inputs, digest_of_json
 from app.core.score import NoScore, Score
 from app.off_loop import off_loop
@@ -39,13 +38,15 @@ async def score_pairs(body: PoolIn, request: JsonRequest, services: CurrentServi
         PostedItems[Comparison], PoolPairIn, body.comparisons, PoolPairIn.comparison
     )
     async with services.admission.admit(len(pairs.read)):
-        outcomes = await services.calibrator.scores(list(pairs.read.values()))
-    rows = dict(zip(pairs.read, map(_pair_score, outcomes), strict=True))
-    rows |= {place: _pair_score(error) for place, error in pairs.unread}
+        outcomes = await services.calibrator.scores(pairs.read)
+    found = iter(outcomes)
     answer = PairScores(
         judge=services.identity.name,
         fingerprint=services.identity.fingerprint,
-        scores=tuple(rows[place] for place in range(len(pairs))),
+        scores=tuple(
+            _pair_score(pair if isinstance(pair, RequestError) else next(found))
+            for pair in pairs.items
+        ),
         usage=usage_of_request(),
     )
     return await request.run(as_json, lambda: answer)

@@ -85,7 +85,7 @@ async def _answer(
         )
     )
     async with services.admission.admit(len(asked)):
-        outcomes = await services.judge.judge_batch([one.request for one in asked], by=caller.name)
+        outcomes = await services.judge.judge_batch([one.asked for one in asked], by=caller.name)
     decided = []
     for decision, outcome in zip(asked, outcomes, strict=True):
         if isinstance(outcome, ScopeJudgeError):

@@ -1,7 +1,6 @@
 """POST /judge and POST /judge/batch."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 
 from fastapi import APIRouter, Response
@@ -18,10 +17,10 @@ from app.api.inputs import (
 )
 from app.api.keys import Caller
 from app.api.problems import PROBLEMS
-from app.api.requests.models import MOST_EXPLAINED, BatchItem, JudgeBatchIn, JudgeIn
-from app.core.comparison import Judgment
+from app.api.requests.models import MOST_EXPLAINED, JudgeBatchIn, JudgeIn, PostedItems
+from app.core.comparison import Criterion, Judgment
 from app.core.errors import InvalidComparisonError, RequestError, TooManyCriteriaError
-from app.judging.judge import JudgeRequest, Outcome
+from app.judging.judge import Asked, Outcome
 from app.judging.services import Services
 from scope_judge.records import JudgmentBatch, SingleJudgment
 
@@ -37,15 +36,16 @@ async def judge(
     body: JudgeIn, request: JsonRequest, services: CurrentServices, caller: CurrentCaller
 ) -> Response:
     """Judges one comparison: "A", "B" or "abstain"."""
-    asked = await request.run(body.request, services.defaults)
-    check_criterion(caller, asked.criterion)
+    asked = await request.run(body.asked, services.defaults)
+    comparison, criterion = asked
+    check_criterion(caller, criterion)
     if body.explain:
         _check_explains(1, services)
     async with services.admission.admit(1):
         judgment = await services.judge.judge(asked, by=caller.name)
         explanation = None
         if body.explain:
-            (explanation,) = await services.explanations([(asked.comparison, judgment)])
+            (explanation,) = await services.explanations([(comparison, judgment)])
     return as_json(
         partial(single_judgment, judgment, body.id, explanation=explanation),
         headers=age_headers((judgment,)),
@@ -63,19 +63,6 @@ def _check_explains(size: int, services: Services) -> None:
         )
 
 
-async def _explanations(
-    items: Sequence[BatchItem], outcomes: Sequence[Outcome], services: Services
-) -> dict[int, str | None]:
-    """The explanations by the place of their items."""
-    judged = {
-        place: (item.asked.comparison, outcome)
-        for place, (item, outcome) in enumerate(zip(items, outcomes, strict=True))
-        if item.explain and isinstance(item.asked, JudgeRequest) and isinstance(outcome, Judgment)
-    }
-    texts = await services.explanations(list(judged.values()))
-    return dict(zip(judged, texts, strict=True))
-
-
 @router.post("/judge/batch", response_model=JudgmentBatch, responses=AGED)
 async def judge_batch(
     body: JudgeBatchIn, request: JsonRequest, services: CurrentServices, caller: CurrentCaller
@@ -83,38 +70,51 @@ async def judge_batch(
     """Judges many comparisons. An invalid item does not fail the others."""
     check_batch_size(len(body.comparisons), services)
     body.criterion(services.defaults)  # raises if the criterion of the batch is invalid
-    items = await request.run(_items, body, services, caller)
-    requests = [item.asked for item in items if isinstance(item.asked, JudgeRequest)]
-    _check_criteria(requests)
-    if any(item.explain for item in items):
-        _check_explains(len(items), services)
-    async with services.admission.admit(len(requests)):
-        outcomes = await services.judge.judge_batch([item.asked for item in items], by=caller.name)
-        explanations = await _explanations(items, outcomes, services)
+    posted = await request.run(_read_all, body, services, caller)
+    asked = [one if isinstance(one, RequestError) else one[0] for one in posted.items]
+    explained = [explains for _, explains in posted.read]
+    _check_criteria(criterion for (_, criterion), _ in posted.read)
+    if any(explained):
+        _check_explains(len(asked), services)
+    async with services.admission.admit(len(explained)):
+        outcomes = await services.judge.judge_batch(asked, by=caller.name)
+        explanations = await _explanations(posted, outcomes, services)
     judgments = (outcome for outcome in outcomes if isinstance(outcome, Judgment))
     return await request.run(
         as_json,
-        partial(judgment_batch, items, outcomes, explanations),
+        partial(judgment_batch, posted.ids, outcomes, explanations),
         headers=age_headers(judgments),
     )
 
 
-def _items(body: JudgeBatchIn, services: Services, caller: Caller) -> list[BatchItem]:
-    """The items of a batch, with an error if the caller may not use the item's calibration set."""
-    return [_permitted(item, caller) for item in body.items(services.defaults)]
+def _read_all(
+    body: JudgeBatchIn, services: Services, caller: Caller
+) -> PostedItems[tuple[Asked, bool]]:
+    """The items of a batch, each with whether the judge explains its preference."""
+
+    def read(item: JudgeIn) -> tuple[Asked, bool]:
+        asked = item.asked(services.defaults, body)
+        check_criterion(caller, asked[1])
+        return asked, body.explain or item.explain
+
+    return PostedItems(JudgeIn, body.comparisons, read)
 
 
-def _permitted(item: BatchItem, caller: Caller) -> BatchItem:
-    if isinstance(item.asked, JudgeRequest):
-        try:
-            check_criterion(caller, item.asked.criterion)
-        except RequestError as exc:
-            return replace(item, asked=exc)
-    return item
+async def _explanations(
+    posted: PostedItems[tuple[Asked, bool]], outcomes: Sequence[Outcome], services: Services
+) -> dict[int, str | None]:
+    """The explanations by the place of their items."""
+    judged = {
+        place: (item[0][0], outcome)
+        for place, (item, outcome) in enumerate(zip(posted.items, outcomes, strict=True))
+        if not isinstance(item, RequestError) and item[1] and isinstance(outcome, Judgment)
+    }
+    texts = await services.explanations(list(judged.values()))
+    return dict(zip(judged, texts, strict=True))
 
 
-def _check_criteria(requests: Iterable[JudgeRequest]) -> None:
-    asked = {request.criterion for request in requests}
+def _check_criteria(criteria: Iterable[Criterion]) -> None:
+    asked = set(criteria)
     if len(asked) > _MOST_CRITERIA:
         raise TooManyCriteriaError(
             f"the batch has {len(asked)} different criteria (alpha, guarantee, delta and "

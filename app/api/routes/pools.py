@@ -12,14 +12,14 @@ from app.api.inputs import (
     CurrentServices,
     JsonRequest,
     JsonRoute,
-    PostedItems,
     SetName,
     check_batch_size,
 )
 from app.api.problems import PROBLEMS
-from app.api.requests.models import PoolIn, PoolPairIn, Probability
+from app.api.requests.models import PoolIn, PoolPairIn, PostedItems, Probability
 from app.api.routes.calibrations import LARGEST_PAGE
 from app.core.comparison import Comparison
+from app.core.errors import RequestError
 from app.core.examples import MOST_PAIRS
 from app.core.start_rank import fair_start_rank
 from app.off_loop import off_loop
@@ -46,11 +46,11 @@ async def add_pairs(
     async with services.admission.admit(len(pairs.read)):
         batch, change = await services.calibrator.pool(
             name,
-            list(pairs.read.values()),
+            pairs.read,
             least=least,
             look=look,
             by=caller.name,
-            unread=len(pairs.unread),
+            unread=pairs.unread,
         )
     return await request.run(
         as_json,
@@ -71,10 +71,12 @@ def _read_all(body: PoolIn) -> PostedItems[Comparison]:
 
 def _digests(pairs: PostedItems[Comparison], batch: JudgedBatch) -> list[str | None]:
     """The digest of each posted pair; None for those that failed."""
-    digests: list[str | None] = [None] * len(pairs)
-    for index, judged in zip(pairs.read, batch.examples, strict=True):
-        digests[index] = judged[0] if isinstance(judged, tuple) else None
-    return digests
+    judged = iter(batch.examples)
+    return [
+        found[0] if isinstance(found, tuple) else None
+        for pair in pairs.items
+        for found in [pair if isinstance(pair, RequestError) else next(judged)]
+    ]
 
 
 @router.get("/calibrations/{name}/next", response_model=NextLabels)

@@ -17,7 +17,7 @@ CLIENT = ROOT / "clients" / "python" / "scope_judge"
 
 # Use cases of every layer share these: running work in threads, fair shares of it, and short waits
 # for the store.
-_SHARED = {"core", "ports", "observability", "off_loop", "fair_queue", "circuit_breaker"}
+_SHARED = {"core", "ports", "observability", "off_loop", "flow", "circuit_breaker"}
 _ANSWERS = {"scope_judge.records", "pydantic"}
 
 # Row -> modules that its files may import besides the standard library and the files of the row. A
@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "judging": _SHARED | {"judges", "sets", "audits", "numpy", "scope_judge.records"},
     # The only package that knows HTTP; h11 is uvicorn's parser. Ray and the commands share its
     # requests and answers.
-    "api": {"core", "observability", "sets", "audits", "judging", "off_loop", "fair_queue"}
+    "api": {"core", "observability", "sets", "audits", "judging", "off_loop", "flow"}
     | {"settings", "release", "fastapi", "starlette", "uvicorn", "h11"}
     | _ANSWERS,
     "files": {"core", "openpyxl", "pyarrow"},
@@ -63,8 +63,8 @@ TOP: dict[str, set[str]] = {
     "release": set(),
     "demo": set(),
     "settings": {"core", "pydantic", "pydantic_settings"},
-    "fair_queue": {"core"},
-    "off_loop": {"fair_queue"},
+    "flow": {"core"},
+    "off_loop": {"flow"},
     "circuit_breaker": {"core", "observability"},
     "main": {"api", "judging", "wiring", "settings", "observability", "core", "fastapi"},
 }

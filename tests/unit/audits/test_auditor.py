@@ -35,7 +35,7 @@ async def test_a_draw_has_the_measurements_of_its_judgment() -> None:
         calibration = await services.calibrations.get("default")
         (audit,) = audits(services.auditor)
         use = audit.uses[0]
-        assert use.criterion == asked.criterion
+        assert use.criterion == asked[1]
         assert (use.write_id, use.version) == (calibration.write_id, calibration.version)
         assert use.accepted == (judgment.verdict != "abstain")
         assert before <= use.at <= time.time()

@@ -6,11 +6,11 @@ import numpy as np
 
 from app.audits.sampling import Sampler
 from app.core.comparison import Criterion
-from app.core.fingerprint import example_digest
+from app.core.fingerprint import JudgeIdentity, example_digest
 from app.core.preference import preference_from_gaps
 from app.core.score import Score
-from app.judges.judged import JudgedComparison
-from app.judging.decisions import AcceptanceRule, decide
+from app.judges.case import Case
+from app.judging.judge import decide
 from tests.labeled_examples import calibration_of
 from tests.serving import pair
 from tests.unit.audits.logs import MARGINAL, PAC
@@ -31,14 +31,18 @@ def test_the_draws_of_a_secret_are_the_same_in_each_release() -> None:
         assert found == [each[0] < 0x80 for each in hashes]
 
 
-def candidate(number: int, criterion: Criterion) -> JudgedComparison:
+def candidate(number: int, criterion: Criterion) -> Case:
     """A judgment by the version `w1`."""
     (preference,) = preference_from_gaps(np.array([1.0]), np.array([1.0])).rows()
-    rule = AcceptanceRule(criterion=criterion, threshold=0.0)
-    return JudgedComparison(
-        comparison=pair(1.0, 0.0, question=f"Judged {number}?"),
-        score=Score(gap_fwd=1.0, gap_rev=1.0, label_mass=1.0),
-        judgment=decide(preference, rule, label_mass=1.0, judge="demo"),
-        calibration=calibration_of({}),
+    case = Case(
+        pair(1.0, 0.0, question=f"Judged {number}?"),
+        criterion,
         by="kim",
+        calibration=calibration_of({}),
+        threshold=0.0,
+        score=Score(gap_fwd=1.0, gap_rev=1.0, label_mass=1.0),
+        preference=preference,
     )
+    judge = JudgeIdentity(name="demo", inputs={}, described={}, max_prompt_tokens=1)
+    case.outcome = decide(case, min_label_mass=0.0, judge=judge)
+    return case

@@ -6,9 +6,8 @@ from contextlib import AsyncExitStack
 import pytest
 
 from app.core.errors import OverloadedError
-from app.fair_queue import Flow, Kind, flowing
-from app.judging.admission import Admission
-from app.judging.rate_limits import RateLimits
+from app.flow import Flow, Kind, flowing
+from app.judging.admission import Admission, RateLimits
 from app.observability.telemetry import Telemetry
 from app.stores.memory import MemoryStore
 

@@ -5,22 +5,30 @@ import math
 import pytest
 
 from app.core.comparison import Criterion, Reason
-from app.core.score import Preference
-from app.judging.decisions import AcceptanceRule, decide
-from scope_judge.records import CalibrationReference
+from app.core.fingerprint import JudgeIdentity
+from app.core.score import Preference, Score
+from app.judges.case import Case
+from app.judging.judge import decide
+from tests.serving import pair
 
 SURE = Preference(p_fwd=0.99, p_rev=0.99, p_bar=0.99, uncertainty=0.056)
 UNSURE = Preference(p_fwd=0.6, p_rev=0.6, p_bar=0.6, uncertainty=0.673)
 EVEN = Preference(p_fwd=0.5, p_rev=0.5, p_bar=0.5, uncertainty=math.log(2.0))
 
 
-def rule(threshold: float, *, suspended: bool, min_label_mass: float) -> AcceptanceRule:
-    return AcceptanceRule(
-        criterion=Criterion(alpha=0.1, guarantee="marginal", delta=None, calibration="default"),
+JUDGE = JudgeIdentity(name="judge", inputs={}, described={}, max_prompt_tokens=1)
+
+
+def case(
+    preference: Preference, threshold: float, *, suspended: bool, label_mass: float = 0.9
+) -> Case:
+    return Case(
+        pair(1.0, 0.0),
+        Criterion(alpha=0.1, guarantee="marginal", delta=None, calibration="default"),
         threshold=threshold,
-        calibration=CalibrationReference(name="default", version=1, n=100),
-        min_label_mass=min_label_mass,
         suspended=suspended,
+        score=Score(gap_fwd=1.0, gap_rev=1.0, label_mass=label_mass),
+        preference=preference,
     )
 
 
@@ -45,17 +53,12 @@ def test_an_abstention_names_the_first_reason_that_applies(
     label_mass: float,
     reason: Reason | None,
 ) -> None:
-    found = decide(
-        preference,
-        rule(threshold, suspended=suspended, min_label_mass=0.5),
-        label_mass=label_mass,
-        judge="judge",
-    )
+    asked = case(preference, threshold, suspended=suspended, label_mass=label_mass)
+    found = decide(asked, min_label_mass=0.5, judge=JUDGE)
     assert found.reason == reason
     assert found.verdict == ("A" if reason is None else "abstain")
 
 
 def test_a_suspended_judgment_keeps_its_scores_and_its_threshold() -> None:
-    suspended = rule(0.3, suspended=True, min_label_mass=0.0)
-    found = decide(SURE, suspended, label_mass=0.9, judge="judge")
+    found = decide(case(SURE, 0.3, suspended=True), min_label_mass=0.0, judge=JUDGE)
     assert (found.preference, found.threshold) == (SURE, 0.3)

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from app.core.errors import RateLimitedError
-from app.fair_queue import Flow
-from app.judging.rate_limits import RateLimits
+from app.flow import Flow
+from app.judging.admission import RateLimits
 from app.observability.telemetry import Telemetry
 from app.stores.memory import MemoryStore
 from tests.unit.judging.test_admission import Clock

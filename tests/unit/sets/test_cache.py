@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from app.core.calibration import Calibration
 from app.core.errors import (
     CalibrationNotFoundError,
     StoreCorruptError,
@@ -13,7 +14,7 @@ from app.core.errors import (
 )
 from app.judging.services import Services
 from app.ports import Head
-from app.sets.cache import Calibrations, ConfirmedCalibration
+from app.sets.cache import Calibrations
 from app.stores.memory import MemoryStore
 from tests.serving import calibrations_of, labelled, pair, request, services_of
 
@@ -54,7 +55,7 @@ class Replica:
         self.writer = writer
         self.calibrations = calibrations
 
-    async def usable(self, name: str = "default") -> ConfirmedCalibration:
+    async def usable(self, name: str = "default") -> tuple[Calibration, float]:
         return await self.calibrations.usable(name, fingerprint=self.writer.identity.fingerprint)
 
 
@@ -71,15 +72,15 @@ async def replica_of(
 async def test_a_replica_sees_anothers_version_after_half_a_second_and_not_before() -> None:
     store, clock = MemoryStore(), Clock()
     async with replica_of(store, clock) as replica:
-        assert (await replica.usable()).calibration.version == 1
+        assert (await replica.usable())[0].version == 1
         await replica.writer.calibrator.add("default", [labelled(1.0, "A", number=2)])
         clock.now += 0.499
-        assert (await replica.usable()).calibration.version == 1
+        assert (await replica.usable())[0].version == 1
         clock.now += 0.001
-        seen = await replica.usable()
-        assert (seen.calibration.version, seen.calibration.n, seen.age_s) == (2, 2, 0.0)
+        seen, age_s = await replica.usable()
+        assert (seen.version, seen.n, age_s) == (2, 2, 0.0)
         clock.now += 0.5
-        assert (await replica.usable()).calibration is seen.calibration
+        assert (await replica.usable())[0] is seen
 
 
 async def test_a_hundred_requests_at_once_make_one_read() -> None:
@@ -95,12 +96,12 @@ async def test_a_hundred_requests_at_once_make_one_read() -> None:
 async def test_judging_continues_without_the_store_and_shows_the_age_of_its_thresholds() -> None:
     store, clock = FaultyStore(), Clock()
     async with replica_of(store, clock) as replica:
-        known = (await replica.usable()).calibration
+        known = (await replica.usable())[0]
         store.fails = StoreUnavailableError("gone")
         clock.now += 7.0
-        assert await replica.usable() == ConfirmedCalibration(calibration=known, age_s=7.0)
+        assert await replica.usable() == (known, 7.0)
         clock.now += 53.0
-        assert await replica.usable() == ConfirmedCalibration(calibration=known, age_s=60.0)
+        assert await replica.usable() == (known, 60.0)
         assert replica.calibrations.usable_without_store()
         clock.now += 0.1
         with pytest.raises(StoreUnavailableError, match="SCOPE_MAX_STALENESS_S"):
@@ -129,7 +130,7 @@ async def test_a_hanging_store_delays_one_judgment_for_a_moment_and_no_other() -
         store.reads = 0
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        assert (await replica.usable()).age_s == 7.0
+        assert (await replica.usable())[1] == 7.0
         assert loop.time() - begun >= 0.2
         clock.now += 1.0
         for _ in range(100):
@@ -138,7 +139,7 @@ async def test_a_hanging_store_delays_one_judgment_for_a_moment_and_no_other() -
                 await asyncio.sleep(0)
             # The answer did not wait for the store.
             assert asking.done()
-            assert asking.result().age_s == 8.0
+            assert asking.result()[1] == 8.0
         assert store.reads == 1
 
 
@@ -150,7 +151,7 @@ async def test_without_a_calibration_in_memory_nothing_is_judged_while_the_store
             await replica.usable()
         assert not replica.calibrations.usable_without_store()
         store.fails = None
-        assert (await replica.usable()).calibration.version == 1
+        assert (await replica.usable())[0].version == 1
 
 
 async def test_a_deleted_or_corrupt_set_is_not_used_from_memory() -> None:
@@ -174,7 +175,7 @@ async def test_a_cancelled_request_does_not_cancel_the_read_of_others() -> None:
         staying = asyncio.ensure_future(replica.usable())
         await asyncio.sleep(0)
         leaving.cancel()
-        assert (await staying).calibration.version == 1
+        assert (await staying)[0].version == 1
 
 
 async def test_a_read_that_began_before_a_deletion_is_no_answer_after_it() -> None:
@@ -232,7 +233,7 @@ async def test_a_late_none_does_not_drop_a_version_that_was_written_meanwhile() 
         (written,) = replica.writer.calibrations.known()
         replica.calibrations.remember(written)
         assert await asking is None
-        assert (await replica.usable()).calibration is written
+        assert (await replica.usable())[0] is written
 
 
 async def test_sets_in_use_and_the_default_set_stay_in_memory(
@@ -253,10 +254,10 @@ async def test_sets_in_use_and_the_default_set_stay_in_memory(
         listed = [each.name async for each in services.calibrations.readable(sorted(names))]
         assert listed == sorted(names)
         assert kept == {each.name for each in services.calibrations.known()}
-        usable = await services.calibrations.usable(
+        usable, _ = await services.calibrations.usable(
             "set-0", fingerprint=services.identity.fingerprint
         )
-        assert usable.calibration.n == 1
+        assert usable.n == 1
         kept = {each.name for each in services.calibrations.known()}
         assert len(kept) == 10
         assert {"default", "used"} <= kept
@@ -279,7 +280,7 @@ async def test_a_set_that_an_emptied_store_has_lost_is_named_until_it_is_back() 
         store._versions, store._trails = kept
         await replica.calibrations.refresh()
         assert replica.calibrations.lost() == []
-        assert (await replica.usable()).calibration.version == 1
+        assert (await replica.usable())[0].version == 1
 
 
 async def test_a_set_that_another_replica_has_deleted_is_not_lost() -> None:

@@ -294,8 +294,8 @@ async def test_judging_continues_after_a_deletion_that_the_store_refused() -> No
             await services.calibrator.delete("default")
         store.method = "head"
         fingerprint = services.identity.fingerprint
-        usable = await services.calibrations.usable("default", fingerprint=fingerprint)
-        assert usable.calibration.version == 1
+        usable, _ = await services.calibrations.usable("default", fingerprint=fingerprint)
+        assert usable.version == 1
         store.method = ""
         await services.calibrator.delete("default")
         with pytest.raises(CalibrationNotFoundError):

@@ -9,7 +9,8 @@ from typing import get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.fair_queue import Claim, FairQueue, Flow, Kind
+from app.flow import Flow, Kind
+from app.judging.admission import Claim, FairQueue
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 FLOWS = st.builds(Flow, caller=st.sampled_from("abc"), kind=st.sampled_from(KINDS[:3]))
