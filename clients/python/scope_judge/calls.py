@@ -155,8 +155,6 @@ class Calls:
     def judge_many(
         self,
         pairs: Iterable[Pair] | AsyncIterable[Pair],
-        *,
-        in_flight: int | None = None,
         **criterion: "Unpack[Criterion]",
     ) -> Stream[Judgment | ItemError]:
         """Judges any number of pairs, and yields one result for each, in order.
@@ -170,12 +168,11 @@ class Calls:
             pairs: Each is (question, a, b), or a mapping with the fields of POST /judge except
                 `explain`, whose criterion overrides the arguments. Asynchronous clients take an
                 asynchronous iterable, too.
-            in_flight: Most requests at a time; by default 4.
             **criterion: The criterion of every pair, as in `judge`.
         """
         given = checked(criterion, Criterion)
         ask = partial(self._judged, criterion=given)
-        return Stream(self._work("/judge/batch", ask, in_flight), pairs, pair_item)
+        return Stream(self._work("/judge/batch", ask), pairs, pair_item)
 
     @call
     def rewards(
@@ -230,8 +227,6 @@ class Calls:
     def rewards_many(
         self,
         groups: Iterable[Group] | AsyncIterable[Group],
-        *,
-        in_flight: int | None = None,
         **rule: "Unpack[GroupRule]",
     ) -> Stream[Rewards | ItemError]:
         """Rewards any number of groups, and yields one result for each, in order.
@@ -242,11 +237,10 @@ class Calls:
         Args:
             groups: Each is (question, responses), or (question, responses, reference) to compare
                 the responses with a reference, or a mapping with these names.
-            in_flight: Most requests at a time; by default 4.
             **rule: The rule of every group, as in `group_rewards`.
         """
         item = partial(group_item, opponents=rule.get("opponents", "all"))
-        return Stream(self._rewarding(checked(rule, GroupRule), in_flight), groups, item)
+        return Stream(self._rewarding(checked(rule, GroupRule)), groups, item)
 
     @call
     def calibrate(self, name: str, examples: Iterable[Example]) -> Steps[records.CalibrationReport]:
@@ -270,7 +264,7 @@ class Calls:
         items = {n: example_item(row, n) for n, row in rows.items() if n not in contradicted}
         info = yield from self._read_info()
         ask = partial(self._scored, calibration=name)
-        work = yield from self._work("/calibrate/scores", ask, 1)
+        work = yield from self._work("/calibrate/scores", ask, in_flight=1)
         results = yield from _one_by_one(work, items.values())
         scores = [result for result in results if not isinstance(result, ItemError)]
         for number, result in zip(items, results, strict=True):
@@ -295,7 +289,6 @@ class Calls:
         examples: Iterable[Example],
         *,
         calibration: str = "default",
-        in_flight: int | None = None,
     ) -> Stream[records.ScoredExample | ItemError]:
         """Judges labeled pairs for a set, and yields the score or the error of each, in order.
 
@@ -305,10 +298,9 @@ class Calls:
         Args:
             examples: As in `calibrate`.
             calibration: Name of the set that the scores are for.
-            in_flight: Most requests at a time; by default 4.
         """
         ask = partial(self._scored, calibration=calibration)
-        return Stream(self._work("/calibrate/scores", ask, in_flight), examples, example_item)
+        return Stream(self._work("/calibrate/scores", ask), examples, example_item)
 
     @call
     def add_scores(
@@ -394,14 +386,11 @@ class Calls:
         return self._get(records.ExamplePage, path, limit=limit, after=after)
 
     @stream
-    def score_pairs(
-        self, pairs: Iterable[Pair] | AsyncIterable[Pair], *, in_flight: int | None = None
-    ) -> Stream[records.PairScore]:
+    def score_pairs(self, pairs: Iterable[Pair] | AsyncIterable[Pair]) -> Stream[records.PairScore]:
         """Scores pairs without labels, and yields a score for each, in order; no set changes.
 
         Args:
             pairs: As in `judge_many`, without a criterion.
-            in_flight: Most requests at a time; by default 4.
         """
 
         def ask(items: Sequence[Item]) -> Steps[list[records.PairScore]]:
@@ -411,7 +400,7 @@ class Calls:
                 raise _unfitting("does not have a score for each pair")
             return list(answer.scores)
 
-        work = self._work("/scores", ask, in_flight, failed=_unscored)
+        work = self._work("/scores", ask, failed=_unscored)
         return Stream(work, pairs, pair_item)
 
     @call
@@ -484,7 +473,7 @@ class Calls:
         work = yield from self._work(
             path,
             ask,
-            1,
+            in_flight=1,
             failed=_raise,
             # A pool that must not be too small is sent as a whole.
             first_size=_FIRST_PAIRS if alpha is None else len(items),
@@ -703,8 +692,8 @@ class Calls:
         self,
         path: str,
         ask: Asked[R],
-        in_flight: int | None,
         *,
+        in_flight: int | None = None,
         failed: Callable[[Item, ScopeError], Any] | None = None,
         first_size: int | None = None,
     ) -> Steps[Work[R]]:
@@ -779,9 +768,7 @@ class Calls:
         rewards = yield from self._read(Rewards, posted)
         return _fitting(rewards, len(body["responses"]))
 
-    def _rewarding(
-        self, rule: Mapping[str, Any], in_flight: int | None = None
-    ) -> Steps[Work[Rewards | ItemError]]:
+    def _rewarding(self, rule: Mapping[str, Any]) -> Steps[Work[Rewards | ItemError]]:
         def ask(groups: Sequence[Item]) -> Steps[list[Rewards | ItemError]]:
             body = body_of(rule, "groups", groups)
             posted = Call("POST", "/rewards/groups", body, patient=len(groups) == 1)
@@ -792,7 +779,7 @@ class Calls:
                 for each, group in zip(found, groups, strict=True)
             ]
 
-        return self._work("/rewards/groups", ask, in_flight)
+        return self._work("/rewards/groups", ask)
 
     def _labeled(self, rows: Sequence[Mapping[str, str]]) -> Steps[records.AuditLabels]:
         """Sends labels, one request after the other, and adds up the reports."""

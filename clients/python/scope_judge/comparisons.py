@@ -5,13 +5,12 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypedDict, cast, get_type_hints
 
-from scope_judge.records import Guarantee, Identifier
+from scope_judge.records import Guarantee, Identifier, Label
 
 Message = Mapping[str, Any]
 Question = str | Sequence[Message]
 Response = str | Sequence[str]
 Pair = tuple[Question, Response, Response] | Mapping[str, Any]
-Label = Literal["A", "B", "tie"]
 _TEXTS = ["question", "response_a", "response_b"]
 _AN_EXAMPLE = "an example: (question, a, b, label)"
 Example = tuple[Question, Response, Response, Label] | Mapping[str, Any]

@@ -13,7 +13,6 @@ import re
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, TypeVar
 
 import httpx
@@ -77,7 +76,6 @@ class Timing:
     """Clocks and chance, which tests replace."""
 
     monotonic: Callable[[], float] = time.monotonic
-    now: Callable[[], float] = time.time
     random: Callable[[], float] = random.random
 
 
@@ -177,7 +175,7 @@ class Session:
             detail[:_LONGEST_DETAIL],
             code=code,
             status=response.status_code,
-            retry_after_s=_retry_after_s(response.headers, self.timing.now),
+            retry_after_s=_retry_after_s(response.headers),
         )
 
     def _unexpected(self, response: httpx.Response) -> AnswerError:
@@ -250,15 +248,10 @@ def _finite(text: str) -> float:
     return number
 
 
-def _retry_after_s(headers: Mapping[str, str], now: Callable[[], float]) -> float | None:
-    """Seconds of Retry-After, which is a number or a date."""
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Seconds of Retry-After; a date, which the service never sends, counts as none."""
     text = headers.get("retry-after", "").strip()
-    if text.isdecimal():
-        return float(text)
-    try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - now())
-    except (ValueError, OverflowError):
-        return None
+    return float(text) if text.isdecimal() else None
 
 
 def client_options(address: Address, timeout_s: float) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from inspect_ai.scorer import CORRECT, INCORRECT, Score, Scorer, Target, accurac
 from inspect_ai.solver import TaskState
 
 from scope_judge.comparisons import Question
-from scope_judge.reward_settings import RewardSettings
+from scope_judge.reward_settings import resolved
 from scope_judge.reward_source import Reward, RewardSource
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ def scope_judge(**options: "Unpack[RewardOptions]") -> Scorer:
         TypeError: An option has an unknown name.
         ValueError: An option has an impossible value.
     """
-    settings = RewardSettings.of(options)
-    source = RewardSource(settings)
-    soft = settings.rule.get("reward") == "soft"
+    resolved_options = resolved(options)
+    source = RewardSource(resolved_options)
+    soft = resolved_options.get("reward") == "soft"
 
     async def score(state: TaskState, target: Target) -> Score:
         answer = state.output.completion

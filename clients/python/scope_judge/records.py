@@ -452,11 +452,9 @@ class CalibrationReport(CalibrationChange):
 class AbsorbReport(CalibrationChange):
     """The calibration set after labeled audits were absorbed, with their counts.
 
-    After an alarm, the first audits since the first alarm replace all examples (`replaced`).
-    Without one, audits up to the first open one are added. `effects` has the criteria in use: those
-    of draws by the current version and of the absorbed audits, and those that the answering process
-    judged by lately. `note` says the same in a sentence. With `dry_run` nothing has changed: the
-    set is described as it would be, with the number of the current version.
+    Without an alarm, audits up to the first open one are added. `effects` has the criteria in use:
+    those of draws by the current version and of the absorbed audits, and those that the answering
+    process judged by lately.
 
     Args:
         replaced: Whether the audits replace all examples, as after an alarm.
@@ -479,8 +477,7 @@ class AbsorbReport(CalibrationChange):
 class Deletion:
     """The consequences of the deletion of a calibration set, which is still there.
 
-    Judgments under each alpha of `in_use` get 404 `calibration_not_found` after it. Trail, audits,
-    alarms and keys stay. `version` and `n` are None if the set cannot be read.
+    Its trail and the keys that are limited to it stay.
 
     Args:
         version: Version of the set; None if it cannot be read.
@@ -560,13 +557,11 @@ class Infeasible(OfCriterion):
 class FeasibleAlphas:
     """The alphas at which the present examples accept something, in steps of 0.001 below 1.
 
-    `intervals` has the first and the last alpha of each row of consecutive feasible alphas. Each
-    alpha keeps its own promise. One that is chosen here does not: of the alphas from 0.02 to 0.30,
-    some one was exceeded in up to 29% of simulated calibrations with delta 0.10.
+    Each alpha keeps its own promise. One that is chosen here does not: of the alphas from 0.02 to
+    0.30, some one was exceeded in up to 29% of simulated calibrations with delta 0.10.
 
     Args:
-        intervals: First and last alpha of each row of consecutive feasible alphas, in steps of
-            0.001.
+        intervals: First and last alpha of each row of consecutive feasible alphas.
     """
 
     guarantee: Guarantee
@@ -985,8 +980,7 @@ class AuditEvent:
     """One entry of the trail of a set's audits.
 
     `closed` and `label_changed` have `id`, `before` and `after`, in the order of that id. `alarm`,
-    `alarm_ended` and `resumed` have the criterion and the current version. `alarm` has `audits`,
-    too: the number of audits from then on that replace all examples by an absorption.
+    `alarm_ended` and `resumed` have the criterion and the current version.
 
     Args:
         event: `closed`, `label_changed`, `alarm`, `alarm_ended` (by a new version) or `resumed` (by
@@ -1059,18 +1053,11 @@ class AlarmTimes:
 class MonitoredCriterion(AlarmTimes):
     """The audits of one criterion under this version of the set.
 
-    The labels of drawn accepted judgments count by question, in the order of the first draws:
-    `waiting` ones wait for a draw of an earlier question that is still open, or for the end of the
-    hour in which draws of one question count. As long as the error of a random question is at most
-    alpha, `evidence` reaches `alarm_evidence` with probability at most 1 / `alarm_evidence`,
-    whenever and how often it is looked at; over all criteria of the version these sum to at most
-    0.05. `alarm` is true from then on, until a version with enough new examples or POST
-    /calibrations/{name}/resume. `certificate` and `certified` are the same for the claim that the
-    error is at most alpha, at 20. They count closed and expired draws as errors.
-    `certified_without_expired` leaves expired draws out: it is the weaker statement, and true only
-    if no draw has expired because of its verdict. `error_interval` holds a constant true error at
-    all times with probability 0.95. `labelled` counts all labels, also ties, which are neither
-    right nor wrong; `tie_interval` holds their share of the accepted verdicts.
+    The labels of drawn accepted judgments count by question, in the order of the first draws. As
+    long as the error of a random question is at most alpha, `evidence` reaches `alarm_evidence`
+    with probability at most 1 / `alarm_evidence`, whenever and how often it is looked at; over all
+    criteria of the version these sum to at most 0.05. `error_interval` holds a constant true error
+    at all times with probability 0.95.
 
     Args:
         labelled: Labels of accepted judgments that count, ties among them.
@@ -1083,7 +1070,8 @@ class MonitoredCriterion(AlarmTimes):
         evidence: Evidence that the error is above alpha.
         alarm_evidence: Evidence at which the alarm of this criterion starts.
         alarm: Whether an alarm is active: the evidence has reached its line, by this version or an
-            earlier one.
+            earlier one. It ends by a version with enough new examples, or by POST
+            /calibrations/{name}/resume.
         alarm_at: Number of the question at which it did, from 1; None without an alarm.
         certificate: Evidence that the error is at most alpha; closed and expired draws count as
             errors.
@@ -1137,11 +1125,9 @@ class MonitoredCriterion(AlarmTimes):
 class DriftStream(AlarmTimes):
     """Evidence of the answering process that a value of its judgments is unlike the labeled ones.
 
-    `alarm` is true once the evidence has reached 20, which by chance alone any of the values of a
-    version ever does with probability at most 0.05.
-
     Args:
-        evidence: The evidence.
+        evidence: The evidence, which by chance alone reaches 20 for any of the values of a version
+            with probability at most 0.05.
         alarm: Whether the evidence has reached 20.
     """
 
@@ -1172,9 +1158,8 @@ class Drift:
 class Recovery(OfCriterion):
     """How the set gets verdicts again after an alarm, without breaking the promise.
 
-    An absorption replaces all examples by the first `audits` drawn since the first active alarm.
-    The number follows from the criterion of that alarm, and not from any label; None if a set has
-    no room for so many. With as many, verdicts come back with probability 0.8 if the judge is wrong
+    `audits` follows from the criterion of that alarm, and not from any label. With as many,
+    verdicts come back with probability 0.8 if the judge is wrong
     in at most 0.6 alpha of its most certain pairs.
 
     Args:

@@ -2,15 +2,13 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, TypedDict, cast, get_args, get_type_hints
+from typing import Any, Literal, TypedDict, cast, get_args
 
-from scope_judge.comparisons import GroupRule, ReferenceRule, checked
+from scope_judge.comparisons import GroupRule, checked
 
 Failures = Literal["raise", "none"]
-_STOP_AFTER_S = 3600.0
 
 # Option -> variable that is read if the option is not given.
 VARIABLES: Mapping[str, str] = {
@@ -57,62 +55,20 @@ class RewardOptions(GroupRule, Connection, total=False):
     comparisons_file: str | Path | None
 
 
-@dataclass(frozen=True, slots=True)
-class RewardSettings:
-    """The settings of one adapter.
-
-    Args:
-        connection: Arguments of the client.
-        rule: How comparisons become rewards.
-        failures: Whether an unanswered request is raised, or gives no rewards.
-        stop_after_s: Longest time without a judgment.
-        comparisons_file: File for the comparisons; None to write none.
-    """
-
-    connection: Connection
-    rule: GroupRule
-    failures: Failures = "raise"
-    stop_after_s: float = _STOP_AFTER_S
-    comparisons_file: Path | None = None
-
-    @classmethod
-    def of(
-        cls, options: RewardOptions | Mapping[str, Any], environment: Mapping[str, str] = os.environ
-    ) -> "RewardSettings":
-        """The settings from options, or else from the environment."""
-        given = checked(options, RewardOptions)
-        _check_names(environment)
-        for name, variable in VARIABLES.items():
-            text = environment.get(variable, "").strip()
-            if name not in given and text:
-                given[name] = _parsed(name, text, variable)
-        # The service checks the values of the rule.
-        failures = given.pop("failures", "raise")
-        if failures not in get_args(Failures):
-            raise ValueError(f"failures must be raise or none, and is {str(failures)[:40]!r}")
-        stop_after_s = given.pop("stop_after_s", _STOP_AFTER_S)
-        file = given.pop("comparisons_file", None)
-        if file is not None:
-            given["comparisons"] = True
-        connection = {name: given.pop(name) for name in _CONNECTION if name in given}
-        return cls(
-            cast(Connection, connection),
-            cast(GroupRule, given),
-            failures,
-            stop_after_s,
-            file and Path(file),
-        )
-
-    @property
-    def reference_rule(self) -> ReferenceRule:
-        """The rule without the number of opponents: there is one, the reference."""
-        return cast(
-            ReferenceRule,
-            {k: v for k, v in self.rule.items() if k not in ("opponents", "min_accepted")},
-        )
-
-
-_CONNECTION = tuple(get_type_hints(Connection))
+def resolved(
+    options: RewardOptions | Mapping[str, Any], environment: Mapping[str, str] = os.environ
+) -> RewardOptions:
+    """The options with those of the environment; the service checks the values of the rule."""
+    given = checked(options, RewardOptions)
+    _check_names(environment)
+    for name, variable in VARIABLES.items():
+        text = environment.get(variable, "").strip()
+        if name not in given and text:
+            given[name] = _parsed(name, text, variable)
+    failures = given.get("failures", "raise")
+    if failures not in get_args(Failures):
+        raise ValueError(f"failures must be raise or none, and is {str(failures)[:40]!r}")
+    return cast(RewardOptions, given)
 
 
 def _check_names(environment: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args, get_type_hints
 from weakref import WeakKeyDictionary
 
 from scope_judge.async_client import AsyncScopeClient
@@ -15,13 +15,14 @@ from scope_judge.client import ScopeClient
 from scope_judge.comparisons import Group, group_fields, text_of, to_json
 from scope_judge.errors import ScopeError, ServerError, UnavailableError
 from scope_judge.records import Check, ItemError, NoReward, Rewards
-from scope_judge.reward_settings import RewardSettings
+from scope_judge.reward_settings import Connection, RewardOptions, resolved
 
 # Why a response has no reward: the service's reasons; "unanswered": a request has no answer, and
 # failures are not raised; "unreferenced": the reference is blank.
 REASONS: tuple[str, ...] = (*get_args(NoReward), "unanswered", "unreferenced")
 # A training that gets nothing but these learns nothing.
 _NOT_JUDGING = ("suspended", "unanswered")
+_STOP_AFTER_S = 3600.0
 _UNANSWERED = (UnavailableError, ServerError)
 
 # A longer response fits into no judge's context, and would make the request of its group too large.
@@ -46,8 +47,21 @@ class Reward(NamedTuple):
 class RewardSource:
     """Asks a service for rewards; threads and event loops can share it."""
 
-    def __init__(self, settings: RewardSettings) -> None:
-        self._settings = settings
+    def __init__(self, options: RewardOptions) -> None:
+        self._options = options
+        rule: dict[str, Any] = dict(options)
+        self._is_tolerant = rule.pop("failures", "raise") == "none"
+        self._stop_after_s = rule.pop("stop_after_s", _STOP_AFTER_S)
+        self._comparisons_file = rule.pop("comparisons_file", None)
+        if self._comparisons_file is not None:
+            rule["comparisons"] = True
+        names = get_type_hints(Connection)
+        self._connection: Any = {name: rule.pop(name) for name in names if name in rule}
+        self._rule: Any = rule
+        # There is one opponent, the reference.
+        self._reference_rule: Any = {
+            name: value for name, value in rule.items() if name not in ("opponents", "min_accepted")
+        }
         self._client: ScopeClient | None = None
         # Since when there has been no judgment; None while there are some.
         self._silent_since_s: float | None = None
@@ -56,14 +70,14 @@ class RewardSource:
             WeakKeyDictionary()
         )
 
-    def __reduce__(self) -> tuple[type["RewardSource"], tuple[RewardSettings]]:
+    def __reduce__(self) -> tuple[type["RewardSource"], tuple[RewardOptions]]:
         # Trainers send reward functions to other processes, and connections cannot go with them.
-        return RewardSource, (self._settings,)
+        return RewardSource, (self._options,)
 
     def check(self) -> Check:
         """Checks the address, the key and the rule with one judged group."""
-        with ScopeClient(**self._settings.connection) as client:
-            return client.check(**self._settings.rule)
+        with ScopeClient(**self._connection) as client:
+            return client.check(**self._rule)
 
     def of_groups(self, groups: Sequence[Group]) -> list[list[Reward]]:
         """The rewards of the responses of each group.
@@ -90,7 +104,7 @@ class RewardSource:
         return self._rewards(asked, await asyncio.gather(*map(self._outcome, waiting)))
 
     def _asked(self, groups: Sequence[Group]) -> list["_Asked"]:
-        return [_Asked.of(group, tolerant=self._tolerant) for group in groups]
+        return [_Asked.of(group, tolerant=self._is_tolerant) for group in groups]
 
     def _rewards(
         self, asked: Sequence["_Asked"], outcomes: Iterable["_Outcome"]
@@ -100,9 +114,9 @@ class RewardSource:
         for one, outcome in both:
             one.outcome = outcome
         rewards = list(map(self._of_one, asked))
-        if self._settings.comparisons_file is not None:
+        if self._comparisons_file is not None:
             rows = (row for one in asked for row in _comparisons(one))
-            _append(self._settings.comparisons_file, b"".join(to_json(row) + b"\n" for row in rows))
+            _append(Path(self._comparisons_file), b"".join(to_json(row) + b"\n" for row in rows))
         self._stop_if_silent([reward for group in rewards for reward in group])
         return rewards
 
@@ -114,7 +128,7 @@ class RewardSource:
             return
         now = time.monotonic()
         self._silent_since_s = since = self._silent_since_s or now
-        if now - since >= self._settings.stop_after_s:
+        if now - since >= self._stop_after_s:
             why = " and ".join(map(str, reasons))
             raise UnavailableError(
                 f"no response was judged for {now - since:.0f} s ({why}), "
@@ -123,16 +137,12 @@ class RewardSource:
                 code="no_rewards",
             )
 
-    @property
-    def _tolerant(self) -> bool:
-        return self._settings.failures == "none"
-
     def _ask(self, groups: Sequence[Group]) -> list["_Outcome"]:
         if self._client is None:
-            self._client = ScopeClient(**self._settings.connection)
+            self._client = ScopeClient(**self._connection)
         outcomes: list[_Outcome] = []
         try:
-            for outcome in self._client.rewards_many(groups, **self._settings.rule):
+            for outcome in self._client.rewards_many(groups, **self._rule):
                 outcomes.append(outcome)
         except ScopeError as exc:
             outcomes += [exc] * (len(groups) - len(outcomes))
@@ -142,8 +152,8 @@ class RewardSource:
         client, fields = self._client_of_loop(), dict(group_fields(group))
         try:
             if "reference" in fields:
-                return await client.reference_rewards(**fields, **self._settings.reference_rule)
-            return await client.group_rewards(**fields, **self._settings.rule)
+                return await client.reference_rewards(**fields, **self._reference_rule)
+            return await client.group_rewards(**fields, **self._rule)
         except ScopeError as exc:
             return exc
 
@@ -160,7 +170,7 @@ class RewardSource:
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
-            client = self._clients[loop] = AsyncScopeClient(**self._settings.connection)
+            client = self._clients[loop] = AsyncScopeClient(**self._connection)
         return client
 
     def _of_one(self, asked: "_Asked") -> list[Reward]:
@@ -178,7 +188,7 @@ class RewardSource:
         # The texts of one group may be too long; that a group has too many comparisons is a fault
         # of the rule, and no group would ever get a reward.
         is_long = error.code == "body_too_large"
-        if not self._tolerant or not (is_long or isinstance(error, _UNANSWERED)):
+        if not self._is_tolerant or not (is_long or isinstance(error, _UNANSWERED)):
             raise error
         logger.warning("%d responses get no reward: %s", len(asked.places), error)
         why = "failed" if is_long else "unanswered"
@@ -243,7 +253,7 @@ def _is_sendable(text: str) -> bool:
 @functools.cache
 def shared_source(**options: Any) -> RewardSource:
     """The source with these options, for functions that a trainer calls once for each sample."""
-    return RewardSource(RewardSettings.of(options))
+    return RewardSource(resolved(options))
 
 
 def _comparisons(asked: _Asked) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from scope_judge.comparisons import Completion, Group, Question
 from scope_judge.processes import of_all_processes
-from scope_judge.reward_settings import RewardSettings
+from scope_judge.reward_settings import resolved
 from scope_judge.reward_source import Reward, RewardSource, metrics_of
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class ScopeReward:
         for option in ("opponents", "min_accepted"):
             if against == "reference" and option in options:
                 raise ValueError(f'{option} has no effect with against="reference"')
-        self._source = RewardSource(RewardSettings.of(options))
+        self._source = RewardSource(resolved(options))
         self._reference = reference
         self._compares_groups = against == "group"
         self.__name__ = "scope_reward"  # TRL logs "rewards/scope_reward/mean".

@@ -238,10 +238,10 @@ def serving(service: Served) -> Iterator[Served]:
 class Clock:
     """Time that passes only in pauses, which it notes."""
 
-    def __init__(self, *, chance: float = 0.5, now: float = 0.0) -> None:
+    def __init__(self, *, chance: float = 0.5) -> None:
         self.seconds = 0.0
         self.pauses: list[float] = []
-        self.timing = Timing(lambda: self.seconds, lambda: now + self.seconds, lambda: chance)
+        self.timing = Timing(lambda: self.seconds, lambda: chance)
 
     def sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)

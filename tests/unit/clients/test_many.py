@@ -62,7 +62,7 @@ def test_batches_grow_with_the_speed_up_to_their_share_of_the_limit(kind: Kind) 
     with serving(PlannedService()) as service:
         service.limits["max_batch"] = 400
         # The clock does not move, so every batch seems to take no time.
-        call(kind, service.url, "judge_many", pairs(1000), clock=Clock(), in_flight=4)
+        call(kind, service.url, "judge_many", pairs(1000), clock=Clock())
     assert service.sizes[:2] == [8, 32]
     assert max(service.sizes) == 100
     assert sum(service.sizes) == 1000
@@ -192,15 +192,15 @@ def test_results_before_a_failure_come_first(kind: Kind) -> None:
 
 @both
 def test_no_more_requests_are_in_flight_than_allowed_and_as_many_are(kind: Kind) -> None:
-    allowed, lock, now = 3, threading.Lock(), [0, 0]
-    # The first batch is alone, because its time is measured; the next three meet here.
+    allowed, lock, now = 4, threading.Lock(), [0, 0]
+    # The first batch is alone, because its time is measured; the next four meet here.
     together = threading.Barrier(allowed)
 
     def counted(handler: Handler, body: dict[str, Any]) -> None:
         with lock:
             now[0] += 1
             now[1] = max(now)
-        if len(service.bodies) > 1 and not together.broken and 8 <= first(body) < 104:
+        if len(service.bodies) > 1 and not together.broken and 8 <= first(body) < 136:
             together.wait(PATIENCE_S)
         # Counted before the client can see the answer.
         with lock:
@@ -211,7 +211,7 @@ def test_no_more_requests_are_in_flight_than_allowed_and_as_many_are(kind: Kind)
         return int(body["comparisons"][0]["question"])
 
     with serving(PlannedService(rule=counted)) as service:
-        found = call(kind, service.url, "judge_many", pairs(2000), clock=Clock(), in_flight=allowed)
+        found = call(kind, service.url, "judge_many", pairs(2000), clock=Clock())
     assert numbers(found) == list(range(2000))
     assert now == [0, allowed]
 

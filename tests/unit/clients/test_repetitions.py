@@ -1,6 +1,5 @@
 """Only a 429, a 503 and a broken connection are tried again; other errors say what to do."""
 
-import email.utils
 import json
 import socket
 import threading
@@ -39,9 +38,6 @@ from tests.unit.clients.planned import (
 )
 
 PAIR = ("question", "a", "b")
-NOW = 1_800_000_000.0
-IN_TEN_S = email.utils.formatdate(NOW + 10, usegmt=True)
-LONG_AGO = email.utils.formatdate(NOW - 1000, usegmt=True)
 
 pytestmark = pytest.mark.parametrize("kind", KINDS)
 
@@ -54,8 +50,6 @@ pytestmark = pytest.mark.parametrize("kind", KINDS)
         (problem(503, "draining"), 0.5),
         (problem(429, "overloaded", Retry_After="7"), 7.5),
         (problem(503, "engine_unavailable", Retry_After="0"), 0.5),
-        (problem(503, "draining", Retry_After=IN_TEN_S), 10.5),
-        (problem(503, "draining", Retry_After=LONG_AGO), 0.5),
         (problem(503, "draining", Retry_After="soon"), 0.5),
         (page(503), 0.5),
         (problem(504, "deadline_exceeded"), 0.5),
@@ -65,7 +59,7 @@ pytestmark = pytest.mark.parametrize("kind", KINDS)
     ],
 )
 def test_a_passing_error_is_tried_again(kind: Kind, act: Act, pause: float) -> None:
-    clock, waits = Clock(now=NOW), list[Pause]()
+    clock, waits = Clock(), list[Pause]()
     with serving(PlannedService([act])) as service:
         found = call(
             kind,

@@ -4,7 +4,7 @@ import asyncio
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from scope_judge import RequestError, UnavailableError
-from scope_judge.reward_settings import VARIABLES, RewardSettings
+from scope_judge.reward_settings import VARIABLES, resolved
 from scope_judge.reward_source import REASONS, Reward, RewardSource, flags_of, shared_source
 from scope_judge.slime import custom_rm, normalized_rewards
 from scope_judge.trl import ScopeReward, _of_environment, scope_reward
@@ -47,38 +47,24 @@ def url() -> Iterator[str]:
         yield url
 
 
-def read(options: Mapping[str, Any], **environment: str) -> dict[str, Any]:
-    settings = RewardSettings.of(options, environment)
-    read = {**settings.connection, **settings.rule, "failures": settings.failures}
-    if settings.stop_after_s != RewardSettings({}, {}).stop_after_s:
-        read["stop_after_s"] = settings.stop_after_s
-    if settings.comparisons_file is not None:
-        assert read.pop("comparisons") is True
-        read["comparisons_file"] = str(settings.comparisons_file)
-    return read
-
-
 @pytest.mark.parametrize(
     ("variable", "meant"),
     [("SCOPE_REWARD_APLHA", "SCOPE_REWARD_ALPHA"), ("SCOPE_REWARD_URL", "SCOPE_URL")],
 )
 def test_a_misspelled_variable_is_refused(variable: str, meant: str) -> None:
     with pytest.raises(ValueError, match=rf"no variable {variable}; did you mean {meant}\?"):
-        read({}, **{variable: "0.1"})
+        resolved({}, {variable: "0.1"})
 
 
 def test_every_option_comes_from_its_variable_or_its_argument() -> None:
     assert set(GIVEN) == set(VARIABLES)
     environment = {VARIABLES[name]: text for name, (text, _) in GIVEN.items()}
     values = {name: value for name, (_, value) in GIVEN.items()}
-    assert read({}, **environment) == read(values) == values
-    assert read({"alpha": None}, SCOPE_REWARD_ALPHA="0.2")["alpha"] is None
-    assert read({}, SCOPE_REWARD_ALPHA="null", SCOPE_REWARD_OPPONENTS="all") == {
-        "alpha": None,
-        "opponents": "all",
-        "failures": "raise",
-    }
-    assert read({}, SCOPE_REWARD_ALPHA=" ") == {"failures": "raise"}
+    assert resolved({}, environment) == resolved(values, {}) == values
+    assert resolved({"alpha": None}, {"SCOPE_REWARD_ALPHA": "0.2"}) == {"alpha": None}
+    given = {"SCOPE_REWARD_ALPHA": "null", "SCOPE_REWARD_OPPONENTS": "all"}
+    assert resolved({}, given) == {"alpha": None, "opponents": "all"}
+    assert resolved({}, {"SCOPE_REWARD_ALPHA": " "}) == {}
 
 
 @pytest.mark.parametrize(
@@ -94,7 +80,7 @@ def test_a_wrong_option_is_named(
     options: dict[str, Any], environment: dict[str, str], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        RewardSettings.of(options, environment)
+        resolved(options, environment)
 
 
 def test_a_reason_has_exactly_one_flag() -> None:
@@ -143,7 +129,7 @@ def test_a_training_that_gets_no_judgment_for_too_long_is_stopped() -> None:
     gone: dict[str, Any] = {"url": "http://127.0.0.1:9", "patience_s": 0, "failures": "none"}
     asked = [("Which?", ["quality=1", "quality=2"])]
     for stop_after_s in (3600.0, 0.0):
-        source = RewardSource(RewardSettings.of({**gone, "stop_after_s": stop_after_s}))
+        source = RewardSource(resolved({**gone, "stop_after_s": stop_after_s}))
         if stop_after_s:
             ((one, other),) = source.of_groups(asked)
             assert one == other == Reward(None, "unanswered")
