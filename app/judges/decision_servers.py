@@ -1,40 +1,35 @@
-"""Scores of decision servers: a choice between the two responses, asked in both orders."""
+"""Decision servers as a judge: a choice between the two responses, asked in both orders."""
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from app.core.comparison import Comparison
-from app.core.errors import JudgmentFailedError
+from app.core.errors import JudgmentFailedError, StartupError
 from app.core.fingerprint import JudgeIdentity, digest_of_json
 from app.core.score import Score
 from app.judges.calls import lost, observed_call
+from app.judges.engines.decision_dialects import (
+    DIALECTS,
+    INSTRUCTIONS,
+    OPTIONS,
+    DecisionDialect,
+    OptionProbabilities,
+    decimals_of,
+)
+from app.judges.engines.openai_dialects import tokens_of, without_control_tokens
+from app.judges.engines.openai_servers import Endpoints, Server, ServerFailedError, ServerPool
+from app.judges.engines.turns import run_all
 from app.judges.label_logits import LEAST_LABEL_MASS
 from app.judges.prompts import Fences, rendered
 from app.judges.quoting import FENCE_VERSION, Fence
 from app.judges.scorer import ScoreError
 from app.observability.telemetry import Telemetry
-from app.ports import (
-    BothOrders,
-    CallTimes,
-    Choice,
-    ChoiceQuestion,
-    DecisionIdentity,
-    DecisionServers,
-    OnStage,
-    OptionProbabilities,
-    no_stage,
-)
+from app.ports import CallTimes, OnStage, PromptError, no_stage
 
-# The criteria of SCOPE's prompt, without its labels and its format of the answer.
-QUESTION = ChoiceQuestion(
-    instructions=(
-        "Which of the two responses follows the user's instructions and answers the user's "
-        "question better? Consider the helpfulness, relevance, accuracy, depth, creativity and "
-        "level of detail of the responses. The order in which they are shown, their names and "
-        "their length do not matter."
-    ),
-    options=("Response 1", "Response 2"),
-)
 _HEADING = "[User Question]"
 # Beginnings of lines that servers put around the texts, so that no text looks like a part of the
 # request: vLLM 0.32.0 and SGLang (the options are lettered), and Clef-Omni on vLLM.
@@ -51,7 +46,7 @@ _SERVERS_LINES = (
     "End Field",
 )
 _FENCES = Fences.made(
-    lambda turns: Fence.against((_HEADING, *QUESTION.options, *_SERVERS_LINES), turns=turns)
+    lambda turns: Fence.against((_HEADING, *OPTIONS, *_SERVERS_LINES), turns=turns)
 )
 # No model is certain which of these is better, so their probabilities show how they are rounded.
 PROBES = tuple(
@@ -69,70 +64,149 @@ PROBES = tuple(
 )
 
 
-class DecisionScorer:
-    """Decision servers as a judge: both orders of a comparison are two questions about one state.
+# The server does not have the route, or its model cannot answer it (vLLM: 501).
+_NO_SUCH_ROUTE = (404, 405, 501)
+# The server does not take this form of request.
+_REFUSED = (400, 422)
+_NAME = re.compile(r"[!-~]{1,100}")
+
+
+class Choice(NamedTuple):
+    """Two texts, one of which answers the context better."""
+
+    context: str
+    first: str
+    second: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Form:
+    """The form of requests that a server takes.
 
     Args:
-        servers: The started servers.
-        found: The outcome of their start.
+        dialect: Dialect of requests and answers.
+        together: Number of questions in one request, 1 or 2.
+    """
+
+    dialect: DecisionDialect
+    together: int
+
+    def __str__(self) -> str:
+        return f"POST {self.dialect.path} in the dialect {self.dialect.name!r}"
+
+    def bodies(self, model: str, choice: Choice) -> list[dict[str, Any]]:
+        """The requests that ask for a choice in both orders."""
+        orders = [(choice.first, choice.second), (choice.second, choice.first)]
+        return [
+            self.dialect.body(model, choice.context, orders[i : i + self.together])
+            for i in range(0, len(orders), self.together)
+        ]
+
+
+# A start takes the first form that the server answers.
+_FORMS = [_Form(dialect=dialect, together=n) for n in (2, 1) for dialect in DIALECTS]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answered:
+    """The answers to a choice in both orders, and the names of the models that gave them."""
+
+    forward: OptionProbabilities
+    reverse: OptionProbabilities
+    models: frozenset[str]
+
+
+class DecisionScorer:
+    """Decision servers of one model; requests fail over if there are several.
+
+    A choice is one request with both orders, or two requests if the servers take one question at a
+    time. All answers must name the model that answered at the start: a host can put another version
+    under the name in the requests at any time.
+
+    Args:
+        endpoints: The servers; all serve the same model.
+        model: The model's name in requests.
         judge: The judge's name in answers.
         max_prompt_tokens: Longest prompt that the servers accept.
         telemetry: Observes the calls.
     """
 
+    # Set by `start`.
+    identity: JudgeIdentity
+    _served: Mapping[str, Any]
+
     def __init__(
         self,
-        servers: DecisionServers,
-        found: DecisionIdentity,
+        endpoints: Endpoints,
         *,
+        model: str,
         judge: str,
         max_prompt_tokens: int,
         telemetry: Telemetry,
     ) -> None:
-        self._servers = servers
-        self._found = found
+        self._urls = endpoints.urls
+        self._servers = ServerPool(endpoints)
+        self._model = model
+        self._judge = judge
+        self._max_prompt_tokens = max_prompt_tokens
         self._telemetry = telemetry
-        self.identity = decision_identity(found, judge=judge, max_prompt_tokens=max_prompt_tokens)
+        self._form = _FORMS[0]
+        # None until the start knows it.
+        self._answered_as: str | None = None
 
-    @classmethod
-    async def start(
-        cls,
-        servers: DecisionServers,
-        *,
-        judge: str,
-        max_prompt_tokens: int,
-        telemetry: Telemetry,
-        on_stage: OnStage = no_stage,
-    ) -> "DecisionScorer":
-        """Finds out how the servers answer. The arguments are those of the class.
+    async def start(self, on_stage: OnStage = no_stage) -> None:
+        """Finds out what the servers take, and asks the probes.
 
         Raises:
             StartupError: The servers cannot be a judge; the message says why.
         """
-        found = await servers.start(QUESTION, [choice_of(probe) for probe in PROBES], on_stage)
-        return cls(
-            servers,
-            found,
-            judge=judge,
-            max_prompt_tokens=max_prompt_tokens,
-            telemetry=telemetry,
+        probes = [choice_of(probe) for probe in PROBES]
+        self._servers.connect()
+        on_stage("finding the dialect of its servers")
+        forms = await self._servers.on_each(lambda server: self._form_of(server, probes[0]))
+        if len(set(forms)) > 1:
+            raise StartupError(
+                "the servers of SCOPE_OPENAI_URLS take different requests: "
+                + "; ".join(str(form) for form in dict.fromkeys(forms))
+            )
+        self._form = forms[0]
+        on_stage("asking its servers the first questions")
+
+        async def probed(server: Server) -> list[Answered]:
+            return [await self._rehearsed(server, probe) for probe in probes]
+
+        answered = [one for each in await self._servers.on_each(probed) for one in each]
+        self._answered_as = _one_model(answered)
+        self._servers.start_probes(lambda server: self._rehearsed(server, probes[0]))
+        self._served = {
+            "hosts": sorted({urlsplit(url).hostname or "" for url in self._urls}),
+            "answered_as": self._answered_as,
+            "dialect": self._form.dialect.name,
+            "questions_together": self._form.together,
+            "decimals": _decimals(answered),
+        }
+        self.identity = decision_identity(
+            self._served,
+            model=self._model,
+            judge=self._judge,
+            max_prompt_tokens=self._max_prompt_tokens,
         )
 
     @property
     def in_words(self) -> str:
         """The outcome of the start, in a sentence for people."""
-        found = self._found
-        together = "one request" if found.questions_together == 2 else "a request each"
-        decimals = found.decimals
+        served = self._served
+        together = "one request" if served["questions_together"] == 2 else "a request each"
+        decimals = served["decimals"]
         rounded = "not rounded" if decimals is None else f"rounded to {decimals} decimals"
         return (
-            f"The judge is the decision server {', '.join(found.hosts)}, which answers as "
-            f"{found.answered_as!r}. Its dialect is {found.dialect!r}, both orders have "
+            f"The judge is the decision server {', '.join(served['hosts'])}, which answers as "
+            f"{served['answered_as']!r}. Its dialect is {served['dialect']!r}, both orders have "
             f"{together}, and probabilities are {rounded}"
         )
 
     async def stop(self) -> None:
-        await self._servers.stop()
+        await self._servers.close()
 
     async def lost(self) -> str:
         return await lost(self._servers)
@@ -142,23 +216,23 @@ class DecisionScorer:
             return []
         times = CallTimes()
         with times.rendering():
-            choices = await rendered(choice_of, comparisons)
+            choices = await rendered(_safe_choice_of, comparisons)
+
+        async def ask(server: Server, places: Sequence[int]) -> list[Answered | PromptError]:
+            return [await self._answered(server, choices[place], times) for place in places]
+
         with observed_call(
-            self._telemetry,
-            times,
-            comparisons=len(choices),
-            prompts=2 * len(choices),
+            self._telemetry, times, comparisons=len(choices), prompts=2 * len(choices)
         ):
-            answers = await self._servers.choose(choices, times)
-        if len(answers) != len(choices):
-            raise JudgmentFailedError(
-                f"the judge's servers returned {len(answers)} answers to {len(choices)} choices"
+            answers = await self._servers.spread(
+                ask, [_estimated_tokens(choice) for choice in choices], together=1, times=times
             )
+        largest = self.identity.largest_gap
         return [
-            score_of_orders(one, largest=self.identity.largest_gap)
-            if isinstance(one, BothOrders)
+            score_of_orders(one.forward, one.reverse, largest=largest)
+            if isinstance(one, Answered)
             else one
-            for one in answers
+            for one in (answers[place] for place in range(len(choices)))
         ]
 
     def weakness(self, score: Score) -> str | None:
@@ -169,6 +243,68 @@ class DecisionScorer:
             "judge's answer, so its preferences are unreliable; try another model"
         )
 
+    async def _form_of(self, server: Server, probe: Choice) -> _Form:
+        """Finds the form of requests that a server takes.
+
+        Raises:
+            ServerFailedError: It takes none, or fails in another way.
+        """
+        statuses: dict[str, int] = {}
+        for form in _FORMS:
+            path = form.dialect.path
+            if statuses.get(path) in _NO_SUCH_ROUTE:
+                continue
+            status = await server.status(path, form.bodies(self._model, probe)[0])
+            if status == 200:
+                return form
+            if status not in _NO_SUCH_ROUTE + _REFUSED:
+                # A fault that may pass must not decide the dialect.
+                raise ServerFailedError(f"answers POST {path} with status {status}")
+            statuses[path] = status
+        tried = ", ".join(f"POST {path} with status {status}" for path, status in statuses.items())
+        raise ServerFailedError(
+            f"answers {tried}: it serves no decisions, or not with the model that SCOPE_MODEL names"
+        )
+
+    async def _rehearsed(self, server: Server, probe: Choice) -> Answered:
+        answered = await self._answered(server, probe, CallTimes())
+        if isinstance(answered, PromptError):
+            raise ServerFailedError(f"cannot judge at all: {answered.detail}")
+        return answered
+
+    async def _answered(
+        self, server: Server, choice: Choice, times: CallTimes
+    ) -> Answered | PromptError:
+        """Asks for a choice in both orders.
+
+        Raises:
+            ServerFailedError: Another model has answered than at the start.
+        """
+        dialect, together = self._form.dialect, self._form.together
+        posts = (server.post(dialect.path, body) for body in self._form.bodies(self._model, choice))
+        orders: list[OptionProbabilities] = []
+        models: set[str] = set()
+        for answer in await run_all(posts):
+            if isinstance(answer, PromptError):
+                return answer
+            model = answer.get("model")
+            if not isinstance(model, str) or not model:
+                return JudgmentFailedError("the judge's server does not say which model answered")
+            read = dialect.read(answer, together)
+            if isinstance(read, PromptError):
+                return read
+            times.prompt_tokens += tokens_of(answer, "input_tokens")
+            models.add(model)
+            orders += read
+        if self._answered_as is not None and models != {self._answered_as}:
+            others = " and ".join(map(_shown, sorted(models - {self._answered_as})))
+            raise ServerFailedError(
+                f"answers as {others}, and answered as {_shown(self._answered_as)} at the start: "
+                "restart the service, and calibrate again"
+            )
+        forward, reverse = orders
+        return Answered(forward=forward, reverse=reverse, models=frozenset(models))
+
 
 def choice_of(comparison: Comparison) -> Choice:
     """Renders a comparison: the question is the context, and the responses are the options."""
@@ -178,40 +314,77 @@ def choice_of(comparison: Comparison) -> Choice:
     )
 
 
+def _safe_choice_of(comparison: Comparison) -> Choice:
+    return Choice(*map(without_control_tokens, choice_of(comparison)))
+
+
+def _estimated_tokens(choice: Choice) -> int:
+    """Tokens of both orders, at four characters a token."""
+    return 2 * sum(map(len, choice)) // 4 + 1
+
+
+def _one_model(answered: Sequence[Answered]) -> str:
+    models = sorted({model for one in answered for model in one.models})
+    if len(models) > 1:
+        raise StartupError(
+            f"the judge's servers answer as {' and as '.join(map(_shown, models))}: a calibration "
+            "is for one model, so name one version in SCOPE_MODEL"
+        )
+    return models[0]
+
+
+def _decimals(answered: Sequence[Answered]) -> int | None:
+    orders = [order for one in answered for order in (one.forward, one.reverse)]
+    try:
+        return decimals_of(p for order in orders for p in (order.first, order.second))
+    except ValueError:
+        raise StartupError(
+            f"the judge's servers answer {len(orders)} different questions with the probabilities "
+            "0 and 1 only, which rank nothing: use another model"
+        ) from None
+
+
+def _shown(model: str) -> str:
+    """A model's name for people and logs; a server could send a judged text in its place."""
+    return repr(model) if _NAME.fullmatch(model) else "a model without a plain name"
+
+
 def decision_identity(
-    found: DecisionIdentity, *, judge: str, max_prompt_tokens: int
+    served: Mapping[str, Any], *, model: str, judge: str, max_prompt_tokens: int
 ) -> JudgeIdentity:
-    """Returns the identity of decision servers with the question that they are asked."""
-    served = {
-        "hosts": list(found.hosts),
-        "answered_as": found.answered_as,
-        "dialect": found.dialect,
-        "questions_together": found.questions_together,
-        "decimals": found.decimals,
-    }
+    """Returns the identity of decision servers with the question that they are asked.
+
+    Args:
+        served: `decision_server` of GET /info: the names of their hosts, the model's name in
+            answers, their dialect, the number of questions in a request, and the decimals of
+            probabilities, None if they are not rounded.
+        model: The model's name in requests.
+        judge: The judge's name in answers.
+        max_prompt_tokens: Longest prompt that the servers accept.
+    """
     template = {
         "heading": _HEADING,
-        "instructions": QUESTION.instructions,
-        "options": list(QUESTION.options),
+        "instructions": INSTRUCTIONS,
+        "options": list(OPTIONS),
         "lines": list(_SERVERS_LINES),
     }
     return JudgeIdentity(
         name=judge,
         inputs={
             "kind": "decision server",
-            "model": found.model,
+            "model": model,
             **served,
             **template,
             "fence": FENCE_VERSION,
         },
         described={
             "kind": "decision server",
-            "model": found.model,
+            "model": model,
             "template": digest_of_json(template),
             "decision_server": served,
         },
         max_prompt_tokens=max_prompt_tokens,
-        largest_gap=largest_gap(found.decimals),
+        largest_gap=largest_gap(served["decimals"]),
     )
 
 
@@ -228,20 +401,23 @@ def largest_gap(decimals: int | None) -> float:
     return math.log1p(-half_a_step) - math.log(half_a_step)
 
 
-def score_of_orders(orders: BothOrders, *, largest: float) -> Score:
+def score_of_orders(
+    forward: OptionProbabilities, reverse: OptionProbabilities, *, largest: float
+) -> Score:
     """The score of a comparison from its answers in both orders.
 
     Args:
-        orders: The answers.
+        forward: The answer with response_a as the first option.
+        reverse: The answer with response_b as the first option.
         largest: Bound of both gaps; see `largest_gap`.
     """
-    masses = [order.label_mass for order in orders if order.label_mass is not None]
+    masses = [order.label_mass for order in (forward, reverse) if order.label_mass is not None]
     return Score(
-        gap_fwd=_gap(orders.forward, largest),
+        gap_fwd=_gap(forward, largest),
         # In the reverse order response_a is the second option. `0.0 - x`, because `-x` makes -0.0
         # of a tie.
-        gap_rev=0.0 - _gap(orders.reverse, largest),
-        label_mass=min(masses) if len(masses) == len(orders) else None,
+        gap_rev=0.0 - _gap(reverse, largest),
+        label_mass=min(masses) if len(masses) == 2 else None,
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from app.core.errors import StartupError
 from app.judges.scorer import JudgeKind
-from app.ports import DecisionServers, Engine, RewardModel
+from app.ports import Engine, RewardModel
 from app.settings import Settings
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def make_engine(settings: Settings) -> Engine:
     Raises:
         StartupError: The settings contradict each other.
     """
-    assert settings.engine != "decisions", "make_decision_servers makes decision servers"
+    assert settings.engine != "decisions", "decision servers are a scorer of their own"
     if settings.engine == "scripted":
         from app.judges.engines.scripted import ScriptedEngine
 
@@ -156,7 +156,7 @@ def _openai_engine(settings: Settings) -> Engine:
     assert settings.openai_scoring != "rewards", "make_reward_model makes reward models"
     return OpenAiEngine(
         OpenAiOptions(
-            endpoints=_endpoints(settings),
+            endpoints=endpoints_of(settings),
             model=settings.model,
             judge=judge_name(settings),
             tokenizer=_folder_or_id(settings.tokenizer or settings.model),
@@ -173,7 +173,7 @@ def _openai_reward_model(settings: Settings) -> RewardModel:
 
     return OpenAiRewardModel(
         OpenAiRewardOptions(
-            endpoints=_endpoints(settings),
+            endpoints=endpoints_of(settings),
             model=settings.model,
             judge=judge_name(settings),
             tokenizer=_folder_or_id(settings.tokenizer or settings.model),
@@ -182,7 +182,12 @@ def _openai_reward_model(settings: Settings) -> RewardModel:
     )
 
 
-def _endpoints(settings: Settings) -> "Endpoints":
+def endpoints_of(settings: Settings) -> "Endpoints":
+    """The servers of SCOPE_OPENAI_URLS.
+
+    Raises:
+        StartupError: The settings are wrong.
+    """
     from app.judges.engines.openai_servers import Endpoints, parse_urls
 
     if settings.revision is not None:
@@ -196,23 +201,6 @@ def _endpoints(settings: Settings) -> "Endpoints":
         api_key=key.get_secret_value().strip() if key else "",
         timeout_s=settings.timeout_s,
     )
-
-
-def make_decision_servers(settings: Settings) -> DecisionServers:
-    """The decision servers that the settings name, not yet started.
-
-    Raises:
-        StartupError: The settings contradict each other.
-    """
-    from app.judges.engines.decisions_remote import DecisionOptions, RemoteDecisions
-
-    for name in ("prompt_file", "prefill", "scoring", "chat_template_kwargs"):
-        if getattr(settings, name) != Settings.model_fields[name].default:
-            raise StartupError(
-                f"SCOPE_{name.upper()} has no effect with SCOPE_ENGINE=decisions, because the "
-                "servers write the prompt and give probabilities: unset it"
-            )
-    return RemoteDecisions(DecisionOptions(endpoints=_endpoints(settings), model=settings.model))
 
 
 def is_demo_judge(settings: Settings) -> bool:

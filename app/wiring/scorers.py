@@ -22,8 +22,8 @@ from app.off_loop import off_loop
 from app.ports import ANY_LENGTH, Engine, OnStage, TextGenerator, ThinkingEngine
 from app.settings import Settings
 from app.wiring.engines import (
+    endpoints_of,
     judge_name,
-    make_decision_servers,
     make_engine,
     make_reward_model,
     reward_architecture,
@@ -234,16 +234,22 @@ async def _decision_servers(
     *,
     telemetry: Telemetry,
 ) -> AsyncIterator[DecisionScorer]:
-    name, servers = judge_name(settings), make_decision_servers(settings)
-    start = partial(
-        DecisionScorer.start,
-        servers,
+    for setting in ("prompt_file", "prefill", "scoring", "chat_template_kwargs"):
+        if getattr(settings, setting) != Settings.model_fields[setting].default:
+            raise StartupError(
+                f"SCOPE_{setting.upper()} has no effect with SCOPE_ENGINE=decisions, because the "
+                "servers write the prompt and give probabilities: unset it"
+            )
+    name = judge_name(settings)
+    scorer = DecisionScorer(
+        endpoints_of(settings),
+        model=settings.model,
         judge=name,
         # Only the servers tokenize a prompt.
         max_prompt_tokens=settings.max_model_len or ANY_LENGTH,
         telemetry=telemetry,
     )
-    async with _started(start, servers.stop, observer, f"Connecting to judge {name}") as scorer:
+    async with _started(scorer.start, scorer.stop, observer, f"Connecting to judge {name}"):
         observer.note(scorer.in_words)
         yield scorer
 

@@ -380,7 +380,7 @@ class ServerPool:
         return results
 
     def start_probes(
-        self, rehearse: Callable[[Server], Awaitable[None]], *, card: ModelCard | None = None
+        self, rehearse: Callable[[Server], Awaitable[object]], *, card: ModelCard | None = None
     ) -> None:
         """Starts one background task for each server that probes it.
 
@@ -397,7 +397,7 @@ class ServerPool:
     async def _probe(
         self,
         server: Server,
-        rehearse: Callable[[Server], Awaitable[None]],
+        rehearse: Callable[[Server], Awaitable[object]],
         card: ModelCard | None,
     ) -> None:
         while True:
@@ -508,8 +508,9 @@ class ServerPool:
             raise OverloadedError(
                 "the judge's servers are overloaded", retry_after_s=busy.retry_after_s
             )
+        failures = "; ".join(dict.fromkeys(s.failure for s in self._servers if not s.is_up))
         raise EngineUnavailableError(
-            "no server of the judge answers",
+            "no server of the judge answers" + (f": one {failures}" if failures else ""),
             retry_after_s=max(1, math.ceil(self._endpoints.probe_every_s)),
         )
 

@@ -12,8 +12,8 @@ from app.core.errors import PromptTooLongError
 from app.core.preference import FloatArray
 from app.core.score import Score
 from app.demo.pairs import Pair, demo_sets
-from app.judges.decision_servers import QUESTION, DecisionScorer
-from app.judges.engines.decisions_remote import DecisionOptions, RemoteDecisions
+from app.judges.decision_servers import DecisionScorer
+from app.judges.engines.decision_dialects import INSTRUCTIONS, OPTIONS
 from app.judges.engines.openai_servers import Endpoints
 from app.judges.label_logits import LabelLogitScorer
 from app.judges.prompts import PromptTemplate
@@ -30,9 +30,9 @@ VLLMS = PromptTemplate(
     system="",
     user=(
         "[User Question]\n{question}\n\n"
-        f"Question: {QUESTION.instructions}\n"
-        f"A: {QUESTION.options[0]} - {{answer_a}}\n"
-        f"B: {QUESTION.options[1]} - {{answer_b}}\n"
+        f"Question: {INSTRUCTIONS}\n"
+        f"A: {OPTIONS[0]} - {{answer_a}}\n"
+        f"B: {OPTIONS[1]} - {{answer_b}}\n"
         "Answer with the letter of one option only."
     ),
 )
@@ -45,18 +45,18 @@ def pairs() -> list[Pair]:
 
 @asynccontextmanager
 async def judge_at(url: str) -> AsyncIterator[DecisionScorer]:
-    servers = RemoteDecisions(
-        DecisionOptions(endpoints=Endpoints(urls=(url,), api_key=KEY), model=MODEL)
+    scorer = DecisionScorer(
+        Endpoints(urls=(url,), api_key=KEY),
+        model=MODEL,
+        judge="demo",
+        max_prompt_tokens=2**31,
+        telemetry=Telemetry.on_own_registry(),
     )
     try:
-        yield await DecisionScorer.start(
-            servers,
-            judge="demo",
-            max_prompt_tokens=2**31,
-            telemetry=Telemetry.on_own_registry(),
-        )
+        await scorer.start()
+        yield scorer
     finally:
-        await servers.stop()
+        await scorer.stop()
 
 
 def comparisons_of(pairs: Sequence[Pair]) -> list[Comparison]:

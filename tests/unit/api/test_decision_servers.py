@@ -9,7 +9,6 @@ import pytest
 
 from app.core.errors import StartupError
 from app.settings import Settings
-from app.wiring.engines import make_decision_servers
 from tests.serving import client_of_settings
 from tests.unit.judges.engines.decisions_fake import FakeDecisions
 from tests.unit.judges.engines.openai_fake import serving
@@ -88,8 +87,9 @@ async def test_a_server_without_label_mass_has_null_in_its_answers() -> None:
         ({"openai_urls": "host:1"}, "is not a URL such as"),
     ],
 )
-def test_settings_that_decision_servers_do_not_take_are_refused(
+async def test_settings_that_decision_servers_do_not_take_are_refused(
     given: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(StartupError, match=says):
-        make_decision_servers(settings_of(FakeDecisions(port=1), **given))
+        async with client_of_settings(settings_of(FakeDecisions(port=1), **given)):
+            pass

@@ -6,8 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.judges.decision_servers import QUESTION
-from app.judges.engines.decisions_dialects import DecisionDialect, OpenAiDialect, SystemOneDialect
+from app.judges.engines.decision_dialects import DecisionDialect, OpenAiDialect, SystemOneDialect
 from tests.serving import client_of
 from tests.unit.api.problems import calibrated, hard_examples, problem
 
@@ -199,9 +198,9 @@ async def test_the_service_is_a_decision_server_for_itself(
     client: httpx.AsyncClient, dialect: DecisionDialect
 ) -> None:
     orders = [("quality=2", "quality=0"), ("quality=0", "quality=2")]
-    body = dialect.body("scripted", QUESTION, "A ticket.", orders)
+    body = dialect.body("scripted", "A ticket.", orders)
     answer = (await client.post(f"/v1{dialect.path}", json=body)).json()
-    read = dialect.read(answer, QUESTION, len(orders))
+    read = dialect.read(answer, len(orders))
     assert isinstance(read, list), read
     assert [order.first for order in read] == pytest.approx([order.second for order in read[::-1]])
     assert read[0].first > 0.8

@@ -13,12 +13,21 @@ Probabilities are read by the names of their options, so their order in an answe
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from app.core.errors import JudgmentFailedError
-from app.ports import ChoiceQuestion, OptionProbabilities
 
+# The criteria of SCOPE's prompt, without its labels and its format of the answer.
+INSTRUCTIONS = (
+    "Which of the two responses follows the user's instructions and answers the user's question "
+    "better? Consider the helpfulness, relevance, accuracy, depth, creativity and level of detail "
+    "of the responses. The order in which they are shown, their names and their length do not "
+    "matter."
+)
+# In the order in which they are shown, which is alphabetical: a server may sort them.
+OPTIONS = ("Response 1", "Response 2")
 # Two probabilities that are rounded to two decimals may miss the sum of one by 0.01, and values of
 # 16 bits by less.
 _ROUNDING = 0.02
@@ -29,31 +38,22 @@ _MOST_DECIMALS = 7
 Texts = tuple[str, str]
 
 
-class DecisionDialect(Protocol):
-    """One way to ask a decision server.
+class OptionProbabilities(NamedTuple):
+    """A server's answer to the question in one order of the responses.
 
     Args:
-        name: Name of the dialect, part of the judge's fingerprint.
-        path: Path below the server's base URL.
+        first: Probability of the option shown first, in [0, 1]; 0 and 1 may be rounded.
+        second: Probability of the option shown second.
+        label_mass: Share of the whole vocabulary's probability on the options' labels, in [0, 1];
+            None if the server does not say it.
     """
 
-    name: str
-    path: str
-
-    def body(
-        self, model: str, question: ChoiceQuestion, context: str, orders: Sequence[Texts]
-    ) -> dict[str, Any]:
-        """Request body that asks the question about each pair of texts."""
-
-    def read(
-        self, answer: Mapping[str, Any], question: ChoiceQuestion, asked: int
-    ) -> list[OptionProbabilities] | JudgmentFailedError:
-        """Reads the answers to all questions of a request, in the order in which they were asked.
-
-        Returns an error if any of them is not exactly what was asked for.
-        """
+    first: float
+    second: float
+    label_mass: float | None
 
 
+@dataclass(frozen=True, slots=True)
 class SystemOneDialect:
     """Questions and answers are objects by the names of the questions.
 
@@ -61,34 +61,38 @@ class SystemOneDialect:
         path: Path below the server's base URL.
     """
 
-    def __init__(self, path: str = "/systemone") -> None:
-        self.path = path
-        self.name = "systemone" if path == "/systemone" else f"systemone at {path}"
+    path: str = "/systemone"
 
-    def body(
-        self, model: str, question: ChoiceQuestion, context: str, orders: Sequence[Texts]
-    ) -> dict[str, Any]:
-        questions = [
-            {
+    @property
+    def name(self) -> str:
+        """Name of the dialect, part of the judge's fingerprint."""
+        return "systemone" if self.path == "/systemone" else f"systemone at {self.path}"
+
+    def body(self, model: str, context: str, orders: Sequence[Texts]) -> dict[str, Any]:
+        """Request body that asks the question about each pair of texts."""
+        questions = {
+            name: {
                 "type": "choice",
-                "instructions": question.instructions,
-                "criteria": dict(zip(question.options, texts, strict=True)),
+                "instructions": INSTRUCTIONS,
+                "criteria": dict(zip(OPTIONS, texts, strict=True)),
             }
-            for texts in orders
-        ]
-        named = dict(zip(_names(len(orders)), questions, strict=True))
-        return {"model": model, "state": context, "questions": named}
+            for name, texts in zip(_names(len(orders)), orders, strict=True)
+        }
+        return {"model": model, "state": context, "questions": questions}
 
     def read(
-        self, answer: Mapping[str, Any], question: ChoiceQuestion, asked: int
+        self, answer: Mapping[str, Any], asked: int
     ) -> list[OptionProbabilities] | JudgmentFailedError:
+        """Reads the answers to all questions of a request, in the order in which they were asked.
+
+        Returns an error if any of them is not exactly what was asked for.
+        """
         answers, diagnostics = answer.get("answers"), answer.get("diagnostics")
         if not isinstance(answers, dict) or answers.keys() != set(_names(asked)):
             return _not_answered()
         return _all_read(
             _read(
                 answers[name],
-                question,
                 probabilities=_field(answers[name], "probabilities"),
                 label_mass=_label_mass(answers[name], _field(diagnostics, name)),
             )
@@ -96,23 +100,22 @@ class SystemOneDialect:
         )
 
 
+@dataclass(frozen=True, slots=True)
 class OpenAiDialect:
     """Questions and answers are lists of objects with names."""
 
-    name = "openai"
-    path = "/decisions"
+    name: str = "openai"
+    path: str = "/decisions"
 
-    def body(
-        self, model: str, question: ChoiceQuestion, context: str, orders: Sequence[Texts]
-    ) -> dict[str, Any]:
+    def body(self, model: str, context: str, orders: Sequence[Texts]) -> dict[str, Any]:
         questions = [
             {
                 "type": "choice",
                 "name": name,
-                "instructions": question.instructions,
+                "instructions": INSTRUCTIONS,
                 "choices": [
                     {"value": option, "description": text}
-                    for option, text in zip(question.options, texts, strict=True)
+                    for option, text in zip(OPTIONS, texts, strict=True)
                 ],
             }
             for name, texts in zip(_names(len(orders)), orders, strict=True)
@@ -120,7 +123,7 @@ class OpenAiDialect:
         return {"model": model, "input": context, "questions": questions}
 
     def read(
-        self, answer: Mapping[str, Any], question: ChoiceQuestion, asked: int
+        self, answer: Mapping[str, Any], asked: int
     ) -> list[OptionProbabilities] | JudgmentFailedError:
         answers = _by(answer.get("answers"), "name")
         if answers is None or answers.keys() != set(_names(asked)):
@@ -128,7 +131,6 @@ class OpenAiDialect:
         return _all_read(
             _read(
                 answers[name],
-                question,
                 probabilities=_values(_field(answers[name], "probabilities")),
                 label_mass=None,
             )
@@ -136,6 +138,7 @@ class OpenAiDialect:
         )
 
 
+DecisionDialect = SystemOneDialect | OpenAiDialect
 # In the order in which a start tries them.
 DIALECTS: tuple[DecisionDialect, ...] = (
     SystemOneDialect(),
@@ -201,21 +204,21 @@ def _all_read(
 
 
 def _read(
-    answer: object, question: ChoiceQuestion, *, probabilities: object, label_mass: Any
+    answer: object, *, probabilities: object, label_mass: Any
 ) -> OptionProbabilities | JudgmentFailedError:
     kind, chosen = _field(answer, "type"), _field(answer, "choice")
     if kind == "refusal":
         return JudgmentFailedError("the judge's server declines to answer about this comparison")
     if kind != "choice":
         return JudgmentFailedError("the judge's server answered another type of question")
-    if not isinstance(probabilities, dict) or probabilities.keys() != set(question.options):
+    if not isinstance(probabilities, dict) or probabilities.keys() != set(OPTIONS):
         return JudgmentFailedError("the judge's server answered with other options than asked")
-    first, second = (probabilities[option] for option in question.options)
+    first, second = (probabilities[option] for option in OPTIONS)
     if not (_is_share(first) and _is_share(second)) or abs(first + second - 1.0) > _ROUNDING:
         return JudgmentFailedError(
             "the judge's server answered with numbers that are not probabilities"
         )
-    if chosen not in question.options or max(first, second) - probabilities[chosen] > _ROUNDING:
+    if chosen not in OPTIONS or max(first, second) - probabilities[chosen] > _ROUNDING:
         return JudgmentFailedError(
             "the judge's server chose another option than the one with the larger probability"
         )
