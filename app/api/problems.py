@@ -34,6 +34,7 @@ STATUS: dict[type[ScopeJudgeError], int] = {
     errors.CascadeError: 409,
     errors.AuditsIncompleteError: 409,
     errors.BecomesInfeasibleError: 409,
+    errors.LabelsDifferError: 409,
     errors.SetFullError: 409,
     errors.LabelChangesError: 409,
     errors.OverloadedError: 429,

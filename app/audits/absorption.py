@@ -14,6 +14,7 @@ from app.audits.monitor import Monitor
 from app.core.calibration import Calibration, LabeledExample
 from app.core.comparison import Criterion
 from app.core.errors import AuditsIncompleteError, CascadeError, StoreUnavailableError
+from app.core.fingerprint import is_reversed
 from app.sets.batch import Judged, JudgedBatch
 from app.sets.cache import Calibrations
 from app.sets.trail import SetChange
@@ -181,6 +182,7 @@ class Absorber:
             examples=[_example_of(audit) for audit in chosen.labelled],
             fingerprint=self._fingerprint,
             action="absorb",
+            change_labels=True,
             replaces=chosen.replaces,
         )
 
@@ -215,4 +217,9 @@ def _example_of(audit: Audit) -> Judged:
     label = audit.label
     assert label is not None, "open audits are not absorbed"
     assert label != "none", "closed audits are not absorbed"
-    return audit.digest, LabeledExample(score=audit.score, label=label, question=audit.question)
+    return audit.digest, LabeledExample(
+        score=audit.score,
+        label=label,
+        question=audit.question,
+        is_reversed=is_reversed(audit.id),
+    )

@@ -19,8 +19,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 
+from app.core.comparison import MIRRORED, Criterion
 from app.core.comparison import AuditLabel as AuditLabel
-from app.core.comparison import Criterion
 from app.core.fingerprint import drawn_pair
 from app.core.score import Score
 from app.ports import StoredRow
@@ -59,9 +59,6 @@ class LabelEntry:
     by: str
     at: float
     reason: str | None = None
-
-
-_MIRRORED: Mapping[AuditLabel, AuditLabel] = {"A": "B", "B": "A", "tie": "tie", "none": "none"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,7 +154,7 @@ class Audit:
 
     def _turned(self, label: AuditLabel, identifier: str) -> AuditLabel:
         """Turns a label between the order of this draw and that of an id of it."""
-        return label if self.id == identifier else _MIRRORED[label]
+        return label if self.id == identifier or label == "none" else MIRRORED[label]
 
     def status(self, now: float) -> Status:
         """Returns the status at a time, in seconds since 1970."""

@@ -117,8 +117,7 @@ class Sampler:
     def _id(self, name: str, digest: str, comparison: Comparison) -> str:
         """Returns 127 bits for the comparison, and one last bit for the order of its responses."""
         of_both = self._pair_id(name, digest)
-        bit = comparison.response_a > comparison.response_b
-        return (of_both[:-1] + bytes([of_both[-1] & 0xFE | bit])).hex()
+        return (of_both[:-1] + bytes([of_both[-1] & 0xFE | comparison.is_reversed])).hex()
 
     def _pair_id(self, name: str, digest: str) -> bytes:
         """Returns 16 bytes for the comparison; the last bit means nothing."""

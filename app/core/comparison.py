@@ -1,6 +1,7 @@
 """Comparisons and judgments: immutable values, validated on creation."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 Label = Literal["A", "B", "tie"]
 # "none" closes an audit that nobody can label.
 AuditLabel = Label | Literal["none"]
+# Label -> the label of the same pair with the responses in the other order.
+MIRRORED: Mapping[Label, Label] = {"A": "B", "B": "A", "tie": "tie"}
 Verdict = Literal["A", "B", "abstain"]
 # An abstention has the first reason that applies.
 Reason = Unscored | Literal["off_task", "no_preference", "suspended", "infeasible", "uncertain"]
@@ -83,6 +86,11 @@ class Comparison:
         """All texts of the comparison."""
         question = (turn.content for turn in self.question)
         return (*question, *self.response_a, *self.response_b)
+
+    @property
+    def is_reversed(self) -> bool:
+        """Whether response A comes after response B by their code points."""
+        return self.response_a > self.response_b
 
     @property
     def swapped(self) -> "Comparison":

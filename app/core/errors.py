@@ -219,6 +219,13 @@ class BecomesInfeasibleError(RequestError):
     title = "An alpha in use would get no more verdicts"
 
 
+class LabelsDifferError(RequestError):
+    """A posted pair has another label than before; nothing was changed."""
+
+    code = "labels_differ"
+    title = "Pairs have other labels than before"
+
+
 class SetFullError(RequestError):
     """The calibration set would have more pairs than a set may have."""
 

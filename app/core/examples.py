@@ -1,13 +1,13 @@
 """Labeled examples in columns, which take less memory than Python objects."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.comparison import Label
+from app.core.comparison import MIRRORED, Label
 from app.core.preference import Preferences, gaps_in_reverse, preference_from_gaps
 from app.core.score import NoScore, Score, all_numbers, score_of_numbers
 
@@ -32,11 +32,22 @@ class LabeledExample:
             and because they must not change how many pairs were drawn.
         question: Digest from `core.fingerprint.question_digest`, 64 hexadecimal digits; None where
             the question is unknown.
+        is_reversed: Whether response A comes after response B by their code points. Sets keep each
+            pair in the other order, so that the labels of a pair that comes twice can be compared.
     """
 
     score: Score | NoScore
     label: Label | None
     question: str | None = None
+    is_reversed: bool = False
+
+    @property
+    def in_set_order(self) -> "LabeledExample":
+        """The same example with the responses in the order in which a set keeps them."""
+        if not self.is_reversed:
+            return self
+        label = None if self.label is None else MIRRORED[self.label]
+        return replace(self, score=self.score.swapped, label=label, is_reversed=False)
 
 
 class Examples(Mapping[str, LabeledExample]):

@@ -4,10 +4,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.core.comparison import Label
+from app.core.comparison import MIRRORED, Label
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.core.fingerprint import drawn_pair, is_reversed
-from app.files.checking import SWAPPED
 from app.files.labels import is_empty, label_of, named_columns, spelled
 from app.files.reading import files_of, read_rows
 
@@ -58,7 +57,7 @@ def read_audit_labels(
             raise InvalidRequestError(f"{row.place}: {exc.detail}") from None
         # The id of one order of the pair, whichever order the row has.
         name = f"{drawn_pair(audit) << 1:032x}"
-        in_order = SWAPPED[label] if is_reversed(audit) else label
+        in_order = MIRRORED[label] if is_reversed(audit) else label
         told = " ".join(str(reason).split())
         earlier = labels.get(name, reasons.get(name))
         if earlier is not None and earlier != (told if closed else in_order):

@@ -5,11 +5,11 @@ with the swapped label agrees.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Literal, TypeVar
 
-from app.core.comparison import Comparison, Label
+from app.core.comparison import MIRRORED, Comparison, Label
 from app.core.errors import InvalidRequestError
 from app.core.fingerprint import example_digest
 
@@ -17,7 +17,6 @@ from app.core.fingerprint import example_digest
 # all rows are refused.
 Contradictions = Literal["drop", "last", "refuse"]
 
-SWAPPED: Mapping[Label, Label] = {"A": "B", "B": "A", "tie": "tie"}
 _SHOWN = 3
 
 
@@ -226,7 +225,7 @@ def checked(rows: Iterable[Row], contradictions: Contradictions = "drop") -> Che
 def _in_order_of(first: LabeledRow, row: LabeledRow) -> str:
     """The label of a row, in the order of the responses of the first row of its pair."""
     assert row.label is not None, "the row is labeled"
-    return row.label if first.comparison == row.comparison else SWAPPED[row.label]
+    return row.label if first.comparison == row.comparison else MIRRORED[row.label]
 
 
 def _listed(items: Sequence[str]) -> str:

@@ -27,6 +27,7 @@ class JudgedBatch:
         unread: Number of posted examples that could not be parsed; they are not in the batch.
         digest: Digest from `core.fingerprint.batch_digest`; None if the texts are unknown.
         replaces: Whether all other examples of the set are removed.
+        change_labels: Whether its label counts for a pair that has another one.
         runtimes: The runtimes that computed the scores, as far as they are known.
     """
 
@@ -36,6 +37,7 @@ class JudgedBatch:
     unread: int = 0
     digest: str | None = None
     replaces: bool = False
+    change_labels: bool = False
     runtimes: tuple[str, ...] = ()
 
     @classmethod
@@ -47,6 +49,7 @@ class JudgedBatch:
         fingerprint: str,
         unread: int,
         replaces: bool,
+        change_labels: bool,
         runtimes: tuple[str, ...],
     ) -> "JudgedBatch":
         """Joins labels and scores; long work for large texts, because each text is hashed."""
@@ -64,6 +67,7 @@ class JudgedBatch:
             unread=unread,
             digest=batch_digest(labelled),
             replaces=replaces,
+            change_labels=change_labels,
             runtimes=runtimes,
         )
 
@@ -90,12 +94,15 @@ class JudgedBatch:
 
     def applied_to(self, before: Calibration, *, by: str, at: datetime) -> SetChange:
         """Returns the change of a set by this batch; ties do not count as added."""
-        known, put = before.table, dict[str, LabeledExample]()
-        for digest, example in self.by_digest.items():
-            present = known.get(digest)
-            merged = example if present is None else _merged(present, example)
-            if merged != present:
-                put[digest] = merged
+        known, merged, changed = before.table, dict[str, LabeledExample](), dict[str, None]()
+        for digest, example in (judged for judged in self.examples if isinstance(judged, tuple)):
+            present, new = merged.get(digest) or known.get(digest), example.in_set_order
+            merged[digest] = new if present is None else _merged(present, new)
+            if present is not None and present.label not in (None, merged[digest].label):
+                changed[digest] = None
+        put = {
+            digest: example for digest, example in merged.items() if example != known.get(digest)
+        }
         take = [digest for digest in known if digest not in self.by_digest] if self.replaces else []
         added = sum(
             example.label != "tie" and digest not in known for digest, example in put.items()
@@ -117,6 +124,7 @@ class JudgedBatch:
             updated=len(self.examples) - len(self.errors) - self.ties - added,
             ties=self.ties,
             removed=len(take),
+            changed_labels=tuple(changed),
             unread=self.unread,
             failed=self.errors,
             batch_digest=self.digest,
@@ -127,8 +135,12 @@ def labeled_example(
     score: Score | NoScore, comparison: Comparison, label: Label | None
 ) -> LabeledExample:
     """Returns the calibration point of a judged comparison; long work for a large text."""
-    question = question_digest(comparison)
-    return LabeledExample(score=score, label=label, question=question)
+    return LabeledExample(
+        score=score,
+        label=label,
+        question=question_digest(comparison),
+        is_reversed=comparison.is_reversed,
+    )
 
 
 def _merged(present: LabeledExample, new: LabeledExample) -> LabeledExample:

@@ -22,6 +22,7 @@ from app.core.errors import (
     InvalidRequestError,
     JudgeMismatchError,
     JudgmentFailedError,
+    LabelsDifferError,
     ScopeJudgeError,
     SetFullError,
     StoreCorruptError,
@@ -91,12 +92,13 @@ class Calibrator:
         *,
         by: str = "service",
         unread: int = 0,
+        change_labels: bool = False,
     ) -> SetChange:
         """Judges a labeled batch and adds it to a set, all in one version or not at all.
 
-        Adding is idempotent. A comparison that the set already has updates its label and adds no
-        example. A tie keeps its score, which counts for drift and not for the error. The last label
-        counts if a batch repeats a comparison.
+        Adding is idempotent. A comparison that the set already has adds no example, and changes its
+        label only with `change_labels`, as does one that the batch repeats: the last label counts.
+        A tie keeps its score, which counts for drift and not for the error.
 
         Args:
             name: Name of the calibration set; a missing set is made.
@@ -109,7 +111,7 @@ class Calibrator:
         Raises:
             ScopeJudgeError: As of `judged` and of `put`.
         """
-        batch = await self.judged(name, examples, unread=unread)
+        batch = await self.judged(name, examples, unread=unread, change_labels=change_labels)
         return await self.put(name, batch, by=by)
 
     async def judged(
@@ -119,12 +121,14 @@ class Calibrator:
         *,
         unread: int = 0,
         replaces: bool = False,
+        change_labels: bool = False,
         adds: bool = True,
     ) -> JudgedBatch:
         """Judges a labeled batch for a set, and changes nothing.
 
         The arguments are those of `add`. With `replaces`, the batch is to remove all other examples
-        of the set. Without `adds`, nothing is to be done with it.
+        of the set, and with `change_labels`, its labels count for pairs that have another one.
+        Without `adds`, nothing is to be done with it.
 
         Raises:
             JudgeMismatchError: The set belongs to another judge; nothing was judged.
@@ -143,6 +147,7 @@ class Calibrator:
             fingerprint=self._identity.fingerprint,
             unread=unread,
             replaces=replaces,
+            change_labels=change_labels,
             runtimes=self._runtimes,
         )
 
@@ -293,6 +298,7 @@ class Calibrator:
 
         Raises:
             JudgeMismatchError: The examples or the set belong to another judge; nothing was added.
+            LabelsDifferError: A pair has another label than before, and the batch changes none.
             UnavailableError: Nothing was added; or everything was, if the connection to the store
                 broke. Putting the batch again is safe.
         """
@@ -308,6 +314,8 @@ class Calibrator:
                 _refuse_half_scored(batch)
             change = await off_loop(batch.applied_to, before, by=by, at=self._now())
             _refuse_full(name, change.calibration.n)
+            if not (dry_run or batch.change_labels):
+                _refuse_changed_labels(name, change)
             return change
 
         return await self._make(name, apply, look=look, dry_run=dry_run)
@@ -565,6 +573,16 @@ def _counted(rollback: SetChange) -> SetChange:
     known = sum(digest in before for digest in after)
     changed = sum(before.get(digest) not in (None, example) for digest, example in after.items())
     return replace(rollback, added=len(after) - known, updated=changed, removed=len(before) - known)
+
+
+def _refuse_changed_labels(name: str, change: SetChange) -> None:
+    changed = change.changed_labels
+    if changed:
+        raise LabelsDifferError(
+            f"{len(changed)} of these pairs have another label in calibration {name!r}, or two in "
+            f"the batch, such as that of the digest {changed[0][:12]}. Nothing was changed: "
+            'correct them, or send "change_labels": true to let the new labels count'
+        )
 
 
 def _refuse_full(name: str, pairs: int) -> None:

@@ -36,6 +36,7 @@ class SetChange:
             label counts.
         ties: Number of examples without a preferred side; the set keeps them for their scores.
         removed: Number of examples removed from the set; None if the set could not be read.
+        changed_labels: Digests of the pairs whose label is another one than before.
         unread: Number of posted examples that could not be parsed.
         failed: (index in the batch, error) of each example that could not be judged.
         batch_digest: Digest from `core.fingerprint.batch_digest`; None without a batch.
@@ -53,6 +54,7 @@ class SetChange:
     updated: int = 0
     ties: int = 0
     removed: int | None = 0
+    changed_labels: tuple[str, ...] = ()
     unread: int = 0
     failed: tuple[tuple[int, ScopeJudgeError], ...] = ()
     batch_digest: str | None = None

@@ -37,7 +37,9 @@ def _sets(walk: Walk) -> None:
     walk.send("set same examples", "POST", "/calibrate", calibrate)
     walk.send("set more", "POST", "/calibrate", {**calibrate, "examples": examples(200, seed=2)})
     flipped = [{**rows[0], "label": "B" if rows[0]["label"] == "A" else "A"}]
-    walk.send("set changed label", "POST", "/calibrate", {**calibrate, "examples": flipped})
+    changed = {**calibrate, "examples": flipped}
+    walk.send("set another label", "POST", "/calibrate", changed)
+    walk.send("set changed label", "POST", "/calibrate", {**changed, "change_labels": True})
     walk.send(
         "set replace",
         "POST",

@@ -119,6 +119,7 @@ def calibration_report(
         kind=records.CalibrationReport,
         dry_run=dry_run,
         ties=change.ties,
+        changed_labels=len(change.changed_labels),
         failed=len(errors),
         errors=tuple(errors),
         usage=usage_of_request(),
@@ -164,7 +165,11 @@ def deletion(
 
 def _examples(change: SetChange) -> str:
     ties = f"{change.ties} ties, " if change.ties else ""
-    changes = f"{change.added} added, {change.updated} updated, {ties}{change.removed} removed"
+    changed = len(change.changed_labels)
+    labels = f"{changed} with another label than before, " if changed else ""
+    changes = (
+        f"{change.added} added, {change.updated} updated, {labels}{ties}{change.removed} removed"
+    )
     return f"{change.before.n} examples become {change.calibration.n} ({changes})"
 
 
@@ -203,6 +208,7 @@ def _scored(digest: str, example: LabeledExample) -> records.ScoredExample:
         digest=digest,
         label=example.label,
         question=example.question,
+        is_reversed=example.is_reversed,
         small=small,
     )
 

@@ -103,6 +103,13 @@ Probability = Annotated[
     WithJsonSchema({"type": "number", "minimum": 0.0001, "maximum": 0.9999}),
 ]
 Replace = Annotated[bool, Field(description="Remove all other examples of the set.")]
+ChangeLabels = Annotated[
+    bool,
+    Field(
+        description="Let the label count where the pair has another one, in the set or in this "
+        "batch."
+    ),
+]
 EvenIfInfeasible = Annotated[
     bool,
     Field(description="Continue even if an alpha in use gets no more verdicts."),
@@ -344,6 +351,7 @@ class CalibrateIn(LabeledBatchIn):
         "default", description="Name of the set, which is created if it does not exist."
     )
     replace: Replace = False
+    change_labels: ChangeLabels = False
     even_if_infeasible: EvenIfInfeasible = False
     dry_run: DryRun = False
 

@@ -14,7 +14,15 @@ from pydantic import (
 )
 
 from app.api.problems import invalid_request
-from app.api.requests.models import Digest, DryRun, EvenIfInfeasible, Replace, Strict, Text
+from app.api.requests.models import (
+    ChangeLabels,
+    Digest,
+    DryRun,
+    EvenIfInfeasible,
+    Replace,
+    Strict,
+    Text,
+)
 from app.core.calibration import LabeledExample
 from app.core.comparison import Label
 from app.core.score import NoScore, Score, score_of_numbers
@@ -66,6 +74,11 @@ class ScoredExampleIn(NumbersIn):
     question: Digest | None = Field(
         None, description="Digest of the question alone; null if it is unknown."
     )
+    is_reversed: bool = Field(
+        False,
+        description="Whether response A comes after response B by code points, as in the answer of "
+        "POST /calibrate/scores.",
+    )
     small: NumbersIn | None = Field(
         None, description="The score of a cascade's small judge; null for a judge alone."
     )
@@ -74,7 +87,12 @@ class ScoredExampleIn(NumbersIn):
         """The example as a set keeps it."""
         small = None if self.small is None else self.small.score()
         score = replace(self.score(), small=small)
-        return self.digest, LabeledExample(score=score, label=self.label, question=self.question)
+        return self.digest, LabeledExample(
+            score=score,
+            label=self.label,
+            question=self.question,
+            is_reversed=self.is_reversed,
+        )
 
 
 class ImportIn(Strict):
@@ -88,6 +106,7 @@ class ImportIn(Strict):
         "service's."
     )
     replace: Replace = False
+    change_labels: ChangeLabels = False
     even_if_infeasible: EvenIfInfeasible = False
     dry_run: DryRun = False
     runtimes: Annotated[list[Annotated[Text, Field(max_length=256)]], Field(max_length=64)] = Field(
@@ -123,5 +142,6 @@ class ImportIn(Strict):
             fingerprint=self.fingerprint,
             action="import",
             replaces=self.replace,
+            change_labels=self.change_labels,
             runtimes=tuple(self.runtimes),
         )

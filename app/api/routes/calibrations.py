@@ -77,6 +77,7 @@ async def calibrate(
             examples.read,
             unread=examples.unread,
             replaces=body.replace,
+            change_labels=body.change_labels,
         )
         change = await services.changes.take(
             body.calibration,

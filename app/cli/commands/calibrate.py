@@ -28,12 +28,13 @@ from app.cli.running.options import (
 from app.cli.running.rows import Item, checked_pairs
 from app.cli.running.run import Ask, Run, error_of, finished, is_judged, journal_of_set
 from app.cli.stopping import resumable
+from app.core.comparison import MIRRORED
 from app.files.labeled import FilePair
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
     from scope_judge import ScopeClient
-    from scope_judge.records import CalibrationReport
+    from scope_judge.records import CalibrationReport, ScoredExample
 
 _SHOWN_FAILURES = 3
 _SET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -67,6 +68,13 @@ def calibrate(
             help="Remove all other examples of the set, after a preview.",
         ),
     ] = False,
+    change_labels: Annotated[
+        bool,
+        typer.Option(
+            "--change-labels",
+            help="Let the label count for a pair that has another one in the set.",
+        ),
+    ] = False,
     even_if_infeasible: EvenIfInfeasible = False,
     yes: Yes = False,
     patience: Patience = PATIENCE_S,
@@ -78,6 +86,7 @@ def calibrate(
     counts once. All pairs of a set become one new version.
     """
     # Imported late: the help needs no client.
+    from scope_judge import ConflictError
     from scope_judge.parsing import parse
     from scope_judge.records import ScoredExample
 
@@ -116,6 +125,9 @@ def calibrate(
                     raise CommandError(f"no pair was judged, and {of_set} is unchanged")
                 add = partial(client.add_scores, of_set, scores)
                 add = partial(add, fingerprint=info.fingerprint, judge=info.judge)
+                if change_labels or replace:
+                    # Whoever agrees to a replacement has seen how many labels change.
+                    add = partial(add, change_labels=True)
                 if replace:
                     add = partial(add, replace=True, even_if_infeasible=even_if_infeasible)
                     with resumable(run.kept):
@@ -123,7 +135,18 @@ def calibrate(
                 whole = "has been replaced as a whole, or is unchanged"
                 state = whole if replace else "may have changed already"
                 with resumable(f"{of_set} {state}; rerun the command to resume"):
-                    report = add()
+                    try:
+                        report = add()
+                    except ConflictError as exc:
+                        if exc.code != "labels_differ":
+                            raise
+                        judged = [
+                            item.row.place
+                            for item, result in zip(items, results, strict=True)
+                            if is_judged(result)
+                        ]
+                        told = _differing(client, of_set, judged, scores)
+                        raise CommandError(told) from None
             detail = client.calibration(of_set)
             print_detail(detail)
             say(
@@ -172,6 +195,25 @@ def _sets_by(column: str, name: str, pairs: Sequence[FilePair]) -> dict[str, lis
             "column with few values"
         )
     return sets
+
+
+def _differing(
+    client: "ScopeClient", name: str, places: Sequence[str], scores: "Sequence[ScoredExample]"
+) -> str:
+    """Names the rows whose pairs have another label in the set."""
+    known = {example.digest: example.label for example in client.examples(name).examples}
+    rows = list[str]()
+    for place, score in zip(places, scores, strict=True):
+        was = known.get(score.digest)
+        if was is not None and score.is_reversed:
+            was = MIRRORED[was]
+        if was not in (None, score.label):
+            rows.append(f"{place} ({score.label}, and {was} in {name})")
+    shown = "; ".join(rows[:_SHOWN_FAILURES]) + ("; ..." if len(rows) > _SHOWN_FAILURES else "")
+    return (
+        f"{len(rows)} of the pairs have another label in {name}, which is unchanged: {shown}. "
+        "Correct them, or let these labels count with --change-labels"
+    )
 
 
 def _scoring(client: "ScopeClient", name: str) -> Ask:

@@ -243,17 +243,24 @@ class Calls:
         return Stream(self._rewarding(checked(rule, GroupRule)), groups, item)
 
     @call
-    def calibrate(self, name: str, examples: Iterable[Example]) -> Steps[records.CalibrationReport]:
+    def calibrate(
+        self, name: str, examples: Iterable[Example], *, change_labels: bool = False
+    ) -> Steps[records.CalibrationReport]:
         """Adds labeled pairs to a set, in one version, or in a few if they are too large for one.
 
         All pairs are judged first; after an error, the set is unchanged. The service recognizes a
-        pair by its digest: adding it again updates its label. Pairs with different labels do not
-        count, and are among the `errors` of the report. Its `usage` is that of adding alone.
+        pair by its digest, so that it never counts twice. Pairs with two labels in `examples` do
+        not count, and are among the `errors` of the report. Its `usage` is that of adding alone.
 
         Args:
             name: Name of the set; it is made if there is none.
             examples: Each is (question, a, b, label), or a mapping with question, response_a,
                 response_b and label. A label is "A", "B" or "tie".
+            change_labels: Whether the label counts for a pair that has another one in the set.
+
+        Raises:
+            ConflictError: A pair has another label in the set (`labels_differ`), or the set belongs
+                to another judge.
         """
         rows = {n: example_fields(example, n) for n, example in enumerate(examples)}
         contradicted = contradicting(rows)
@@ -272,9 +279,9 @@ class Calls:
                 problems[number] = result.error
         if not scores and problems:
             raise min(problems.items())[1].exception()
-        report = yield from self._add_scores(
-            name, scores, {"fingerprint": info.fingerprint, "judge": info.judge}
-        )
+        common = {"fingerprint": info.fingerprint, "judge": info.judge}
+        wanted = {"change_labels": True} if change_labels else {}
+        report = yield from self._add_scores(name, scores, {**common, **wanted})
         errors = [
             records.ExampleError(
                 index=number, id=identifier_of(rows[number].get("id")), error=error
@@ -312,6 +319,7 @@ class Calls:
         judge: str | None = None,
         runtimes: Sequence[str] = (),
         replace: bool = False,
+        change_labels: bool = False,
         even_if_infeasible: bool = False,
         dry_run: bool = False,
     ) -> Steps[records.CalibrationReport]:
@@ -325,10 +333,16 @@ class Calls:
             runtimes: Known runtimes that computed the scores.
             replace: Whether all other examples of the set are removed. The request is then sent
                 once: sent again, it would remove what others have added meanwhile.
+            change_labels: As in `calibrate`.
             even_if_infeasible: Replace them even if an alpha in use gets no more verdicts.
             dry_run: Only say what it would do.
         """
-        options = {"replace": replace, "even_if_infeasible": even_if_infeasible, "dry_run": dry_run}
+        options = {
+            "replace": replace,
+            "change_labels": change_labels,
+            "even_if_infeasible": even_if_infeasible,
+            "dry_run": dry_run,
+        }
         given = {"judge": judge, "fingerprint": fingerprint, "runtimes": list(runtimes)}
         wanted = {option: True for option, wanted in options.items() if wanted}
         return self._add_scores(name, examples, {**given, **wanted})
@@ -879,7 +893,7 @@ def _raise(item: Item, error: ScopeError) -> Any:
     raise error
 
 
-_COUNTS = ("added", "updated", "known", "ties", "removed")
+_COUNTS = ("added", "updated", "known", "ties", "removed", "changed_labels")
 
 
 def _merged(parts: Sequence[tuple[int, Report]]) -> Report:

@@ -440,9 +440,14 @@ class CalibrationChange(Calibration):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationReport(CalibrationChange):
-    """The calibration set after a batch was added, with the counts and errors of that batch."""
+    """The calibration set after a batch was added, with the counts and errors of that batch.
+
+    Args:
+        changed_labels: Pairs whose label is another one than before, in the set or in the batch.
+    """
 
     ties: int
+    changed_labels: int
     failed: int
     errors: tuple[ExampleError, ...]
     usage: RequestUsage
@@ -754,11 +759,14 @@ class ScoredExample(JudgeScore):
         digest: Digest of the comparison and the judge: 64 hexadecimal digits.
         label: The better response, or `tie`; None for a pair without a label.
         question: Digest of the question alone; None if it is unknown.
+        is_reversed: Whether response A comes after response B by code points. A set keeps the pair,
+            its scores and its label in the other order.
     """
 
     digest: str
     label: Label | None
     question: str | None
+    is_reversed: bool = False
     small: JudgeScore | None = None
 
 

@@ -107,6 +107,10 @@ REACHED: dict[str, Reach] = {
         body={"examples": examples(2), "replace": True},
         settings={"audit_rate": 1.0},
     ),
+    "labels_differ": Reach(
+        path="/calibrate",
+        body={"examples": [{**comparison(question=MARKER), "label": label} for label in "AB"]},
+    ),
     "cascade_conflict": Reach(
         path="/calibrations/new/cascade",
         body={

@@ -63,7 +63,7 @@ async def test_every_kind_of_number_survives_the_way_through_json() -> None:
         assert (await imported(client, rows)).status_code == 200
         found = (await exported(client, limit=1000))["examples"]
     for row, back in zip(rows, found, strict=True):
-        assert back == {**row, "question": None, "small": None}
+        assert back == {**row, "question": None, "is_reversed": False, "small": None}
         shown = [key for key in ("gap_fwd", "gap_rev") if row[key] is not None]
         assert [repr(float(row[key])) for key in shown] == [repr(back[key]) for key in shown]
 
@@ -71,8 +71,9 @@ async def test_every_kind_of_number_survives_the_way_through_json() -> None:
 async def test_importing_twice_makes_one_version_and_one_entry_of_the_trail() -> None:
     rows = [scored(i) for i in range(5)] + [scored(3, label="B")]
     async with client_of() as client:
-        first = (await imported(client, rows, judge="scripted")).json()
-        again = (await imported(client, rows)).json()
+        problem(await imported(client, rows), "labels_differ")
+        first = (await imported(client, rows, judge="scripted", change_labels=True)).json()
+        again = (await imported(client, rows, change_labels=True)).json()
         trail = (await client.get("/calibrations/default/versions")).json()["versions"]
         (fourth,) = (await client.get(PATH, params={"after": digest(2), "limit": 1})).json()[
             "examples"
@@ -165,9 +166,9 @@ async def test_scores_are_those_that_calibrate_would_add() -> None:
         staged = (await client.post("/calibrate/scores", json={"examples": rows})).json()
         assert (await client.get("/calibrations")).json()["calibrations"] == []
         problem(await client.get("/calibrations/default/versions"), "calibration_not_found")
-        direct = {"calibration": "direct", "examples": rows}
+        direct = {"calibration": "direct", "examples": rows, "change_labels": True}
         added = (await client.post("/calibrate", json=direct)).json()
-        answer = (await imported(client, staged["scores"])).json()
+        answer = (await imported(client, staged["scores"], change_labels=True)).json()
         one = await exported(client, limit=1000)
         other = await exported(client, limit=1000, path="/calibrations/direct/examples")
     assert (staged["ties"], staged["failed"]) == (1, 1)

@@ -216,6 +216,34 @@ def test_an_unfinished_run_over_standard_input_is_resumed(judging: Judging, tmp_
     assert journals(tmp_path) == []
 
 
+def test_labels_that_differ_from_the_set_are_named_and_need_an_option(
+    judging: Judging, tmp_path: Path
+) -> None:
+    rows = examples(ROWS)
+    with listening(judging.application()) as url:
+        assert calibrated(url, written(tmp_path, rows)).exit_code == 0
+        before = examples_in(url, "default")
+        flipped = [{**row, "label": "B" if row["label"] == "A" else "A"} for row in rows[:5]]
+        # The same pair in the other order, with the label that it has.
+        turned = {**rows[7], "response_a": rows[7]["response_b"]}
+        turned["response_b"] = rows[7]["response_a"]
+        turned["label"] = "B" if rows[7]["label"] == "A" else "A"
+        file = written(tmp_path, [*flipped, turned, *rows[8:]])
+        refused = calibrated(url, file)
+        assert refused.exit_code == 1
+        told = f"5 of the pairs have another label in default, which is unchanged: {file}, line 1 "
+        assert told in one_line(refused.output)
+        assert "--change-labels" in refused.output
+        assert examples_in(url, "default") == before
+        judged = judging.pairs
+        changed = calibrated(url, file, "--change-labels")
+        assert changed.exit_code == 0, changed.output
+        assert "added 0, updated 18" in changed.output
+        assert judging.pairs == judged
+        after = examples_in(url, "default")
+    assert sum(old["label"] != new["label"] for old, new in zip(before, after, strict=True)) == 5
+
+
 def test_a_run_with_more_scores_than_a_request_holds_makes_few_versions(
     judging: Judging, tmp_path: Path
 ) -> None:

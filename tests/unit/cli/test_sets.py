@@ -229,7 +229,7 @@ def test_an_export_moves_a_set_to_another_service(
         "runtimes": set_at(url)["runtimes"],
     }
     assert [sorted(row) for row in rows] == [
-        ["digest", "gap_fwd", "gap_rev", "label", "label_mass", "question", "small"]
+        ["digest", "gap_fwd", "gap_rev", "is_reversed", "label", "label_mass", "question", "small"]
     ] * 460
     result = run(empty_url, "import", str(file), "--yes")
     assert result.exit_code == 0, result.stderr

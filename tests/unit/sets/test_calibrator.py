@@ -5,18 +5,20 @@ import math
 import shutil
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.core.comparison import Comparison, LabeledComparison
+from app.core.comparison import MIRRORED, Comparison, Label, LabeledComparison
 from app.core.errors import (
     BecomesInfeasibleError,
     CalibrationNotFoundError,
     EngineUnavailableError,
     JudgeMismatchError,
     JudgmentFailedError,
+    LabelsDifferError,
     PromptTooLongError,
     RequestError,
     SetFullError,
@@ -53,6 +55,7 @@ async def test_every_example_of_a_batch_is_counted_once() -> None:
                 LabeledComparison(comparison=Comparison.of("nan", "a", "b"), label="A"),
                 labelled(1.0, "A", number=4),
             ],
+            change_labels=True,
         )
         assert (report.added, report.updated, report.ties) == (2, 1, 1)
         assert [(i, type(error)) for i, error in report.failed] == [
@@ -84,7 +87,7 @@ async def test_posting_a_batch_again_writes_nothing() -> None:
         assert again.calibration == once
         assert len(await services.store.trail("default", before=None, limit=9)) == 1
         mixed = [*posted[1:], labelled(0.1, "B", number=1)]
-        changed = await services.calibrator.add("default", mixed)
+        changed = await services.calibrator.add("default", mixed, change_labels=True)
         assert (changed.added, changed.updated, changed.calibration.version) == (0, 19, 2)
         assert changed.calibration.n == once.n
 
@@ -100,7 +103,7 @@ async def test_a_batch_that_changes_nothing_makes_no_set() -> None:
 
 async def test_a_tie_keeps_its_score_and_counts_for_no_threshold() -> None:
     async with services_of() as services:
-        add = services.calibrator.add
+        add = partial(services.calibrator.add, change_labels=True)
         sided = [labelled(0.1 * i, "A", number=i) for i in range(1, 41)]
         before = (await add("sided", sided)).calibration
         await add("default", [*sided, labelled(2.0, "B", number=99)])
@@ -122,15 +125,29 @@ async def test_a_tie_keeps_its_score_and_counts_for_no_threshold() -> None:
         assert (back.added, back.calibration.labelled, back.calibration.ties) == (0, 41, 1)
 
 
-async def test_the_last_label_in_a_batch_counts_for_ties_too() -> None:
+@pytest.mark.parametrize("posted", [["B"], ["tie"], ["A", "B"], ["A", "tie", "A"]])
+@pytest.mark.parametrize("turned", [False, True])
+async def test_a_label_changes_only_if_the_caller_says_so(
+    posted: list[Label], turned: bool
+) -> None:
     async with services_of() as services:
         add = services.calibrator.add
-        first = await add("default", [labelled(1.0, "A", number=1), labelled(1.0, "tie", number=1)])
-        assert (first.calibration.labelled, first.calibration.ties, first.ties) == (0, 1, 1)
-        second = await add(
-            "default", [labelled(1.0, "tie", number=1), labelled(1.0, "A", number=1)]
-        )
-        assert (second.calibration.labelled, second.added, second.ties) == (1, 0, 1)
+        before = (await add("default", [labelled(1.0, "A", number=1)])).calibration
+        pairs = [labelled(1.0, label, number=1) for label in posted]
+        if turned:
+            pairs = [
+                LabeledComparison(comparison=pair.comparison.swapped, label=MIRRORED[pair.label])
+                for pair in pairs
+            ]
+        with pytest.raises(LabelsDifferError, match="1 of these pairs have another label"):
+            await add("default", [*pairs, labelled(1.0, "A", number=2)])
+        assert await services.calibrations.get("default") == before
+        change = await add("default", pairs, change_labels=True)
+        assert len(change.changed_labels) == 1
+        # The last label counts.
+        (example,) = change.calibration.examples.values()
+        is_kept_turned = labelled(1.0, "A", number=1).comparison.is_reversed
+        assert example.label == (MIRRORED[posted[-1]] if is_kept_turned else posted[-1])
 
 
 async def test_another_judges_set_is_refused_before_anything_is_judged() -> None:

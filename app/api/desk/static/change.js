@@ -35,8 +35,8 @@ function Effects({ effects }) {
 }
 
 /** What a change does to the pairs of a set. @param {any} preview @returns {string} */
-function changesOf({ n, added, updated, removed }) {
-  const parts = [[added, "added"], [updated, "changed"], [removed, "removed"]].filter(([number]) => number > 0);
+function changesOf({ n, added, updated, removed, changed_labels = 0 }) {
+  const parts = [[added, "added"], [updated, "changed"], [changed_labels, "with another label than before"], [removed, "removed"]].filter(([number]) => number > 0);
   return parts.length === 0 ? `Nothing changes: the set has ${count(n)} pairs.` : `${parts.map(([number, what]) => `${count(/** @type {number} */ (number))} ${what}`).join(", ")}: the set then has ${count(n)} pairs.`;
 }
 
