@@ -65,21 +65,6 @@ async def test_a_large_body_gets_the_same_bytes_as_a_small_one(
     assert large.content == small.content
 
 
-async def test_a_syntax_error_is_located(client: httpx.AsyncClient) -> None:
-    for body, reason in {
-        "{": "EOF while parsing an object at line 1 column 1",
-        '{"a": 1,}': "trailing comma at line 1 column 9",
-        "[1] x": "trailing characters at line 1 column 5",
-        "[" * 50_000: "recursion limit exceeded at line 1 column 202",
-        "": f"EOF while parsing a value at line 1 column {LARGE_BYTES}",
-    }.items():
-        answer = await client.post(
-            "/judge", content=f"{SPACE if not body else ''}{body}", headers=JSON
-        )
-        detail = problem(answer, "invalid_request")["detail"]
-        assert detail == f"body: this is not JSON ({reason})"
-
-
 DEEP = "[" * 400 + '"' + "\\n" * 8_250 + '"' + "]" * 400
 
 
@@ -107,25 +92,6 @@ async def test_a_compressed_body_is_not_expanded(client: httpx.AsyncClient) -> N
     # The header alone changes nothing.
     answer = await client.post("/judge", content=sound, headers=headers)
     assert answer.status_code == 200
-
-
-async def test_half_a_surrogate_pair_fails_its_item_only(client: httpx.AsyncClient) -> None:
-    items = [comparison(id=1), comparison(id=2, response_a="cut: \ud83d"), comparison(id=3)]
-    for written in (items, items[::-1]):
-        body = json.dumps({"comparisons": written})
-        for answer in await both(client, "/judge/batch", body):
-            assert answer.status_code == 200, answer.text
-            results = answer.json()["results"]
-            assert [result.get("verdict") is not None for result in results] == [True, False, True]
-            assert "surrogate" in results[1]["error"]["detail"]
-
-
-async def test_a_full_batch_of_long_conversations_fits(client: httpx.AsyncClient) -> None:
-    turns = [{"role": role, "content": "x"} for role in ("user", "assistant")] * 10
-    fields = {"alpha": 0.1, "guarantee": "pac", "delta": 0.1, "calibration": "default", "id": 1}
-    item = comparison(question=turns, response_a=["x"] * 10, response_b=["x"] * 10, **fields)
-    answer = await client.post("/judge/batch", json={"comparisons": [item] * 1000})
-    assert answer.status_code == 200, answer.text
 
 
 async def test_small_requests_use_no_thread(

@@ -66,17 +66,6 @@ async def test_the_start_and_info_say_how_the_server_answers() -> None:
         assert [info[field] for field in ("dtype", "label_tokens", "prefill")] == [None] * 3
 
 
-async def test_a_server_without_label_mass_has_null_in_its_answers() -> None:
-    server = FakeDecisions(path="/decisions", shape="openai", decimals=2)
-    async with service_of(server) as service:
-        judged = (await service.post("/judge", json={**pair(0), "alpha": None})).json()
-        assert judged["label_mass"] is None
-        assert (await service.get("/info")).json()["decision_server"]["decimals"] == 2
-        examples = [{**pair(i), "label": "A"} for i in range(3)]
-        answer = await service.post("/calibrate", json={"examples": examples})
-        assert (answer.status_code, answer.json()["added"]) == (200, 3)
-
-
 @pytest.mark.parametrize(
     ("given", "says"),
     [

@@ -82,18 +82,6 @@ async def test_a_choice_is_judged_as_a_comparison(client: httpx.AsyncClient, pat
 
 
 @pytest.mark.parametrize("path", BODIES)
-async def test_an_abstention_chooses_the_likelier_option(
-    client: httpx.AsyncClient, path: str
-) -> None:
-    swapped = dict(reversed(CLOSE.items()))
-    for criteria in (CLOSE, swapped):
-        answer = await answered(client, path, BODIES[path](criteria, **HARD))
-        assert answer["choice"] == "billing"
-        assert answer["scope"]["verdict"] == "abstain"
-        assert answer["scope"]["reason"] == "uncertain"
-
-
-@pytest.mark.parametrize("path", BODIES)
 async def test_an_abstention_cannot_have_the_name_of_one_of_two_options(
     client: httpx.AsyncClient, path: str
 ) -> None:
@@ -126,18 +114,6 @@ async def test_a_third_option_can_stand_for_an_abstention(
         assert answer["probabilities"].keys() == three.keys()
         assert answer["probabilities"]["unsure"] == 0.0
         assert sum(answer["probabilities"].values()) == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("path", BODIES)
-async def test_the_fields_of_a_criterion_are_those_of_judge(
-    client: httpx.AsyncClient, path: str
-) -> None:
-    answer = await answered(client, path, BODIES[path](TEXTS, alpha=0.2, guarantee="marginal"))
-    assert answer["scope"]["alpha"] == 0.2
-    assert answer["scope"]["guarantee"] == "marginal"
-    problem(
-        await client.post(path, json=BODIES[path](TEXTS, calibration="x")), "calibration_not_found"
-    )
 
 
 @pytest.mark.parametrize("path", BODIES)

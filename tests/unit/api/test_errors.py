@@ -30,7 +30,6 @@ from app.core.errors import (
 )
 from app.judges.engines.scripted import Script, ScriptedEngine, by_quality
 from app.ports import Head, LabelLogits, Prompt
-from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
 from tests.serving import client_of
 from tests.unit.api.keyring import entry, header_of, write_keys
@@ -305,15 +304,3 @@ async def test_a_service_that_cannot_judge_is_alive_but_not_ready(
         assert (await client.get("/metrics")).status_code == 200
         assert (await client.get("/info")).status_code == 200
     await store.close()
-
-
-async def test_a_refused_request_changes_nothing() -> None:
-    store = MemoryStore()
-    async with client_of(store=store) as client:
-        await client.post("/calibrate", json={"examples": examples(3)})
-        before = await store.read("default")
-        for body in ("{", "[]", '{"examples": 3}', '{"examples": NaN}'):
-            headers = {"Content-Type": "application/json"}
-            answer = await client.post("/calibrate", content=body, headers=headers)
-            problem(answer, "invalid_request")
-        assert await store.read("default") == before

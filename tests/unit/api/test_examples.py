@@ -119,12 +119,6 @@ async def test_one_bad_example_keeps_all_others_out(row: Any, field: str) -> Non
     assert refused["errors"][0]["field"] == field
 
 
-async def test_an_import_with_many_faults_names_ten() -> None:
-    async with client_of() as client:
-        refused = problem(await imported(client, [None] * 5000), "invalid_request")
-    assert len(refused["errors"]) == 10
-
-
 @pytest.mark.parametrize(
     "body",
     [

@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from threading import current_thread, main_thread
 from typing import Any
 
 import pytest
 
-from app.core.comparison import Comparison, Turn
 from app.core.errors import EngineUnavailableError, JudgmentFailedError, RateLimitedError
 from app.judges.engines.scripted import ScriptedEngine
 from app.judges.label_logits import LabelLogitScorer
@@ -96,26 +94,6 @@ async def test_a_judgment_stands_without_its_explanation(
         batch = {"comparisons": [PAIR] * 3, "explain": True}
         rows = (await client.post("/judge/batch", json=batch)).json()["results"]
         assert [(row["verdict"], row["explanation"]) for row in rows] == [("B", None)] * 3
-
-
-class Rendering(PromptTemplate):
-    """Remembers whether large prompts were rendered in the thread of the event loop."""
-
-    on_loop = False
-
-    def render(self, comparison: Comparison) -> Prompt:
-        if len(comparison.texts[1]) > 10**5 and current_thread() is main_thread():
-            Rendering.on_loop = True
-        return super().render(comparison)
-
-
-@pytest.mark.parametrize("kind", [LabelLogitScorer, ThoughtScorer])
-async def test_large_prompts_of_explanations_are_rendered_off_the_event_loop(kind: Any) -> None:
-    scorer = await started(kind, template=Rendering())
-    texts = "quality=1", "quality=3"
-    large = Comparison((Turn("user", "?"),), (texts[0] + "x" * 10**6,), (texts[1],))
-    assert len(await scorer.explain([(large, "B")])) == 1
-    assert not Rendering.on_loop
 
 
 @pytest.mark.parametrize("size", [16, 17])

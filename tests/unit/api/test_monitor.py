@@ -200,26 +200,6 @@ async def test_a_key_with_its_role_resumes_and_the_trail_tells_all(tmp_path: Pat
         assert page["entries"] + rest.json()["entries"] == found["entries"]
 
 
-async def test_64_criteria_of_a_version_are_audited_and_listed_with_alarms_first() -> None:
-    async with client_of(audit_rate=1.0) as client:
-        await calibrate(client)
-        found = await judge(client, pairs(30), alpha=0.1)
-        await label(client, [(each["audit"]["id"], "B") for each in found])
-        certain = await judge(client, pairs(40), alpha=0.3)
-        await label(client, [(each["audit"]["id"], "A") for each in certain])
-        alphas = [{**each, "alpha": 0.4 + i / 1000} for i, each in enumerate(pairs(64))]
-        judged = [*await judge(client, alphas[:32]), *await judge(client, alphas[32:])]
-        assert [each["audit"] is not None for each in judged] == [True] * 62 + [False] * 2
-        answer = await shown(client)
-        first, second, *others = answer["criteria"]
-        assert (len(answer["criteria"]), answer["refused"]) == (64, 2)
-        assert (await metrics_of(client))["scope_audit_draws_refused_total",] == 2.0
-        assert (first["alpha"], first["alarm"], first["audited"]) == (0.1, True, 30)
-        assert (second["alpha"], second["audited"]) == (0.3, 40)
-        assert {each["audited"] for each in others} == {0}
-        assert (await judge(client, pairs(1), alpha=0.3))[0]["audit"] is not None
-
-
 async def test_the_light_is_amber_with_few_labels_green_with_many_and_red_with_an_alarm() -> None:
     async with client_of(audit_rate=1) as client:
         await calibrate(client)

@@ -115,26 +115,6 @@ async def test_a_pair_that_fails_is_no_score_and_its_neighbors_are_kept() -> Non
     ]
 
 
-@pytest.mark.parametrize(("n", "errors"), [(150, 2), (150, 60)])
-async def test_the_threshold_is_that_of_all_labels(n: int, errors: int) -> None:
-    rows = pairs(n, errors=errors)
-    async with client_of() as client:
-        digests = (await pooled(client, rows))["digests"]
-        by_digest = dict(zip(digests, rows, strict=True))
-        found, labels = await label_until_complete(client, by_digest, alpha=0.1, limit=17)
-        lazily = await client.post("/judge", json=comparison(**PAC))
-        whole = (await client.post("/calibrate", json={"examples": rows})).json()
-        fully = await client.post("/judge", json=comparison(**PAC))
-    row = next(r for r in whole["thresholds"] if r["alpha"] == 0.1 and r["guarantee"] == "pac")
-    assert (found["threshold"], found["feasible"]) == (row["threshold"], row["feasible"])
-    assert lazily.json()["verdict"] == fully.json()["verdict"]
-    assert lazily.json()["threshold"] == fully.json()["threshold"] == found["threshold"]
-    assert (whole["labelled"], whole["unlabelled"], whole["updated"]) == (n, 0, n)
-    if errors > 50:
-        # The first test that fails ends the labeling.
-        assert labels < n
-
-
 async def test_what_the_labels_cannot_say_is_refused() -> None:
     rows = pairs(400, errors=100)
     async with client_of() as client:
@@ -266,12 +246,6 @@ async def test_pairs_without_labels_end_no_verdicts_unless_they_are_asked_to(
         assert len(judged) == before
         body["even_if_infeasible"] = True
         assert (await client.post(POOL, json=body)).json()["unlabelled"] == 1
-
-
-async def test_a_pool_larger_than_a_batch_is_refused() -> None:
-    async with client_of(max_pending=8) as client:
-        body = {"comparisons": without_labels(pairs(5))}
-        problem(await client.post(POOL, json=body), "batch_too_large")
 
 
 def several(questions: int, size: int) -> list[dict[str, Any]]:

@@ -4,7 +4,6 @@ from typing import Any
 
 import httpx
 
-from app.stores.memory import MemoryStore
 from tests.serving import client_of
 from tests.unit.api.problems import comparison
 
@@ -31,14 +30,6 @@ async def test_a_batch_states_its_usage_and_its_repetitions() -> None:
         answer = (await client.post("/judge/batch", json={"comparisons": pairs})).json()
     assert answer["usage"]["engine_prompts"] == 4
     assert [row["cached"] for row in answer["results"]] == [False, False, True, True]
-
-
-async def test_another_process_reads_the_scores_of_the_store() -> None:
-    store = MemoryStore()
-    async with client_of(store=store, score_cache=60) as first:
-        await judged(first)
-        async with client_of(store=store, score_cache=60) as other:
-            assert (await judged(other))["cached"]
 
 
 async def test_a_calibration_uses_kept_scores_and_states_its_usage() -> None:

@@ -1,8 +1,6 @@
 """Tests of the trail of a calibration set and of rollback through HTTP."""
 
 import dataclasses
-import hashlib
-import json
 import re
 from typing import Any
 
@@ -74,29 +72,6 @@ async def test_a_poisoned_batch_is_found_and_rolled_back() -> None:
         assert (newest["removed"], newest["batch_digest"]) == (59, None)
 
 
-async def test_a_client_computes_the_digest_of_its_batch() -> None:
-    turns = [
-        {"role": "system", "content": "Kürze 裁判 \U0001f3db"},
-        {"role": "user", "content": '\x7f/"\n'},
-    ]
-    batch: list[dict[str, Any]] = [
-        *examples(2),
-        {"question": turns, "response_a": ["quality=1"], "response_b": "quality=2", "label": "tie"},
-    ]
-    rows = [
-        *([[["user", e["question"]]], [e["response_a"]], [e["response_b"]], e["label"]]
-          for e in batch[:2]),
-        [[[t["role"], t["content"]] for t in turns], ["quality=1"], ["quality=2"], "tie"],
-    ]  # fmt: skip
-    text = json.dumps(rows, separators=(",", ":"))
-    async with client_of() as client:
-        response = await client.post("/calibrate", json={"examples": batch})
-        assert response.status_code == 200
-        (only,) = await versions(client)
-    assert only["batch_digest"] == hashlib.sha256(text.encode()).hexdigest()
-    assert only["ties"] == 1
-
-
 @pytest.mark.parametrize("wrote", ["0.1.9", RELEASE])
 async def test_a_set_of_another_judge_is_refused_with_the_release_that_made_it(
     wrote: str, monkeypatch: pytest.MonkeyPatch
@@ -131,14 +106,3 @@ async def test_a_rollback_accepts_only_one_version_number(body: Any) -> None:
         answer = await client.post("/calibrations/default/rollback", json=body)
         problem(answer, "invalid_request")
         assert len(await versions(client)) == 1
-
-
-async def test_the_last_twenty_versions_can_be_restored_and_older_ones_are_refused() -> None:
-    async with client_of() as client:
-        for i in range(22):
-            await client.post("/calibrate", json={"examples": [examples(60)[i]]})
-        refused = problem(await roll_back(client, 2), "version_not_found")
-        assert "keeps its last 20 versions, and the newest is 22" in refused["detail"]
-        assert len(await versions(client, "?limit=100")) == 22
-        restored = await roll_back(client, 3)
-        assert (restored.json()["version"], restored.json()["n"]) == (23, 3)

@@ -57,12 +57,6 @@ def test_an_alarm_is_ended_with_a_reason_and_the_trail_has_both(url: str) -> Non
     assert "30 errors in 30 labels, judgments abstain" in alarm
 
 
-def test_a_set_that_is_absent_cannot_resume(url: str) -> None:
-    refused = run(url, "resume", "none", "--reason", "x")
-    assert refused.exit_code == 1
-    assert "none" in refused.output
-
-
 def test_an_absorption_is_shown_before_it_happens(url: str) -> None:
     httpx.get(f"{url}/calibrations/default/monitor").raise_for_status()
     run(url, "resume", "default", "--reason", "the labels were mixed up")
@@ -132,18 +126,6 @@ def test_status_says_in_a_sentence_what_the_audits_show(url: str) -> None:
         ["0.1", "marginal", "", "30", "0", "", "30"],
         ["more than 1000", "40", "0", "0", "alarm, suspended"],
     )
-
-
-def test_status_counts_ties_and_their_share_of_the_verdicts(url: str) -> None:
-    run(url, "resume", "default", "--reason", "the labels were mixed up")
-    ids = judged(url, range(100, 200))
-    label(url, ids[:50], "A")
-    label(url, ids[50:], "tie")
-    shown = run(url, "status", "default")
-    cells = shown.stdout.rstrip("\n").split("\t")
-    assert cells[3:5] == ["100", "50"]
-    assert re.fullmatch(r"3\d% to 6\d%", cells[5])
-    assert "50 of 100 labels are ties" in shown.stderr
 
 
 @pytest.mark.parametrize(

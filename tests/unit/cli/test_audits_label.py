@@ -139,11 +139,6 @@ def test_contradicting_labels_are_refused(url: str, drawn: Path) -> None:
     assert told in one_line(refused.output)
 
 
-def test_an_unknown_audit_is_counted(url: str, tmp_path: Path) -> None:
-    file = write_rows(tmp_path / "other.jsonl", [{"audit": "0" * 32, "label": "A"}])
-    assert "labeled 0, closed 0, labels replaced 0, sent before 0, unknown 1" in label(url, file)
-
-
 def test_nothing_is_sent_without_an_answer(url: str, drawn: Path) -> None:
     refused = run(url, "audits", "label", labelled(drawn, *"AAAA"))
     assert refused.exit_code == 1, json.dumps(refused.output)

@@ -1,14 +1,11 @@
 """`scope-judge battles`: every battle once and in order, and an error is never a verdict."""
 
-import json
 import random
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pyarrow
 import pytest
-from pyarrow import parquet
 from typer.testing import CliRunner, Result
 
 from app.cli import app
@@ -63,10 +60,6 @@ def rows_in(file: Path) -> list[dict[str, Any]]:
     return [row.fields for row in read_rows(file)]
 
 
-def untimed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{name: value for name, value in row.items() if name != "timestamp"} for row in rows]
-
-
 def known(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
@@ -104,34 +97,6 @@ def test_a_signature_names_judge_calibration_and_criterion(service: str, tmp_pat
         f"version {known['version']}, n {known['n']}; pac, alpha 0.1, delta 0.2"
     )
     assert (row["calibration"], row["version"]) == ("default", known["version"])
-
-
-@pytest.mark.parametrize("out", ["rows.parquet", "rows.csv", "rows.jsonl.gz", "rows.json"])
-def test_every_format_has_the_same_rows(service: str, tmp_path: Path, out: str) -> None:
-    rows = many(30)
-    assert judged(service, tmp_path, rows).exit_code == 0
-    assert judged(service, tmp_path, rows, out=out).exit_code == 0
-    expected = untimed(rows_in(tmp_path / "rows.jsonl"))
-    found = untimed(rows_in(tmp_path / out))
-    if out.endswith(".csv"):
-        # A table has texts, and JSON for true and false.
-        expected = [
-            {n: json.dumps(v) if isinstance(v, bool) else str(v) for n, v in row.items()}
-            for row in known(expected)
-        ]
-    assert known(found) == known(expected)
-
-
-def test_parquet_is_read(service: str, tmp_path: Path) -> None:
-    rows = many(20)
-    columns = {name: [row.get(name) for row in rows] for name in rows[0]}
-    parquet.write_table(pyarrow.table(columns), tmp_path / "in.parquet")
-    assert judged(service, tmp_path, rows).exit_code == 0
-    paths = [str(tmp_path / "in.parquet"), "--out", str(tmp_path / "other.jsonl")]
-    options = ["--url", service, "--alpha", "0.1"]
-    assert runner.invoke(app, ["battles", *paths, *options]).exit_code == 0
-    expected = untimed(rows_in(tmp_path / "rows.jsonl"))
-    assert untimed(rows_in(tmp_path / "other.jsonl")) == expected
 
 
 def test_an_error_has_no_winner_and_the_others_are_judged(service: str, tmp_path: Path) -> None:
@@ -185,12 +150,6 @@ def test_rows_of_two_calibrations_are_two_judges(service: str, tmp_path: Path) -
     result = judged(service, tmp_path, rows)
     assert result.exit_code == 0, result.stderr
     assert len({row["signature"] for row in rows_in(tmp_path / "rows.jsonl")}) == 2
-
-
-def test_an_equal_id_with_equal_content_is_a_copy(service: str, tmp_path: Path) -> None:
-    rows = [battle(GOOD, BAD, id=1), battle(GOOD, BAD, id=1), battle(BAD, GOOD, id=2)]
-    assert judged(service, tmp_path, rows).exit_code == 0
-    assert [row["id"] for row in rows_in(tmp_path / "rows.jsonl")] == ["1", "1", "2"]
 
 
 def test_a_winner_column_with_labels_is_named_and_not_dropped_unsaid(

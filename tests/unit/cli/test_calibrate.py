@@ -259,20 +259,6 @@ def test_a_run_with_more_scores_than_a_request_holds_makes_few_versions(
     assert len(whole) == made[-1]["n"] == 100
 
 
-def test_a_run_in_which_nothing_was_judged_changes_nothing(
-    judging: Judging, tmp_path: Path
-) -> None:
-    rows = [{**row, "response_a": BROKEN} for row in examples(5)]
-    file = written(tmp_path, rows)
-    with listening(application_of(LimitedJudge(most=3))) as url:
-        result = calibrated(url, file)
-        assert result.exit_code == 1
-        assert "no pair was judged, and default is unchanged" in one_line(result.stderr)
-        assert "and 2 more" in result.stderr
-        assert httpx.get(f"{url}/calibrations").json()["calibrations"] == []
-    assert journals(tmp_path) == []
-
-
 @pytest.mark.parametrize("name", ["a/b", "..", "x" * 65])
 def test_a_name_that_the_service_refuses_leaves_no_file(
     judging: Judging, tmp_path: Path, name: str

@@ -1,12 +1,8 @@
 """Tests of the commands against a service that listens on a port."""
 
 import json
-import os
-import re
-import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import httpx
 import pytest
@@ -14,9 +10,8 @@ from typer.testing import CliRunner
 
 from app import release
 from app.cli import COMMANDS, app, command
-from tests.patience import PATIENCE_S
 from tests.unit.api.problems import comparison, examples
-from tests.unit.cli.commands import PROGRAM, SCRIPTED, one_line, rows_of, write_rows
+from tests.unit.cli.commands import SCRIPTED, one_line, rows_of
 
 runner = CliRunner()
 ONE_PAIR = ["judge", "--question", "q", "--a", "a", "--b", "b"]
@@ -43,20 +38,6 @@ def test_every_command_has_a_line_in_the_help() -> None:
         text = command(name).help
         assert text, name
         assert line, name
-
-
-def test_many_failures_are_shown_in_part(clean_url: str, tmp_path: Path) -> None:
-    rows = [*examples(2), *({"question": f"[/bold] [{i}", "label": "A"} for i in range(20))]
-    file = write_rows(tmp_path / "labels.jsonl", rows)
-    arguments = ["calibrate", str(file), "--url", clean_url, "--name", "other"]
-    result = runner.invoke(app, arguments)
-    assert result.exit_code == 1
-    assert "22 rows: 2 usable, 20 unusable" in result.stderr
-    first = "; ".join(f"{file}, line {line}" for line in (3, 4, 5))
-    why = "response_a, response_b are missing; there is question, label"
-    assert f"unusable, 20: {why} ({first}; ...)" in result.stderr
-    assert "added 2, updated 0, ties 0, removed 0, failed 20" in one_line(result.stderr)
-    assert httpx.get(f"{clean_url}/calibrations/other").json()["n"] == 2
 
 
 @pytest.fixture
@@ -134,30 +115,6 @@ def test_serve_names_the_invalid_setting(
     assert variable in result.stderr
     assert "xyzzy-secret" not in result.output
     assert "Traceback" not in result.output
-
-
-def test_serve_prints_its_address_judges_and_stops_on_a_signal() -> None:
-    command = [*PROGRAM, "serve", "--port", "0"]
-    with subprocess.Popen(
-        command, env={**os.environ, **SCRIPTED}, stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stderr is not None
-            told = ""
-            for line in process.stderr:
-                told += line
-                if "/judge -H" in line:
-                    break
-            address = re.search(r"curl (http://127\.0\.0\.1:\d+)/judge", told)
-            assert address, told
-            answer = httpx.post(f"{address[1]}/judge", json=comparison(alpha=None))
-            assert answer.json()["verdict"] == "A"
-            assert "ready after" in told
-        finally:
-            process.send_signal(signal.SIGTERM)
-            rest = process.stderr.read() if process.stderr else ""
-        assert process.wait(PATIENCE_S) in (0, -signal.SIGTERM), rest
-    assert "Traceback" not in told + rest
 
 
 def test_an_address_in_use_is_reported_before_the_judge_is_loaded(url: str) -> None:

@@ -26,14 +26,6 @@ def test_without_a_terminal_the_first_step_prints_a_line_and_the_next_ones_wait(
         assert written.getvalue().splitlines() == lines
 
 
-def test_a_task_without_a_step_prints_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    written = io.StringIO()
-    monkeypatch.setattr(output, "console", Console(file=written))
-    with progress_bar() as progress:
-        progress.add_task("judging", total=400)
-        assert written.getvalue() == ""
-
-
 @pytest.mark.parametrize("is_terminal", [True, False])
 @pytest.mark.parametrize("width", [20, 60, 200])
 def test_no_width_cuts_a_path_or_a_row(width: int, is_terminal: bool) -> None:
@@ -59,10 +51,3 @@ def test_a_sentence_breaks_between_words_on_a_terminal_and_nowhere_in_a_pipe() -
         assert " ".join(line.strip() for line in lines) == sentence
         assert (len(lines) == 1) != is_terminal
         assert max(map(len, lines)) <= most
-
-
-def test_a_line_that_fills_the_terminal_has_no_space_behind_it() -> None:
-    written = io.StringIO()
-    narrow = Console(file=written, width=9, force_terminal=True, color_system=None)
-    say("four word line", output=narrow)
-    assert written.getvalue() == "four word\nline\n"

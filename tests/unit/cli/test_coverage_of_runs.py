@@ -86,16 +86,6 @@ def test_battles_are_compared_too(service: str, tmp_path: Path) -> None:
     assert "do not look like the 200 pairs" in last
 
 
-def test_battles_with_equal_texts_are_compared_once(service: str, tmp_path: Path) -> None:
-    rows = pairs(100, sure=2, first=1000)
-    repeated = [row for row in rows if row["response_b"] == SAME] * 5
-    models = {"model_a": "m1", "model_b": "m2"}
-    battles = [{**row, **models, "id": str(i)} for i, row in enumerate(rows + repeated)]
-    result = ran(service, "battles", write_rows(tmp_path / "new.jsonl", battles))
-    assert result.exit_code == 0, result.stderr
-    assert "do not look like" not in result.stderr
-
-
 def test_labeled_rows_tell_the_share_of_wrong_verdicts_and_ties(
     service: str, tmp_path: Path
 ) -> None:

@@ -4,13 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pyarrow
 import pytest
-from pyarrow import parquet
 from typer.testing import CliRunner, Result
 
 from app.cli import app
-from app.files.reading import read_rows
 from tests.unit.cli.commands import one_line, rows_of, write_rows
 
 runner = CliRunner()
@@ -137,22 +134,6 @@ def test_an_infeasible_alpha_says_what_to_do(command: str, service: str, tmp_pat
     assert result.exit_code == 0, result.stderr
     assert "The labels of 'default' support no verdict at alpha 0.001" in result.stderr
     assert "(`scope-judge sets show default` says whether more help)" in one_line(result.stderr)
-
-
-def test_order_columns_and_format_stay(service: str, tmp_path: Path) -> None:
-    rows = [
-        {**standard(f"quality=4.{i}", BAD), "p_bar": i, "score": i / 7, "note": None}
-        for i in range(30)
-    ]
-    file, out = tmp_path / "in.parquet", tmp_path / "out.parquet"
-    parquet.write_table(pyarrow.Table.from_pylist(rows), file)
-    command = ["filter", str(file), "--out", str(out), "--url", service]
-    result = runner.invoke(app, command)
-    assert result.exit_code == 0, result.stderr
-    found = [row.fields for row in read_rows(out)]
-    assert [row["p_bar"] for row in found] == list(range(30)), "the input's own column"
-    assert [row["score"] for row in found] == [i / 7 for i in range(30)]
-    assert all(row["judgment_p_bar"] > 0.9 for row in found)
 
 
 @pytest.mark.parametrize(

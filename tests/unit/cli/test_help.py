@@ -137,12 +137,6 @@ def test_a_shell_completes_commands_and_their_options(
     assert complete(words) == COMPLETIONS[words]
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_completion_script_calls_this_program(shell: str) -> None:
-    script = completion_script(shell)
-    assert f"_SCOPE_JUDGE_COMPLETE=complete_{shell}" in script
-
-
 def test_completion_is_installed_for_bash(tmp_path: Path) -> None:
     installing = [SCOPE_JUDGE, "--install-completion", "bash"]
     assert "bash completion installed" in output_of(

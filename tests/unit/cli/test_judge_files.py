@@ -100,40 +100,6 @@ def test_a_table_has_columns_without_json_and_the_delimiter_of_the_input(tmp_pat
     assert "response_a is empty" in second["error_detail"]
 
 
-def test_a_map_names_the_columns(tmp_path: Path) -> None:
-    file, service = tmp_path / "x.tsv", Service()
-    file.write_text("q\tx\ty\nWhich?\tgood\tbad\n")
-    result = judged(service, file, "--map", "question=q,response_a=x,response_b=y")
-    assert result.exit_code == 0, result.stderr
-    assert service.asked == [{"question": "Which?", "response_a": "good", "response_b": "bad"}]
-
-
-@pytest.mark.parametrize(
-    ("content", "options", "words"),
-    [
-        ("q,x\n1,2\n", (), "the columns are q, x"),
-        ("q,x\n1,2\n", ("--map", "question=q"), "response_a, response_b are missing"),
-        ("q,x\n1,2\n", ("--map", "q"), "FIELD=COLUMN"),
-        ("", (), "is empty"),
-        (
-            '{"question": "x", "response_a": "y", "response_b": "z"}\n\nno\n',
-            (),
-            "line 3: this is not JSON",
-        ),
-        ('{"chosen": true, "rejected": 2}\n', (), "line 1: chosen is neither a text nor a list"),
-    ],
-)
-def test_a_wrong_file_is_reported_before_anything_is_sent(
-    content: str, options: tuple[str, ...], words: str, tmp_path: Path
-) -> None:
-    file, service = tmp_path / "x", Service()
-    file.write_text(content)
-    result = judged(service, file, *options)
-    assert result.exit_code == 1
-    assert words in " ".join(result.stderr.split())
-    assert service.batches == 0
-
-
 def test_only_verdicts_are_written_on_request(tmp_path: Path) -> None:
     file, out = pairs_in(tmp_path, count=6), tmp_path / "out.jsonl"
     service = Service()
@@ -169,14 +135,6 @@ def test_a_row_without_a_comparison_has_its_own_error(tmp_path: Path) -> None:
     assert len(service.asked) == 2
     assert "error invalid_comparison, 1: e.g." in result.stderr
     assert "1 of 3 rows got no judgment" in result.stderr
-
-
-def test_errors_are_counted_with_an_example_each(tmp_path: Path) -> None:
-    file, out = pairs_in(tmp_path, question="bad"), tmp_path / "out.jsonl"
-    result = judged(Service(), file, out=out)
-    assert result.exit_code == 1
-    assert f"error prompt_too_long, 6: e.g. {file}, line 1: too long" in result.stderr
-    assert "6 of 6 rows got no judgment" in result.stderr
 
 
 @pytest.mark.parametrize(

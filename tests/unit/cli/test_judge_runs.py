@@ -1,21 +1,15 @@
 """Tests of `scope-judge judge FILE --out X`: no result is lost, whatever happens to the run."""
 
-import fcntl
 import json
-import resource
-import signal
 import stat
-import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.patience import PATIENCE_S
 from tests.unit.api.problems import comparison
-from tests.unit.cli.commands import PROGRAM, one_line, rows_of
+from tests.unit.cli.commands import one_line, rows_of
 from tests.unit.cli.judging_service import (
     Answering,
     Service,
@@ -27,7 +21,6 @@ from tests.unit.cli.judging_service import (
     partial_of,
     problem,
 )
-from tests.unit.clients.planned import serving
 
 EARLIER = '{"of": "an earlier run"}\n'
 
@@ -88,51 +81,6 @@ def test_patience_ends(tmp_path: Path) -> None:
     assert partial_of(out).exists()
 
 
-def test_kill_9_costs_no_result(tmp_path: Path) -> None:
-    file, out = pairs_in(tmp_path, count=20), tmp_path / "out.jsonl"
-    started: list[subprocess.Popen[bytes]] = []
-
-    kept = out.with_name(f"{out.name}.partial")
-
-    def kill(request: Answering) -> None:
-        # The results of one request may be written while the next one is answered.
-        until = time.monotonic() + PATIENCE_S
-        while kept.read_bytes().count(b'"result"') < 8 and time.monotonic() < until:
-            time.sleep(0.005)
-        started[0].kill()
-        request.close_connection = True
-
-    service = Service(8, kill)
-    command = ["judge", str(file), "--out", str(out), "--url", service.url]
-    with serving(service):
-        started.append(subprocess.Popen([*PROGRAM, *command]))
-        assert started[0].wait() == -signal.SIGKILL
-    assert not out.exists()
-    again = Service()
-    assert judged(again, file, out=out).exit_code == 0
-    assert numbers(again) == list(range(8, 20))
-    assert rows_of(out.read_text()) == expected(file)
-
-
-@pytest.mark.parametrize("limit", [1500, 3000])
-def test_a_full_disk_costs_no_result(tmp_path: Path, limit: int) -> None:
-    # The journal does not fit, or the journal does and the result does not.
-    file, out = pairs_in(tmp_path, note="x" * 1000), tmp_path / "out.jsonl"
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
-    try:
-        result = judged(Service(), file, out=out)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert result.exit_code == 1
-    assert "cannot be written: " in result.stderr
-    assert not out.exists()
-    service = Service()
-    assert judged(service, file, out=out).exit_code == 0
-    assert len(service.asked) < 6
-    assert rows_of(out.read_text()) == expected(file)
-
-
 def test_a_result_that_is_there_is_only_replaced_on_request(tmp_path: Path) -> None:
     file, out = pairs_in(tmp_path), tmp_path / "out.jsonl"
     out.write_text(EARLIER)
@@ -162,17 +110,6 @@ def test_results_of_other_settings_are_not_mixed_in(tmp_path: Path) -> None:
     assert len(service.asked) == 6
 
 
-def test_a_symlink_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    target, link = tmp_path / "elsewhere" / "target.jsonl", tmp_path / "link.jsonl"
-    target.write_text(EARLIER)
-    link.symlink_to(target)
-    file = pairs_in(tmp_path)
-    assert judged(Service(), file, "--overwrite", out=link).exit_code == 0
-    assert link.is_symlink()
-    assert rows_of(target.read_text()) == expected(file)
-
-
 @pytest.mark.parametrize("name", ["pairs.jsonl", "link.jsonl"])
 def test_the_input_file_is_never_overwritten(name: str, tmp_path: Path) -> None:
     file = pairs_in(tmp_path)
@@ -182,25 +119,6 @@ def test_the_input_file_is_never_overwritten(name: str, tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "would overwrite the file that is judged" in result.stderr
     assert file.read_text() == before
-    assert service.batches == 0
-
-
-def test_a_file_that_is_no_journal_is_never_overwritten(tmp_path: Path) -> None:
-    file, out = pairs_in(tmp_path), tmp_path / "out.jsonl"
-    partial_of(out).write_text(EARLIER)
-    result = judged(Service(), file, "--overwrite", out=out)
-    assert result.exit_code == 1
-    assert "was not written by this command" in result.stderr
-    assert partial_of(out).read_text() == EARLIER
-
-
-def test_two_runs_cannot_write_the_same_file(tmp_path: Path) -> None:
-    out, service = tmp_path / "out.jsonl", Service()
-    with partial_of(out).open("w") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
-        result = judged(service, pairs_in(tmp_path), out=out)
-    assert result.exit_code == 1
-    assert f"{partial_of(out)} is being written by another process" in result.stderr
     assert service.batches == 0
 
 

@@ -123,16 +123,6 @@ def test_a_file_keeps_its_mode_and_a_symlink_stays(tmp_path: Path, path: Path) -
     assert names_in(path) == ["a"]
 
 
-def test_the_file_is_taken_from_the_environment(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SCOPE_API_KEYS_FILE", str(path))
-    assert run(None, "add", "a", "--role", "judge").exit_code == 0
-    assert run(None, "list").stdout.startswith("a\t")
-    assert run(None, "revoke", "a").exit_code == 0
-    assert names_in(path) == []
-
-
 def test_a_key_can_be_limited_to_sets_and_a_key_without_a_role_can_read(path: Path) -> None:
     some = ("--calibration", "default", "--calibration", "other.v2")
     assert "default,other.v2" in one_line(run(path, "add", "some", "--role", "judge", *some).stderr)

@@ -2,11 +2,9 @@
 
 import csv
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -80,35 +78,6 @@ def test_another_run_shows_the_changes(made: tuple[Path, Result]) -> None:
     assert favored["score"] > favored["score_before"] + 100
 
 
-def flipped(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The rows with 15% of the labels wrong."""
-    wrong = np.random.default_rng(0).random(len(rows)) < 0.15
-    other = {"model_a": "model_b", "model_b": "model_a", None: None}
-    for row, is_wrong in zip(rows, wrong, strict=True):
-        yield {**row, "human": other[row["human"]] if is_wrong else row["human"]}
-
-
-def test_known_label_noise_widens_the_ratings_that_rest_on_labels(
-    tmp_path: Path,
-) -> None:
-    folder = tmp_path
-    path = write(folder / "rows.jsonl", [*flipped(simulated(battles=1200).rows(labelled=0.8))])
-    assert run(path, "--out", folder / "out").exit_code == 0
-    result = run(path, "--out", folder / "noisy", "--label-noise", "0.15")
-    assert result.exit_code == 0, result.output
-    assert "15.0% of the labels are assumed to be wrong" in " ".join(result.stdout.split())
-    assert results(folder / "noisy")["label_noise"] == 0.15
-    clean, noisy = (results(folder / name) for name in ("out", "noisy"))
-    assert clean["views"]["soft"] == noisy["views"]["soft"]
-    assert noisy["agreement"]["error"] < clean["agreement"]["error"]
-    for view in ("people", "debiased"):
-        widths = [
-            np.mean([each["high"] - each["low"] for each in found["views"][view]["ratings"]])
-            for found in (clean, noisy)
-        ]
-        assert widths[1] > 1.2 * widths[0]
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -128,22 +97,3 @@ def test_an_option_that_does_not_fit_is_refused(
     assert result.exit_code == 1
     assert message in one_line(result.stderr)
     assert not (tmp_path / "x").exists()
-
-
-def test_a_bad_row_ends_the_run_with_its_place(tmp_path: Path) -> None:
-    rows = simulated(battles=20).rows()
-    rows[6]["winner"] = "left or right"
-    path = write(tmp_path / "rows.jsonl", rows)
-    result = run(path, "--out", tmp_path / "out")
-    assert result.exit_code == 1
-    assert f"{path}, line 7: winner is 'left or right'" in one_line(result.stderr)
-
-
-def test_a_model_name_is_no_markup(tmp_path: Path) -> None:
-    rows = simulated(models=2, battles=200).rows()
-    for row in rows:
-        for side in ("model_a", "model_b"):
-            row[side] = row[side].replace("model-00", "[red]/x[/red]")
-    result = run(write(tmp_path / "rows.jsonl", rows), "--out", tmp_path / "out")
-    assert result.exit_code == 0, result.output
-    assert "[red]/x[/red]" in result.stdout

@@ -189,17 +189,6 @@ def test_on_a_terminal_a_change_is_confirmed(
     assert (httpx.get(f"{own_url}/calibrations/default").text != before) == changed
 
 
-def test_a_rollback_shows_what_it_takes_away(own_url: str) -> None:
-    used(own_url)
-    result = run(own_url, "rollback", "default", "1", "--yes")
-    assert result.exit_code == 0
-    assert (
-        "default, version 2: 460 examples become 60 (0 added, 0 updated, 400 removed); no alpha in "
-        "use loses its verdicts" in one_line(result.stderr)
-    )
-    assert "default is version 3, with the 60 examples of version 1" in one_line(result.stderr)
-
-
 def _gunzipped(file: Path) -> str:
     return gzip.decompress(file.read_bytes()).decode()
 
@@ -239,24 +228,6 @@ def test_an_export_moves_a_set_to_another_service(
     assert "copy is version 1 with 460 examples" in one_line(again.stderr)
     repeated = run(empty_url, "import", str(file), "--yes")
     assert "version 1 with 460 examples: added 0, updated 460" in one_line(repeated.stderr)
-
-
-def test_a_pool_moves_with_its_pairs_without_labels(own_url: str, empty_url: str) -> None:
-    pairs = [{"question": f"{i}?", "response_a": f"quality={i}", "response_b": "quality=0"}
-             for i in range(1, 9)]  # fmt: skip
-    httpx.post(f"{own_url}/calibrations/pool/pool", json={"comparisons": pairs}).raise_for_status()
-    rows = [{**pair, "label": label} for pair, label in zip(pairs, ("A", "tie"), strict=False)]
-    body = {"calibration": "pool", "examples": rows}
-    httpx.post(f"{own_url}/calibrate", json=body).raise_for_status()
-    text = run(own_url, "export", "pool").stdout
-    assert run(empty_url, "import", "-", "--yes", input=text).exit_code == 0
-    assert set_at(empty_url, "pool") == {**set_at(own_url, "pool"), "version": 1}
-    assert run(empty_url, "export", "pool").stdout == text.replace('"version": 2', '"version": 1')
-    shown = run(own_url, "show", "pool").stdout
-    assert "n = 1, position flips 0.0%" in shown
-    assert "2 pairs labeled, of these 1 ties, 6 without a label." in one_line(shown)
-    assert "labels missing" in one_line(shown)
-    assert [row["label"] for row in rows_of(text)[1:]].count(None) == 6
 
 
 def test_an_export_holds_one_version_even_if_the_set_changes_meanwhile(

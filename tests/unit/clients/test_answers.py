@@ -129,6 +129,11 @@ CALLS: dict[str, tuple[Callable[[Any], Steps[Any]], Any]] = {
         lambda client: client.absorb("default", dry_run=True),
         example(records.AbsorbReport),
     ),
+    "versions": (lambda client: client.versions("x"), example(records.Versions)),
+    "monitor": (lambda client: client.monitor(), example(records.Monitor)),
+    "rollback": (lambda client: client.rollback("x", 1), example(records.CalibrationChange)),
+    "preview_deletion": (lambda client: client.preview_deletion("x"), example(records.Deletion)),
+    "resume": (lambda client: client.resume("x", "why"), example(records.Resumed)),
 }
 
 

@@ -51,10 +51,6 @@ def test_more_labels_than_a_request_may_have_are_taken(kind: Kind, audited_url: 
     assert call(kind, audited_url, "audits", "other") == ()
 
 
-def test_no_labels_are_sent_at_no_cost(kind: Kind, audited_url: str) -> None:
-    assert call(kind, audited_url, "label_audits", {}) == label_counts()
-
-
 def test_an_audit_is_closed_with_a_reason(kind: Kind, audited_url: str) -> None:
     one, two = drawn(kind, audited_url, 2)
     closed = call(kind, audited_url, "close_audits", {one: "the texts are gone"})
@@ -96,12 +92,6 @@ def test_open_audits_are_read_with_the_texts_that_the_service_keeps(kind: Kind) 
             ("quality=0", "y"),
         }
         assert call(kind, url, "audit_texts", "other") == ()
-
-
-def test_a_service_that_keeps_no_texts_has_no_pair_to_label(kind: Kind, audited_url: str) -> None:
-    drawn(kind, audited_url, 2)
-    assert list(call(kind, audited_url, "audit_texts")) == []
-    assert [each.texts for each in call(kind, audited_url, "audits")] == [None, None]
 
 
 def test_labeled_audits_are_absorbed(kind: Kind, audited_url: str) -> None:

@@ -15,7 +15,6 @@ from scope_judge import (
     Judgment,
     RequestError,
     ScopeClient,
-    UnavailableError,
 )
 from tests.patience import PATIENCE_S
 from tests.unit.clients.client_kinds import KINDS, Kind, call
@@ -316,12 +315,3 @@ def test_a_pause_ends_when_the_caller_leaves() -> None:
             assert numbers([next(results) for _ in range(9)]) == list(range(9))
             results.close()
             join_threads()
-
-
-def test_patience_ends_for_a_stream_too() -> None:
-    given: dict[str, Any] = {"clock": Clock(), "client_patience_s": 9}
-    with (
-        serving(PlannedService([problem(503, "draining")] * 99)) as service,
-        pytest.raises(UnavailableError, match="draining"),
-    ):
-        call("sync", service.url, "judge_many", pairs(9), **given)

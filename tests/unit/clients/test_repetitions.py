@@ -225,13 +225,6 @@ def test_without_a_key_the_message_says_where_to_put_one(kind: Kind) -> None:
             call(kind, service.url, "judge", *PAIR, client_api_key="sj_1")
 
 
-def test_waiting_is_logged(kind: Kind, caplog: pytest.LogCaptureFixture) -> None:
-    with serving(PlannedService([problem(503, "draining")])) as service:
-        call(kind, service.url, "judge", *PAIR, clock=Clock(), client_patience_s=9)
-    (line,) = [record for record in caplog.records if record.name == "scope_judge"]
-    assert line.getMessage() == "waiting 0.5 s for the service: draining: no: draining"
-
-
 def unconfirmed(handler: Handler) -> None:
     """Answers with thresholds that the store has not confirmed for twelve seconds."""
     answer = {"results": [judgment({"question": "old"})]}

@@ -6,9 +6,6 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from app.api.answers.judgments import to_text
-from app.core.comparison import Criterion, Judgment
-from app.core.score import Preference
 from tests.serving import client_of
 from tests.unit.api.problems import comparison, examples
 
@@ -49,29 +46,3 @@ async def test_an_abstention_says_why(client: httpx.AsyncClient) -> None:
     infeasible = await told(client, 3.0, alpha=0.0001, guarantee="pac")
     assert "not enough for alpha 0.0001 (pac, delta 0.1)" in infeasible
     assert "equally good" in await told(client, 0.0, alpha=0.1)
-
-
-@pytest.mark.parametrize(
-    ("p_fwd", "p_rev", "order"),
-    [(0.6, 0.4, "reads first"), (0.4, 0.6, "reads second"), (0.6, 0.6, None)],
-)
-def test_an_abstention_writes_its_numbers_apart_and_says_which_order_won(
-    p_fwd: float, p_rev: float, order: str | None
-) -> None:
-    preference = Preference(p_fwd=p_fwd, p_rev=p_rev, p_bar=0.501, uncertainty=0.693131)
-    criterion = Criterion(alpha=0.1, guarantee="marginal", delta=None, calibration="default")
-    judgment = Judgment(
-        verdict="abstain",
-        reason="uncertain",
-        preference=preference,
-        label_mass=None,
-        threshold=0.693102,
-        criterion=criterion,
-        risk_level=None,
-        calibration=None,
-        judge="demo",
-    )
-    words = to_text(judgment)
-    assert "0.693131 is above 0.693102, the threshold of alpha 0.1 (marginal)" in words
-    assert (order is not None) == ("in both orders" in words)
-    assert order is None or order in words

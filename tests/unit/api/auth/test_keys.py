@@ -83,25 +83,6 @@ def test_a_limit_that_is_not_valid_makes_the_file_unusable(
         Keys(path, clock=clock)
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
-        b"",
-        b"scope_",
-        key_of("a").encode()[:-1],
-        key_of("a").encode() + b" ",
-        key_of("a").upper().encode(),
-        hash_of(key_of("a").encode()).hex().encode(),
-        b"\xff\x00",
-        b"x" * 100_000,
-    ],
-)
-def test_an_unknown_key_is_refused(path: Path, clock: Clock, sent: bytes) -> None:
-    keys = Keys(write_keys(path, entry("a")), clock=clock)
-    with pytest.raises(UnauthenticatedError):
-        keys.caller(sent)
-
-
 def test_keys_are_long_random_and_have_one_word() -> None:
     made = {new_key() for _ in range(200)}
     assert len(made) == 200

@@ -10,7 +10,7 @@ from app.judges.engines.scripted import ScriptedEngine
 from app.ports import CallTimes, LabelLogits, Prompt, PromptError
 from tests.patience import PATIENCE_S
 from tests.serving import application_of
-from tests.unit.api.asgi import stay, talk
+from tests.unit.api.asgi import talk
 from tests.unit.api.problems import comparison
 
 
@@ -65,19 +65,3 @@ async def test_a_client_that_leaves_during_the_body_causes_no_engine_call() -> N
     async with app.router.lifespan_context(app), asyncio.timeout(PATIENCE_S):
         sent = await talk(app, "/judge", b'{"question":', then=leave, unfinished=True)
     assert (sent, engine.begun.is_set()) == ([], False)
-
-
-async def test_a_client_that_stays_gets_its_answer_and_the_engine_is_not_cancelled() -> None:
-    engine = WaitingEngine()
-    app = application_of(engine)
-
-    async def go_on() -> None:
-        engine.go_on.set()
-        await stay()
-
-    async with app.router.lifespan_context(app), asyncio.timeout(PATIENCE_S):
-        body = json.dumps(comparison(alpha=None)).encode()
-        sent = await talk(app, "/judge", body, then=go_on)
-    assert not engine.cancelled
-    assert sent[0]["status"] == 200
-    assert json.loads(sent[1]["body"])["verdict"] == "A"

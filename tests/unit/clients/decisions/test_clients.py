@@ -8,8 +8,7 @@ import openai
 import pytest
 from langchain_openai.decisions import Choice, OpenAIDecisions
 from pydantic_ai import Agent
-from pydantic_ai.exceptions import ModelHTTPError
-from pydantic_ai.models.decision import ChoiceQuestion, DecisionRequest, NoulQuestion
+from pydantic_ai.models.decision import ChoiceQuestion, DecisionRequest
 from pydantic_ai.models.system_one import SystemOneModel
 from pydantic_ai.providers.system_one import SystemOneProvider
 
@@ -64,12 +63,6 @@ async def test_an_agent_of_pydantic_ai_chooses_among_texts(model: SystemOneModel
     assert (await agent.run("Which?", output_type=close)).output == "unsure"
 
 
-async def test_pydantic_ai_shows_why_another_question_is_refused(model: SystemOneModel) -> None:
-    question = NoulQuestion(instructions="Is it good?")
-    with pytest.raises(ModelHTTPError, match="choice between two texts only"):
-        await model.decide(DecisionRequest(state="Which?", questions={"q": question}), {})
-
-
 def test_openai_gets_its_answers_with_the_scope(url: str) -> None:
     def asked(criteria: dict[str, str], **options: Any) -> Any:
         choices: Any = [{"value": value, "description": text} for value, text in criteria.items()]
@@ -90,17 +83,6 @@ def test_openai_gets_its_answers_with_the_scope(url: str) -> None:
         "uncertain",
     )
     assert asked(CLOSE, abstain_as="nobody").choice == "nobody"
-
-
-def test_openai_shows_why_another_question_is_refused(url: str) -> None:
-    question: Any = {"type": "predicate", "instructions": "Is it good?"}
-    with (
-        openai.OpenAI(base_url=f"{url}/v1", api_key="none") as client,
-        pytest.raises(openai.UnprocessableEntityError) as raised,
-    ):
-        client.decisions.create(model="any", input="Which?", questions=[question])
-    body: Any = raised.value.body
-    assert "choice between two texts only" in body["detail"]
 
 
 @pytest.mark.filterwarnings("ignore:The class `OpenAIDecisions` is in beta")
