@@ -6,7 +6,6 @@ markup nor characters that steer a terminal.
 Lines that programs read, and paths, are never cut at the width of the terminal.
 """
 
-import json
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -141,11 +140,6 @@ def print_cells(
     for cells in rows:
         table.add_row(*cells)
     print_table(table)
-
-
-def print_json(value: Any) -> None:
-    """Prints an answer of the service to stdout."""
-    print(json.dumps(value, indent=2))
 
 
 def ask(question: str, *, yes: bool, otherwise: str) -> None:

@@ -4,21 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich import box
-from rich.table import Table
-
-from app.cli.console import CommandError, print_table, say, stdout
+from app.cli.console import CommandError, say, stdout
 from app.files.replacing import replace_text
 from app.judges.label_logits import LEAST_LABEL_MASS
 
 # Most modules of app.evaluation need libraries of the extra "evaluation": functions import them.
 if TYPE_CHECKING:
-    from app.evaluation.protocol import RuleOutcome
-    from app.evaluation.report.table import Table as EvaluationTable
+    from app.evaluation.report.table import Table
     from app.evaluation.results import DatasetResults, Results
 
-# The rules behind the two guarantees of the service.
-_RULES = {"scope": "marginal (scope)", "pac": "pac"}
+# Tables of the report that are printed, too.
+_SHOWN = ("quality", "risk")
 
 
 def write_results(results: "Results", folder: Path) -> None:
@@ -37,20 +33,17 @@ def write_results(results: "Results", folder: Path) -> None:
         replace_text(report, _report(results, tables))
     except OSError as exc:
         raise CommandError(f"{exc.filename} cannot be written: {exc.strerror}") from None
-    # The tables are the result, so they go to stdout.
     for dataset in results.datasets:
         _warn_of_low_label_mass(dataset)
-        _print_quality(dataset)
-        bpe = next((each for each in dataset.methods if each.method == "bpe"), None)
-        if bpe is None or not bpe.rows:
-            say("too few pairs to calibrate on one half", output=stdout)
-            say("", output=stdout)
-            continue
-        _print_splits(bpe.rows, bpe.n)
+    # The tables are the result, so they go to stdout.
+    for table in tables:
+        if table.name in _SHOWN:
+            for line in [*table.markdown().splitlines(), ""]:
+                stdout.print(line, soft_wrap=True)
     say(f"report: {report.resolve()}")
 
 
-def _report(results: "Results", tables: "Sequence[EvaluationTable]") -> str:
+def _report(results: "Results", tables: "Sequence[Table]") -> str:
     from app.evaluation.paper import source
     from app.evaluation.report.table import as_text
 
@@ -75,43 +68,3 @@ def _warn_of_low_label_mass(dataset: "DatasetResults") -> None:
             f"probability of only {mass:.1e} (median) in this judge's answers, so its preferences "
             "are unreliable; try another SCOPE_PREFILL, prompt or model",
         )
-
-
-def _print_quality(dataset: "DatasetResults") -> None:
-    from app.evaluation.methods import METHODS
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("signal")
-    for heading in ("n", "missing", "accuracy", "ECE", "AUROC", "AUPRC"):
-        table.add_column(heading, justify="right")
-    for row in dataset.methods:
-        cells = [METHODS[row.method].title, str(row.n), str(row.unparsed + row.failed)]
-        cells += ["-" if value is None else f"{value:.3f}" for value in row.quality]
-        table.add_row(*cells)
-    print_table(table, title=f"{dataset.name}: {dataset.n} pairs")
-
-
-def _print_splits(rows: "Sequence[RuleOutcome]", n: int) -> None:
-    """Prints SCOPE and pac at every alpha, calibrated on random halves and tested on the others."""
-    shown = [row for row in rows if row.selector in ("scope", "pac")]
-    splits = shown[0].outcome.splits if shown else 0
-    title = (
-        f"mean of {splits} splits: calibrated on {n // 2} random labels, tested on the other "
-        f"{n - n // 2}"
-    )
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("rule on BPE")
-    for heading in ("alpha", "coverage", "risk", "errors / accepted", "splits above alpha"):
-        table.add_column(heading, justify="right")
-    for row in shown:
-        outcome = row.outcome
-        ratio = outcome.ratio_of_sums
-        table.add_row(
-            _RULES[row.selector],
-            f"{row.alpha:g}",
-            f"{outcome.coverage:.3f}",
-            f"{outcome.risk:.3f}",
-            "-" if ratio is None else f"{ratio:.3f}",
-            f"{outcome.share_above_alpha:.1%}",
-        )
-    print_table(table, title=title)

@@ -7,34 +7,15 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    ProgressColumn,
-    Task,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
-from rich.text import Text
 
 from app.cli.console import console, say
 
 # Between two lines of progress, where the output is not a terminal.
 _LINE_EVERY_S = 60.0
-
-
-class _RateColumn(ProgressColumn):
-    """Rate in steps a second."""
-
-    def render(self, task: Task) -> Text:
-        """The rate as text; empty before the first step."""
-        return Text(_speed(task), style="progress.data.speed")
-
-
-def _speed(task: Task) -> str:
-    """Steps a second; empty before the first step."""
-    if not task.speed:
-        return ""
-    # A large judge on a CPU answers less than one pair a second.
-    return f"{task.speed:.0f}/s" if task.speed >= 10 else f"{task.speed:.1f}/s"
 
 
 class _PlainProgress(Progress):
@@ -62,18 +43,16 @@ class _PlainProgress(Progress):
             return
         self._next_line_s = now + _LINE_EVERY_S
         of = "" if task.total is None else f" of {task.total:,.0f}"
-        parts = (f"{task.completed:,.0f}{of}", _speed(task))
-        line = f"        {task.description}: {', '.join(filter(None, parts))}"
+        line = f"        {task.description}: {task.completed:,.0f}{of}"
         say(line, output=self.console)
 
 
 def progress_bar() -> Progress:
-    """A progress bar with counts, rate and remaining time; lines where there is no terminal."""
+    """A progress bar with counts and remaining time; lines where there is no terminal."""
     return _PlainProgress(
         TextColumn("        {task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        _RateColumn(),
         TimeRemainingColumn(),
         console=console,
     )

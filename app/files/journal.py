@@ -13,7 +13,6 @@ from typing import Any, Self
 from app.core.errors import InvalidRequestError
 
 _FIRST_BEGINS = b'{"scope_judge_run": '
-_LATER_BEGIN = b'{"key": '
 _SYNC_EVERY_S = 1.0
 
 
@@ -21,14 +20,12 @@ class LineFile:
     """An open, locked file of lines. Those that were appended survive the end of the process.
 
     A process that was killed may leave a last line that was cut off: it is removed when the file is
-    opened, unless any line shows that the file belongs to somebody else.
+    opened, unless the first line shows that the file belongs to somebody else.
 
     Args:
-        path: Created if it does not exist; its folder must exist.
-        first_begins: Beginning of the first line.
-        later_begin: Beginning of all other lines.
-        foreign: Message if a line begins otherwise.
-        follow_symlink: Whether the path may be a symbolic link.
+        path: Created if it does not exist; its folder must exist. It must not be a symbolic link.
+        begins: Beginning of the first line.
+        foreign: Message if it begins otherwise.
 
     Attributes:
         lines: The lines that were in the file when it was opened.
@@ -38,20 +35,11 @@ class LineFile:
             somebody else. It is then unchanged.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        first_begins: bytes,
-        later_begin: bytes,
-        foreign: str,
-        follow_symlink: bool = True,
-    ) -> None:
+    def __init__(self, path: Path, *, begins: bytes, foreign: str) -> None:
         self.path = path
-        more_flags = 0 if follow_symlink else os.O_NOFOLLOW
 
         def opener(name: str, flags: int) -> int:
-            return os.open(name, flags | more_flags, 0o666)
+            return os.open(name, flags | os.O_NOFOLLOW, 0o666)
 
         try:
             # Unbuffered: after a failed write, closing the file must not write the rest.
@@ -69,10 +57,9 @@ class LineFile:
             self._file.seek(0)
             *lines, cut = self._file.read().split(b"\n")
             self.lines: Sequence[bytes] = lines
-            for number, line in enumerate((*lines, cut)):
-                begin = later_begin if number else first_begins
-                if not line.startswith(begin[: len(line)]):
-                    raise InvalidRequestError(f"{path} {foreign}")
+            first = (*lines, cut)[0]
+            if not first.startswith(begins[: len(first)]):
+                raise InvalidRequestError(f"{path} {foreign}")
             if cut:
                 self._file.truncate(sum(len(line) + 1 for line in lines))
             on_failure.pop_all()
@@ -145,10 +132,8 @@ class Journal:
         self.results: dict[str, dict[str, Any]] = {}
         self._lines = LineFile(
             file,
-            first_begins=_FIRST_BEGINS,
-            later_begin=_LATER_BEGIN,
+            begins=_FIRST_BEGINS,
             foreign="was not written by this command: move it away, or name another output",
-            follow_symlink=False,
         )
         with ExitStack() as on_failure:
             on_failure.callback(self._lines.close)

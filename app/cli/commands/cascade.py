@@ -1,14 +1,13 @@
 """`scope-judge cascade`: fixes what a cascade needs before its first label."""
 
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from app.cli.connection import DEFAULT_URL, Url, changing, connected
-from app.cli.console import CommandError, print_json, say, stdout
+from app.cli.console import CommandError, say, stdout
 from app.cli.progress import progress_bar
 from app.cli.running.options import (
     ColumnMap,
@@ -61,7 +60,6 @@ def plan(
         float, typer.Option(min=0, help="Price of a large judge's call.")
     ] = 10.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
     columns: ColumnMap = None,
     encoding: Encoding = None,
     url: Url = DEFAULT_URL,
@@ -99,10 +97,7 @@ def plan(
                 share=share,
                 dry_run=dry_run or rungs is None,
             )
-    if as_json:
-        print_json(asdict(made))
-    else:
-        _print_plan(made, name, small_price=small_price, large_price=large_price)
+    _print_plan(made, name, small_price=small_price, large_price=large_price)
 
 
 def _scored_by_two(

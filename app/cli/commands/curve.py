@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from app.cli.assessment import print_assessment
-from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url
+from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
 from app.cli.console import CommandError, say
 from app.cli.running.options import (
     ColumnMap,
@@ -77,7 +77,7 @@ def curve(
 
 def _judge(files: list[Path], form: InputFormat, out: Path, *, url: str, patience_s: float) -> None:
     """Judges files with a running service, as `scope-judge judge`; can be resumed."""
-    from app.cli.running.judging import FileOptions, judge_files
+    from app.cli.running.judging import judge_files
 
     if out.exists():
         same = " with the same --map" if form.shape else ""
@@ -85,9 +85,9 @@ def _judge(files: list[Path], form: InputFormat, out: Path, *, url: str, patienc
             f"{out} already exists: `scope-judge curve {out}`{same} reads it; --out names another "
             "file"
         )
-    options = FileOptions(form=form, out=out, otherwise=_OTHERWISE, may_fail=True)
+    judges = connected(url, patience_s=patience_s, otherwise=_OTHERWISE)
     # Without an alpha no calibration is needed.
-    judge_files(files, {"alpha": None}, options, url=url, patience_s=patience_s)
+    judge_files(files, {"alpha": None}, judges, form=form, out=out, may_fail=True)
 
 
 def _beside(given: Path) -> Path:

@@ -1,14 +1,16 @@
 """`scope-judge judge`: judges one pair or files with a running service, or files on Ray."""
 
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
 from app.cli.console import CommandError
-from app.cli.running.judging import FileOptions, judge_files, judge_files_on_ray
+from app.cli.running.judging import judge_files
 from app.cli.running.options import (
     INPUTS_HELP,
     Alpha,
@@ -25,7 +27,12 @@ from app.cli.running.options import (
     given_criterion,
     given_format,
 )
+from app.core.errors import StartupError
 from app.files.writing import json_line
+
+# The help of a command needs its options only.
+if TYPE_CHECKING:
+    from app.fleet.bulk import RayJudges
 
 _STDOUT = ("-", "/dev/stdout")
 
@@ -79,18 +86,20 @@ def judge(
     if files:
         if (question, a, b) != (None, None, None):
             raise CommandError("give either files, or --question with --a and --b")
-        options = FileOptions(
+        judges = (
+            _on_ray(address, criterion, replicas=replicas, batch_size=batch_size)
+            if ray
+            else connected(url, patience_s=patience)
+        )
+        judge_files(
+            files,
+            criterion,
+            judges,
             form=given_format(columns, encoding),
             out=None if out is None or str(out) in _STDOUT else out,
             overwrite=overwrite,
             only_verdicts=only_verdicts,
         )
-        if ray:
-            judge_files_on_ray(
-                files, criterion, options, address=address, replicas=replicas, batch_size=batch_size
-            )
-            return
-        judge_files(files, criterion, options, url=url, patience_s=patience)
         return
     if question is None or a is None or b is None:
         raise CommandError("give a file (or -), or --question with --a and --b")
@@ -98,3 +107,21 @@ def judge(
         raise CommandError("--out goes with files; the judgment of one pair is printed")
     with connected(url, patience_s=patience) as client:
         print(json_line(asdict(client.judge(question, a, b, **criterion))))
+
+
+def _on_ray(
+    address: str | None, criterion: Mapping[str, Any], *, replicas: int | None, batch_size: int
+) -> "AbstractContextManager[RayJudges]":
+    """The judge of the settings, loaded on a Ray cluster."""
+    # Imported late: Ray takes seconds.
+    from app.settings import read_settings
+
+    try:
+        from app.fleet.bulk import joined
+    except ImportError:
+        raise StartupError("Ray is not installed: install scope-judge[ray]") from None
+    try:
+        settings = read_settings()
+    except ValueError as exc:
+        raise CommandError(str(exc)) from None
+    return joined(address, settings, criterion, replicas=replicas, batch_size=batch_size)

@@ -3,21 +3,19 @@
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli.connection import connected
 from app.cli.console import CommandError, say
 from app.cli.running.coverage import (
     judged_pairs,
     print_contradictions,
     print_unlike,
 )
-from app.cli.running.drawn import drawn_path, keep_drawn
 from app.cli.running.rows import Item, check_output, delimiter_of, is_table, read_items, write_all
 from app.cli.running.run import (
     Ask,
@@ -33,10 +31,9 @@ from app.cli.running.run import (
     unaskable,
 )
 from app.cli.summary import print_summary
-from app.core.errors import StartupError
-from app.files.reading import InputFormat, files_of
+from app.files.reading import DRAWN_ENDING, InputFormat, files_of, read_rows
 from app.files.results import with_result
-from app.files.shapes import CALIBRATION
+from app.files.shapes import CALIBRATION, REQUIRED
 from app.files.writing import json_line
 
 # The help of a command needs its options only: functions import the client and Ray.
@@ -57,75 +54,33 @@ _TOY = "demo"
 _NOTHING_LOST = "; no result is lost: rerun the command to resume"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FileOptions:
-    """How a run reads and writes.
+def judge_files(
+    inputs: Sequence[Path],
+    criterion: Mapping[str, Any],
+    judges: "AbstractContextManager[ScopeClient | RayJudges]",
+    *,
+    form: InputFormat,
+    out: Path | None,
+    overwrite: bool = False,
+    only_verdicts: bool = False,
+    may_fail: bool = False,
+) -> None:
+    """Judges all rows of files, in order.
 
     Args:
+        inputs: Files, folders and patterns.
+        criterion: Fields of the criterion that the command line sets.
+        judges: Opens what judges.
         form: How the rows are written.
         out: File of the results; None for stdout.
         overwrite: Replace a file of results, and drop an unfinished run with other settings.
         only_verdicts: Write only the rows with a verdict.
-        otherwise: Alternative to name in the message if there is no service.
         may_fail: Whether the run succeeds although rows have no judgment.
     """
-
-    form: InputFormat = field(default_factory=InputFormat)
-    out: Path | None = None
-    overwrite: bool = False
-    only_verdicts: bool = False
-    otherwise: str = ""
-    may_fail: bool = False
-
-
-def judge_files(
-    inputs: Sequence[Path],
-    criterion: Mapping[str, Any],
-    options: FileOptions,
-    *,
-    url: str,
-    patience_s: float,
-) -> None:
-    """Judges all rows of files, in order."""
-    judges = connected(url, patience_s=patience_s, otherwise=options.otherwise)
-    _judge_files(inputs, criterion, options, judges)
-
-
-def judge_files_on_ray(
-    inputs: Sequence[Path],
-    criterion: Mapping[str, Any],
-    options: FileOptions,
-    *,
-    address: str | None,
-    replicas: int | None,
-    batch_size: int,
-) -> None:
-    """Judges all rows of files with the judge of the settings, loaded on a Ray cluster."""
-    # Imported late: Ray takes seconds.
-    from app.settings import read_settings
-
-    try:
-        from app.fleet.bulk import joined
-    except ImportError:
-        raise StartupError("Ray is not installed: install scope-judge[ray]") from None
-    try:
-        settings = read_settings()
-    except ValueError as exc:
-        raise CommandError(str(exc)) from None
-    judges = joined(address, settings, criterion, replicas=replicas, batch_size=batch_size)
-    _judge_files(inputs, criterion, options, judges)
-
-
-def _judge_files(
-    inputs: Sequence[Path],
-    criterion: Mapping[str, Any],
-    options: FileOptions,
-    judges: "AbstractContextManager[ScopeClient | RayJudges]",
-) -> None:
     begun = time.monotonic()
-    items = read_items(inputs, options.form)
-    check_output(options.out, files_of(inputs), overwrite=options.overwrite)
-    flat = is_table(options.out)
+    items = read_items(inputs, form)
+    check_output(out, files_of(inputs), overwrite=overwrite)
+    flat = is_table(out)
     taken = {name for item in items for name in item.row.fields}
 
     def rows_of(some: Sequence[Item], results: Results) -> list[dict[str, Any]]:
@@ -138,7 +93,7 @@ def _judge_files(
                 flat=flat,
             )
             for item in some
-            if not options.only_verdicts or _has_verdict(results[item.key])
+            if not only_verdicts or _has_verdict(results[item.key])
         ]
 
     # Connected last, so that a wrong file is reported first.
@@ -160,16 +115,16 @@ def _judge_files(
                     " the demo judge is a toy that knows ten small tasks, and its own set "
                     "`default` decides what it accepts: name yours with --calibration",
                 )
-        if options.out is None:
+        if out is None:
             done = _printed(items, ask, rows_of)
         else:
             done = judged_into(
-                options.out,
+                out,
                 items,
                 ask,
                 lambda results: rows_of(items, results),
                 settings={"judge": fingerprint, "criterion": dict(criterion)},
-                overwrite=options.overwrite,
+                overwrite=overwrite,
             )
         results = [done.results[item.key] for item in items]
         places = [item.row.place for item in items]
@@ -177,7 +132,7 @@ def _judge_files(
         print_summary(results, places, asked=done.asked, seconds=time.monotonic() - begun)
         print_contradictions(pairs)
         print_unlike(client, pairs)
-    if not options.may_fail:
+    if not may_fail:
         refuse_failed(results)
 
 
@@ -209,15 +164,37 @@ def judged_into(
         kept=f"rerun the command to resume {out}",
     )
     with finished(items, ask, run) as done:
-        drawn = keep_drawn(out, items, done.results, kept=_NOTHING_LOST)
         delimiter = delimiter_of(item.row for item in items)
+        # Before the output, which ends the run.
+        _keep_drawn(out, items, done.results)
         write_all(out, rows_of(done.results), kept=_NOTHING_LOST, delimiter=delimiter)
+    return done
+
+
+def _keep_drawn(out: Path, items: Iterable[Item], results: Results) -> None:
+    """Writes the pairs of a run that were drawn for audits, with their texts, beside its output.
+
+    A service may keep no texts, so what is lost here cannot be labeled. Who labels an audit should
+    know neither the verdict nor the models: a row has the id and the texts alone. A pair that is in
+    the file already stays as it is, because it may have been labeled there.
+    """
+    path = out.with_name(f"{out.name}{DRAWN_ENDING}")
+    drawn = {
+        audit["id"]: {"audit": audit["id"], **{name: item.fields[name] for name in REQUIRED}}
+        for item in items
+        if isinstance(item.fields, dict)
+        if (audit := results[item.key].get("audit")) is not None
+    }
+    earlier = [row.fields for row in read_rows(path)] if drawn and path.exists() else []
+    known = {row.get("audit") for row in earlier}
+    new = [row for audit, row in drawn.items() if audit not in known]
+    if new:
+        write_all(path, [*earlier, *new], kept=_NOTHING_LOST)
     if drawn:
         say(
-            f"{drawn} pairs were drawn for audits: add a column label to {drawn_path(out)}, and "
-            "send it with `scope-judge audits label`"
+            f"{len(drawn)} pairs were drawn for audits: add a column label to {path}, and send it "
+            "with `scope-judge audits label`"
         )
-    return done
 
 
 def refuse_failed(results: Sequence[Mapping[str, Any]]) -> None:

@@ -349,8 +349,7 @@ class JudgmentLog:
         self._judge = judge
         self._lines = LineFile(
             file,
-            first_begins=_LINE_BEGINS,
-            later_begin=_LINE_BEGINS,
+            begins=_LINE_BEGINS,
             foreign="was not written by evaluate: give another --out, or evaluate this file with "
             "--from",
         )

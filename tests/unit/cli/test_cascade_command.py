@@ -1,6 +1,5 @@
 """Tests of `scope-judge cascade plan` against services that listen on a port."""
 
-import json
 from pathlib import Path
 
 import httpx
@@ -34,6 +33,4 @@ def test_two_services_are_compared_and_nothing_is_written(tmp_path: Path) -> Non
         assert told.exit_code == 0, told.stderr
         assert "1000 pairs: the judges contradict each other on 0.0%" in one_line(told.stdout)
         assert "Nothing was written." in told.stderr
-        plan = json.loads(planned(tmp_path, url, "--escalate-url", other, "--json").stdout)
-        assert (plan["pairs"], plan["version"], plan["contradictions"]) == (1000, None, 0.0)
         assert httpx.get(f"{url}/calibrations").json()["calibrations"] == []
