@@ -71,7 +71,9 @@ def make_store(url: str) -> Store:
         StartupError: No store has this scheme, or the URL is invalid.
     """
     try:
-        scheme = urlsplit(url).scheme
+        parts = urlsplit(url)
+        # A port out of range is noticed only where it is read.
+        scheme, _ = parts.scheme, parts.port
     except ValueError:
         # The reason repeats a part of the URL, which may contain a password.
         raise StartupError("SCOPE_STORE_URL is not a valid URL") from None

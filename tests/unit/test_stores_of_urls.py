@@ -27,6 +27,15 @@ def test_a_url_says_whether_machines_can_share_its_store(
     assert is_own_file(url) is own_file
 
 
+@pytest.mark.parametrize(
+    "url", ["redis://[", "redis://host:99999", "redis://user:pass\u2100phrase@host/0", "sqlite:"]
+)
+def test_a_url_that_names_no_store_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(StartupError, match="SCOPE_STORE_URL") as caught:
+        make_store(url)
+    assert "phrase@" not in caught.value.detail
+
+
 def test_an_unknown_scheme_is_answered_with_every_known_one() -> None:
     with pytest.raises(StartupError) as caught:
         make_store("postgres://store/0")

@@ -68,49 +68,26 @@ async def test_settings_give_the_defaults() -> None:
 
 async def test_a_batch_keeps_order_and_ids_around_bad_items(client: httpx.AsyncClient) -> None:
     await calibrated(client)
-    items: list[Any] = [
-        comparison(id="first"),
-        comparison(id="blank", question=" "),
-        comparison(id=7),
-        {"id": "incomplete", "question": "q"},
-        "no object",
-        comparison(id="unknown", aplha=0.1),
-        comparison(id="absent", calibration="absent"),
-        comparison(id="delta", delta=0.1),
-        comparison(id="turns", response_a=["a", "b"]),
-        comparison(id=True),
-        comparison(id="last"),
+    # Item, its id in the answer, and the code of its error.
+    rows: list[tuple[Any, Any, str | None]] = [
+        (comparison(id="first"), "first", None),
+        (comparison(id="blank", question=" "), "blank", "invalid_comparison"),
+        (comparison(id=7), 7, None),
+        ({"id": "incomplete", "question": "q"}, "incomplete", "invalid_request"),
+        ("no object", None, "invalid_request"),
+        (comparison(id="unknown", aplha=0.1), "unknown", "invalid_request"),
+        (comparison(id="absent", calibration="absent"), "absent", "calibration_not_found"),
+        (comparison(id="delta", delta=0.1), "delta", "invalid_request"),
+        (comparison(id="turns", response_a=["a", "b"]), "turns", "invalid_comparison"),
+        (comparison(id=True), None, "invalid_request"),
+        (comparison(id="last"), "last", None),
     ]
-    response = await client.post("/judge/batch", json={"comparisons": items})
+    response = await client.post("/judge/batch", json={"comparisons": [row[0] for row in rows]})
     assert response.status_code == 200
     results = response.json()["results"]
-    assert [result["id"] for result in results] == [
-        "first",
-        "blank",
-        7,
-        "incomplete",
-        None,
-        "unknown",
-        "absent",
-        "delta",
-        "turns",
-        None,
-        "last",
-    ]
     codes = [result["error"]["code"] if "error" in result else None for result in results]
-    assert codes == [
-        None,
-        "invalid_comparison",
-        None,
-        "invalid_request",
-        "invalid_request",
-        "invalid_request",
-        "calibration_not_found",
-        "invalid_request",
-        "invalid_comparison",
-        "invalid_request",
-        None,
-    ]
+    assert [result["id"] for result in results] == [row[1] for row in rows]
+    assert codes == [row[2] for row in rows]
     for result in results:
         if "error" not in result:
             check(result, records.Judgment)

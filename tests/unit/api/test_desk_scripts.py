@@ -198,83 +198,60 @@ ALARM = {
 }
 DRIFT = {"uncertainty": {"alarm": True, "rang_at": None}, "position_gap": None}
 NONE = {"thresholds": [row(0.25, "marginal", feasible=False)]}
+NO_10 = {"thresholds": [row(0.1, "marginal", feasible=False), row(0.2, "marginal")]}
+QUIET = {**ALARM, "criteria": [{**COUNTED, "alarm": False}], "recovery": None, "drift": DRIFT}
+UNCHECKED = {"light": "amber", "criteria": [{**COUNTED, "audited": 0, "alarm": False}]}
+WAITING = {"criteria": [{**COUNTED, "audited": 0, "waiting": 30, "alarm": False}]}
 TODAY = "Label today's pairs"
+
+
+def recovering(audits: int | None, labelled: int, drawn: int) -> Any:
+    return {**ALARM, "recovery": {"audits": audits, "labelled": labelled, "drawn": drawn}}
+
+
+# State -> changes of set and monitor, and the light, the fact and the next step that they give.
 ADVICE: Mapping[str, tuple[Any, Any, tuple[str, str, str]]] = {
-    "usable": (
-        {},
-        {},
-        (
-            "green",
-            "You may use it at 10% for 85% of pairs: 9.4% of its verdicts were wrong on your 200 "
-            "labels; for a promise that holds for this set, 76%.",
-            "Try a pair",
-        ),
-    ),
-    "unchecked": (
-        {},
-        {"light": "amber", "criteria": [{**COUNTED, "audited": 0, "alarm": False}]},
-        ("amber", "You may use it at 10%", "Label pairs to check it"),
-    ),
-    "labels that do not count yet": (
-        {},
-        {"criteria": [{**COUNTED, "audited": 0, "waiting": 30, "alarm": False}]},
-        ("green", "30 labels wait: each counts once all earlier pairs have theirs", "Try a pair"),
-    ),
-    "usable at a larger share": (
-        {"thresholds": [row(0.1, "marginal", feasible=False), row(0.2, "marginal")]},
-        {},
-        ("green", "You may use it at 20%", "Try a pair"),
-    ),
+    "usable": ({}, {}, ("green", "You may use it at 10% for 85% of pairs", "Try a pair")),
+    "unchecked": ({}, UNCHECKED, ("amber", "You may use it at 10%", "Label pairs to check it")),
+    "labels that do not count yet": ({}, WAITING, ("green", "30 labels wait", "Try a pair")),
+    "usable at a larger share": (NO_10, {}, ("green", "You may use it at 20%", "Try a pair")),
     "without labels": (
         {**NONE, "labelled": 0, "unlabelled": 200},
         {},
-        ("amber", "You may not use it yet: 200 pairs of 200 have no label.", "Label them"),
+        ("amber", "200 pairs of 200 have no label", "Label them"),
     ),
     "too few labels": (
         {**NONE, "infeasible": [{"more_examples": 90}], "labelled": 20},
         {},
-        ("amber", "You may not use it yet: 20 labels are not enough", "Add pairs"),
+        ("amber", "20 labels are not enough", "Add pairs"),
     ),
     "of no use": (
         {**NONE, "infeasible": [{"more_examples": None}]},
         {},
-        (
-            "red",
-            "This judge cannot judge this traffic (right in 46.5% of 200). Choose another, or keep "
-            "people.",
-            "Make a new set",
-        ),
+        ("red", "This judge cannot judge this traffic (right in 46.5% of 200)", "Make a new set"),
     ),
-    "another judge": (
-        {"fingerprint": "g"},
-        {},
-        ("red", "You may not: this set was made with another judge (j).", "Make a new set"),
-    ),
-    "an alarm": ({}, ALARM, ("red", "You may not: 30% to 60% of its verdicts are wrong", TODAY)),
+    "another judge": ({"fingerprint": "g"}, {}, ("red", "another judge (j)", "Make a new set")),
+    "an alarm": ({}, ALARM, ("red", "30% to 60% of its verdicts are wrong", TODAY)),
     "an alarm without new pairs": (
         {},
-        {**ALARM, "recovery": {"audits": 59, "labelled": 12, "drawn": 12}},
+        recovering(59, 12, 12),
         ("red", "You may not: 30% to 60%", "See what is missing"),
     ),
     "an alarm that can end": (
         {},
-        {**ALARM, "recovery": {"audits": 59, "labelled": 59, "drawn": 100}},
+        recovering(59, 59, 100),
         ("red", "You may not: 30% to 60%", "End the alarm"),
     ),
     "an alarm that no labels end": (
         {},
-        {**ALARM, "recovery": {"audits": None, "labelled": 0, "drawn": 100}},
+        recovering(None, 0, 100),
         ("red", "You may not: 30% to 60%", "Make a new set"),
     ),
-    "changed traffic": (
-        {},
-        {**ALARM, "criteria": [{**COUNTED, "alarm": False}], "recovery": None, "drift": DRIFT},
-        ("red", "The traffic has changed: today's pairs are unlike", TODAY),
-    ),
+    "changed traffic": ({}, QUIET, ("red", "The traffic has changed", TODAY)),
     "changed traffic and an alarm": (
         {},
         {**ALARM, "drift": DRIFT},
-        ("red", "The traffic has changed: today's pairs are unlike those of this set. You", TODAY),
+        ("red", "The traffic has changed", TODAY),
     ),
     "the toy": (
         {"name": "default"},

@@ -7,6 +7,9 @@ from typing import Any
 
 import httpx
 
+from app.api.document import record_meanings
+from app.api.problems import STATUS
+from scope_judge import records
 from tests.serving import application_of
 
 COMMITTED = Path(__file__).with_name("openapi.json")
@@ -51,6 +54,42 @@ def test_every_route_documents_problems_as_they_are_sent() -> None:
                 problem = {"schema": {"$ref": "#/components/schemas/Problem"}}
                 found = responses[status]["content"]
                 assert found == {"application/problem+json": problem}, (method, path, status)
+
+
+def test_the_documented_codes_are_exactly_those_of_the_table() -> None:
+    schemas = schema()["components"]["schemas"]
+    assert schemas["Problem"]["properties"]["code"]["enum"] == [error.code for error in STATUS]
+    # No route documents the framework's own error.
+    assert not {"HTTPValidationError", "ValidationError"} & set(schemas)
+
+
+def test_every_field_and_parameter_is_described() -> None:
+    found = schema()
+    described = {
+        (name, field): about
+        for name, shape in found["components"]["schemas"].items()
+        for field, about in shape["properties"].items()
+    } | {
+        (path, parameter["name"]): parameter
+        for path, operations in found["paths"].items()
+        for operation in operations.values()
+        for parameter in operation.get("parameters", ())
+    }
+    assert [place for place, about in described.items() if not about.get("description")] == []
+
+
+def test_a_record_describes_its_fields_in_its_docstring() -> None:
+    schemas = schema()["components"]["schemas"]
+    declared = {name: record for name, record in vars(records).items() if name in schemas}
+    assert {"SingleJudgment", "JudgmentBatch", "SingleRewards", "Info", "Problem"} <= set(declared)
+    for name, record in declared.items():
+        assert set(record_meanings(record)) == set(schemas[name]["properties"]), name
+    limit = schemas["Limits"]["properties"]["max_batch"]["description"]
+    assert limit == "Most comparisons in one request."
+    # An inherited field; a sentence over several lines, and JSON's word for None.
+    assert schemas["SingleJudgment"]["properties"]["preferred"]["description"].endswith(
+        "even if it abstains; null if it has no preference."
+    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,7 @@
 """Tests of `scope-judge backup` and `scope-judge restore`: their files, messages and refusals."""
 
 import asyncio
-import os
-import signal
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +11,6 @@ from app.cli import app
 from app.cli.commands.restore import shown_url
 from app.ports import Store
 from app.stores.sqlite import SqliteStore
-from tests.patience import PATIENCE_S
 from tests.serving import services_of
 from tests.unit.audits.drawing import EXAMPLES, ids, traffic
 from tests.unit.cli.commands import one_line
@@ -148,32 +143,3 @@ def test_a_truncated_backup_is_refused_before_the_store_is_opened(
     assert "was cut off or changed" in error(run("restore", file, store=other))
     assert not other.exists()
     assert "does not exist" in error(run("restore", tmp_path / "no", store=other))
-
-
-# Kills itself at the end of the writer, before the file takes its place.
-KILLED = """
-import os, signal
-from app.cli import main
-from app.audits import backup
-backup.hashlib.sha256 = lambda: type("Sha", (), {
-    "update": lambda self, line: None,
-    "hexdigest": lambda self: os.kill(os.getpid(), signal.SIGKILL),
-})()
-main()
-"""
-
-
-@pytest.mark.parametrize("before", [None, "yesterday's"])
-def test_a_killed_backup_leaves_the_file_absent_or_as_it_was(
-    before: str | None, used: Path, tmp_path: Path
-) -> None:
-    file = tmp_path / "night.jsonl"
-    if before is not None:
-        file.write_text(before)
-    program = [sys.executable, "-c", KILLED, "backup", str(file), "--overwrite"]
-    environment = {**os.environ, "SCOPE_STORE_URL": f"sqlite:///{used}"}
-    killed = subprocess.run(program, env=environment, timeout=PATIENCE_S, check=False)
-    assert killed.returncode == -signal.SIGKILL
-    assert (file.read_text() if file.exists() else None) == before
-    assert run("backup", file, "--overwrite", store=used).exit_code == 0
-    assert run("restore", file, store=tmp_path / "other.db").exit_code == 0

@@ -130,6 +130,8 @@ def test_a_file_replaces_both_texts(tmp_path: Path, head: str, system: str) -> N
         pytest.param("user = 3", id="no string"),
         pytest.param(f"system = 3\nuser = '{USER}'", id="system no string"),
         pytest.param("not toml", id="not TOML"),
+        pytest.param("x = " + "[" * 5000, id="too deep"),
+        pytest.param("x = 1" + "0" * 5000, id="long number"),
         pytest.param(None, id="missing file"),
     ],
 )

@@ -3,11 +3,8 @@
 import json
 import logging
 import os
-import pty
-import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from threading import Event
 
 import pytest
@@ -169,65 +166,3 @@ def test_a_stuck_reader_delays_the_end_once_and_not_for_ever(pipe: Pipe) -> None
     # Each line after `finish` waits for the rest of the same second.
     log_lines(log, 1000)
     log.finish()
-
-
-PROGRAM = """
-import logging, sys
-from rich.progress import Progress, BarColumn
-from app.cli.console import console
-from app.observability.logs import LogStream, start_log
-log = start_log("info", "text")
-log.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
-if sys.argv[1:]:
-    console.file = LogStream(log)
-bar = Progress(BarColumn(), console=console, auto_refresh=False)
-for done in range(3):
-    console.print(f"[bold]stage[/] {done}")
-    with bar:
-        task = bar.add_task("", total=3)
-        bar.update(task, completed=done, refresh=True)
-    if sys.argv[1:]:
-        logging.warning("a warning")
-    else:
-        print("WARNING: a warning", file=sys.stderr)
-console.print(console.is_terminal)
-"""
-
-
-def on_a_terminal(*words: str) -> str:
-    """Everything that a program writes to a terminal."""
-    master, slave = pty.openpty()
-    command = [sys.executable, "-c", PROGRAM, *words]
-    process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave)
-    os.close(slave)
-    seen = b""
-    try:
-        while part := os.read(master, 65536):
-            seen += part
-    except OSError:
-        # Linux raises this error after the last program has closed the terminal.
-        pass
-    os.close(master)
-    assert process.wait(PATIENCE_S) == 0, seen
-    return seen.decode()
-
-
-def test_a_terminal_shows_the_same_output_in_the_same_order() -> None:
-    before, after = on_a_terminal(), on_a_terminal("through the log")
-    assert "\x1b[" in after
-    assert after.count("WARNING: a warning") == 3
-    assert after == before
-
-
-def test_a_forked_child_writes_by_itself(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    program = (
-        "import logging, os; from app.observability.logs import start_log\n"
-        "start_log('info', 'text').setFormatter(None)\n"
-        "if os.fork() == 0:\n"
-        "    logging.error('child'); os._exit(0)\n"
-        "os.wait(); logging.error('parent')"
-    )
-    with path.open("wb") as log:
-        subprocess.run([sys.executable, "-c", program], stdout=log, stderr=log, check=True)
-    assert path.read_text().split() == ["child", "parent"]

@@ -17,27 +17,31 @@ from tests.unit.api.rewards.reward_routes import PROMPT, script
 from tests.unit.api.test_api import check
 
 
-class CountingEngine(ScriptedEngine):
-    """Notes the number of prompts of each call."""
+class NotingEngine(ScriptedEngine):
+    """Notes the prompts of each call."""
 
     def __init__(self) -> None:
         super().__init__(script)
-        self.calls = list[int]()
+        self.calls = list[list[Prompt]]()
 
     async def label_logits(
         self, prompts: Sequence[Prompt], times: CallTimes | None = None
     ) -> list[LabelLogits | PromptError]:
-        self.calls.append(len(prompts))
+        self.calls.append(list(prompts))
         return await super().label_logits(prompts, times)
 
+    @property
+    def sizes(self) -> list[int]:
+        return [len(prompts) for prompts in self.calls]
+
 
 @pytest.fixture
-def engine() -> CountingEngine:
-    return CountingEngine()
+def engine() -> NotingEngine:
+    return NotingEngine()
 
 
 @pytest.fixture
-async def client(engine: CountingEngine) -> AsyncIterator[httpx.AsyncClient]:
+async def client(engine: NotingEngine) -> AsyncIterator[httpx.AsyncClient]:
     async with client_of(engine) as client:
         yield client
 
@@ -102,16 +106,16 @@ async def test_the_comparisons_come_on_demand(client: httpx.AsyncClient) -> None
     [("all", 28), (1, 4), (3, 12), (100, 28)],
 )
 async def test_a_group_costs_as_many_comparisons_as_its_opponents_say(
-    client: httpx.AsyncClient, engine: CountingEngine, opponents: Any, comparisons: int
+    client: httpx.AsyncClient, engine: NotingEngine, opponents: Any, comparisons: int
 ) -> None:
     found = await rewarded(client, group(qualities(*range(8)), opponents=opponents))
-    assert engine.calls == [2 * comparisons]
+    assert engine.sizes == [2 * comparisons]
     least = 7 if opponents == "all" else min(7, opponents)
     assert found["compared"] == found["accepted"] == [least] * 8
 
 
 async def test_several_groups_are_one_engine_call(
-    client: httpx.AsyncClient, engine: CountingEngine
+    client: httpx.AsyncClient, engine: NotingEngine
 ) -> None:
     draw = random.Random(5)
     groups = [
@@ -120,7 +124,7 @@ async def test_several_groups_are_one_engine_call(
     ]
     options = {"alpha": None, "opponents": 2, "reward": "soft"}
     both = await rewarded(client, {"groups": groups, **options}, "/rewards/groups")
-    assert engine.calls == [5 * 4 * 2]
+    assert engine.sizes == [5 * 4 * 2]
     assert both["usage"]["engine_prompts"] == 5 * 4 * 2
     alone = [await rewarded(client, {**each, **options}) for each in groups]
     assert {row.pop("usage")["engine_prompts"] for row in alone} == {4 * 2}
@@ -131,12 +135,12 @@ async def test_several_groups_are_one_engine_call(
 
 
 async def test_equal_texts_are_one_player_and_get_identical_rewards(
-    client: httpx.AsyncClient, engine: CountingEngine
+    client: httpx.AsyncClient, engine: NotingEngine
 ) -> None:
     a, b, c = qualities(2, 1, 0)
     message = [{"role": "assistant", "content": [{"type": "text", "text": a}]}]
     found = await rewarded(client, group([a, b, message, c, b, a]))
-    assert engine.calls == [2 * 3]
+    assert engine.sizes == [2 * 3]
     assert found["rewards"] == [1.0, 0.0, 1.0, -1.0, 0.0, 1.0]
     assert found["ties"] == [2, 1, 2, 0, 1, 2]
     assert found["compared"] == [2] * 6
@@ -196,6 +200,7 @@ BAD_GROUPS: dict[str, tuple[dict[str, Any], str, str]] = {
     "half an opponent": (group(["x", "y"], opponents=1.5), "opponents", "valid integer"),
     "true": (group(["x", "y"], opponents=True), "opponents", "valid integer"),
     "no number": (group(["x", "y"], opponents=None), "opponents", "valid integer"),
+    "no accepted comparison": (group(["x", "y"], min_accepted=0), "min_accepted", "above 0"),
     "comparisons": (group(["x", "y"], comparisons="yes"), "comparisons", "boolean"),
     "unknown field": (group(["x", "y"], oponents=2), "oponents", "no such field"),
 }
@@ -221,15 +226,28 @@ async def test_a_bad_group_gets_a_message_that_names_the_field(
         assert [each["field"] for each in error["error"]["errors"]] == [field]
 
 
+async def test_options_decide_on_responses_with_few_or_no_accepted_comparisons(
+    client: httpx.AsyncClient,
+) -> None:
+    texts = qualities(3, 2, 1)
+    few = await rewarded(client, group(texts, min_accepted=3))
+    assert (few["rewards"], few["reasons"]) == ([None] * 3, ["few_accepted"] * 3)
+    enough = await rewarded(client, group(texts, min_accepted=0.99))
+    assert enough["rewards"] == [1.0, 0.0, -1.0]
+    for overlong, reward in (("null", None), ("loses", -1.0)):
+        found = await rewarded(client, group(["ENDLESS " * 3, "quality=1", " "], overlong=overlong))
+        assert found["rewards"] == [reward, None, -1.0]
+
+
 async def test_groups_with_a_reference_are_rewarded_beside_the_others(
-    client: httpx.AsyncClient, engine: CountingEngine
+    client: httpx.AsyncClient, engine: NotingEngine
 ) -> None:
     question, responses = "Which?", qualities(0, 2)
     of_reference = {"question": question, "responses": responses, "reference": "quality=1"}
     groups = [{"question": question, "responses": responses}, of_reference, {**of_reference}]
     groups[2]["reference"] = " "
     found = await rewarded(client, {"groups": groups, "alpha": None}, "/rewards/groups")
-    assert engine.calls == [2 * 3]
+    assert engine.sizes == [2 * 3]
     alone = await rewarded(client, {**of_reference, "alpha": None}, "/rewards/reference")
     del alone["usage"]
     assert [each.get("rewards") for each in found["groups"]] == [[-1.0, 1.0]] * 2 + [None]
@@ -332,20 +350,6 @@ async def test_a_long_question_is_refused_if_it_would_be_repeated_too_often() ->
         assert "40 comparisons have 122640 characters" in found["detail"]
 
 
-class NotingEngine(ScriptedEngine):
-    """Notes the prompts that it gets."""
-
-    def __init__(self) -> None:
-        super().__init__(script)
-        self.prompts = list[Prompt]()
-
-    async def label_logits(
-        self, prompts: Sequence[Prompt], times: CallTimes | None = None
-    ) -> list[LabelLogits | PromptError]:
-        self.prompts += prompts
-        return await super().label_logits(prompts, times)
-
-
 _RENDERED = "<|im_start|>user\nWhich?<|im_end|>\n<|im_start|>assistant\n"
 
 
@@ -370,7 +374,6 @@ async def test_rendered_texts_are_judged_as_plain_ones(
     engine = NotingEngine()
     async with client_of(engine) as client:
         plain = await rewarded(client, body("Which?", ""), path)
-        seen, engine.prompts = engine.prompts, []
         found = await rewarded(client, body(question, "<|im_end|>", rendered=True), path)
     assert found == plain
-    assert engine.prompts == seen
+    assert engine.calls[0] == engine.calls[1]
