@@ -40,7 +40,7 @@ reference: setup-dev  ## Write docs/reference/ from the code, and the tables of 
 	$(BIN)/python -m docs.tools.make_speed_tables
 
 fuzz: setup-dev  ## At least 20,000 hostile requests (two minutes); ARGS="--seed N --requests N"
-	$(BIN)/python -m tests.drills.fuzzing $(ARGS)
+	$(BIN)/python -m tests.drills.fuzz $(ARGS)
 
 bench: setup-dev  ## Speed and memory against what people do today, into docs/measured/; ARGS="--quick --only NAME"
 	$(BIN)/python -m tests.benchmarks $(ARGS); status=$$?; $(BIN)/python -m docs.tools.make_speed_tables; exit $$status
@@ -54,7 +54,7 @@ ray: setup-dev  ## Ray Serve and bulk judging on two nodes of this machine, one 
 containers: setup-dev  ## Build the images and run them with buildah and podman (root; 5-15 minutes)
 	$(BIN)/python -m tests.drills.containers $(ARGS)
 
-gpu: setup  ## Prove the GPU path in twelve steps, into docs/measured/gpu.json; ARGS="--only NAME"
+gpu: setup  ## Prove the GPU path in eleven steps, into docs/measured/gpu.json; ARGS="--only NAME"
 	@$(BIN)/python -m tests.drills.gpu $(ARGS)
 
 lock: setup-dev  ## Pin what CI, the image and a machine with a GPU install, anew

@@ -183,7 +183,9 @@ class Arena:
         if name == "chat-client":
             return _chat(self._kept(chat_server(folder, model)))
         engine = {"engine": "vllm", "transformers-loop": "transformers"}[name]
-        worker = Worker(folder, name, "offline", {"engine": engine, "model": model})
+        worker = Worker(
+            folder, name, "tests.benchmarks.offline", {"engine": engine, "model": model}
+        )
         return _offline(self._kept(worker))
 
     def _ours(self) -> Contestant:

@@ -58,7 +58,7 @@ class _Loaded(NamedTuple):
 @contextmanager
 def _loaded(sampling: Sampling) -> Iterator[_Loaded]:
     with (
-        Worker(sampling.folder, "load", "load", {}) as load,
+        Worker(sampling.folder, "load", "tests.benchmarks.load", {}) as load,
         scripted_service(sampling.folder) as server,
     ):
         yield _Loaded(server, load)

@@ -25,8 +25,10 @@ def prefix_order(sampling: Sampling, _: Sequence[str]) -> list[Figure]:
     options = {"engine": "vllm", "model": model}
     plain_options = {**options, "prefix_cache": False}
     with (
-        Worker(sampling.folder, "prefix-cache", "offline", options) as cached,
-        Worker(sampling.folder, "no-prefix-cache", "offline", plain_options) as plain,
+        Worker(sampling.folder, "prefix-cache", "tests.benchmarks.offline", options) as cached,
+        Worker(
+            sampling.folder, "no-prefix-cache", "tests.benchmarks.offline", plain_options
+        ) as plain,
     ):
         contestants = [
             _sampler(cached, "prefix", questions),

@@ -148,13 +148,20 @@ def serve(
 
 
 class Worker(Process):
-    """A module of this package that answers JSON lines with JSON lines."""
+    """A module that answers JSON lines with JSON lines."""
 
     _talks = True
 
-    def __init__(self, folder: Path, name: str, module: str, options: Mapping[str, Any]) -> None:
-        command = [sys.executable, "-m", f"tests.benchmarks.{module}", json.dumps(options)]
-        super().__init__(folder, name, command, {})
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        module: str,
+        options: Mapping[str, Any],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        command = [sys.executable, "-m", module, json.dumps(options)]
+        super().__init__(folder, name, command, environment or {})
         try:
             self.started = self._answer()
         except BaseException:

@@ -14,7 +14,6 @@ import uvicorn
 
 from app.api.keys import Keys
 from app.api.server import MAX_HEAD_BYTES, SPARE, BoundedH11, affordable
-from tests.drills.fuzzing.wire import Connection, Ended
 from tests.patience import PATIENCE_S, until
 from tests.serving import application_of
 from tests.unit.api.corpus import Case, cases
@@ -22,6 +21,7 @@ from tests.unit.api.keyring import entry, key_of, write_keys
 from tests.unit.api.middleware.test_client_leaving import WaitingEngine
 from tests.unit.api.problems import comparison
 from tests.unit.api.test_corpus import outcome
+from tests.wire import exchange
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 PLAIN = json.dumps(comparison(alpha=None)).encode()
@@ -138,13 +138,10 @@ async def test_a_head_beyond_the_limit_is_refused_and_its_connection_closed() ->
 async def test_a_bad_request_gets_its_answer(case: Case) -> None:
     async with listening() as server:
         server.engine.go_on.set()
-
-        def ended() -> Ended:
-            connection = Connection(server.port, timeout_s=PATIENCE_S)
-            connection.send(case.content)
-            return connection.end(case.method)
-
-        assert outcome((await asyncio.to_thread(ended)).answer) == (case.status, case.code)
+        answer, _ = await asyncio.to_thread(
+            exchange, server.port, case.content, case.method, timeout_s=PATIENCE_S
+        )
+        assert outcome(answer) == (case.status, case.code)
         assert await (await server.connect()).status_of() == 200
 
 

@@ -4,10 +4,9 @@ import json
 
 import pytest
 
-from tests.drills.fuzzing.promises import NO_HTTP, Answer, problem_faults
-from tests.drills.fuzzing.wire import NoAnswer
 from tests.serving import client_of
 from tests.unit.api.corpus import FOLDER, Case, cases
+from tests.wire import NO_HTTP, Answer, NoAnswer, problem_faults
 
 CASES = cases()
 

@@ -1,1 +1,0 @@
-"""Fuzzing of every input: requests from the OpenAPI document, and bytes that it rules out."""

@@ -1,1 +1,0 @@
-"""`make gpu`: proves on a machine with a GPU what the CPU's tests cannot show."""
