@@ -6,11 +6,11 @@ six battles of a new model cannot move the others.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from app.core.errors import InvalidRequestError
-from app.ratings.agreement import agreement_of
 from app.ratings.battles import UNNAMED, Battles
 from app.ratings.bootstrap import Cells, Games, Keys, cells_of, replicates
 from app.ratings.bradley_terry import (
@@ -26,11 +26,19 @@ from app.ratings.bradley_terry import (
     ratings,
     structure_of,
 )
-from app.ratings.intervals import Intervals, RankSets, intervals_of, rank_sets, unsolved_of
+from app.ratings.counts import agreement_of, pairs_of
+from app.ratings.intervals import intervals_of, rank_sets, unsolved_of
 from app.ratings.notes import FEW_UNITS, notes_of
 from app.ratings.outcomes import Outcomes, games_of, views_of
-from app.ratings.pairs import pairs_of
-from app.ratings.results import Board, Rating, RatingSettings, Unbounded, View, ViewName
+from app.ratings.results import (
+    Board,
+    LeaderboardResults,
+    Rating,
+    RatingSettings,
+    Unbounded,
+    View,
+    ViewName,
+)
 
 # Share of the rounds without finite ratings beyond which a view is no main view.
 _MOST_UNSOLVED = 0.5
@@ -52,11 +60,10 @@ class Rounds:
     theta: Mapping[ViewName, Floats]
 
 
-@dataclass(frozen=True, kw_only=True)
-class RatedBoard:
-    """A board and its bootstrap."""
+class Leaderboard(NamedTuple):
+    """The results of a leaderboard, and the bootstrap of its board, for the next results."""
 
-    board: Board
+    results: LeaderboardResults
     rounds: Rounds
 
 
@@ -99,11 +106,11 @@ class _Point:
 
 def board_of(battles: Battles, settings: RatingSettings) -> Board:
     """The board of `rated`."""
-    return rated(battles, settings).board
+    return rated(battles, settings)[0]
 
 
-def rated(battles: Battles, settings: RatingSettings) -> RatedBoard:
-    """Rates the models of one judge's battles.
+def rated(battles: Battles, settings: RatingSettings) -> tuple[Board, Rounds]:
+    """Rates the models of one judge's battles, and keeps the bootstrap for later comparisons.
 
     Raises:
         InvalidRequestError: The reference is no model of the battles, or a provisional one.
@@ -150,10 +157,8 @@ def rated(battles: Battles, settings: RatingSettings) -> RatedBoard:
     )
     keys = np.unique(fitted.keys)
     theta = {point.name: drawn.theta for point, drawn in zip(points, rounds, strict=True)}
-    return RatedBoard(
-        board=replace(board, notes=notes_of(board, settings)),
-        rounds=Rounds(keys=keys[keys < UNNAMED], theta=theta),
-    )
+    board = replace(board, notes=notes_of(board, settings))
+    return board, Rounds(keys=keys[keys < UNNAMED], theta=theta)
 
 
 def _standing(battles: Battles, settings: RatingSettings) -> _Standing:
@@ -232,8 +237,7 @@ def _view(
     settings: RatingSettings,
 ) -> View:
     level, reference = settings.level, standing.reference
-    unsolved = unsolved_of(drawn.pull, point.structure, standing.established, reference)
-    structure = unsolved.structure
+    unsolved, structure = unsolved_of(drawn.pull, point.structure, standing.established, reference)
     shares = center_shares(structure, weight, reference)
     theta = centered(point.theta, structure, shares)
     rounds = centered(drawn.theta, structure, shares)
@@ -256,7 +260,7 @@ def _view(
             standing,
             settings,
         ),
-        unsolved=unsolved.share,
+        unsolved=unsolved,
     )
 
 
@@ -271,8 +275,8 @@ def _implied_deviations(spread: Floats, structure: Structure, shares: Floats) ->
 def _ratings(
     point: _Point,
     shares: Floats,
-    intervals: Intervals,
-    ranks: RankSets,
+    intervals: tuple[Floats, Floats],
+    ranks: tuple[Ints, Ints],
     models: tuple[str, ...],
     standing: _Standing,
     settings: RatingSettings,
@@ -280,11 +284,12 @@ def _ratings(
     """Best first, by component; then the provisional models, and those without battles last."""
     component, theta = point.structure.component, point.theta
     few = ~standing.established & (standing.judged > 0)
+    (low, high), (rank_low, rank_high) = intervals, ranks
     order = sorted(
         range(len(models)),
         key=lambda i: (
             component[i] < 0 and not few[i],
-            ranks.low[i] == 0,
+            rank_low[i] == 0,
             component[i],
             -np.nan_to_num(theta[i]),
         ),
@@ -292,7 +297,7 @@ def _ratings(
     rows, place = list[Rating](), dict[int, int]()
     for i in order:
         number = int(component[i])
-        is_rated, ranked = number >= 0, bool(ranks.low[i])
+        is_rated, ranked = number >= 0, bool(rank_low[i])
         place[number] = place.get(number, 0) + ranked
         rows.append(
             Rating(
@@ -300,11 +305,11 @@ def _ratings(
                 battles=int(point.played[i]),
                 failed=int(standing.failed[i]),
                 score=_score(theta[i], settings),
-                low=_score(intervals.low[i], settings),
-                high=_score(intervals.high[i], settings),
+                low=_score(low[i], settings),
+                high=_score(high[i], settings),
                 rank=place[number] if ranked else None,
-                rank_low=int(ranks.low[i]) if ranked else None,
-                rank_high=int(ranks.high[i]) if ranked else None,
+                rank_low=int(rank_low[i]) if ranked else None,
+                rank_high=int(rank_high[i]) if ranked else None,
                 component=number + 1 if is_rated else None,
                 unbounded=_unbounded(point.structure, i) if is_rated else None,
                 provisional=bool(few[i]) or (is_rated and not ranked),

@@ -60,16 +60,12 @@ class Cells:
         keys: Shape (units,). Key of each unit.
         weight: Sparse, shape (units, k). Weights.
         points: Sparse, shape (units, k). Points of the first model.
-        pair: Shape (n,). Index of each game's pair.
-        ahead: Shape (n,). Whether the game's first model is the pair's first one.
     """
 
     whole: Tally
     keys: Keys
     weight: csr_array
     points: csr_array
-    pair: Ints
-    ahead: NDArray[np.bool_]
 
     def resampled(self, counts: Floats) -> Tally:
         """The tallies of resampled units.
@@ -113,8 +109,6 @@ def cells_of(games: Games) -> Cells:
         keys=games.keys,
         weight=csr_array((games.weight, place), shape=shape),
         points=csr_array((points, place), shape=shape),
-        pair=pair,
-        ahead=ahead,
     )
 
 

@@ -93,11 +93,6 @@ class Structure:
         """Shape (models,). Whether a rating has no bound on one side, or on both."""
         return self.no_floor | self.no_ceiling
 
-    @property
-    def is_bounded(self) -> bool:
-        """Whether every rating is finite without a prior (Ford's condition)."""
-        return not self.unbounded.any()
-
 
 def structure_of(tally: Tally, reference: int | None = None) -> Structure:
     """Finds the components, and the models that won or lost everything against the others.
@@ -175,11 +170,6 @@ class Solution(NamedTuple):
     pull: Floats
 
 
-def solve(tally: Tally, *, prior_sd: float, start: Floats | None = None) -> Floats:
-    """The ratings of `solved`."""
-    return solved(tally, prior_sd=prior_sd, start=start).theta
-
-
 def solved(tally: Tally, *, prior_sd: float, start: Floats | None = None) -> Solution:
     """Solves the score equation by Newton's method.
 
@@ -191,7 +181,6 @@ def solved(tally: Tally, *, prior_sd: float, start: Floats | None = None) -> Sol
         prior_sd: Standard deviation in logits of the normal prior of each rating about 0. It makes
             the solution unique with every outcome and finite.
         start: Shape (models,). First guess.
-
     """
     incidence = tally.incidence()
     weight, points = np.atleast_2d(tally.weight), np.atleast_2d(tally.points)
@@ -213,15 +202,10 @@ def solved(tally: Tally, *, prior_sd: float, start: Floats | None = None) -> Sol
     pulled = information(tally, curvature, _HARDLY_ANY_PRIOR)
     pull = np.linalg.solve(pulled, (precision * theta)[..., None])[..., 0]
     if not tally.is_whole:
-        theta = within_prior(theta, prior_sd)
+        middle = np.median(theta, axis=1, keepdims=True)
+        theta = np.clip(theta, middle - prior_sd, middle + prior_sd)
     shape = (*tally.weight.shape[:-1], tally.models)
     return Solution(theta.reshape(shape), pull.reshape(shape))
-
-
-def within_prior(theta: Floats, prior_sd: float) -> Floats:
-    """Ratings of shape (rounds, models), cut to `prior_sd` from the median of their round."""
-    middle = np.median(theta, axis=1, keepdims=True)
-    return np.clip(theta, middle - prior_sd, middle + prior_sd)
 
 
 def cut(weight: Floats, points: Floats, incidence: csr_array) -> Floats:
@@ -310,8 +294,9 @@ def ratings(tally: Tally, structure: Structure, *, prior_sd: float) -> Floats:
     Returns:
         Shape (models,). Less the mean of the component; NaN for a model without battles.
     """
-    is_finite = tally.is_whole and structure.is_bounded
-    return centered(solve(tally, prior_sd=_NO_PRIOR_SD if is_finite else prior_sd), structure)
+    is_finite = tally.is_whole and not structure.unbounded.any()
+    theta = solved(tally, prior_sd=_NO_PRIOR_SD if is_finite else prior_sd).theta
+    return centered(theta, structure)
 
 
 def centered(theta: Floats, structure: Structure, shares: Floats | None = None) -> Floats:

@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 
 from app.core.errors import InvalidRequestError
-from app.ratings.board import RatedBoard
+from app.ratings.board import Leaderboard
 from app.ratings.bradley_terry import Floats
 from app.ratings.intervals import joint_reach
 from app.ratings.results import (
     Board,
     Changes,
+    LeaderboardResults,
     Rating,
     RatingChange,
-    RatingSettings,
     ViewName,
 )
 
@@ -28,36 +28,29 @@ from app.ratings.results import (
 _Place = tuple[int | None, int | None]
 
 
-def changes_of(
-    now: RatedBoard,
-    settings: RatingSettings,
-    before: RatedBoard,
-    settings_before: RatingSettings,
-    folder: Path,
-) -> Changes:
+def changes_of(now: Leaderboard, before: Leaderboard, folder: Path) -> Changes:
     """Compares the main view of a board with the same view of an earlier one.
 
     Without the main view among the earlier views, "soft" or another common one is compared.
 
     Args:
         now: The board.
-        settings: Its settings.
         before: The earlier board.
-        settings_before: Its settings.
         folder: Its place.
 
     Raises:
         InvalidRequestError: The two have no view in common.
     """
-    view = _common_view(now.board, before.board, folder)
-    old = {rating.model: rating for rating in before.board.views[view].ratings}
-    new = {rating.model: rating for rating in now.board.views[view].ratings}
+    board, earlier = now.results.board, before.results.board
+    view = _common_view(board, earlier, folder)
+    old = {rating.model: rating for rating in earlier.views[view].ratings}
+    new = {rating.model: rating for rating in board.views[view].ratings}
     changes, shifts = dict[str, RatingChange](), dict[_Place, float]()
     for place, models in _comparable(old, new).items():
         shares = _shares([new[model] for model in models])
         gaps = np.array([_score(new[model]) - _score(old[model]) for model in models])
         shifts[place] = float(shares @ gaps)
-        reach = _reach(models, shares, view, settings, before, now)
+        reach = _reach(models, shares, view, before, now)
         for model, gap, width in zip(models, gaps - shifts[place], reach, strict=True):
             changes[model] = _change(old[model], new[model], float(gap), float(width))
     rows = [
@@ -68,12 +61,12 @@ def changes_of(
     return Changes(
         folder=str(folder),
         view=view,
-        signature_before=before.board.signature,
-        same_signature=before.board.signature == now.board.signature,
-        battles_before=before.board.battles,
+        signature_before=earlier.signature,
+        same_signature=earlier.signature == board.signature,
+        battles_before=earlier.battles,
         models=tuple(_on_this_zero(row, old.get(row.model), shifts) for row in rows),
         common_questions=common,
-        note=_note(common, before.board, settings_before, now.board, settings),
+        note=_note(common, before.results, now.results),
     )
 
 
@@ -112,17 +105,17 @@ def _reach(
     models: Sequence[str],
     shares: Floats,
     view: ViewName,
-    settings: RatingSettings,
-    before: RatedBoard,
-    now: RatedBoard,
+    before: Leaderboard,
+    now: Leaderboard,
 ) -> Floats:
     """Shape (models,). Half widths of the intervals of the changes, which hold together."""
     drawn = [
-        each.rounds.theta[view][:, [each.board.models.index(model) for model in models]]
+        each.rounds.theta[view][:, [each.results.board.models.index(model) for model in models]]
         for each in (before, now)
     ]
     length = min(map(len, drawn))
     gap = drawn[1][:length] - drawn[0][:length]
+    settings = now.results.settings
     reach = joint_reach(gap - (gap @ shares)[:, None], settings.level)
     return np.asarray(settings.points * reach)
 
@@ -155,22 +148,16 @@ def _on_this_zero(
     return replace(row, score_before=row.score_before + shift)
 
 
-def _note(
-    common: int,
-    before: Board,
-    settings_before: RatingSettings,
-    now: Board,
-    settings: RatingSettings,
-) -> str:
+def _note(common: int, before: LeaderboardResults, now: LeaderboardResults) -> str:
     """How the two boards were compared, in plain words."""
     if not common:
         return "The boards share no question, so they count as independent."
-    if settings_before.seed != settings.seed:
+    if before.settings.seed != now.settings.seed:
         return (
             f"The boards have different seeds, so they count as independent: --seed "
-            f"{settings_before.seed} compares the {common:,} questions that are in both in pairs."
+            f"{before.settings.seed} compares the {common:,} questions that are in both in pairs."
         )
     return (
-        f"{common:,} questions are in both boards, of {before.questions:,} and "
-        f"{now.questions:,}. The same resamples of them serve both."
+        f"{common:,} questions are in both boards, of {before.board.questions:,} and "
+        f"{now.board.questions:,}. The same resamples of them serve both."
     )

@@ -1,7 +1,6 @@
 """Intervals of scores, and the ranks that are consistent with the data."""
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -15,46 +14,21 @@ MOST_UNSOLVED = 0.01
 _PULLED = 0.5
 
 
-class Intervals(NamedTuple):
-    """Shape (models,) each, in the unit of the ratings.
-
-    An end is infinite where the data has no bound on that side, and NaN without battles.
-    """
-
-    low: Floats
-    high: Floats
-
-
-class RankSets(NamedTuple):
-    """Shape (models,) each: the best and the worst rank of each model; 0 without a rank."""
-
-    low: Ints
-    high: Ints
-
-
-class Unsolved(NamedTuple):
-    """Rounds of the bootstrap whose equations have no finite solution.
-
-    Args:
-        share: Share of the rounds in which it is so for any established model.
-        structure: The structure, in which a model has no bound on a side on which its rating
-            is infinite in more than MOST_UNSOLVED of the rounds.
-    """
-
-    share: float
-    structure: Structure
-
-
 def unsolved_of(
     pull: Floats, structure: Structure, established: Bools, reference: int | None = None
-) -> Unsolved:
-    """Finds the models whose intervals would rest on the prior.
+) -> tuple[float, Structure]:
+    """Finds the rounds without a finite solution, and the models whose intervals would rest on it.
 
     Args:
         pull: Shape (rounds, models), as `Solution` has it.
         structure: Structure of the battles.
         established: Shape (models,). The models with enough battles.
         reference: Index of the model that is the zero of its component, whose own rating is finite.
+
+    Returns:
+        The share of the rounds in which the rating of any established model is not finite; and the
+        structure, in which a model has no bound on a side on which its rating is infinite in more
+        than MOST_UNSOLVED of the rounds.
     """
     above, below = (np.zeros(pull.shape, dtype=bool) for _ in range(2))
     for number in range(structure.component.max(initial=-1) + 1):
@@ -66,14 +40,12 @@ def unsolved_of(
         relative = own - middle
         above[:, inside], below[:, inside] = relative > _PULLED, relative < -_PULLED
     counted = established & (structure.component >= 0)
-    return Unsolved(
-        share=float((above | below)[:, counted].any(axis=1).mean()),
-        structure=replace(
-            structure,
-            no_ceiling=structure.no_ceiling | (above.mean(axis=0) > MOST_UNSOLVED),
-            no_floor=structure.no_floor | (below.mean(axis=0) > MOST_UNSOLVED),
-        ),
+    unbounded = replace(
+        structure,
+        no_ceiling=structure.no_ceiling | (above.mean(axis=0) > MOST_UNSOLVED),
+        no_floor=structure.no_floor | (below.mean(axis=0) > MOST_UNSOLVED),
     )
+    return float((above | below)[:, counted].any(axis=1).mean()), unbounded
 
 
 def intervals_of(
@@ -84,7 +56,7 @@ def intervals_of(
     *,
     level: float,
     few: Bools | None = None,
-) -> Intervals:
+) -> tuple[Floats, Floats]:
     """Intervals of single ratings: so many standard deviations of the bootstrap to each side.
 
     In 300 simulated arenas with 10% of the battles labeled, 95% intervals of debiased ratings
@@ -101,6 +73,10 @@ def intervals_of(
         structure: Structure of the battles.
         level: In (0, 1).
         few: Shape (models,). The models with few battles; None for none.
+
+    Returns:
+        Shape (models,) each: the lower and the upper ends; infinite where the data has no bound on
+        that side, and NaN without battles.
     """
     spread = replicates.std(axis=0)
     unsure = structure.unbounded if few is None else structure.unbounded | few
@@ -108,7 +84,7 @@ def intervals_of(
     reach = ndtri(0.5 + level / 2.0) * spread
     low = np.where(structure.no_floor, -np.inf, theta - reach)
     high = np.where(structure.no_ceiling, np.inf, theta + reach)
-    return Intervals(low=low, high=high)
+    return low, high
 
 
 def rank_sets(
@@ -119,7 +95,7 @@ def rank_sets(
     *,
     level: float,
     ranked: Bools | None = None,
-) -> RankSets:
+) -> tuple[Ints, Ints]:
     """Ranks inside each component that are consistent with the data, for all models together.
 
     A model is above another if the interval of their difference is above 0. The intervals of all
@@ -134,6 +110,9 @@ def rank_sets(
         structure: Structure of the battles.
         level: In (0, 1).
         ranked: Shape (models,). The models that have a rank; None for all with battles.
+
+    Returns:
+        Shape (models,) each: the best and the worst rank of each model; 0 without a rank.
     """
     low = np.zeros(len(theta), dtype=np.int64)
     high = np.zeros(len(theta), dtype=np.int64)
@@ -149,7 +128,7 @@ def rank_sets(
         gap = theta[inside][:, None] - theta[inside][None, :]
         low[inside] = 1 + (gap < -width).sum(axis=1)
         high[inside] = len(inside) - (gap > width).sum(axis=1)
-    return RankSets(low=low, high=high)
+    return low, high
 
 
 def _deviations(replicates: Floats, covariance: Floats, extreme: Bools) -> Floats:

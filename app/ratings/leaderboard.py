@@ -8,9 +8,9 @@ and no question, response or judgment.
 import io
 import json
 import zipfile
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow
@@ -22,7 +22,7 @@ from app.core.errors import InvalidRequestError
 from app.core.printable import encodable
 from app.files.replacing import replace_text, replacing
 from app.ratings.battles import Battles
-from app.ratings.board import RatedBoard, Rounds, rated
+from app.ratings.board import Leaderboard, Rounds, rated
 from app.ratings.changes import changes_of
 from app.ratings.results import FORMAT, VIEWS, Board, LeaderboardResults, RatingSettings
 
@@ -30,13 +30,6 @@ RESULTS_NAME, ROUNDS_NAME, TABLE_NAME = "results.json", "rounds.npz", "leaderboa
 _MADE, _KEYS = "made", "keys"
 _RESULTS = TypeAdapter(LeaderboardResults)
 _OF_BOARD = frozenset(field.name for field in fields(Board))
-
-
-class Leaderboard(NamedTuple):
-    """The results of a leaderboard, and the bootstrap of its board, for the next results."""
-
-    results: LeaderboardResults
-    rounds: Rounds
 
 
 def leaderboard_from(
@@ -54,15 +47,13 @@ def leaderboard_from(
         InvalidRequestError: The settings do not fit the battles, or there are no previous results.
     """
     previous = None if against is None else read_leaderboard(against)
-    found = rated(battles, settings)
-    changes = None
-    if previous is not None and against is not None:
-        before = RatedBoard(board=previous.results.board, rounds=previous.rounds)
-        changes = changes_of(found, settings, before, previous.results.settings, against)
-    results = LeaderboardResults(
-        version=__version__, made=made, settings=settings, board=found.board, changes=changes
-    )
-    return Leaderboard(results, found.rounds)
+    board, rounds = rated(battles, settings)
+    results = LeaderboardResults(version=__version__, made=made, settings=settings, board=board)
+    found = Leaderboard(results, rounds)
+    if previous is None or against is None:
+        return found
+    changes = changes_of(found, previous, against)
+    return Leaderboard(replace(results, changes=changes), rounds)
 
 
 def write_leaderboard(leaderboard: Leaderboard, folder: Path) -> None:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from app.ratings.board import RatedBoard, rated
+from app.ratings.board import Leaderboard
 from app.ratings.changes import changes_of
+from app.ratings.leaderboard import leaderboard_from
 from app.ratings.results import Changes, RatingSettings
 from app.ratings.rows import read_battles
 from tests.unit.ratings.arena import Arena, simulated, write
@@ -56,23 +57,24 @@ def two_weeks(seed: int, gain: float) -> tuple[Arena, Arena]:
     return weeks[0], weeks[1]
 
 
-def board(arena: Arena, seed: int, folder: Path) -> RatedBoard:
+def board(arena: Arena, seed: int, folder: Path) -> Leaderboard:
     rows = arena.rows(labelled=LABELED, seed=seed, per_question=3)
     for row in rows:
         # Without verdicts there are two views less.
         del row["winner"]
-    return rated(read_battles([write(folder / "rows.jsonl", rows)]), SETTINGS)
+    battles = read_battles([write(folder / "rows.jsonl", rows)])
+    return leaderboard_from(battles, SETTINGS, made="2026-11-23")
 
 
-def compared(before: RatedBoard, now: RatedBoard, *, paired: bool) -> Changes:
+def compared(before: Leaderboard, now: Leaderboard, *, paired: bool) -> Changes:
     """The changes; unpaired if the questions of the first board are drawn by themselves."""
     if not paired:
         shuffled = {
             view: np.random.default_rng(0).permutation(theta)
             for view, theta in before.rounds.theta.items()
         }
-        before = replace(before, rounds=replace(before.rounds, theta=shuffled))
-    return changes_of(now, SETTINGS, before, SETTINGS, Path("earlier"))
+        before = before._replace(rounds=replace(before.rounds, theta=shuffled))
+    return changes_of(now, before, Path("earlier"))
 
 
 def holds(changes: Changes, truth: dict[str, float]) -> bool:
@@ -96,8 +98,10 @@ def simulated_weeks(arenas: int, gain: float, folder: Path) -> Weeks:
         paired, unpaired = (compared(before, now, paired=each) for each in (True, False))
         assert paired.view == "debiased"
         gains = weeks[1].strength - weeks[0].strength
-        shares = {each.model: each.center_share for each in now.board.views["debiased"].ratings}
-        models = now.board.models
+        shares = {
+            each.model: each.center_share for each in now.results.board.views["debiased"].ratings
+        }
+        models = now.results.board.models
         zero = sum(g * (shares[m] or 0.0) for g, m in zip(gains, models, strict=True))
         truth = {m: SETTINGS.points * float(g - zero) for g, m in zip(gains, models, strict=True)}
         better = {each.model for each in paired.models if each.moved and (each.change or 0.0) > 0}

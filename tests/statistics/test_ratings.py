@@ -90,9 +90,9 @@ def runs() -> dict[str, Runs]:
             (drawn,) = replicates([cells], [theta], rounds=200, seed=seed, prior_sd=PRIOR_SD)
             rounds = centered(drawn.theta, structure)
             ends = errors_of(theta, rounds, structure, arena)
-            sets = rank_sets(theta, rounds, np.zeros((6, 6)), structure, level=0.95)
+            best, worst = rank_sets(theta, rounds, np.zeros((6, 6)), structure, level=0.95)
             true_rank = np.arange(6, 0, -1)
-            inside = np.array(((sets.low <= true_rank) & (true_rank <= sets.high)).all(), float)
+            inside = np.array(((best <= true_rank) & (true_rank <= worst)).all(), float)
             found.setdefault(name, []).append((*ends, inside))
     return {
         name: Runs(*(np.array(each) for each in zip(*ends, strict=True)))

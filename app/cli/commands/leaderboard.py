@@ -20,7 +20,7 @@ from app.cli.running.options import (
 
 # The help needs none of these: functions import them.
 if TYPE_CHECKING:
-    from app.ratings.leaderboard import Leaderboard
+    from app.ratings.board import Leaderboard
     from app.ratings.results import Board, Rating, RatingSettings
 
 PAGE_NAME = "leaderboard.html"

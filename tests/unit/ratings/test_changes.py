@@ -8,8 +8,8 @@ import pytest
 from scipy.special import expit
 
 from app.core.errors import InvalidRequestError
+from app.ratings.board import Leaderboard
 from app.ratings.leaderboard import (
-    Leaderboard,
     leaderboard_from,
     read_leaderboard,
     write_leaderboard,

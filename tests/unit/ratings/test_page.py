@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.ratings.page import render_page
-from app.ratings.page_board import shown
+from app.ratings.page import render_page, shown
 from app.ratings.results import LeaderboardResults
 from tests.unit.ratings import made_results
 from tests.unit.ratings.made_results import HOSTILE, MODELS
@@ -103,10 +102,10 @@ def test_a_provisional_model_has_a_dash() -> None:
         made_results.everything(), provisional=True, rank=None, rank_low=None, rank_high=None
     )
     board = shown(few)
-    (row,) = board.provisional
+    (row,) = board["provisional"]
     assert (row.rating.model, row.bar) == (MODELS[-1], None)
-    assert len(board.groups[0].rows) == 7
-    assert dict(board.scores)[MODELS[-1]][0] is None
+    assert len(board["groups"][0][1]) == 7
+    assert dict(board["scores"])[MODELS[-1]][0] is None
     assert "Provisional" in words(few)
     assert "Provisional" not in words(made_results.everything())
 

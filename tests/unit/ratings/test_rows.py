@@ -98,7 +98,7 @@ REFUSED = {
 
 
 def test_rows_of_several_releases_are_of_one_judge(tmp_path: Path) -> None:
-    signatures = "scope-judge 0.4; judge x; order seed 3", "scope-judge 0.5; judge x"
+    signatures = "scope-judge 0.4; judge x", "scope-judge 0.5; judge x"
     rows = [row(question_id=text, signature=text) for text in signatures]
     assert read_battles([write(tmp_path / "rows.jsonl", rows)]).judged.sum() == 2
 
