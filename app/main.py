@@ -4,55 +4,19 @@ import gc
 import logging
 import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
 from app.api.application import create_application
-from app.api.keys import Keys, open_keys
+from app.api.keys import open_keys
 from app.judging.services import Services
 from app.observability import logs
 from app.settings import Settings, read_settings
 from app.wiring.services import open_services
-from app.wiring.startup import StartupObserver
+from app.wiring.startup import LoggingObserver, StartupObserver
 
 logger = logging.getLogger("app")
-
-
-class LoggingObserver:
-    """Logs the progress of a start."""
-
-    def stage(self, text: str) -> None:
-        """Logs the stage."""
-        logger.info("%s", text)
-
-    def note(self, text: str) -> None:
-        """Logs the note."""
-        logger.info("%s", text)
-
-    def warning(self, text: str) -> None:
-        """Logs the warning."""
-        logger.warning("%s", text)
-
-
-def build(
-    settings: Settings,
-    open_services: Callable[[], AbstractAsyncContextManager[Services]],
-    *,
-    keys: Keys | None,
-) -> FastAPI:
-    """Builds the application from the settings; its lifespan opens and closes the services."""
-
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[Services]:
-        try:
-            async with open_services() as services:
-                services.telemetry.show(lambda: [("log_lines_dropped", (), logs.dropped_lines())])
-                yield services
-        finally:
-            logs.finish()
-
-    return create_application(opened, settings, keys=keys)
 
 
 @asynccontextmanager
@@ -90,7 +54,7 @@ def create() -> FastAPI:
         observer.warning(
             "SCOPE_API_KEYS_FILE is not set: only requests from this machine are answered"
         )
-    return build(
+    return create_application(
         settings,
         lambda: serving(settings, observer, on_lost=_end_process),
         keys=keys,

@@ -10,12 +10,12 @@ from typing import Any
 import httpx
 import numpy as np
 
+from app.api.application import create_application
 from app.judges.cascade import CascadeScorer, EscalationShare, LargeJudge
 from app.judges.engines.openai_servers import Endpoints
 from app.judges.engines.scripted import Script, ScriptedEngine, logits_of_gap
 from app.judges.label_logits import LabelLogitScorer
 from app.judges.prompts import PromptTemplate
-from app.main import build
 from app.observability.telemetry import Telemetry
 from app.ports import LabelLogits, Prompt, Store
 from app.settings import Settings
@@ -110,7 +110,7 @@ async def cascade_client(
         await services.auditor.open()
         yield services
 
-    app = build(settings, opened, keys=None)
+    app = create_application(settings, opened, keys=None)
     try:
         async with (
             app.router.lifespan_context(app),

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
+from app.api.application import create_application
 from app.api.keys import Keys
 from app.core.comparison import Comparison, Criterion, Guarantee, Label, LabeledComparison
 from app.judges.engines.scripted import ScriptedEngine
@@ -17,14 +18,13 @@ from app.judges.prompts import PromptTemplate
 from app.judges.scorer import Scorer
 from app.judging.judge import Asked
 from app.judging.services import Services
-from app.main import build
 from app.observability.telemetry import Telemetry
 from app.ports import CallTimes, Engine, LabelLogits, Prompt, PromptError, SetStore, Store
 from app.sets.cache import Calibrations
 from app.settings import Settings
 from app.stores.memory import MemoryStore
 from app.wiring.services import assembled, open_services
-from app.wiring.startup import StartupObserver
+from app.wiring.startup import LoggingObserver, StartupObserver
 from tests.completed_questions import complete_questions
 from tests.seeded_drift import seed_drift
 
@@ -71,7 +71,9 @@ def application_of(
     keys: Keys | None = None,
     **given: Any,
 ) -> FastAPI:
-    return build(Settings(**given), lambda: services_of(engine, store, **given), keys=keys)
+    return create_application(
+        Settings(**given), lambda: services_of(engine, store, **given), keys=keys
+    )
 
 
 @asynccontextmanager
@@ -88,23 +90,15 @@ async def client_of(
         yield client
 
 
-class Quiet:
-    """An observer of a start that nobody watches."""
-
-    def stage(self, text: str) -> None: ...
-
-    def note(self, text: str) -> None: ...
-
-    def warning(self, text: str) -> None: ...
-
-
 @asynccontextmanager
 async def client_of_settings(
     settings: Settings, observer: StartupObserver | None = None
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the service that the settings start, with their engine and their store."""
-    observer = observer or Quiet()
-    app = build(settings, lambda: open_services(settings, observer, on_lost=print), keys=None)
+    observer = observer or LoggingObserver()
+    app = create_application(
+        settings, lambda: open_services(settings, observer, on_lost=print), keys=None
+    )
     async with app.router.lifespan_context(app), _client(app) as client:
         yield client
 
@@ -124,7 +118,7 @@ def application_of_scorer(scorer: Scorer, store: Store | None = None, **given: A
         await services.auditor.open()
         yield services
 
-    return build(settings, opened, keys=None)
+    return create_application(settings, opened, keys=None)
 
 
 @asynccontextmanager

@@ -2,23 +2,23 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, ClassVar
 
 from fastapi import FastAPI
 from starlette.responses import JSONResponse
 
 from app import __version__
-from app.api import problems
+from app.api import document, problems
 from app.api.access import Authentication
-from app.api.desk import routes as desk_routes
-from app.api.document import describe_answers
+from app.api.desk import routes as desk
+from app.api.document import DocumentedApplication
 from app.api.keys import Keys
 from app.api.middleware import Gate, Observation, Prefix
 from app.api.routes import audits as auditing
 from app.api.routes import calibrations as calibrating
-from app.api.routes import cascades, decisions, docs, operations, pools, rewards
+from app.api.routes import cascades, decisions, operations, rewards
 from app.api.routes import judge as judging
 from app.judging.services import Services
+from app.observability import logs
 from app.off_loop import off_loop
 from app.settings import Settings
 
@@ -28,37 +28,17 @@ _DESCRIPTION = (
 )
 
 
-class _Application(FastAPI):
-    # Shared by all applications of a process, because making it takes 0.1 s.
-    _document: ClassVar[dict[str, Any] | None] = None
-
-    def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document, with the security scheme of a service with a key file."""
-        if _Application._document is None:
-            _Application._document = self._made_document()
-        return _Application._document
-
-    def _made_document(self) -> dict[str, Any]:
-        document = super().openapi()
-        description = "Required if the service has a key file."
-        key = {"type": "http", "scheme": "bearer", "description": description}
-        document["components"]["securitySchemes"] = {"key": key}
-        document["security"] = [{}, {"key": []}]
-        describe_answers(document["components"]["schemas"])
-        return document
-
-
 def create_application(
-    open_services: Callable[[], AbstractAsyncContextManager[Services]],
     settings: Settings,
+    open_services: Callable[[], AbstractAsyncContextManager[Services]],
     *,
     keys: Keys | None,
 ) -> FastAPI:
     """Builds the application.
 
     Args:
-        open_services: Opens the services when the application starts, closes them when it stops.
         settings: The settings, of which those of HTTP are used.
+        open_services: Opens the services when the application starts, closes them when it stops.
         keys: The accepted keys; None to accept requests from this machine without a key.
     """
 
@@ -66,11 +46,14 @@ def create_application(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         # Made and written now, because FastAPI would do that on the event loop in each request.
         app.state.openapi = await off_loop(lambda: bytes(JSONResponse(app.openapi()).body))
-        async with open_services() as services:
-            app.state.services = services
-            yield
+        try:
+            async with open_services() as services:
+                app.state.services = services
+                yield
+        finally:
+            logs.finish()
 
-    app = _Application(
+    app = DocumentedApplication(
         title="scope-judge",
         version=__version__,
         description=_DESCRIPTION,
@@ -96,19 +79,11 @@ def create_application(
     problems.install(app)
     # All applications of a process share the routes: `include_router` would analyze each of them
     # again, which takes 40 ms.
-    for routes in (
-        judging,
-        rewards,
-        decisions,
-        calibrating,
-        pools,
-        cascades,
-        auditing,
-        operations,
-        docs,
+    for module in (
+        *(judging, rewards, decisions, calibrating, cascades, auditing, operations),
+        *(document, desk),
     ):
-        app.router.routes.extend(routes.router.routes)
-    app.router.routes.extend(desk_routes.router.routes)
+        app.router.routes.extend(module.router.routes)
     return app
 
 

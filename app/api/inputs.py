@@ -1,4 +1,4 @@
-"""What a route gets: its body, the services and the caller; and checks that several routes make."""
+"""What a route gets: a request with its body, its caller, the services and their limits."""
 
 import json
 from collections.abc import Callable, Coroutine, Sequence
@@ -21,6 +21,7 @@ from app.off_loop import off_loop
 P = ParamSpec("P")
 T = TypeVar("T")
 
+LONGEST_NAME = 64
 # Bytes of a body above which it is large. The worst smaller one, a reward of 45 short responses,
 # takes 22 ms.
 LARGE_BYTES = 2**13
@@ -28,7 +29,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class JsonRequest(Request):
-    """A request whose JSON body is parsed and validated in one step.
+    """A request of a caller, whose JSON body is parsed and validated in one step.
 
     Args:
         request: The request from the server.
@@ -48,6 +49,56 @@ class JsonRequest(Request):
         if self._model is None:
             return await super().json()
         return await self.run(_validated, self._model, await self.body())
+
+    @property
+    def services(self) -> Services:
+        """The parts of the service."""
+        return cast(Services, self.app.state.services)
+
+    @property
+    def caller(self) -> Caller:
+        """The sender of the request.
+
+        A service without a key file has no keys that could own the request. It takes the name that
+        a browser sends with labels; judgments are counted by key, so their callers have no names of
+        their own.
+        """
+        caller = self.scope.get(CALLER_KEY)
+        if caller is not None:
+            return cast(Caller, caller)
+        name = unquote(self.headers.get("x-scope-person", "")).strip()
+        is_name = 0 < len(name) <= LONGEST_NAME and name.isprintable()
+        judges = NEEDS.get((self.method, self.scope["route"].path)) == "judge"
+        return ANYONE.model_copy(update={"name": name}) if is_name and not judges else ANYONE
+
+    def check_criterion(self, criterion: Criterion) -> None:
+        """Raises ForbiddenError if the caller may not use the criterion's calibration set."""
+        # Without an alpha no calibration set is used.
+        if criterion.alpha is not None:
+            self.caller.check_calibration(criterion.calibration)
+
+    def check_comparisons(self, count: int) -> None:
+        """Raises BatchTooLargeError if the request has more comparisons than the limit."""
+        limit = self.services.limits.max_batch
+        if count > limit:
+            raise BatchTooLargeError(
+                f"the request has {count} comparisons and the limit is {limit} (half of "
+                "SCOPE_MAX_PENDING): send smaller batches"
+            )
+
+    def check_responses(self, count: int) -> None:
+        """Raises BatchTooLargeError if a request for rewards has too many responses.
+
+        Equal and blank responses make no comparisons, so the limit of comparisons does not bound
+        them.
+        """
+        # As many as the largest request can have if it compares pairs.
+        limit = 2 * self.services.limits.max_batch
+        if count > limit:
+            raise BatchTooLargeError(
+                f"the request has {count} responses and the limit is {limit} ("
+                "SCOPE_MAX_PENDING): send fewer responses or groups at once"
+            )
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Calls a function whose work grows with the body; in a thread if the body is large."""
@@ -98,76 +149,13 @@ def _parsed(model: type[BaseModel], body: bytes) -> BaseModel:
     )
 
 
-LONGEST_NAME = 64
-
-
-# Both are async, because FastAPI runs ordinary functions in a thread.
-async def _current_services(request: Request) -> Services:
-    return cast(Services, request.app.state.services)
-
-
-async def _current_caller(request: Request) -> Caller:
-    caller = request.scope.get(CALLER_KEY)
-    # A service without a key file has no keys that could own the request.
-    return _person(request) if caller is None else cast(Caller, caller)
-
-
-def _person(request: Request) -> Caller:
-    """The caller of a service without keys, by the name that a browser sends with labels.
-
-    Judgments are counted by key, so their callers have no names of their own.
-    """
-    name = unquote(request.headers.get("x-scope-person", "")).strip()
-    is_name = 0 < len(name) <= LONGEST_NAME and name.isprintable()
-    return ANYONE.model_copy(update={"name": name}) if is_name and not _judges(request) else ANYONE
-
-
-def _judges(request: Request) -> bool:
-    return NEEDS.get((request.method, request.scope["route"].path)) == "judge"
-
-
-CurrentServices = Annotated[Services, Depends(_current_services)]
-CurrentCaller = Annotated[Caller, Depends(_current_caller)]
-
-
 async def _permitted(
     name: Annotated[CalibrationName, Path(description="The calibration set.")],
-    caller: CurrentCaller,
+    request: JsonRequest,
 ) -> str:
-    caller.check_calibration(name)
+    request.caller.check_calibration(name)
     return name
 
 
 # Name of the set in the path, which the caller may use.
 SetName = Annotated[str, Depends(_permitted)]
-
-
-def check_batch_size(count: int, services: Services) -> None:
-    """Raises BatchTooLargeError if a request has more comparisons than the limit."""
-    limit = services.limits.max_batch
-    if count > limit:
-        raise BatchTooLargeError(
-            f"the request has {count} comparisons and the limit is {limit} (half of "
-            "SCOPE_MAX_PENDING): send smaller batches"
-        )
-
-
-def check_responses(count: int, services: Services) -> None:
-    """Raises BatchTooLargeError if a request for rewards has too many responses.
-
-    Equal and blank responses make no comparisons, so the limit of comparisons does not bound them.
-    """
-    # As many as the largest request can have if it compares pairs.
-    limit = 2 * services.limits.max_batch
-    if count > limit:
-        raise BatchTooLargeError(
-            f"the request has {count} responses and the limit is {limit} ("
-            "SCOPE_MAX_PENDING): send fewer responses or groups at once"
-        )
-
-
-def check_criterion(caller: Caller, criterion: Criterion) -> None:
-    """Raises ForbiddenError if the caller may not use the criterion's calibration set."""
-    # Without an alpha no calibration set is used.
-    if criterion.alpha is not None:
-        caller.check_calibration(criterion.calibration)

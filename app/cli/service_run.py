@@ -12,6 +12,7 @@ from typing import Any, TextIO, cast
 import typer
 
 from app.api.access import is_loopback
+from app.api.application import create_application
 from app.api.keys import Keys, open_keys
 from app.api.server import DrainingServer, bound
 from app.cli.console import CommandError, console, print_error, say
@@ -21,12 +22,12 @@ from app.core.calibration import Calibration
 from app.core.errors import ScopeJudgeError, StartupError
 from app.core.fingerprint import JudgeIdentity
 from app.judging.services import Services
-from app.main import LoggingObserver, build, serving
+from app.main import serving
 from app.observability.logs import LogStream, finish, start_log
 from app.ports import ANY_LENGTH
 from app.sets.cache import DEFAULT_CALIBRATION
 from app.settings import Settings, read_settings
-from app.wiring.startup import StartupObserver
+from app.wiring.startup import LoggingObserver, StartupObserver
 
 
 def run_service(*, host: str | None, port: int | None) -> None:
@@ -84,7 +85,7 @@ class _Run:
         self._services: Services | None = None
         # The reason why the service did not start, if it did not.
         self.refused: ScopeJudgeError | None = None
-        application = build(settings, self._opened, keys=keys)
+        application = create_application(settings, self._opened, keys=keys)
         self._server = DrainingServer(application, settings, self._on_listening, end_now)
 
     @property

@@ -15,17 +15,16 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from app.api.application import drain
+from app.api.application import create_application, drain
 from app.api.keys import open_keys
 from app.core.errors import EngineUnavailableError, ScopeJudgeError, StartupError
 from app.judging.readiness import SILENT_S
 from app.judging.services import Services
-from app.main import LoggingObserver
-from app.main import build as build_application
 from app.observability.logs import start_log
 from app.settings import Settings, read_settings
 from app.wiring.engines import restarts_judge
 from app.wiring.services import open_services
+from app.wiring.startup import LoggingObserver
 from app.wiring.stores import is_shared
 
 logger = logging.getLogger("app.fleet")
@@ -115,7 +114,7 @@ def application() -> FastAPI:
         # that refuses every request at once looks idle, and Serve sends it most of the load.
         asyncio.get_running_loop().call_later(_LAST_ANSWERS_S, os._exit, 1)
 
-    app = build_application(
+    app = create_application(
         settings, opened, keys=open_keys(settings.api_keys_file, observer.warning)
     )
     app.state.engine_is_here = restarts_judge(settings)

@@ -25,12 +25,12 @@ from app.core.errors import (
 )
 from app.judging.judge import Asked
 from app.judging.services import Services
-from app.main import LoggingObserver
 from app.observability.logs import log_defect
 from app.ports import Engine
 from app.settings import Settings
 from app.wiring.engines import make_engine
 from app.wiring.services import open_services
+from app.wiring.startup import LoggingObserver
 
 logger = logging.getLogger("app.fleet")
 

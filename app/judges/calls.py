@@ -30,8 +30,7 @@ def observed_call(
     telemetry.engine_prompts.inc(prompts)
     times.on_answer = telemetry.note_answer
     flow = CURRENT_FLOW.get()
-    of_key = telemetry.usage[flow.key]
-    of_key.comparisons += comparisons
+    telemetry.count_use(flow.key, comparisons=comparisons)
     flow.usage.engine_prompts += prompts
     rendered_s, begun = times.render_s, time.perf_counter()
     try:
@@ -43,7 +42,7 @@ def observed_call(
         telemetry.engine_errors.labels(exc.code).inc()
         raise
     finally:
-        of_key.prompt_tokens += times.prompt_tokens
+        telemetry.count_use(flow.key, prompt_tokens=times.prompt_tokens)
         flow.usage.prompt_tokens += times.prompt_tokens
         call_s = time.perf_counter() - begun
         # The engine adds its tokenizing to `render_s`; subtract only that part.

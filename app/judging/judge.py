@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,12 +13,7 @@ import numpy as np
 from app.audits.monitor import Monitor
 from app.core.calibration import Calibration
 from app.core.comparison import Comparison, Criterion, Judgment, Reason, Rung, Verdict
-from app.core.errors import (
-    RequestError,
-    ScopeJudgeError,
-    StoreCorruptError,
-    StoreUnavailableError,
-)
+from app.core.errors import RequestError, ScopeJudgeError, StoreCorruptError, StoreUnavailableError
 from app.core.fingerprint import JudgeIdentity
 from app.core.preference import preference_from_gaps
 from app.core.score import NoScore, Preference, Score
@@ -185,15 +181,14 @@ class Judge:
 
     def _count(self, outcomes: Sequence[Outcome]) -> None:
         """Counts the errors, and all outcomes for the key that asked."""
-        usage = self._telemetry.usage[CURRENT_FLOW.get().key]
+        uses = Counter[str]()
         for outcome in outcomes:
             if isinstance(outcome, ScopeJudgeError):
                 self._telemetry.judgment_errors.labels(outcome.code).inc()
-                usage.errors += 1
-            elif outcome.verdict == "abstain":
-                usage.abstentions += 1
+                uses["errors"] += 1
             else:
-                usage.verdicts += 1
+                uses["abstentions" if outcome.verdict == "abstain" else "verdicts"] += 1
+        self._telemetry.count_use(CURRENT_FLOW.get().key, **uses)
 
 
 async def find_threshold(criterion: Criterion, calibration: Calibration) -> float:

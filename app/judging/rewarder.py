@@ -10,7 +10,6 @@ from app.core.errors import (
     ControlTokenError,
     InvalidComparisonError,
     PromptTooLongError,
-    RequestError,
     ScopeJudgeError,
 )
 from app.core.messages import without_thought
@@ -93,8 +92,6 @@ class Rewarder:
         admission: Counts the comparisons in progress; a reward waits there for its turn.
         most_characters: Most characters of all comparisons of one request. A question is in each
             of them, so that they can be a thousand times as long as the request.
-        longest_response: Most characters of a response. The comparisons of a longer one fail
-            without being looked at, and the others are judged.
     """
 
     def __init__(
@@ -104,13 +101,11 @@ class Rewarder:
         *,
         most: int,
         most_characters: int,
-        longest_response: int,
     ) -> None:
         self._judge = judge
         self._admission = admission
         self._most = most
         self._most_characters = most_characters
-        self._longest_response = longest_response
 
     async def reward(
         self, groups: Sequence[Group], rule: RewardRule, *, by: str = "service"
@@ -131,7 +126,7 @@ class Rewarder:
 
     def _prepared(
         self, groups: Sequence[Group], rule: RewardRule
-    ) -> tuple[Sequence[Group], list[Schedule], list[Asked | RequestError]]:
+    ) -> tuple[Sequence[Group], list[Schedule], list[Asked]]:
         if rule.thoughts == "remove":
             groups = list(map(_without_thoughts, groups))
         players = [Players.among(group.responses) for group in groups]
@@ -142,22 +137,11 @@ class Rewarder:
             for group, of_group in zip(groups, players, strict=True)
         ]
         requests = [
-            self._request(group, pair, rule)
+            (_comparison(group, pair), rule.criterion)
             for group, schedule in zip(groups, schedules, strict=True)
             for pair in schedule.judged
         ]
         return groups, schedules, requests
-
-    def _request(self, group: Group, pair: Pairing, rule: RewardRule) -> Asked | RequestError:
-        other = group.responses[pair.b] if group.reference is None else group.reference
-        longest = max(len(group.responses[pair.a]), len(other))
-        if longest > self._longest_response:
-            return PromptTooLongError(
-                f"a response has {longest} characters, and this judge's context has room for at "
-                f"most {self._longest_response}; shorten it, or run a judge with a longer context"
-            )
-        comparison = Comparison(group.question, (group.responses[pair.a],), (other,))
-        return comparison, rule.criterion
 
     def _check_size(
         self, groups: Sequence[Group], players: Sequence[Players], rule: RewardRule
@@ -176,6 +160,11 @@ class Rewarder:
                 f"has the question and two responses, and the limit is {self._most_characters} "
                 f"(16 times SCOPE_MAX_BODY_BYTES): {_ADVICE}"
             )
+
+
+def _comparison(group: Group, pair: Pairing) -> Comparison:
+    other = group.responses[pair.b] if group.reference is None else group.reference
+    return Comparison(group.question, (group.responses[pair.a],), (other,))
 
 
 def _without_thoughts(group: Group) -> Group:

@@ -23,21 +23,7 @@ from app.observability.telemetry import Telemetry
 from app.ports import Store
 from app.sets.cache import Calibrations
 from app.sets.calibrator import Calibrator
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The limits of one request.
-
-    Args:
-        max_response_characters: Longest response that is looked at: no text beyond this length fits
-            into a prompt.
-    """
-
-    max_batch: int
-    max_body_bytes: int
-    max_prompt_tokens: int
-    max_response_characters: int
+from scope_judge.records import Limits
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,24 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from scope_judge.records import NoReward
+
 # A number of opponents, or all of them.
 Opponents = int | Literal["all"]
 # Why a comparison gives no points. `suspended`: an alarm of the audits is active. `infeasible`: no
 # threshold keeps alpha. `abstained`: the judge abstained for another reason. `failed`: an error.
 NoPoints = Literal["suspended", "infeasible", "abstained", "failed"]
-# Why a response has no reward: none of its comparisons gives points; or it was not compared because
-# another text equals its own (`tied`), it is empty (`empty`), or there is no other (`unopposed`).
-# `few_accepted`: fewer comparisons give points than the request wants for a reward.
-NoReward = Literal[
-    "suspended",
-    "infeasible",
-    "abstained",
-    "failed",
-    "few_accepted",
-    "tied",
-    "empty",
-    "unopposed",
-]
 # A response whose comparisons have several reasons gets the first of these.
 _PRECEDENCE: tuple[NoPoints, ...] = ("suspended", "infeasible", "abstained", "failed")
 

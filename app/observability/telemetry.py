@@ -5,7 +5,9 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -16,11 +18,12 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from app.core.comparison import Judgment
 from app.core.noise import Noise, Resolution
-from app.observability.gauges import Row, WhenRead
-from app.observability.usage import UsageByKey
+from app.observability import logs
 
 _SECONDS = (
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
@@ -29,6 +32,92 @@ _SECONDS = (
 # Up to ln 2, the uncertainty of p_bar = 0.5.
 _NATS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.68, 0.69, 0.6932)
 _SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
+
+
+# One value of a metric that is computed when it is read: its name below, the values of its labels,
+# and the number.
+Row = tuple[str, Sequence[str], float]
+_SET = ("calibration",)
+_THRESHOLD = ("calibration", "guarantee", "alpha")
+_TRAFFIC = ("calibration", "of")
+_MONITORED = ("calibration", "guarantee", "alpha", "delta")
+_STREAM = ("calibration", "stream")
+# Name of a gauge -> its text, and the names of its labels.
+_GAUGES: Mapping[str, tuple[str, Sequence[str]]] = {
+    "calibration_lost": (
+        "1 if a set that this process used is gone from the store and was not deleted.",
+        _SET,
+    ),
+    "calibration_examples": ("Labeled examples of a set.", _SET),
+    "calibration_version": ("Version that judgments use.", _SET),
+    "calibration_changed_timestamp_seconds": ("Time of the version.", _SET),
+    "calibration_unconfirmed_seconds": (
+        "Time since the store confirmed the version; 0 while it answers.",
+        _SET,
+    ),
+    "calibration_threshold_nats": (
+        "Largest accepted uncertainty; absent if infeasible.",
+        _THRESHOLD,
+    ),
+    "calibration_feasible": ("Whether alpha is feasible.", _THRESHOLD),
+    "traffic_abstention_share": (
+        "Share of abstentions in recent judgments, and in the labeled pairs.",
+        _TRAFFIC,
+    ),
+    "traffic_uncertainty_nats": (
+        "Mean uncertainty of recent judgments, and of the labeled pairs.",
+        _TRAFFIC,
+    ),
+    "monitor_evidence": ("Evidence from audits that the error is above alpha.", _MONITORED),
+    "monitor_alarm_evidence": ("Evidence at which the alarm starts.", _MONITORED),
+    "monitor_alarm": ("Whether the alarm is active.", _MONITORED),
+    "monitor_audited": ("Labels that count as evidence.", _MONITORED),
+    "monitor_errors": ("Errors among these labels.", _MONITORED),
+    "monitor_labelled": ("Labels of audited verdicts that count, with ties.", _MONITORED),
+    "monitor_repeated": (
+        "Audited verdicts left out because their question counts already.",
+        _MONITORED,
+    ),
+    "monitor_questions": ("Questions that the labels which count are of.", _MONITORED),
+    "monitor_open": ("Audited verdicts that wait for a label.", _MONITORED),
+    "monitor_expired": ("Audited verdicts without a label in time.", _MONITORED),
+    "audits_waiting": ("Labels that do not count yet because an earlier audit is open.", _SET),
+    "audits_oldest_open_age_seconds": (
+        "Age of the oldest open audit of a verdict.",
+        ("calibration", "key"),
+    ),
+    "drift_evidence": (
+        "Evidence of this process that judgments differ from the labeled pairs.",
+        _STREAM,
+    ),
+    "drift_alarm": ("Whether the evidence of drift has ever reached 20.", _STREAM),
+}
+# The numbers of a criterion that `monitor_...` show, by the names of its fields.
+MONITORED = tuple(name.removeprefix("monitor_") for name in _GAUGES if name.startswith("monitor_"))
+
+
+class _WhenRead(Collector):
+    """Collects the metrics of _GAUGES each time they are read."""
+
+    def __init__(self) -> None:
+        self.sources: list[Callable[[], Iterable[Row]]] = []
+
+    def describe(self) -> Iterable[Metric]:
+        """Returns nothing, so that the registry does not read the sources when it gets this."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """Makes the metrics."""
+        made = {
+            name: GaugeMetricFamily(f"scope_{name}", text, labels=labels)
+            for name, (text, labels) in _GAUGES.items()
+        }
+        for rows in self.sources:
+            for name, place, value in rows():
+                made[name].add_metric(place, value)
+        dropped = "Log lines dropped because nobody read the output in time."
+        lost = CounterMetricFamily("scope_log_lines_dropped", dropped, value=logs.dropped_lines())
+        return [*made.values(), lost]
 
 
 class Telemetry:
@@ -42,12 +131,11 @@ class Telemetry:
         self._make_metrics_of_judgments()
         self._make_metrics_of_the_service()
         self._make_metrics_of_the_judge()
-        self._when_read = WhenRead()
+        self._when_read = _WhenRead()
         registry.register(self._when_read)
         self.answers = 0
         self._answered_at = -math.inf
-        self.usage = UsageByKey()
-        self.show(self.usage.metrics)
+        self.since = datetime.now(UTC).replace(microsecond=0)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"scope_{name}", text, labels, registry=self._registry)
@@ -129,6 +217,16 @@ class Telemetry:
             "(thresholds).",
             "stage",
         )
+        self._uses = {
+            kind: self._counter(f"key_{kind}", text, "key")
+            for kind, text in {
+                "comparisons": "Comparisons sent to the judge, for judging or calibration.",
+                "prompt_tokens": "Tokens of prompts, in both orders.",
+                "verdicts": "Judgments with a verdict.",
+                "abstentions": "Judgments without a verdict.",
+                "errors": "Comparisons that failed.",
+            }.items()
+        }
         self.pending = self._gauge("pending_comparisons", "Comparisons in progress.")
         self.pending_limit = self._gauge(
             "pending_comparisons_limit", "Most comparisons in progress at once."
@@ -212,3 +310,20 @@ class Telemetry:
             self._label_mass.observe(judgment.label_mass)
         if preference.orders_disagree:
             self._order_disagreements.inc()
+
+    def count_use(self, key: str, **counts: int) -> None:
+        """Counts comparisons, prompt_tokens, verdicts, abstentions or errors for a key.
+
+        Keys come from the key file, so there are few.
+        """
+        for kind, counter in self._uses.items():
+            counter.labels(key).inc(counts.get(kind, 0))
+
+    def uses(self) -> dict[str, dict[str, int]]:
+        """The counts of each key since the start of this replica, by the name of the key."""
+        found: defaultdict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(self._uses, 0))
+        for kind, counter in self._uses.items():
+            for sample in next(iter(counter.collect())).samples:
+                if sample.name.endswith("_total"):
+                    found[sample.labels["key"]][kind] = int(sample.value)
+        return found

@@ -23,8 +23,7 @@ from app.core.errors import (
     StoreUnavailableError,
 )
 from app.core.fingerprint import INPUTS_DIFFER, JudgeIdentity
-from app.observability.gauges import Row
-from app.observability.telemetry import Telemetry
+from app.observability.telemetry import Row, Telemetry
 from app.off_loop import off_loop
 from app.ports import KEPT_VERSIONS, Head, SetStore
 from app.release import RELEASE

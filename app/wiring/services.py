@@ -29,7 +29,7 @@ from app.judging.admission import Admission, RateLimits
 from app.judging.judge import Judge
 from app.judging.readiness import Readiness
 from app.judging.rewarder import Rewarder
-from app.judging.services import Limits, Services
+from app.judging.services import Services
 from app.observability.telemetry import Telemetry
 from app.ports import Engine, FailStop, Store
 from app.release import COMMIT
@@ -45,6 +45,7 @@ from app.wiring.startup import (
     prepare_default,
 )
 from app.wiring.stores import chosen_store, make_store
+from scope_judge.records import Limits
 
 logger = logging.getLogger("app")
 
@@ -53,9 +54,6 @@ _MOST_SCORES = 1_000_000
 # The comparisons of a reward may be so many times as long as the largest body: 40 responses with
 # 9,000 characters to one question need seven.
 _REWARD_GROWTH = 16
-# Ordinary text has four characters a token. A few tokens of blanks or dashes have more than this
-# number, but never all tokens of a text that fills a context.
-_CHARACTERS_PER_TOKEN = 32
 
 
 @asynccontextmanager
@@ -175,7 +173,6 @@ def assembled(
         max_batch=admission.largest_request,
         max_body_bytes=settings.max_body_bytes,
         max_prompt_tokens=scorer.identity.max_prompt_tokens,
-        max_response_characters=_CHARACTERS_PER_TOKEN * scorer.identity.max_prompt_tokens,
     )
     calibrations = Calibrations(
         store,
@@ -209,7 +206,6 @@ def assembled(
         admission,
         most=limits.max_batch,
         most_characters=_REWARD_GROWTH * limits.max_body_bytes,
-        longest_response=limits.max_response_characters,
     )
     calibrator = Calibrator(scoring, store, calibrations)
     changes = Changes(auditor, calibrator, calibrations, monitor)

@@ -17,6 +17,7 @@ from app.settings import Settings
 from app.wiring.engines import DEMO_FOLDER, is_demo_judge
 
 logger = logging.getLogger("app.judge")
+_log = logging.getLogger("app")
 
 # Interval at which the check of the judge looks whether the service has nothing else to do.
 _IDLE_POLL_S = 0.2
@@ -33,6 +34,20 @@ class StartupObserver(Protocol):
 
     def warning(self, text: str) -> None:
         """Called with a problem that does not stop the service but needs attention."""
+
+
+class LoggingObserver:
+    """Logs the progress of a start."""
+
+    def stage(self, text: str) -> None:
+        """Logs the stage."""
+        _log.info("%s", text)
+
+    note = stage
+
+    def warning(self, text: str) -> None:
+        """Logs the warning."""
+        _log.warning("%s", text)
 
 
 async def check_answers(services: Services, observer: StartupObserver) -> None:

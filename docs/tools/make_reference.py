@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from app.api.access import NEEDS
+from app.api.application import create_application
 from app.api.problems import STATUS
 from app.cli import COMMANDS
 from app.cli import command as loaded_command
 from app.core import errors
 from app.judging.services import Services
-from app.main import build
 from app.settings import Settings
 from docs.tools.http_examples import Example, examples, pretty
 
@@ -135,7 +135,7 @@ def document() -> dict[str, Any]:
         raise AssertionError("the document needs no services")
 
     settings = Settings(engine="scripted", store_url="memory://")
-    return build(settings, never, keys=None).openapi()
+    return create_application(settings, never, keys=None).openapi()
 
 
 def http_page() -> str:

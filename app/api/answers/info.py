@@ -1,12 +1,11 @@
 """Builds the records of the service itself: the judge, the limits, and the use of keys."""
 
-from dataclasses import asdict
 from typing import Any
 
 from app import __version__
 from app.api.answers.making import made
 from app.judging.services import Services
-from app.observability.usage import UsageByKey
+from app.observability.telemetry import Telemetry
 from app.release import COMMIT
 from scope_judge import records
 
@@ -37,15 +36,18 @@ def info(services: Services, *, caller: str) -> records.Info:
         min_label_mass=services.calibrations.min_label_mass,
         on_alarm=services.monitor.on_alarm,
         audit_rate=services.auditor.rate,
-        limits=made(records.Limits, services.limits),
+        limits=services.limits,
         caller=caller,
     )
 
 
-def usage_of(used: UsageByKey, *, only: str | None) -> records.Usage:
+def usage_of(telemetry: Telemetry, *, only: str | None) -> records.Usage:
     """The use of all keys, or of `only` one."""
-    rows = used.rows() if only is None else [(only, used[only])]
+    used = telemetry.uses()
     return records.Usage(
-        since=used.since.isoformat().replace("+00:00", "Z"),
-        keys=tuple(records.KeyUsage(key=key, **asdict(row)) for key, row in rows),
+        since=telemetry.since.isoformat().replace("+00:00", "Z"),
+        keys=tuple(
+            records.KeyUsage(key=key, **used[key])
+            for key in (sorted(used) if only is None else [only])
+        ),
     )

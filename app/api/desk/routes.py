@@ -1,38 +1,54 @@
 """GET /desk and the files below it; they hold no data, so they need no key."""
 
+from pathlib import Path
+
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
 
-from app.api.desk.files import PAGE, DeskFile, read_files
 from app.api.problems import no_route
 
 router = APIRouter(include_in_schema=False)
 
-_FILES = read_files()
+_FOLDER = Path(__file__).parent / "static"
+_STATIC = StaticFiles(directory=_FOLDER)
+# Scripts, style sheets and the icon; the folder also has notes and licenses.
+FILES = frozenset(
+    path.relative_to(_FOLDER).as_posix()
+    for path in _FOLDER.rglob("*")
+    if path.suffix in (".js", ".css", ".svg")
+)
+_HEADERS = {
+    # Texts of users are on this page, so nothing but its own files can run, and nothing can be sent
+    # to another host.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "connect-src 'self'; worker-src 'self'; img-src 'self' data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    # The browser asks each time, and gets 304 until an upgrade changes the file.
+    "Cache-Control": "no-cache",
+}
 
 
 # The page's links are relative, so that it also works below a proxy's prefix.
 @router.get("/desk")
 async def desk(request: Request) -> Response:
     """The page."""
-    return _answer(request, _FILES[PAGE])
+    return await _answer("index.html", request)
 
 
 @router.get("/desk/{file:path}")
 async def desk_file(file: str, request: Request) -> Response:
     """A script, a style sheet or the icon of the page."""
-    if file not in _FILES or file == PAGE:
+    if file not in FILES:
         raise no_route(f"/desk/{file}")
-    return _answer(request, _FILES[file])
+    return await _answer(file, request)
 
 
-def _answer(request: Request, file: DeskFile) -> Response:
-    if request.headers.get("if-none-match") == file.etag:
-        return Response(status_code=304, headers=file.headers)
-    packs = "gzip" in request.headers.get("accept-encoding", "")
-    return Response(
-        file.packed if packs else file.content,
-        media_type=file.media_type,
-        headers={**file.headers, "Content-Encoding": "gzip"} if packs else file.headers,
-    )
+async def _answer(file: str, request: Request) -> Response:
+    response = await _STATIC.get_response(file, request.scope)
+    response.headers.update(_HEADERS)
+    return response

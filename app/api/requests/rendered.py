@@ -4,8 +4,8 @@ import re
 from typing import cast
 
 from app.api.requests.models import encodable
-from app.api.requests.rewards import checked
-from app.core.comparison import Role, Turn
+from app.core.comparison import Comparison, Role, Turn
+from app.core.errors import InvalidComparisonError
 from app.judging.rewarder import Group
 
 # Formats of chat templates: role, text, and the end of the turn. The last turn may be open.
@@ -40,28 +40,26 @@ _MOST_AT_ONCE = 10_000
 _ROLES = {"system": "system", "user": "user", "assistant": "assistant", "model": "assistant"}
 
 
-class Endings:
-    """Removes the markers with which policies end their responses.
+# Read from the end, so that one pass over the markers finds them all.
+_BACKWARDS = "|".join(re.escape(marker[::-1]) for marker in _ENDS)
+_AT_END = re.compile(rf"(?:\s|{_BACKWARDS}){{1,{_MOST_AT_ONCE}}}+")
 
-    Args:
-        most_characters: Length of a response above which nothing is removed. It does not fit into
-            the judge's context anyway.
-    """
 
-    def __init__(self, *, most_characters: int) -> None:
-        self._most_characters = most_characters
-        # Read from the end, so that one pass over the markers finds them all.
-        backwards = "|".join(re.escape(marker[::-1]) for marker in _ENDS)
-        self._pattern = re.compile(rf"(?:\s|{backwards}){{1,{_MOST_AT_ONCE}}}+")
+def without_endings(response: str) -> str:
+    """A response without the markers with which policies end it, and without blanks around it."""
+    backwards, at = response[::-1], 0
+    while match := _AT_END.match(backwards, at):
+        at = match.end()
+    return response[: len(response) - at].lstrip()
 
-    def without(self, response: str) -> str:
-        """Returns a response without the markers at its end, and without blanks around it."""
-        if len(response) > self._most_characters:
-            return response
-        backwards, at = response[::-1], 0
-        while match := self._pattern.match(backwards, at):
-            at = match.end()
-        return response[: len(response) - at].lstrip()
+
+def checked(question: tuple[Turn, ...]) -> tuple[Turn, ...]:
+    """The question; raises ValueError if a turn is blank, or if there is none of the user."""
+    try:
+        # The checks are those of POST /judge.
+        return Comparison(question, ("x",), ("x",)).question
+    except InvalidComparisonError as exc:
+        raise ValueError(str(exc)) from None
 
 
 def rendered(prompt: str) -> tuple[Turn, ...]:
@@ -83,7 +81,7 @@ def rendered(prompt: str) -> tuple[Turn, ...]:
     return checked((Turn("user", text),))
 
 
-def group_of_rendered(group: Group, endings: Endings) -> Group:
+def group_of_rendered(group: Group) -> Group:
     """A group with rendered texts: its question taken apart, its responses without their markers.
 
     A question that is a list of messages stays as it is.
@@ -95,7 +93,7 @@ def group_of_rendered(group: Group, endings: Endings) -> Group:
     is_text = not others and first.role == "user"
     return Group(
         question=rendered(first.content) if is_text else group.question,
-        responses=tuple(map(endings.without, group.responses)),
+        responses=tuple(map(without_endings, group.responses)),
         reference=group.reference,
     )
 

@@ -1,7 +1,9 @@
 """JSON of the reward routes: groups of responses in, one reward for each response out."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from functools import partial
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -15,9 +17,10 @@ from pydantic import (
     Tag,
 )
 
-from app.api.requests.models import CriterionIn, PostedItems, Strict, encodable
-from app.core.comparison import Comparison, CriterionDefaults, Turn
-from app.core.errors import InvalidComparisonError, RequestError
+from app.api.requests.models import AlphaInUrl, CriterionIn, PostedItems, Strict, Text, encodable
+from app.api.requests.rendered import checked, rendered, response_in_query, without_endings
+from app.core.comparison import CriterionDefaults, Turn
+from app.core.errors import InvalidComparisonError, InvalidRequestError, RequestError
 from app.core.messages import question_of, response_of
 from app.judging.rewarder import Group, RewardRule
 
@@ -42,15 +45,6 @@ def question_turns(value: Any) -> tuple[Turn, ...]:
         [{"role": "user", "content": question}] if isinstance(question, str) else question
     )
     return checked(tuple(Turn(turn["role"], encodable(turn["content"])) for turn in turns))
-
-
-def checked(question: tuple[Turn, ...]) -> tuple[Turn, ...]:
-    """The question; raises ValueError if a turn is blank, or if there is none of the user."""
-    try:
-        # The checks are those of POST /judge.
-        return Comparison(question, ("x",), ("x",)).question
-    except InvalidComparisonError as exc:
-        raise ValueError(str(exc)) from None
 
 
 def response_text(value: Any) -> str:
@@ -224,3 +218,69 @@ class RewardReferenceIn(GroupOfManyIn, RewardOptions):
     reference: Reference = Field(description="Response to compare the others with.")
     rendered: IsRendered = False
     comparisons: WithComparisons = False
+
+
+T = TypeVar("T")
+
+
+class RewardQuery(RewardOptions):
+    """The options of a reward in the URL, because OpenRLHF's body has none."""
+
+    # The values of a URL are texts.
+    model_config = ConfigDict(strict=False)
+    alpha: AlphaInUrl = None
+
+
+class OpenRlhfIn(BaseModel):
+    """The body that OpenRLHF sends to `--reward.remote_url`."""
+
+    # A new version may send more fields.
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True, allow_inf_nan=False)
+    query: list[Text] = Field(
+        description="Rendered prompt and response of each sample, in one text."
+    )
+    prompts: list[Text] = Field(description="The rendered prompt of each sample.")
+    labels: list[Any] = Field(description="The reference response of each sample.")
+
+    def groups(self) -> list[Group]:
+        """One group for each sample; raises InvalidRequestError if a sample cannot be read."""
+        if not len(self.query) == len(self.prompts) == len(self.labels):
+            raise InvalidRequestError("query, prompts and labels must have the same length")
+        return [
+            Group(
+                question=_read(f"prompts.{i}", rendered, prompt),
+                responses=(_read(f"query.{i}", partial(_response, prompt), query),),
+                reference=_read(f"labels.{i}", _reference_of_label, label),
+            )
+            for i, (query, prompt, label) in enumerate(
+                zip(self.query, self.prompts, self.labels, strict=True)
+            )
+        ]
+
+
+def _read(field: str, parse: Callable[[Any], T], value: Any) -> T:
+    """The parsed value; raises InvalidRequestError with the field if it cannot be parsed."""
+    try:
+        return parse(value)
+    except (ValueError, InvalidComparisonError) as exc:
+        raise InvalidRequestError(f"{field}: {exc}", faults=((field, str(exc)),)) from None
+
+
+def _reference_of_label(label: Any) -> str:
+    reference = response_text(label) if label is not None else ""
+    if not reference.strip():
+        raise ValueError(
+            "the sample has no reference response to compare with: name its field with "
+            "--data.label_key"
+        )
+    return reference
+
+
+def _response(prompt: str, query: str) -> str:
+    response = response_in_query(query, prompt)
+    if response is None:
+        raise ValueError(
+            "it does not begin with its prompt: the prompt was cut (raise the longest prompt), or "
+            "the tokenizer does not reproduce it"
+        )
+    return without_endings(response)

@@ -15,16 +15,11 @@ from app.api.answers.sets import (
     change_of,
     deletion,
     example_page,
+    next_labels,
+    pool_report,
     scores,
 )
-from app.api.inputs import (
-    CurrentCaller,
-    CurrentServices,
-    JsonRequest,
-    JsonRoute,
-    SetName,
-    check_batch_size,
-)
+from app.api.inputs import JsonRequest, JsonRoute, SetName
 from app.api.problems import PROBLEMS
 from app.api.requests.models import (
     AlphasQuery,
@@ -33,13 +28,20 @@ from app.api.requests.models import (
     Digest,
     ExampleIn,
     LabeledBatchIn,
+    PoolIn,
+    PoolPairIn,
     PostedItems,
+    Probability,
     RollbackIn,
     VersionNumber,
 )
 from app.api.requests.scored_examples import ImportIn
-from app.core.comparison import LabeledComparison
+from app.core.comparison import Comparison, LabeledComparison
+from app.core.errors import RequestError
+from app.core.examples import MOST_PAIRS
+from app.core.start_rank import fair_start_rank
 from app.off_loop import off_loop
+from app.sets.batch import JudgedBatch
 from scope_judge.records import (
     Calibration,
     CalibrationChange,
@@ -49,6 +51,8 @@ from scope_judge.records import (
     Deletion,
     ExamplePage,
     Monitor,
+    NextLabels,
+    PoolReport,
     Scores,
     Versions,
 )
@@ -60,16 +64,15 @@ LARGEST_PAGE = 10_000
 
 
 @router.post("/calibrate", response_model=CalibrationReport)
-async def calibrate(
-    body: CalibrateIn, request: JsonRequest, services: CurrentServices, caller: CurrentCaller
-) -> Response:
+async def calibrate(body: CalibrateIn, request: JsonRequest) -> Response:
     """Judges labeled examples and adds them to a set, as one new version.
 
     `dry_run` judges, too. To judge only once, send the examples to POST /calibrate/scores and the
     scores to POST /calibrations/{name}/examples.
     """
-    caller.check_calibration(body.calibration)
-    check_batch_size(len(body.examples), services)
+    services = request.services
+    request.caller.check_calibration(body.calibration)
+    request.check_comparisons(len(body.examples))
     examples = await request.run(_read_all, body)
     async with services.admission.admit(len(examples.read)):
         batch = await services.calibrator.judged(
@@ -82,7 +85,7 @@ async def calibrate(
         change = await services.changes.take(
             body.calibration,
             batch,
-            by=caller.name,
+            by=request.caller.name,
             dry_run=body.dry_run,
             even_if_infeasible=body.even_if_infeasible,
         )
@@ -93,20 +96,17 @@ async def calibrate(
 
 
 @router.post("/calibrate/scores", response_model=Scores)
-async def score(
-    body: LabeledBatchIn,
-    request: JsonRequest,
-    services: CurrentServices,
-    caller: CurrentCaller,
-) -> Response:
+async def score(body: LabeledBatchIn, request: JsonRequest) -> Response:
     """Judges labeled examples and returns their scores. No set changes."""
-    caller.check_calibration(body.calibration)
-    check_batch_size(len(body.examples), services)
+    services = request.services
+    request.caller.check_calibration(body.calibration)
+    request.check_comparisons(len(body.examples))
     examples = await request.run(_read_all, body)
     async with services.admission.admit(len(examples.read)):
         batch = await services.calibrator.judged(body.calibration, examples.read, adds=False)
     return await request.run(
-        as_json, lambda: scores(services.identity.name, batch, examples.errors(batch.errors))
+        as_json,
+        lambda: scores(services.identity.name, batch, examples.errors(batch.errors)),
     )
 
 
@@ -116,22 +116,21 @@ def _read_all(body: LabeledBatchIn) -> PostedItems[LabeledComparison]:
 
 @router.get("/calibrations", response_model=CalibrationPage)
 async def list_calibrations(
-    services: CurrentServices,
-    caller: CurrentCaller,
+    request: JsonRequest,
     after: Annotated[str, Query(description="Only sets whose names sort after this one.")] = "",
     limit: Annotated[int, Query(ge=1, le=1000, description="Most sets to list.")] = 100,
 ) -> Response:
     """Lists the sets that the key can use, with thresholds, in pages sorted by name."""
     names = [
         name
-        for name in await services.calibrations.names()
-        if name > after and caller.may_use(name)
+        for name in await request.services.calibrations.names()
+        if name > after and request.caller.may_use(name)
     ]
     page = names[:limit]
     # One set at a time, so that a page never holds more than one set that is not cached.
     sets = [
         await off_loop(calibration_of, calibration, kind=Calibration)
-        async for calibration in services.calibrations.readable(page)
+        async for calibration in request.services.calibrations.readable(page)
     ]
     following = page[-1] if len(names) > limit else None
     return await off_loop(
@@ -141,14 +140,13 @@ async def list_calibrations(
 
 @router.get("/calibrations/{name}", response_model=CalibrationDetail)
 async def get_calibration(
-    name: SetName,
-    asked: Annotated[AlphasQuery, Query()],
-    services: CurrentServices,
+    name: SetName, asked: Annotated[AlphasQuery, Query()], request: JsonRequest
 ) -> Response:
     """Shows a set with its thresholds and risk-coverage curve.
 
     Several alphas share `delta`, so you can choose one after seeing them all.
     """
+    services = request.services
     levels = asked.levels(services.defaults.delta)
     calibration = await services.calibrations.get(name)
     traffic = services.calibrations.traffic.figures(calibration)
@@ -163,8 +161,9 @@ async def get_calibration(
 
 
 @router.get("/calibrations/{name}/monitor", response_model=Monitor)
-async def monitor_calibration(name: SetName, services: CurrentServices) -> Response:
+async def monitor_calibration(name: SetName, request: JsonRequest) -> Response:
     """Shows what audits prove about a set, and whether its traffic drifts."""
+    services = request.services
     calibration = await services.calibrations.get(name)
     await services.auditor.catch_up()
     report = await services.monitor.of(calibration)
@@ -182,14 +181,12 @@ async def monitor_calibration(name: SetName, services: CurrentServices) -> Respo
     },
 )
 async def delete_calibration(
-    name: SetName,
-    asked: Annotated[DeletionQuery, Query()],
-    services: CurrentServices,
-    caller: CurrentCaller,
+    name: SetName, asked: Annotated[DeletionQuery, Query()], request: JsonRequest
 ) -> Response:
     """Deletes a set. A rollback can restore it."""
+    services = request.services
     if not asked.dry_run:
-        await services.calibrator.delete(name, by=caller.name)
+        await services.calibrator.delete(name, by=request.caller.name)
         return Response(status_code=204)
     present = await services.calibrator.deletable(name)
     in_use = () if present is None else await services.changes.rows_in_use(present)
@@ -200,33 +197,27 @@ async def delete_calibration(
 @router.get("/calibrations/{name}/examples", response_model=ExamplePage)
 async def list_examples(
     name: SetName,
-    services: CurrentServices,
+    request: JsonRequest,
     limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE, description="Most entries to list.")] = 1000,
     after: Annotated[
         Digest | None, Query(description="Only examples with a larger digest.")
     ] = None,
 ) -> Response:
     """Lists the scores and labels of a set, sorted by digest, without texts."""
-    calibration = await services.calibrations.get(name)
+    calibration = await request.services.calibrations.get(name)
     return await off_loop(
         as_json, partial(example_page, calibration, after=after or "", limit=limit)
     )
 
 
 @router.post("/calibrations/{name}/examples", response_model=CalibrationReport)
-async def import_examples(
-    name: SetName,
-    body: ImportIn,
-    request: JsonRequest,
-    services: CurrentServices,
-    caller: CurrentCaller,
-) -> Response:
+async def import_examples(name: SetName, body: ImportIn, request: JsonRequest) -> Response:
     """Adds examples with scores of the same judge, as one new version."""
     batch = await request.run(body.batch)
-    change = await services.changes.take(
+    change = await request.services.changes.take(
         name,
         batch,
-        by=caller.name,
+        by=request.caller.name,
         dry_run=body.dry_run,
         even_if_infeasible=body.even_if_infeasible,
     )
@@ -236,7 +227,7 @@ async def import_examples(
 @router.get("/calibrations/{name}/versions", response_model=Versions)
 async def list_versions(
     name: SetName,
-    services: CurrentServices,
+    request: JsonRequest,
     limit: Annotated[int, Query(ge=1, le=1000, description="Most entries to list.")] = 100,
     before: Annotated[
         VersionNumber | None, Query(description="Only versions below this one.")
@@ -249,18 +240,93 @@ async def list_versions(
     `[[["user", question]], [response_a], [response_b], label]`. A conversation has one
     `[role, content]` per message.
     """
-    changes = await services.calibrator.versions(name, before=before, limit=limit)
+    changes = await request.services.calibrator.versions(name, before=before, limit=limit)
     return await off_loop(as_json, lambda: Versions(name=name, versions=tuple(changes)))
 
 
 @router.post("/calibrations/{name}/rollback", response_model=CalibrationChange)
-async def roll_back(
-    name: SetName, body: RollbackIn, services: CurrentServices, caller: CurrentCaller
-) -> Response:
+async def roll_back(name: SetName, body: RollbackIn, request: JsonRequest) -> Response:
     """Restores an earlier version of a set as a new version."""
-    change = await services.changes.rollback(
-        name, body.version, by=caller.name, dry_run=body.dry_run
+    change = await request.services.changes.rollback(
+        name, body.version, by=request.caller.name, dry_run=body.dry_run
     )
     return await off_loop(
         as_json, partial(change_of, change, kind=CalibrationChange, dry_run=body.dry_run)
+    )
+
+
+@router.post("/calibrations/{name}/pool", response_model=PoolReport)
+async def add_pairs(name: SetName, body: PoolIn, request: JsonRequest) -> Response:
+    """Judges pairs and adds them to a set without labels."""
+    services = request.services
+    request.check_comparisons(len(body.comparisons))
+    pairs = await request.run(_read_pairs, body)
+    delta = services.defaults.delta if body.delta is None else body.delta
+    least = await request.run(lambda: _least(body.alpha, delta))
+    look = None if body.even_if_infeasible else await services.changes.look_at_pool()
+    async with services.admission.admit(len(pairs.read)):
+        batch, change = await services.calibrator.pool(
+            name,
+            pairs.read,
+            least=least,
+            look=look,
+            by=request.caller.name,
+            unread=pairs.unread,
+        )
+    return await request.run(
+        as_json,
+        lambda: pool_report(change, _digests(pairs, batch), pairs.errors(change.failed)),
+    )
+
+
+def _least(alpha: float | None, delta: float) -> int:
+    """The fewest pairs of a pool whose first test can pass at an alpha."""
+    if alpha is None:
+        return 0
+    return fair_start_rank(alpha, delta, 0.0, at_most=MOST_PAIRS) or MOST_PAIRS + 1
+
+
+def _read_pairs(body: PoolIn) -> PostedItems[Comparison]:
+    return PostedItems(PoolPairIn, body.comparisons, PoolPairIn.comparison)
+
+
+def _digests(pairs: PostedItems[Comparison], batch: JudgedBatch) -> list[str | None]:
+    """The digest of each posted pair; None for those that failed."""
+    judged = iter(batch.examples)
+    return [
+        found[0] if isinstance(found, tuple) else None
+        for pair in pairs.items
+        for found in [pair if isinstance(pair, RequestError) else next(judged)]
+    ]
+
+
+@router.get("/calibrations/{name}/next", response_model=NextLabels)
+async def list_next(
+    name: SetName,
+    request: JsonRequest,
+    alpha: Annotated[
+        Probability | None,
+        Query(description="Alpha to label for (default: that of the service)."),
+    ] = None,
+    delta: Annotated[
+        Probability | None,
+        Query(description="Delta to label for, likewise."),
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE, description="Most entries to list.")] = 100,
+) -> Response:
+    """Lists the pairs to label next for `pac`, or shows the final threshold.
+
+    The promise holds only for an alpha and a delta that you chose before the first label.
+    """
+    calibration = await request.services.calibrations.get(name)
+    usual = request.services.defaults
+    return await off_loop(
+        as_json,
+        partial(
+            next_labels,
+            calibration,
+            alpha=usual.alpha if alpha is None else alpha,
+            delta=usual.delta if delta is None else delta,
+            limit=limit,
+        ),
     )

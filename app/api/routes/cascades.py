@@ -1,25 +1,28 @@
 """The routes of cascades: scores of pairs without labels, and the plan of a set."""
 
 from functools import partial
+from typing import Annotated
 
 from fastapi import APIRouter, Response
+from pydantic import Field
 
 from app.api.answers.judgments import usage_of_request
 from app.api.answers.making import as_json
 from app.api.answers.sets import judge_score, small_score
-from app.api.inputs import (
-    CurrentCaller,
-    CurrentServices,
-    JsonRequest,
-    JsonRoute,
-    SetName,
-    check_batch_size,
-)
+from app.api.inputs import JsonRequest, JsonRoute, SetName
 from app.api.problems import PROBLEMS, problem_of
-from app.api.requests.cascades import CascadePlanIn
-from app.api.requests.models import PoolIn, PoolPairIn, PostedItems
+from app.api.requests.models import (
+    Digest,
+    DryRun,
+    PoolIn,
+    PoolPairIn,
+    PostedItems,
+    Probability,
+    Strict,
+)
+from app.api.requests.scored_examples import NumbersIn
+from app.core.cascade import FEWEST_PAIRS, PlannedPairs, plan_cascade
 from app.core.cascade import CascadePlan as Planned
-from app.core.cascade import PlannedPairs, plan_cascade
 from app.core.comparison import Comparison
 from app.core.errors import CascadeError, JudgeMismatchError, RequestError, ScopeJudgeError
 from app.core.fingerprint import cascade_inputs, digest_of_json
@@ -27,13 +30,48 @@ from app.core.score import NoScore, Score
 from app.off_loop import off_loop
 from scope_judge.records import CascadePlan, PairScore, PairScores
 
+# Their uncertainties and contradictions take a few milliseconds.
+_MOST_PAIRS = 20_000
+
+
+class BothScoresIn(Strict):
+    """The scores of both judges of a cascade on one pair."""
+
+    small: NumbersIn = Field(description="The score of the small judge.")
+    large: NumbersIn = Field(description="The score of the large judge.")
+
+
+class CascadePlanIn(Strict):
+    """Scores on pairs without labels, from which a cascade takes what it fixes in advance."""
+
+    small: Digest = Field(description="Fingerprint of the small judge.")
+    large: Digest = Field(description="Fingerprint of the large judge.")
+    alpha: Probability = Field(description="The alpha that the cascade is for.")
+    share: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        None, description="r, if you choose it; null for the rule."
+    )
+    dry_run: DryRun = False
+    pairs: Annotated[list[BothScoresIn], Field(min_length=FEWEST_PAIRS, max_length=_MOST_PAIRS)] = (
+        Field(description="The scores of at least 1,000 pairs, which are not the labeled ones.")
+    )
+
+    def planned(self, min_label_mass: float) -> PlannedPairs:
+        """The pairs as the plan needs them."""
+        small, large = (
+            [(score.gap_fwd, score.gap_rev, score.label_mass) for score in scores]
+            for scores in zip(*((pair.small, pair.large) for pair in self.pairs), strict=True)
+        )
+        return PlannedPairs.of(small, large, min_label_mass)
+
+
 router = APIRouter(tags=["cascades"], route_class=JsonRoute, responses=PROBLEMS)
 
 
 @router.post("/scores", response_model=PairScores)
-async def score_pairs(body: PoolIn, request: JsonRequest, services: CurrentServices) -> Response:
+async def score_pairs(body: PoolIn, request: JsonRequest) -> Response:
     """Scores pairs without labels, for a cascade's large judge and for `cascade plan`."""
-    check_batch_size(len(body.comparisons), services)
+    services = request.services
+    request.check_comparisons(len(body.comparisons))
     pairs = await request.run(
         PostedItems[Comparison], PoolPairIn, body.comparisons, PoolPairIn.comparison
     )
@@ -59,13 +97,9 @@ def _pair_score(outcome: Score | NoScore | ScopeJudgeError) -> PairScore:
 
 
 @router.post("/calibrations/{name}/cascade", response_model=CascadePlan)
-async def plan(
-    name: SetName,
-    body: CascadePlanIn,
-    services: CurrentServices,
-    caller: CurrentCaller,
-) -> Response:
+async def plan(name: SetName, body: CascadePlanIn, request: JsonRequest) -> Response:
     """Plans a cascade from scores of both judges, as the first version of its set."""
+    services = request.services
     if not body.dry_run and services.identity.described.get("kind") != "cascade":
         raise CascadeError(
             "this service has one judge, and a cascade has two: name the large one's service in "
@@ -81,7 +115,7 @@ async def plan(
     made = plan_cascade(*pairs, alpha=body.alpha, slack=services.cascade_slack, share=body.share)
     version = None
     if not body.dry_run:
-        version = (await services.calibrator.plan(name, made, by=caller.name)).version
+        version = (await services.calibrator.plan(name, made, by=request.caller.name)).version
     return as_json(partial(_plan, name, version, pairs, made))
 
 

@@ -7,21 +7,12 @@ from fastapi import APIRouter, Response
 
 from app.api.answers.judgments import judgment_batch, single_judgment
 from app.api.answers.making import AGED, age_headers, as_json
-from app.api.inputs import (
-    CurrentCaller,
-    CurrentServices,
-    JsonRequest,
-    JsonRoute,
-    check_batch_size,
-    check_criterion,
-)
-from app.api.keys import Caller
+from app.api.inputs import JsonRequest, JsonRoute
 from app.api.problems import PROBLEMS
 from app.api.requests.models import MOST_EXPLAINED, JudgeBatchIn, JudgeIn, PostedItems
 from app.core.comparison import Criterion, Judgment
 from app.core.errors import InvalidComparisonError, RequestError, TooManyCriteriaError
 from app.judging.judge import Asked, Outcome
-from app.judging.services import Services
 from scope_judge.records import JudgmentBatch, SingleJudgment
 
 router = APIRouter(tags=["judging"], route_class=JsonRoute, responses=PROBLEMS)
@@ -32,17 +23,16 @@ _MOST_CRITERIA = 32
 
 
 @router.post("/judge", response_model=SingleJudgment, responses=AGED)
-async def judge(
-    body: JudgeIn, request: JsonRequest, services: CurrentServices, caller: CurrentCaller
-) -> Response:
+async def judge(body: JudgeIn, request: JsonRequest) -> Response:
     """Judges one comparison: "A", "B" or "abstain"."""
+    services = request.services
     asked = await request.run(body.asked, services.defaults)
     comparison, criterion = asked
-    check_criterion(caller, criterion)
+    request.check_criterion(criterion)
     if body.explain:
-        _check_explains(1, services)
+        _check_explains(1, request)
     async with services.admission.admit(1):
-        judgment = await services.judge.judge(asked, by=caller.name)
+        judgment = await services.judge.judge(asked, by=request.caller.name)
         explanation = None
         if body.explain:
             (explanation,) = await services.explanations([(comparison, judgment)])
@@ -52,9 +42,9 @@ async def judge(
     )
 
 
-def _check_explains(size: int, services: Services) -> None:
+def _check_explains(size: int, request: JsonRequest) -> None:
     """Raises InvalidComparisonError if the judge cannot explain in a request of this size."""
-    if not services.explains:
+    if not request.services.explains:
         raise InvalidComparisonError("this kind of judge writes no text: leave `explain` out")
     if size > MOST_EXPLAINED:
         raise InvalidComparisonError(
@@ -64,21 +54,20 @@ def _check_explains(size: int, services: Services) -> None:
 
 
 @router.post("/judge/batch", response_model=JudgmentBatch, responses=AGED)
-async def judge_batch(
-    body: JudgeBatchIn, request: JsonRequest, services: CurrentServices, caller: CurrentCaller
-) -> Response:
+async def judge_batch(body: JudgeBatchIn, request: JsonRequest) -> Response:
     """Judges many comparisons. An invalid item does not fail the others."""
-    check_batch_size(len(body.comparisons), services)
+    services = request.services
+    request.check_comparisons(len(body.comparisons))
     body.criterion(services.defaults)  # raises if the criterion of the batch is invalid
-    posted = await request.run(_read_all, body, services, caller)
+    posted = await request.run(_read_all, body, request)
     asked = [one if isinstance(one, RequestError) else one[0] for one in posted.items]
     explained = [explains for _, explains in posted.read]
     _check_criteria(criterion for (_, criterion), _ in posted.read)
     if any(explained):
-        _check_explains(len(asked), services)
+        _check_explains(len(asked), request)
     async with services.admission.admit(len(explained)):
-        outcomes = await services.judge.judge_batch(asked, by=caller.name)
-        explanations = await _explanations(posted, outcomes, services)
+        outcomes = await services.judge.judge_batch(asked, by=request.caller.name)
+        explanations = await _explanations(posted, outcomes, request)
     judgments = (outcome for outcome in outcomes if isinstance(outcome, Judgment))
     return await request.run(
         as_json,
@@ -87,21 +76,19 @@ async def judge_batch(
     )
 
 
-def _read_all(
-    body: JudgeBatchIn, services: Services, caller: Caller
-) -> PostedItems[tuple[Asked, bool]]:
+def _read_all(body: JudgeBatchIn, request: JsonRequest) -> PostedItems[tuple[Asked, bool]]:
     """The items of a batch, each with whether the judge explains its preference."""
 
     def read(item: JudgeIn) -> tuple[Asked, bool]:
-        asked = item.asked(services.defaults, body)
-        check_criterion(caller, asked[1])
+        asked = item.asked(request.services.defaults, body)
+        request.check_criterion(asked[1])
         return asked, body.explain or item.explain
 
     return PostedItems(JudgeIn, body.comparisons, read)
 
 
 async def _explanations(
-    posted: PostedItems[tuple[Asked, bool]], outcomes: Sequence[Outcome], services: Services
+    posted: PostedItems[tuple[Asked, bool]], outcomes: Sequence[Outcome], request: JsonRequest
 ) -> dict[int, str | None]:
     """The explanations by the place of their items."""
     judged = {
@@ -109,7 +96,7 @@ async def _explanations(
         for place, (item, outcome) in enumerate(zip(posted.items, outcomes, strict=True))
         if not isinstance(item, RequestError) and item[1] and isinstance(outcome, Judgment)
     }
-    texts = await services.explanations(list(judged.values()))
+    texts = await request.services.explanations(list(judged.values()))
     return dict(zip(judged, texts, strict=True))
 
 

@@ -2,18 +2,18 @@
 
 from functools import partial
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import PlainTextResponse, Response
 
 from app.api.answers import info as about
 from app.api.answers.making import as_json
-from app.api.inputs import CurrentCaller, CurrentServices
+from app.api.inputs import JsonRequest, JsonRoute
 from app.api.problems import PROBLEMS
 from app.core.errors import DrainingError
 from app.off_loop import off_loop
 from scope_judge.records import Info, ServiceStatus, Usage
 
-router = APIRouter(tags=["operations"], responses=PROBLEMS)
+router = APIRouter(tags=["operations"], route_class=JsonRoute, responses=PROBLEMS)
 
 # Seconds that one reading of the metrics may spend on thresholds; the next reading continues.
 _FIND_S = 1.0
@@ -26,7 +26,7 @@ async def healthz() -> ServiceStatus:
 
 
 @router.get("/readyz", response_model_exclude_none=True)
-async def readyz(request: Request, services: CurrentServices) -> ServiceStatus:
+async def readyz(request: JsonRequest) -> ServiceStatus:
     """Returns 200 if the service can judge, within about a second even when it is busy.
 
     The judge has answered a prompt in the last second, or answers a probe ahead of its queue.
@@ -37,27 +37,27 @@ async def readyz(request: Request, services: CurrentServices) -> ServiceStatus:
         raise DrainingError("the service is shutting down")
     if request.app.state.keys is not None:
         request.app.state.keys.check()
-    trouble = await services.readiness.check()
+    trouble = await request.services.readiness.check()
     return ServiceStatus(status="degraded" if trouble else "ready", detail=trouble)
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
-async def metrics(services: CurrentServices, caller: CurrentCaller) -> Response:
+async def metrics(request: JsonRequest) -> Response:
     """Shows the Prometheus metrics, with the names of up to 100 calibration sets."""
-    caller.check_all_calibrations()
-    await services.calibrations.find_shown_thresholds(within_s=_FIND_S)
-    content, content_type = await off_loop(services.telemetry.exposition)
+    request.caller.check_all_calibrations()
+    await request.services.calibrations.find_shown_thresholds(within_s=_FIND_S)
+    content, content_type = await off_loop(request.services.telemetry.exposition)
     return Response(content, media_type=content_type)
 
 
 @router.get("/info", response_model=Info)
-async def info(services: CurrentServices, caller: CurrentCaller) -> Response:
+async def info(request: JsonRequest) -> Response:
     """Shows the judge, its fingerprint, the limits and the version."""
-    return as_json(partial(about.info, services, caller=caller.name))
+    return as_json(partial(about.info, request.services, caller=request.caller.name))
 
 
 @router.get("/usage", response_model=Usage)
-async def usage(services: CurrentServices, caller: CurrentCaller) -> Response:
+async def usage(request: JsonRequest) -> Response:
     """Shows the use of your key, or to an admin of all keys, since this replica started."""
-    only = None if "admin" in caller.roles else caller.name
-    return as_json(partial(about.usage_of, services.telemetry.usage, only=only))
+    only = None if "admin" in request.caller.roles else request.caller.name
+    return as_json(partial(about.usage_of, request.services.telemetry, only=only))

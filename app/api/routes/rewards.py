@@ -14,107 +14,82 @@ from app.api.answers.judgments import (
     usage_of_request,
 )
 from app.api.answers.making import AGED, age_headers, as_json
-from app.api.inputs import (
-    CurrentCaller,
-    CurrentServices,
-    JsonRequest,
-    JsonRoute,
-    check_criterion,
-    check_responses,
-)
-from app.api.keys import Caller
+from app.api.inputs import JsonRequest, JsonRoute
 from app.api.problems import PROBLEMS
-from app.api.requests.openrlhf import OpenRlhfIn, RewardQuery
-from app.api.requests.rendered import Endings, group_of_rendered
-from app.api.requests.rewards import RewardGroupIn, RewardGroupsIn, RewardReferenceIn
+from app.api.requests.rendered import group_of_rendered
+from app.api.requests.rewards import (
+    OpenRlhfIn,
+    RewardGroupIn,
+    RewardGroupsIn,
+    RewardQuery,
+    RewardReferenceIn,
+)
 from app.core.comparison import Judgment
 from app.core.errors import InvalidRequestError, RequestError
 from app.judging.rewarder import Group, GroupRewards, RewardRule
-from app.judging.services import Services
 from scope_judge.records import RewardsBatch, SingleRewards
 
 router = APIRouter(tags=["rewards"], route_class=JsonRoute, responses=PROBLEMS)
 
 
 @router.post("/rewards/group", response_model=SingleRewards, responses=AGED)
-async def reward_group(
-    body: RewardGroupIn,
-    request: JsonRequest,
-    services: CurrentServices,
-    caller: CurrentCaller,
-) -> Response:
+async def reward_group(body: RewardGroupIn, request: JsonRequest) -> Response:
     """Rewards responses to one question by comparing them with each other.
 
     A reward is the mean over a response's accepted comparisons, from -1 to 1, or null without any.
     In all routes of rewards, the guarantee covers accepted comparisons, not rewards. Equal texts
     are not compared and share a reward. The request waits instead of failing with 429.
     """
-    return await _of_one(body.asked(), body, request, services, caller)
+    return await _of_one(body.asked(), body, request)
 
 
 @router.post("/rewards/groups", response_model=RewardsBatch, responses=AGED)
-async def reward_groups(
-    body: RewardGroupsIn,
-    request: JsonRequest,
-    services: CurrentServices,
-    caller: CurrentCaller,
-) -> Response:
+async def reward_groups(body: RewardGroupsIn, request: JsonRequest) -> Response:
     """Rewards several groups of responses. An invalid group does not fail the others.
 
     A group with a `reference` is rewarded like POST /rewards/reference, the others like POST
     /rewards/group.
     """
     # Checked before validation: a body of 8 MB may have a million groups.
-    check_responses(len(body.groups), services)
+    request.check_responses(len(body.groups))
     groups = await request.run(body.all)
-    outcomes = await _rewards(groups, body, request, services, caller)
+    outcomes = await _rewards(groups, body, request)
     make = partial(rewards_batch, outcomes, comparisons=body.comparisons)
     judged = [outcome for outcome in outcomes if isinstance(outcome, GroupRewards)]
     return await _answer_with(make, judged, request)
 
 
 @router.post("/rewards/reference", response_model=SingleRewards, responses=AGED)
-async def reward_reference(
-    body: RewardReferenceIn,
-    request: JsonRequest,
-    services: CurrentServices,
-    caller: CurrentCaller,
-) -> Response:
+async def reward_reference(body: RewardReferenceIn, request: JsonRequest) -> Response:
     """Rewards responses to one question by comparing them with a reference.
 
     A reward is 1 for a better response, -1 for a worse one (`soft`: 2 p_bar - 1), and null if the
     judge abstains or the texts are equal.
     """
-    return await _of_one(body.asked(), body, request, services, caller)
+    return await _of_one(body.asked(), body, request)
 
 
 @router.post("/rewards/openrlhf", response_model=OpenRlhfRewards, responses=AGED)
 async def reward_openrlhf(
-    body: OpenRlhfIn,
-    options: Annotated[RewardQuery, Query()],
-    request: JsonRequest,
-    services: CurrentServices,
-    caller: CurrentCaller,
+    body: OpenRlhfIn, options: Annotated[RewardQuery, Query()], request: JsonRequest
 ) -> Response:
     """Rewards samples of OpenRLHF against the references in `labels`.
 
     OpenRLHF sends the body; options are in the URL. A missing reward is 0, with a 1 under its
     reason in `extra_logs`.
     """
-    check_responses(len(body.query), services)
-    groups = await request.run(body.groups, _endings_of(services))
-    judged = await _judged(groups, options.rule(services.defaults), services, caller)
+    request.check_responses(len(body.query))
+    groups = await request.run(body.groups)
+    judged = await _judged(groups, options.rule(request.services.defaults), request)
     return await _answer_with(partial(openrlhf_rewards, judged), judged, request)
 
 
 _Body = RewardGroupIn | RewardGroupsIn | RewardReferenceIn
 
 
-async def _of_one(
-    group: Group, body: _Body, request: JsonRequest, services: Services, caller: Caller
-) -> Response:
+async def _of_one(group: Group, body: _Body, request: JsonRequest) -> Response:
     """The answer to a request with one group, whose error is that of the request."""
-    (outcome,) = await _rewards([group], body, request, services, caller)
+    (outcome,) = await _rewards([group], body, request)
     if isinstance(outcome, RequestError):
         raise outcome
     usage = usage_of_request()
@@ -123,51 +98,40 @@ async def _of_one(
 
 
 async def _rewards(
-    groups: Sequence[Group | RequestError],
-    body: _Body,
-    request: JsonRequest,
-    services: Services,
-    caller: Caller,
+    groups: Sequence[Group | RequestError], body: _Body, request: JsonRequest
 ) -> list[GroupRewards | RequestError]:
     """The rewards of the groups of a request, in order, errors included."""
-    check_responses(
-        sum(len(group.responses) for group in groups if isinstance(group, Group)), services
+    request.check_responses(
+        sum(len(group.responses) for group in groups if isinstance(group, Group))
     )
-    rule = body.rule(services.defaults)
+    rule = body.rule(request.services.defaults)
     if body.rendered:
-        groups = await request.run(_unrendered, groups, _endings_of(services))
+        groups = await request.run(_unrendered, groups)
     asked = [group for group in groups if isinstance(group, Group)]
-    judged = iter(await _judged(asked, rule, services, caller))
+    judged = iter(await _judged(asked, rule, request))
     return [next(judged) if isinstance(group, Group) else group for group in groups]
 
 
-def _unrendered(
-    groups: Sequence[Group | RequestError], endings: Endings
-) -> list[Group | RequestError]:
+def _unrendered(groups: Sequence[Group | RequestError]) -> list[Group | RequestError]:
     """The groups with their rendered texts parsed, or with the error of parsing."""
 
     def parsed(group: Group | RequestError) -> Group | RequestError:
         if isinstance(group, RequestError):
             return group
         try:
-            return group_of_rendered(group, endings)
+            return group_of_rendered(group)
         except ValueError as exc:
             return InvalidRequestError(f"question: {exc}", faults=(("question", str(exc)),))
 
     return [parsed(group) for group in groups]
 
 
-def _endings_of(services: Services) -> Endings:
-    """The endings of responses that this service removes."""
-    return Endings(most_characters=services.limits.max_response_characters)
-
-
 async def _judged(
-    groups: Sequence[Group], rule: RewardRule, services: Services, caller: Caller
+    groups: Sequence[Group], rule: RewardRule, request: JsonRequest
 ) -> list[GroupRewards]:
     """The rewards of groups; raises an error if the caller may not use the calibration set."""
-    check_criterion(caller, rule.criterion)
-    return await services.rewarder.reward(groups, rule, by=caller.name)
+    request.check_criterion(rule.criterion)
+    return await request.services.rewarder.reward(groups, rule, by=request.caller.name)
 
 
 async def _answer_with(

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from app.api.requests.audits import MOST_LABELS
+from app.api.routes.audits import MOST_LABELS
 from app.ports import KEPT_VERSIONS
 from tests.integration.processes import ticking_service
 from tests.integration.processes.server import free_port

@@ -17,12 +17,13 @@ from contextlib import asynccontextmanager
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
+from app.api.application import create_application
 from app.api.server import BoundedH11
 from app.audits.entries import Audit, Use, pair_of, to_text
 from app.core.comparison import Comparison, Criterion, Label, LabeledComparison
 from app.core.score import Score
 from app.judging.services import Services
-from app.main import build, serving
+from app.main import serving
 from app.ports import StoredRow
 from app.settings import Settings
 
@@ -174,7 +175,7 @@ def main(port: int, folder: str) -> None:
             yield services
             ticking.cancel()
 
-    application = build(settings, opened, keys=None)
+    application = create_application(settings, opened, keys=None)
     own = {"/stall": clock.take, "/yardstick": yardstick}
 
     async def with_clock(scope: Scope, receive: Receive, send: Send) -> None:

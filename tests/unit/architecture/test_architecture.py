@@ -48,7 +48,9 @@ ALLOWED: dict[str, set[str]] = {
     | {"judges", "sets", "files", "demo", "numpy", "scipy", "sklearn", "matplotlib"}
     | {"jinja2", "datasets", "pydantic", "scope_judge.records"},
     # Composition, and the two programs that start what it composes.
-    "wiring": _SHARED | {"judges", "stores", "sets", "audits", "judging", "settings", "release"},
+    "wiring": _SHARED
+    | {"judges", "stores", "sets", "audits", "judging", "settings", "release"}
+    | {"scope_judge.records"},
     "fleet": _SHARED
     | {"main", "wiring", "api", "judging", "judges", "sets", "audits", "files", "settings"}
     | {"ray", "pyarrow", "fastapi", "pydantic"},
@@ -63,7 +65,7 @@ TOP: dict[str, set[str]] = {
     "release": set(),
     "demo": set(),
     "settings": {"core", "pydantic", "pydantic_settings"},
-    "flow": {"core"},
+    "flow": set(),
     "off_loop": {"flow"},
     "circuit_breaker": {"core", "observability"},
     "main": {"api", "judging", "wiring", "settings", "observability", "core", "fastapi"},

@@ -116,8 +116,8 @@ async def test_both_orders_of_a_choice_share_a_request_and_are_counted() -> None
         list(zip(OPTIONS, texts, strict=True))
         for texts in (("first 0", "second 0"), ("second 0", "first 0"))
     ]
-    ((_, usage),) = telemetry.usage.rows()
-    assert (usage.comparisons, usage.prompt_tokens) == (1, 2 * INPUT_TOKENS)
+    (usage,) = telemetry.uses().values()
+    assert (usage["comparisons"], usage["prompt_tokens"]) == (1, 2 * INPUT_TOKENS)
     assert b"scope_engine_prompts_total 2.0" in telemetry.exposition()[0]
 
 

@@ -11,7 +11,8 @@ from app.judges.engines.scripted import ScriptedEngine
 from app.ports import CallTimes, LabelLogits, Prompt, PromptError
 from app.settings import Settings
 from app.wiring.services import open_services
-from tests.serving import Quiet, services_of
+from app.wiring.startup import LoggingObserver
+from tests.serving import services_of
 
 pytestmark = pytest.mark.anyio
 
@@ -108,7 +109,10 @@ async def test_the_service_reports_a_hang_unless_it_shall_not(
     reported: asyncio.Queue[str] = asyncio.Queue()
     given: dict[str, Any] = {"engine": "scripted", "store_url": "memory://", "max_hang_s": setting}
     opening = open_services(
-        Settings(**given), Quiet(), on_lost=reported.put_nowait, new_engine=lambda _: engine
+        Settings(**given),
+        LoggingObserver(),
+        on_lost=reported.put_nowait,
+        new_engine=lambda _: engine,
     )
     async with opening:
         names = {task.get_name() for task in asyncio.all_tasks()}

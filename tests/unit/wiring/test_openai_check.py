@@ -8,8 +8,8 @@ from app.judges.engines.scripted import ScriptedEngine, by_quality, logits_of_ga
 from app.ports import LabelLogits, Prompt
 from app.settings import Settings
 from app.wiring.services import open_services
+from app.wiring.startup import LoggingObserver
 from tests.patience import until
-from tests.serving import Quiet
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +27,7 @@ async def test_a_server_with_a_16_bit_head_is_named_with_the_remedy(
     settings = Settings(engine="openai", openai_urls="http://x/v1", store_url="memory://")
     engine = ScriptedEngine(script)  # type: ignore[arg-type]
     async with open_services(
-        settings, Quiet(), on_lost=lambda _: None, new_engine=lambda _: engine
+        settings, LoggingObserver(), on_lost=lambda _: None, new_engine=lambda _: engine
     ):
         caplog.set_level("INFO", "app")
         await until(lambda: "check of the judge" in caplog.text)

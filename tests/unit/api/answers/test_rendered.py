@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.requests.rendered import Endings, rendered, response_in_query
+from app.api.requests.rendered import rendered, response_in_query, without_endings
 from app.core.comparison import Turn
 
 SYSTEM, USER = Turn("system", "Be brief."), Turn("user", "What is 2 + 2?")
@@ -85,14 +85,7 @@ def test_the_response_is_what_follows_the_prompt() -> None:
     ],
 )
 def test_markers_are_removed_from_the_end_of_a_response_only(response: str, text: str) -> None:
-    assert Endings(most_characters=2**31).without(response) == text
-
-
-def test_a_response_beyond_the_judges_context_is_not_looked_at() -> None:
-    endings = Endings(most_characters=100)
-    assert endings.without(" 4" + "</s>" * 24) == "4"
-    longer = " 4" + "</s>" * 25
-    assert endings.without(longer) is longer
+    assert without_endings(response) == text
 
 
 MARKERS = ("</s>", "s>", "<eos>", "<end_of_turn>", "", " ", "\n", "\u2003", "4", "<")
@@ -103,7 +96,7 @@ def test_markers_are_removed_one_by_one(response: str) -> None:
     text = response
     while text != (shorter := shortened(text)):
         text = shorter
-    assert Endings(most_characters=2**31).without(response) == text.strip()
+    assert without_endings(response) == text.strip()
 
 
 def shortened(text: str) -> str:

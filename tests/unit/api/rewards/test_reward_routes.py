@@ -4,7 +4,6 @@ import asyncio
 import base64
 import math
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from app.api.keys import Keys
 from app.core.errors import EngineUnavailableError, OverloadedError, StoreUnavailableError
 from app.judges.engines.scripted import ScriptedEngine
-from app.ports import EngineIdentity, Head, LabelLogits, OnStage, Prompt, PromptError, no_stage
+from app.ports import Head, LabelLogits, Prompt
 from app.stores.memory import MemoryStore
 from tests.serving import client_of
 from tests.unit.api.keyring import entry, key_of, write_keys
@@ -218,36 +217,3 @@ def test_every_reward_route_is_tested() -> None:
     from app.api.access import NEEDS, TAKES_BASIC
 
     assert set(PATHS) == TAKES_BASIC == {path for _, path in NEEDS if "rewards" in path}
-
-
-class SmallContext(ScriptedEngine):
-    """A judge with room for 100 tokens, which notes the texts that it gets."""
-
-    def __init__(self) -> None:
-        super().__init__(self._noting)
-        self.seen: list[str] = []
-
-    def _noting(self, prompt: Prompt) -> LabelLogits | PromptError:
-        self.seen.append(prompt.user)
-        return script(prompt)
-
-    async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
-        identity = await super().start(prompt, on_stage)
-        return replace(identity, max_prompt_tokens=100)
-
-
-@pytest.mark.parametrize("route", ROUTES)
-async def test_a_response_far_longer_than_the_judges_context_fails_unread(route: str) -> None:
-    engine = SmallContext()
-    async with client_of(engine) as client:
-        # 32 characters a token are possible, but more are not.
-        fits, longer = ("quality=3" + " y" * number for number in (1_500, 1_600))
-        for response, reward in ((fits, Found(1.0, None)), (longer, Found(None, "failed"))):
-            engine.seen.clear()
-            asked = request(ROUTES[route], response, "quality=0", alpha=None)
-            answer = await client.post(**asked)
-            assert answer.status_code == 200, answer.text
-            assert ROUTES[route].read(answer.json()) == reward
-            assert bool(engine.seen) == (reward.reason is None)
-        metrics = (await client.get("/metrics")).text
-        assert 'scope_judgment_errors_total{code="prompt_too_long"} 1.0' in metrics
