@@ -1,7 +1,6 @@
 """Real requests to a service with a scripted judge, and its answers, for docs/reference."""
 
 import asyncio
-import functools
 import hashlib
 import json
 import re
@@ -16,10 +15,8 @@ from unittest.mock import patch
 import httpx
 
 from app.api.keys import Keys
-from app.audits.drift import Drift
 from app.judges.engines.scripted import ScriptedEngine, logits_of_gap
 from app.ports import LabelLogits, Prompt
-from app.wiring import services as wiring
 from tests.serving import client_of
 from tests.unit.api.keyring import entry, header_of, write_keys
 
@@ -28,10 +25,9 @@ _WIDTH = 96
 _MORE = "..."
 # Texts are cut after this many characters.
 _LONGEST = 70
-# Fields that the page shows of a verdict, a set and a change of a set.
+# Fields that the page shows of a verdict and a set.
 _VERDICT = "verdict p_bar threshold"
 _SET = "name version n"
-_CHANGE = f"{_SET} added removed note"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 _DIGITS = re.compile(r"\b[0-9a-f]{32,}\b")
 
@@ -52,7 +48,7 @@ class Example:
 
 
 def examples() -> dict[str, Example]:
-    """Sends a request to each route that judges or changes something; route -> example.
+    """Sends a request to the routes whose answers the page shows; route -> example.
 
     Times, digests and ids are replaced by fixed ones, so each call returns the same examples.
     """
@@ -64,11 +60,8 @@ async def _examples() -> dict[str, Example]:
     with TemporaryDirectory() as folder:
         roles = ["judge", "calibrate", "label", "admin"]
         keys = Keys(write_keys(Path(folder) / "keys.json", entry("analyst", roles)))
-        # The ties of the drift are the same in each run.
-        with (
-            patch.object(secrets, "token_bytes", bytes),
-            patch.object(wiring, "Drift", functools.partial(Drift, seed=1)),
-        ):
+        # The ids of the audits are the same in each run.
+        with patch.object(secrets, "token_bytes", bytes):
             return await _sent(keys, **given)
 
 
@@ -78,7 +71,7 @@ async def _sent(keys: Keys, **given: Any) -> dict[str, Example]:
         recorder = _Recorder(client)
         await _judge(recorder)
         await _label(recorder)
-        await _change(recorder)
+        await _pool(recorder)
         return recorder.examples
 
 
@@ -181,8 +174,6 @@ async def _judge(recorder: _Recorder) -> None:
     group = {"question": "What is 51 + 27?", "responses": ["78", "79"]}
     shown = "rewards reasons accepted compared"
     await recorder.send("POST", "/rewards/group", group, show=shown)
-    shown = "groups rewards reasons"
-    await recorder.send("POST", "/rewards/groups", {"groups": [group, group]}, show=shown)
     shown = "rewards reasons"
     await recorder.send("POST", "/rewards/reference", {**group, "reference": "80"}, show=shown)
 
@@ -191,19 +182,12 @@ async def _label(recorder: _Recorder) -> None:
     audits = await recorder.send("GET", "/audits", query="?status=open")
     labels = [{"id": audit["id"], "label": "A"} for audit in audits["audits"]]
     await recorder.send("POST", "/audits/labels", {"labels": labels})
-    await recorder.send("POST", "/calibrations/{name}/resume", {"reason": "checked by hand"})
-    absorb = {"dry_run": True}
-    await recorder.send("POST", "/calibrations/{name}/absorb", absorb, show=_CHANGE)
 
 
-async def _change(recorder: _Recorder) -> None:
+async def _pool(recorder: _Recorder) -> None:
     comparisons = [_pair(number) for number in range(300, 400)]
     pool = {"comparisons": comparisons, "even_if_infeasible": True}
     await recorder.send("POST", "/calibrations/{name}/pool", pool, show=f"{_SET} digests")
-    rollback = {"version": 1, "dry_run": True}
-    await recorder.send("POST", "/calibrations/{name}/rollback", rollback, show=_CHANGE)
-    shown = f"{_SET} in_use alpha guarantee note"
-    await recorder.send("DELETE", "/calibrations/{name}", query="?dry_run=true", show=shown)
 
 
 def pretty(value: Any, indent: int = 0, *, before: int = 0) -> str:

@@ -24,13 +24,10 @@ from scope_judge.comparisons import (
     body_of,
     checked,
     comparison,
-    contradicting,
-    example_fields,
     example_item,
     given_fields,
     group_fields,
     group_item,
-    identifier_of,
     pair_item,
     to_json,
 )
@@ -249,45 +246,38 @@ class Calls:
         """Adds labeled pairs to a set, in one version, or in a few if they are too large for one.
 
         All pairs are judged first; after an error, the set is unchanged. The service recognizes a
-        pair by its digest, so that it never counts twice. Pairs with two labels in `examples` do
-        not count, and are among the `errors` of the report. Its `usage` is that of adding alone.
+        pair by its digest, so that it never counts twice. The `usage` of the report is that of
+        adding alone.
 
         Args:
             name: Name of the set; it is made if there is none.
             examples: Each is (question, a, b, label), or a mapping with question, response_a,
                 response_b and label. A label is "A", "B" or "tie".
-            change_labels: Whether the label counts for a pair that has another one in the set.
+            change_labels: Whether the last label of a pair counts, if there is another one in the
+                set or in `examples`.
 
         Raises:
-            ConflictError: A pair has another label in the set (`labels_differ`), or the set belongs
-                to another judge.
+            ConflictError: A pair has two labels (`labels_differ`), or the set belongs to another
+                judge.
         """
-        rows = {n: example_fields(example, n) for n, example in enumerate(examples)}
-        contradicted = contradicting(rows)
-        problems = {
-            number: records.Problem(code="contradicting_labels", detail=detail, status=422)
-            for number, detail in contradicted.items()
-        }
-        items = {n: example_item(row, n) for n, row in rows.items() if n not in contradicted}
+        items = [example_item(example, n) for n, example in enumerate(examples)]
         info = yield from self._read_info()
         ask = partial(self._scored, calibration=name)
         work = yield from self._work("/calibrate/scores", ask, in_flight=1)
-        results = yield from _one_by_one(work, items.values())
-        scores = [result for result in results if not isinstance(result, ItemError)]
-        for number, result in zip(items, results, strict=True):
-            if isinstance(result, ItemError):
-                problems[number] = result.error
-        if not scores and problems:
-            raise min(problems.items())[1].exception()
+        results = yield from _one_by_one(work, items)
+        scores = {n: each for n, each in enumerate(results) if not isinstance(each, ItemError)}
+        errors = [
+            records.ExampleError(index=n, id=each.id, error=each.error)
+            for n, each in enumerate(results)
+            if isinstance(each, ItemError)
+        ]
+        if errors and not scores:
+            raise errors[0].error.exception()
+        if not change_labels:
+            _refuse_two_labels(scores)
         common = {"fingerprint": info.fingerprint, "judge": info.judge}
         wanted = {"change_labels": True} if change_labels else {}
-        report = yield from self._add_scores(name, scores, {**common, **wanted})
-        errors = [
-            records.ExampleError(
-                index=number, id=identifier_of(rows[number].get("id")), error=error
-            )
-            for number, error in sorted(problems.items())
-        ]
+        report = yield from self._add_scores(name, [*scores.values()], {**common, **wanted})
         return dataclasses.replace(report, failed=len(errors), errors=tuple(errors))
 
     @stream
@@ -578,7 +568,11 @@ class Calls:
 
     @call
     def audits(
-        self, calibration: str | None = None, *, status: Status | None = None
+        self,
+        calibration: str | None = None,
+        *,
+        status: Status | None = None,
+        texts: bool = False,
     ) -> Steps[tuple[records.Audit, ...]]:
         """The judgments that were drawn for an audit, oldest first.
 
@@ -586,23 +580,13 @@ class Calls:
             calibration: Only audits of this calibration set; by default of all sets that the key
                 may use.
             status: Only audits that are "open", "labelled", "closed" or "expired".
+            texts: Only open audits whose texts the service keeps (SCOPE_AUDIT_TEXTS), in an order
+                that depends on the key, and with a random response as response A. The key needs
+                the role `label` or `calibrate`.
         """
-        query = {"calibration": calibration, "status": status, "limit": _MOST_AUDITS}
-        return self._pages(records.AuditPage, "/audits", query, "audits")
-
-    @call
-    def audit_texts(self, calibration: str | None = None) -> Steps[tuple[records.Audit, ...]]:
-        """The open audits with texts, for a person who labels.
-
-        The order depends on the key, and a random response is response A. The service keeps texts
-        with SCOPE_AUDIT_TEXTS; the key needs the role `label` or `calibrate`.
-
-        Args:
-            calibration: Only audits of this calibration set; by default of all sets that the key
-                may use.
-        """
-        query = {"calibration": calibration, "texts": "true"}
-        return self._pages(records.AuditPage, "/audits", query, "audits")
+        query = {"calibration": calibration, "status": status}
+        more = {"texts": "true"} if texts else {"limit": _MOST_AUDITS}
+        return self._pages(records.AuditPage, "/audits", {**query, **more}, "audits")
 
     @call
     def label_audits(self, labels: Mapping[str, Label]) -> Steps[records.AuditLabels]:
@@ -822,6 +806,22 @@ def _one_by_one(work: Work[R], items: Iterable[Item]) -> Steps[list[R]]:
     while some := work.take():
         results += some
     return results
+
+
+def _refuse_two_labels(scores: Mapping[int, records.ScoredExample]) -> None:
+    """Raises ConflictError for a pair with two labels, in either order of its responses."""
+    first: dict[str, tuple[int, str | None]] = {}
+    for number, score in scores.items():
+        label: str | None = score.label
+        if score.is_reversed:
+            label = {"A": "B", "B": "A"}.get(label or "", label)
+        before, other = first.setdefault(score.digest, (number, label))
+        if other != label:
+            raise ConflictError(
+                f"numbers {before} and {number} are one pair with different labels: correct them, "
+                "or let the last one count with change_labels=True",
+                code="labels_differ",
+            )
 
 
 def _set_path(name: str, below: str = "") -> str:

@@ -11,8 +11,6 @@ Message = Mapping[str, Any]
 Question = str | Sequence[Message]
 Response = str | Sequence[str]
 Pair = tuple[Question, Response, Response] | Mapping[str, Any]
-_TEXTS = ["question", "response_a", "response_b"]
-_AN_EXAMPLE = "an example: (question, a, b, label)"
 Example = tuple[Question, Response, Response, Label] | Mapping[str, Any]
 # As trainers hand a response over: a text, or one message of the assistant.
 Completion = str | Message | Sequence[Message]
@@ -112,32 +110,6 @@ def comparison(
     return fields if identifier is None else {**fields, "id": identifier}
 
 
-def contradicting(examples: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
-    """Finds pairs with different labels, in either order of their responses.
-
-    Args:
-        examples: Number of each example -> its fields.
-
-    Returns:
-        Number of each example of such a pair -> what contradicts it.
-    """
-    pairs: dict[bytes, dict[int, tuple[bytes, Any]]] = {}
-    for number, fields in examples.items():
-        question, a, b = (to_json(fields.get(name)) for name in _TEXTS)
-        label = fields.get("label")
-        if a > b:
-            a, b, label = b, a, {"A": "B", "B": "A"}.get(str(label), label)
-        pairs.setdefault(b"\0".join((question, a, b)), {})[number] = to_json(label), fields
-    found: dict[int, str] = {}
-    for same in pairs.values():
-        if len({label for label, _ in same.values()}) > 1:
-            told = " and ".join(
-                f"number {n} ({fields.get('label')})" for n, (_, fields) in same.items()
-            )
-            found |= dict.fromkeys(same, f"{told} contradict each other, and none of them counts")
-    return found
-
-
 def pair_item(pair: Pair, number: int) -> Item:
     """A pair as an item."""
     return _item(pair, number, size=3, what="a pair: (question, a, b)")
@@ -145,41 +117,31 @@ def pair_item(pair: Pair, number: int) -> Item:
 
 def example_item(example: Example, number: int) -> Item:
     """A labeled pair as an item; the fourth value is its label."""
-    return _item(example, number, size=4, what=_AN_EXAMPLE)
-
-
-def example_fields(example: Example, number: int) -> Mapping[str, Any]:
-    """The fields of a labeled pair."""
-    return _fields(example, number, size=4, what=_AN_EXAMPLE)
+    return _item(example, number, size=4, what="an example: (question, a, b, label)")
 
 
 def _item(given: Any, number: int, *, size: int, what: str) -> Item:
-    fields = _fields(given, number, size=size, what=what)
-    try:
-        return Item(to_json(fields), identifier_of(fields.get("id")))
-    except TypeError as exc:
-        raise TypeError(f"number {number} is not {what}: {exc}") from None
-
-
-def _fields(given: Any, number: int, *, size: int, what: str) -> Mapping[str, Any]:
     # A dict is recognized at once: asking for a Mapping takes a third of the time of the JSON.
     if type(given) is dict or isinstance(given, Mapping):
         if given.get("explain"):
             raise TypeError(
                 f"number {number} has `explain`, which is for `judge` only: leave it out"
             )
-        return given
-    if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == size:
+        fields = given
+    elif isinstance(given, Sequence) and not isinstance(given, str) and len(given) == size:
         fields = comparison(*given[:3])
-        return {**fields, "label": given[3]} if size == 4 else fields
-    raise TypeError(
-        f"number {number} is not {what}, or a mapping with question, response_a, response_b"
-    )
-
-
-def identifier_of(value: Any) -> Identifier | None:
-    """The value if it can be the id of a pair."""
-    return value if isinstance(value, (str, int)) else None
+        if size == 4:
+            fields["label"] = given[3]
+    else:
+        raise TypeError(
+            f"number {number} is not {what}, or a mapping with question, response_a, response_b"
+        )
+    identifier = fields.get("id")
+    try:
+        content = to_json(fields)
+    except TypeError as exc:
+        raise TypeError(f"number {number} is not {what}: {exc}") from None
+    return Item(content, identifier if isinstance(identifier, str | int) else None)
 
 
 def body_of(fields: Mapping[str, Any], name: str, items: Iterable[Item]) -> bytes:

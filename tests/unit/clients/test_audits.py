@@ -73,7 +73,7 @@ def test_open_audits_are_read_with_the_texts_that_the_service_keeps(kind: Kind) 
         # More than one page.
         ids = drawn(kind, url, 25)
         one = call(kind, url, "judge", turns, ["quality=3", "x"], ["quality=0", "y"])
-        found = call(kind, url, "audit_texts")
+        found = call(kind, url, "audits", texts=True)
         shown = {int(each.id, 16): each.texts for each in found}
         assert {number >> 1 for number in shown} == {int(i, 16) >> 1 for i in (*ids, one.audit.id)}
         # The id of the other order has the responses on the other sides.
@@ -84,14 +84,14 @@ def test_open_audits_are_read_with_the_texts_that_the_service_keeps(kind: Kind) 
             assert shown.get(number, texts) == texts
         conversation = tuple(Turn(**turn) for turn in turns)
         call(kind, url, "label_audits", dict.fromkeys(ids, "A"))
-        (left,) = call(kind, url, "audit_texts", "default")
+        (left,) = call(kind, url, "audits", "default", texts=True)
         assert int(left.id, 16) >> 1 == int(one.audit.id, 16) >> 1
         assert left.texts.question == conversation
         assert {left.texts.response_a, left.texts.response_b} == {
             ("quality=3", "x"),
             ("quality=0", "y"),
         }
-        assert call(kind, url, "audit_texts", "other") == ()
+        assert call(kind, url, "audits", "other", texts=True) == ()
 
 
 def test_labeled_audits_are_absorbed(kind: Kind, audited_url: str) -> None:

@@ -96,16 +96,20 @@ def test_examples_of_several_requests_are_one_report(kind: Kind, service_url: st
     assert detail.curve
 
 
-def test_a_pair_with_different_labels_does_not_count(kind: Kind, service_url: str) -> None:
+def test_a_pair_with_two_labels_is_refused_before_the_set_changes(
+    kind: Kind, service_url: str
+) -> None:
     given: list[Any] = [
         ("Which?", "quality=1", "quality=2", "A"),
         ("Which?", "quality=2", "quality=1", "A"),
         ("And?", "quality=1", "quality=2", "B"),
     ]
-    report = call(kind, service_url, "calibrate", f"contradicting-{kind}", given)
-    assert [each.index for each in report.errors] == [0, 1]
-    assert {each.error.code for each in report.errors} == {"contradicting_labels"}
-    assert report.added == 1
+    name = f"contradicting-{kind}"
+    with pytest.raises(ConflictError, match="numbers 0 and 1 are one pair"):
+        call(kind, service_url, "calibrate", name, given)
+    with pytest.raises(NotFoundError):
+        call(kind, service_url, "calibration", name)
+    assert call(kind, service_url, "calibrate", name, given, change_labels=True).added == 2
 
 
 def test_a_pool_of_several_requests_is_one_report_and_says_what_to_label(
