@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -157,20 +157,6 @@ def _is_loopback(name: str) -> bool:
 MetricsSwitch = Literal["key", "open", "off"]
 
 
-class _RouteMatch(NamedTuple):
-    """The route of a request.
-
-    Args:
-        route: The route of the path; None if the path is unknown.
-        need: Permission that the route requires.
-        allowed: Methods of the path if the request has a different one; otherwise None.
-    """
-
-    route: Any
-    need: Need
-    allowed: frozenset[str] | None
-
-
 class Authentication:
     """Refuses unknown routes and missing permissions, before the body is read.
 
@@ -188,8 +174,6 @@ class Authentication:
         self._keys = keys
         self._metrics = metrics
         self._metrics_port = metrics_port
-        # Cache of (method, path) for routes without parameters, so that its size is bounded.
-        self._matches: dict[tuple[str, str], _RouteMatch] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one ASGI connection of any type."""
@@ -208,7 +192,7 @@ class Authentication:
     def _authorize(self, scope: Scope) -> None:
         if self._keys is None and scope["path"] not in PROBES:
             check_local(scope)
-        route, need, allowed = self._match(scope)
+        route, need, allowed = _match(scope)
         path = None if route is None else route.path
         if self._is_for_metrics(scope):
             if path != "/metrics":
@@ -234,15 +218,6 @@ class Authentication:
         """Whether the request came to the port of the metrics, not whether its Host says so."""
         server = scope.get("server")
         return server is not None and server[1] is not None and server[1] == self._metrics_port
-
-    def _match(self, scope: Scope) -> _RouteMatch:
-        key = (scope["method"], scope["path"])
-        match = self._matches.get(key)
-        if match is None:
-            match = _match(scope)
-            if match.allowed is None and match.route is not None and match.route.path == key[1]:
-                self._matches[key] = match
-        return match
 
 
 def _caller(keys: Keys, scope: Scope, *, basic: bool) -> Caller:
@@ -274,8 +249,13 @@ def _check_permitted(caller: Caller, need: Need) -> None:
         )
 
 
-def _match(scope: Scope) -> _RouteMatch:
-    """Finds the route of a request with the router's own routes, so that both always agree."""
+def _match(scope: Scope) -> tuple[Any, Need, frozenset[str] | None]:
+    """Finds the route of a request with the router's own routes, so that both always agree.
+
+    Returns:
+        The route of the path, or None if the path is unknown; the permission that it requires; and
+        the methods of the path if the request has a different one, otherwise None.
+    """
     nearest: Any = None
     allowed: set[str] = set()
     route: Any
@@ -284,12 +264,12 @@ def _match(scope: Scope) -> _RouteMatch:
         if match is Match.FULL:
             method = "GET" if scope["method"] == "HEAD" else scope["method"]
             # Nobody may call a route that is missing in NEEDS.
-            return _RouteMatch(route, NEEDS.get((method, route.path), "nobody"), None)
+            return route, NEEDS.get((method, route.path), "nobody"), None
         if match is Match.PARTIAL:
             nearest = nearest or route
             allowed |= route.methods
     # Unknown paths and methods need a key, too, so that strangers cannot find out which exist.
-    return _RouteMatch(nearest, "key", None if nearest is None else frozenset(allowed))
+    return nearest, "key", None if nearest is None else frozenset(allowed)
 
 
 def _sent_key(scope: Scope, *, basic: bool) -> bytes | None:

@@ -18,7 +18,7 @@ from app.judges.scorer import Scorer
 from app.judging.admission import Admission
 from app.judging.judge import Judge
 from app.judging.readiness import Readiness
-from app.judging.rewarder import Rewarder
+from app.judging.rewards import Rewarder
 from app.observability.telemetry import Telemetry
 from app.ports import Store
 from app.sets.cache import Calibrations

@@ -28,7 +28,7 @@ from app.judges.scorer import Scorer
 from app.judging.admission import Admission, RateLimits
 from app.judging.judge import Judge
 from app.judging.readiness import Readiness
-from app.judging.rewarder import Rewarder
+from app.judging.rewards import Rewarder
 from app.judging.services import Services
 from app.observability.telemetry import Telemetry
 from app.ports import Engine, FailStop, Store

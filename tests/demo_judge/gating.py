@@ -15,14 +15,9 @@ from typing import Any, Literal, NamedTuple
 import httpx
 import numpy as np
 
-from app.judging.tournament import (
-    Opponents,
-    Pairing,
-    Players,
-    Result,
-    group_schedule,
-    standings,
-)
+from app.core.comparison import Turn
+from app.judging.rewards import Group as RewardedGroup
+from app.judging.rewards import Opponents, Pairing, Players, Result, pairs_of, standings
 
 SIZE = 8
 GROUPS, CALIBRATION_PAIRS = 200, 1500
@@ -204,11 +199,12 @@ def row_of(
     accepted = mistaken = compared = without = 0
     for group, judgments in zip(drawn, judged, strict=True):
         players = Players.among(group.answers)
-        pairs = group_schedule(group.question, group.answers, players, opponents, empty_loses=True)
-        results = [
-            Result(pair=pair, points=judgments[pair].points(alpha, kind)) for pair in pairs.judged
-        ]
-        rewards = [row.reward for row in standings(pairs, results)]
+        asked = RewardedGroup(
+            question=(Turn("user", group.question),), responses=tuple(group.answers)
+        )
+        pairs = pairs_of(asked, players, opponents)
+        results = [Result(pair=pair, points=judgments[pair].points(alpha, kind)) for pair in pairs]
+        rewards = [row.reward for row in standings(players, results)]
         points = [result.points for result in results if result.points is not None]
         accepted += len(points)
         mistaken += sum(each < 0 for each in points)

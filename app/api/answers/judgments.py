@@ -12,7 +12,7 @@ from app.core.errors import RequestError, ScopeJudgeError
 from app.core.score import Preference
 from app.flow import CURRENT_FLOW
 from app.judging.judge import Outcome
-from app.judging.rewarder import GroupRewards
+from app.judging.rewards import GroupRewards
 from scope_judge import records
 
 J = TypeVar("J", bound=records.Judgment)

@@ -6,7 +6,7 @@ from typing import cast
 from app.api.requests.models import encodable
 from app.core.comparison import Comparison, Role, Turn
 from app.core.errors import InvalidComparisonError
-from app.judging.rewarder import Group
+from app.judging.rewards import Group
 
 # Formats of chat templates: role, text, and the end of the turn. The last turn may be open.
 _FORMATS = (

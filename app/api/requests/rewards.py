@@ -22,7 +22,7 @@ from app.api.requests.rendered import checked, rendered, response_in_query, with
 from app.core.comparison import CriterionDefaults, Turn
 from app.core.errors import InvalidComparisonError, InvalidRequestError, RequestError
 from app.core.messages import question_of, response_of
-from app.judging.rewarder import Group, RewardRule
+from app.judging.rewards import Group, RewardRule
 
 
 class MessageIn(BaseModel):

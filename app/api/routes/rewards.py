@@ -26,7 +26,7 @@ from app.api.requests.rewards import (
 )
 from app.core.comparison import Judgment
 from app.core.errors import InvalidRequestError, RequestError
-from app.judging.rewarder import Group, GroupRewards, RewardRule
+from app.judging.rewards import Group, GroupRewards, RewardRule
 from scope_judge.records import RewardsBatch, SingleRewards
 
 router = APIRouter(tags=["rewards"], route_class=JsonRoute, responses=PROBLEMS)

@@ -8,26 +8,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.judging.tournament import (
+from app.core.comparison import Turn
+from app.judging.rewards import (
+    Group,
     NoPoints,
     Opponents,
+    Pairing,
     Players,
     Result,
-    Schedule,
-    group_schedule,
     number_of_pairs,
-    reference_schedule,
+    pairs_of,
     standings,
 )
 
-QUESTION = "Which?"
 
-
-def schedule_of(
-    responses: Sequence[str], opponents: Opponents = "all", *, empty_loses: bool = True
-) -> Schedule:
-    players = Players.among(responses)
-    return group_schedule(QUESTION, responses, players, opponents, empty_loses=empty_loses)
+def scheduled(
+    responses: Sequence[str],
+    opponents: Opponents = "all",
+    *,
+    question: str = "Which?",
+    reference: str | None = None,
+) -> tuple[Players, tuple[Pairing, ...]]:
+    group = Group(
+        question=(Turn("user", question),), responses=tuple(responses), reference=reference
+    )
+    players = Players.among(responses, reference)
+    return players, pairs_of(group, players, opponents)
 
 
 def texts(n: int) -> list[str]:
@@ -37,7 +43,7 @@ def texts(n: int) -> list[str]:
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 8, 17, 18, 100])
 def test_each_response_meets_k_others_and_no_pair_meets_twice(k: int) -> None:
     for n in range(2, 20):
-        judged = schedule_of(texts(n), k).judged
+        _, judged = scheduled(texts(n), k)
         assert len({frozenset(pair) for pair in judged}) == len(judged) == number_of_pairs(n, k)
         assert all(pair.a < pair.b for pair in judged)
         degrees = Counter(player for pair in judged for player in pair)
@@ -49,7 +55,7 @@ def test_each_response_meets_k_others_and_no_pair_meets_twice(k: int) -> None:
 
 
 def test_all_opponents_are_every_pair() -> None:
-    assert set(schedule_of(texts(4)).judged) == {(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)}
+    assert set(scheduled(texts(4))[1]) == {(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)}
     assert number_of_pairs(4, "all") == 6
     assert number_of_pairs(0, "all") == number_of_pairs(1, "all") == number_of_pairs(1, 3) == 0
 
@@ -58,10 +64,8 @@ def test_the_pairs_depend_on_the_texts_and_not_on_their_order() -> None:
     there = texts(9)
     shuffled = random.Random(3).sample(there, 9)
 
-    def met(responses: Sequence[str], question: str = QUESTION) -> set[frozenset[str]]:
-        found = group_schedule(
-            question, responses, Players.among(responses), 2, empty_loses=True
-        ).judged
+    def met(responses: Sequence[str], question: str = "Which?") -> set[frozenset[str]]:
+        _, found = scheduled(responses, 2, question=question)
         return {frozenset((responses[a], responses[b])) for a, b in found}
 
     assert met(there) == met(there) == met(shuffled)
@@ -102,10 +106,10 @@ def test_the_rewards_are_those_of_a_naive_double_loop(
     responses: list[str], opponents: Opponents, loses: bool, seed: int
 ) -> None:
     draw = random.Random(seed)
-    schedule = schedule_of(responses, opponents, empty_loses=loses)
+    players, pairs = scheduled(responses, opponents)
     results = [
         Result(pair=pair, points=draw.choice((None, 1.0, -1.0, draw.uniform(-1, 1))))
-        for pair in schedule.judged
+        for pair in pairs
     ]
     points = {
         frozenset(each.pair): {
@@ -114,7 +118,7 @@ def test_the_rewards_are_those_of_a_naive_double_loop(
         }
         for each in results
     }
-    rows = standings(schedule, results)
+    rows = standings(players, results, empty_loses=loses)
     expected_rewards = naive(responses, points, loses)
     for text, row, expected in zip(responses, rows, expected_rewards, strict=True):
         assert row.reward == (None if expected is None else pytest.approx(expected, abs=1e-12))
@@ -128,16 +132,16 @@ def test_the_rewards_are_those_of_a_naive_double_loop(
 
 
 def test_the_mean_of_accepted_points_is_the_reward() -> None:
-    schedule = schedule_of(["a", "b", "c"])
+    players, pairs = scheduled(["a", "b", "c"])
     points = {(0, 1): 1.0, (0, 2): None, (1, 2): 0.5}
-    rows = standings(schedule, [Result(pair=pair, points=points[pair]) for pair in schedule.judged])
+    rows = standings(players, [Result(pair=pair, points=points[pair]) for pair in pairs])
     # a: +1; b: (-1 + 0.5) / 2; c: -0.5.
     assert [row.reward for row in rows] == [1.0, -0.25, -0.5]
     assert [(row.accepted, row.compared) for row in rows] == [(1, 2), (2, 2), (1, 2)]
 
 
 def test_a_missing_reward_has_its_reason() -> None:
-    schedule = schedule_of(["a", "b", "c", ""], empty_loses=False)
+    players, pairs = scheduled(["a", "b", "c", ""])
     of_pair: dict[tuple[int, int], NoPoints] = {
         (0, 1): "failed",
         (0, 2): "failed",
@@ -146,8 +150,9 @@ def test_a_missing_reward_has_its_reason() -> None:
     for reason in ("abstained", "suspended", "infeasible"):
         of_pair[1, 2] = reason
         rows = standings(
-            schedule,
-            [Result(pair=pair, points=None, reason=of_pair[pair]) for pair in schedule.judged],
+            players,
+            [Result(pair=pair, points=None, reason=of_pair[pair]) for pair in pairs],
+            empty_loses=False,
         )
         assert [row.reason for row in rows] == ["failed", reason, reason, "empty"]
     for responses, reasons in (
@@ -155,10 +160,10 @@ def test_a_missing_reward_has_its_reason() -> None:
         (["", " "], ["tied", "tied"]),
         (["a"], ["unopposed"]),
     ):
-        rows = standings(schedule_of(responses), [])
+        rows = standings(scheduled(responses)[0], [])
         assert [row.reason for row in rows] == reasons
         assert all(row.reward is None for row in rows)
-    rows = standings(schedule_of(["a", ""], empty_loses=False), [])
+    rows = standings(scheduled(["a", ""])[0], [], empty_loses=False)
     assert [row.reason for row in rows] == ["unopposed", "empty"]
 
 
@@ -175,11 +180,11 @@ def test_a_missing_reward_has_its_reason() -> None:
 def test_a_reward_needs_enough_accepted_comparisons(
     min_accepted: float, rewards: list[float | None], reasons: list[str | None]
 ) -> None:
-    schedule = schedule_of(["a", "b", "c", ""])
+    players, pairs = scheduled(["a", "b", "c", ""])
     points = {(0, 1): 1.0, (0, 2): None, (1, 2): 0.5}
     rows = standings(
-        schedule,
-        [Result(pair=pair, points=points[pair]) for pair in schedule.judged],
+        players,
+        [Result(pair=pair, points=points[pair]) for pair in pairs],
         min_accepted=min_accepted,
     )
     assert [row.reward for row in rows] == [*rewards, -1.0]
@@ -187,23 +192,23 @@ def test_a_reward_needs_enough_accepted_comparisons(
 
 
 def test_a_response_that_is_too_long_everywhere_may_lose_and_nobody_wins_from_it() -> None:
-    schedule = schedule_of(["long", "longer", "x"])
+    players, pairs = scheduled(["long", "longer", "x"])
     results = [
         Result(pair=pair, points=None, reason="failed", overlong=pair.b if pair.b == 1 else 0)
-        for pair in schedule.judged
+        for pair in pairs
     ]
     # `long` was the shorter one of two that are too long together.
-    results[-1] = Result(pair=schedule.judged[-1], points=None, reason="failed", overlong=1)
-    rows = standings(schedule, results, overlong_loses=True)
+    results[-1] = Result(pair=pairs[-1], points=None, reason="failed", overlong=1)
+    rows = standings(players, results, overlong_loses=True)
     assert [row.reward for row in rows] == [None, -1.0, None]
     assert [row.reason for row in rows] == ["failed", None, "failed"]
-    assert [row.reward for row in standings(schedule, results)] == [None] * 3
+    assert [row.reward for row in standings(players, results)] == [None] * 3
 
 
 def test_an_empty_response_loses_and_nobody_wins_from_it() -> None:
-    schedule = schedule_of(["a", "", "b", "\t"])
-    assert schedule.judged == ((0, 2),)
-    rows = standings(schedule, [Result(pair=schedule.judged[0], points=None)])
+    players, pairs = scheduled(["a", "", "b", "\t"])
+    assert pairs == ((0, 2),)
+    rows = standings(players, [Result(pair=pairs[0], points=None)])
     assert [row.reward for row in rows] == [None, -1.0, None, -1.0]
     assert [row.compared for row in rows] == [1, 0, 1, 0]
     assert [row.ties for row in rows] == [0, 1, 0, 1]
@@ -211,16 +216,15 @@ def test_an_empty_response_loses_and_nobody_wins_from_it() -> None:
 
 def test_each_different_text_meets_the_reference_once() -> None:
     responses = ["better", "worse", "reference", "better", "", "unsure"]
-    players = Players.among(responses)
-    schedule = reference_schedule(responses, players, "reference", empty_loses=True)
-    assert schedule.judged == ((0, 6), (1, 6), (5, 6))
-    points = dict(zip(schedule.judged, (1.0, -1.0, None), strict=True))
-    rows = standings(schedule, [Result(pair=pair, points=points[pair]) for pair in schedule.judged])
+    players, pairs = scheduled(responses, reference="reference")
+    assert pairs == ((0, 6), (1, 6), (5, 6))
+    points = dict(zip(pairs, (1.0, -1.0, None), strict=True))
+    results = [Result(pair=pair, points=points[pair]) for pair in pairs]
+    rows = standings(players, results)
     # The reference's own points are nobody's: the equal response is tied.
     assert [row.reward for row in rows] == [1.0, -1.0, None, 1.0, -1.0, None]
     assert [row.reason for row in rows] == [None, None, "tied", None, None, "abstained"]
-    schedule = reference_schedule(responses, players, "reference", empty_loses=False)
-    rows = standings(schedule, [Result(pair=pair, points=points[pair]) for pair in schedule.judged])
+    rows = standings(players, results, empty_loses=False)
     assert [row.reason for row in rows] == [None, None, "tied", None, "empty", "abstained"]
 
 
@@ -230,12 +234,12 @@ def test_a_reward_does_not_depend_on_the_place_in_the_group() -> None:
     strength = {text: draw.uniform(-1, 1) for text in responses}
 
     def rewards(order: Sequence[str]) -> dict[str, float | None]:
-        schedule = schedule_of(order, 3)
+        players, pairs = scheduled(order, 3)
         results = [
             Result(pair=pair, points=(strength[order[pair.a]] - strength[order[pair.b]]) / 2)
-            for pair in schedule.judged
+            for pair in pairs
         ]
-        rows = standings(schedule, results)
+        rows = standings(players, results)
         return {text: row.reward for text, row in zip(order, rows, strict=True)}
 
     expected = rewards(responses)
