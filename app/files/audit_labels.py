@@ -7,8 +7,8 @@ from pathlib import Path
 from app.core.comparison import MIRRORED, Label
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.core.fingerprint import drawn_pair, is_reversed
-from app.files.labels import is_empty, label_of, named_columns, spelled
 from app.files.reading import files_of, read_rows
+from app.files.shapes import is_empty, label_of, named_columns, spelled
 
 _FIELDS = ("audit", "label", "reason")
 

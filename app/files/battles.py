@@ -10,16 +10,18 @@ from typing import Any, Literal
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.core.messages import Fields
-from app.files.labels import is_empty, label_of, named_columns
 from app.files.shapes import (
     CALIBRATION,
     LABEL,
     REQUIRED,
     ComparisonShape,
+    is_empty,
+    label_of,
     listed,
+    named_columns,
     shape_of_columns,
+    suggested_map,
 )
-from app.files.suggestion import suggested_map
 
 Winner = Literal["model_a", "model_b", "tie"]
 
@@ -177,7 +179,7 @@ def battle_shape(row: Mapping[str, Any], columns: str | None = None) -> BattleSh
     if any(column not in row for column in (*shape.columns, *(others[m] for m in MODELS))):
         raise InvalidRequestError(
             f"the columns are {listed(row)}, and a battle needs question, response_a, response_b, "
-            f"model_a and model_b: name the columns with --map {suggested_map(row, more=MODELS)}"
+            f"model_a and model_b: name the columns with --map {suggested_map([row], more=MODELS)}"
         )
     return BattleShape(comparison=shape, columns=others, words=named.words)
 

@@ -11,15 +11,17 @@ from app.core.messages import Fields
 from app.files.checking import LabeledRow
 from app.files.reading import FileRow, InputFormat, files_of, read_rows
 from app.files.shapes import (
-    LABEL,
-    PAIRS,
     REQUIRED,
-    SHAPES,
     ComparisonShape,
-    label_in,
+    known_shape,
     listed,
+    named,
+    suggested_map,
+    unread_words,
 )
-from app.files.suggestion import shape_for, suggested_map
+
+# Unknown words of a label that a message has.
+_SHOWN = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,118 +29,104 @@ class FilePair(LabeledRow):
     """A row of a file and the pair that it holds.
 
     Args:
-        path: The file.
         row: The row.
         shape: The shape of its file.
         fields: question, response_a and response_b, as in POST /judge; {} without a comparison.
     """
 
-    path: Path
     row: FileRow
     shape: ComparisonShape
     fields: Fields
 
 
-def read_pairs(
-    inputs: Sequence[Path], form: InputFormat, *, labelled: bool = True
-) -> list[FilePair]:
+def read_pairs(inputs: Sequence[Path], form: InputFormat) -> list[FilePair]:
     """Reads all rows of files; a row that holds no comparison has its problem.
 
     Args:
         inputs: Files, folders and patterns.
         form: How the rows are written.
-        labelled: Whether labels are read. Without, every row is unlabeled.
 
     Raises:
-        InvalidRequestError: A file cannot be read, or has no rows. Or its first row has no
-            comparison, its first label is an unknown word, or it has no label: its other rows will
-            hardly be better. The message has a map to start from.
+        InvalidRequestError: A file cannot be read, or has no rows; its first row has no comparison;
+            a label is an unknown word; or no row has one. The message has a map to start from.
     """
     pairs: list[FilePair] = []
     for path in files_of(inputs):
         rows = list(read_rows(path, form.encoding))
         if not rows:
             raise InvalidRequestError(f"{path} has no rows")
-        shape = shape_of_rows(rows, form)
-        pairs += [_pair(path, row, shape, labelled=labelled) for row in rows]
-        if labelled:
-            check_words(rows, shape)
-    if labelled:
-        refuse_unlabeled([pair.row for pair in pairs], pairs[0].shape)
+        shape = shape_of_rows(rows, form, labelled=True)
+        check_words(rows, shape)
+        pairs += [_pair(row, shape) for row in rows]
+    check_labeled([(pair.row, pair.shape) for pair in pairs])
     return pairs
 
 
-def check_words(rows: Sequence[FileRow], shape: ComparisonShape | None) -> None:
-    """Refuses a file whose first label is an unknown word.
-
-    Args:
-        rows: All rows of the file.
-        shape: The shape of its rows; None to look for the label of any shape.
+def check_words(rows: Sequence[FileRow], shape: ComparisonShape) -> None:
+    """Refuses labels that are unknown words: nobody knows what a set of the others would mean.
 
     Raises:
         InvalidRequestError: The message has a map to start from.
     """
-    for row in rows:
-        try:
-            if label_in(row.fields, shape) is not None:
-                return
-        except InvalidComparisonError as exc:
-            advice = _advice(rows, shape, "say what the words mean")
-            raise InvalidRequestError(f"{row.place}: {exc.detail}{advice}") from None
+    fields = [row.fields for row in rows]
+    unread = unread_words(fields, shape.label, shape.words) if shape.label else []
+    if unread:
+        first = next(row for row in rows if str(row.fields.get(shape.label)) == unread[0])
+        words = ", ".join(repr(word[:40]) for word in unread[:_SHOWN])
+        more = ", ..." if len(unread) > _SHOWN else ""
+        whole = suggested_map(fields, shape, labelled=True)
+        raise InvalidRequestError(
+            f"{first.place}: the labels {words}{more} in {shape.label} are unknown words: say what "
+            f"they mean with --map {whole}, or leave these cells empty"
+        )
 
 
-def refuse_unlabeled(rows: Sequence[FileRow], shape: ComparisonShape | None) -> None:
-    """Refuses rows of which none has a label.
+def check_labeled(rows: Sequence[tuple[FileRow, ComparisonShape]]) -> None:
+    """Refuses rows of which none has a label, by the shape of its label.
 
     Raises:
         InvalidRequestError: The message has a map to start from.
     """
-    if any(_is_labeled(row, shape) for row in rows):
+    if any(shape.label_in(row.fields) is not None for row, shape in rows):
         return
-    expected = shape.label if shape is not None else LABEL
-    advice = _advice(rows, shape, "name the column of the label")
+    first, shape = rows[0]
     raise InvalidRequestError(
-        f"{rows[0].place}: there is no label: the columns are {listed(rows[0].fields)}; A, B or "
-        f"tie is expected in {expected}{advice}"
+        f"{first.place}: there is no label: the columns are {listed(first.fields)}; A, B or tie is "
+        f"expected in {shape.label}: name the column of the label with --map "
+        f"{suggested_map([row.fields for row, _ in rows], shape, labelled=True)}"
     )
 
 
-def _is_labeled(row: FileRow, shape: ComparisonShape | None) -> bool:
-    try:
-        return label_in(row.fields, shape) is not None
-    except InvalidComparisonError:
-        return True
-
-
-def _advice(rows: Sequence[FileRow], shape: ComparisonShape | None, what: str) -> str:
-    """The end of a message, with a map to start from; "" for a data set that takes no map."""
-    if shape is not None and shape.name in SHAPES and shape.name != PAIRS:
-        return ""
-    columns = dict.fromkeys(name for row in rows for name in row.fields)
-    return f": {what} with --map {suggested_map(columns, shape, labelled=True)}"
-
-
-def shape_of_rows(rows: Sequence[FileRow], form: InputFormat) -> ComparisonShape:
+def shape_of_rows(
+    rows: Sequence[FileRow], form: InputFormat, *, labelled: bool = False
+) -> ComparisonShape:
     """Finds the shape of a file by the columns of all its rows.
 
     Raises:
         InvalidRequestError: No shape fits, or the first complete row has no comparison.
     """
-    first = rows[0]
+    # JSON Lines leave out the label of a battle that nobody has labeled.
+    columns = dict.fromkeys(name for row in rows for name in row.fields)
+    shape, first = form.shape or known_shape(columns), rows[0]
+    absent = [] if shape is None else [name for name in shape.columns if name not in columns]
+    if shape is None or absent:
+        wrong = f"the columns are {listed(columns)}, and a comparison needs {', '.join(REQUIRED)}"
+        if absent:
+            wrong = f"{named(absent)} missing; there is {listed(columns)}"
+        whole = suggested_map([row.fields for row in rows], shape, labelled=labelled)
+        raise InvalidRequestError(f"{first.place}: {wrong}: name the columns with --map {whole}")
+    complete = (
+        row for row in rows if all(row.fields.get(name) is not None for name in shape.columns)
+    )
+    first = next(complete, first)
     try:
-        # JSON Lines leave out the label of a battle that nobody has labeled.
-        shape = form.shape or shape_for({name: None for row in rows for name in row.fields})
-        complete = (
-            row for row in rows if all(row.fields.get(name) is not None for name in shape.columns)
-        )
-        first = next(complete, first)
         shape.fields(first.fields)
     except RequestError as exc:
         raise InvalidRequestError(f"{first.place}: {exc.detail}") from None
     return shape
 
 
-def _pair(path: Path, row: FileRow, shape: ComparisonShape, *, labelled: bool) -> FilePair:
+def _pair(row: FileRow, shape: ComparisonShape) -> FilePair:
     fields: Fields = {}
     comparison = label = problem = None
     try:
@@ -146,7 +134,7 @@ def _pair(path: Path, row: FileRow, shape: ComparisonShape, *, labelled: bool) -
         # An example has no criterion.
         fields = {name: whole[name] for name in REQUIRED}
         comparison = comparison_of(fields)
-        label = shape.label_in(row.fields) if labelled else None
+        label = shape.label_in(row.fields)
     except RequestError as exc:
         problem = exc.detail
     return FilePair(
@@ -154,7 +142,6 @@ def _pair(path: Path, row: FileRow, shape: ComparisonShape, *, labelled: bool) -
         comparison=comparison,
         label=label,
         problem=problem,
-        path=path,
         row=row,
         shape=shape,
         fields=fields,
@@ -180,10 +167,8 @@ def comparison_of(fields: Fields) -> Comparison:
     return comparison
 
 
-def known_comparison(row: FileRow, shape: ComparisonShape | None) -> Comparison | None:
+def known_comparison(row: FileRow, shape: ComparisonShape) -> Comparison | None:
     """The comparison of a row of results; None if it has no texts any more."""
-    if shape is None:
-        return None
     try:
         return comparison_of(shape.fields(row.fields))
     except RequestError:

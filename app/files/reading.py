@@ -12,8 +12,8 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from glob import glob, has_magic
 from itertools import chain
@@ -222,19 +222,32 @@ def _text_rows(
     text = stack.enter_context(
         io.TextIOWrapper(file, encoding=marked or named or "utf-8", newline="\n")
     )
-    numbered = ((number, line) for number, line in enumerate(text, start=1) if line.strip())
+    lines = iter(text) if marked or named is None else _in_encoding(text, named, name)
+    numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
     number, first = next(numbered, (0, ""))
     if not number:
         raise InvalidRequestError(f"{name} is empty")
     match first.lstrip()[0]:
         case "[":
-            yield from _array_rows(first + text.read(), name)
+            yield from _array_rows(first + "".join(lines), name)
         case "{":
             for line_number, line in chain([(number, first)], numbered):
                 place = f"{name}, line {line_number}"
                 yield FileRow(place=place, fields=_row(_json(line, place), place))
         case _:
-            yield from _table_rows(first, text, name, number)
+            yield from _table_rows(first, lines, name, number)
+
+
+def _in_encoding(lines: Iterable[str], encoding: str, name: str) -> Iterator[str]:
+    """Yields lines; refuses UTF-8 that is read in another encoding, as "Ã©" instead of "é"."""
+    checked = codecs.lookup(encoding).name.startswith("utf")
+    for line in lines:
+        if not checked and not line.isascii():
+            checked = True
+            with suppress(UnicodeError):
+                line.encode(encoding).decode()
+                raise InvalidRequestError(f"{name} is UTF-8: leave --encoding {encoding} out")
+        yield line
 
 
 def _array_rows(text: str, name: str) -> Iterator[FileRow]:

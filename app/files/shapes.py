@@ -1,17 +1,22 @@
-"""Turns a row of a data set into the fields of a comparison.
+"""The columns and the words in which data sets keep comparisons and labels.
 
 A shape says which columns hold what. There are shapes for common data sets, and `custom_shape`
-makes one of a map such as `question=prompt,response_a=chosen,response_b=rejected`.
+makes one of a map such as `question=prompt,response_a=chosen,response_b=rejected`. A message about
+columns that do not fit has a map to start from; nothing is read by it before a person has used it.
 """
 
-from collections.abc import Callable, Mapping
+import csv
+import difflib
+import io
+import shlex
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.core.messages import Fields, messages_of, question_of, response_of
-from app.files.labels import KNOWN_WORDS, NamedColumns, is_empty, label_of, named_columns
 
 REQUIRED = ("question", "response_a", "response_b")
 # A row may name its own calibration set.
@@ -22,6 +27,111 @@ PAIRS = "pairs"
 # Name of the shape of the battles that `scope-judge battles` reads and writes.
 BATTLES = "battles"
 _OF_BATTLE = ("model_a", "model_b", "human")
+# Likeness of names from which on one is suggested, as `difflib` measures it.
+_LIKE = 0.75
+
+LABELS: tuple[Label, ...] = ("A", "B", "tie")
+# Word in lower case -> label.
+KNOWN_WORDS: Mapping[str, Label] = {
+    **dict.fromkeys(("a", "model_a", "response_a", "left", "[[a]]"), "A"),
+    **dict.fromkeys(("b", "model_b", "response_b", "right", "[[b]]"), "B"),
+    **dict.fromkeys(("tie", "draw", "both_bad", "tie (bothbad)", "bothbad"), "tie"),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NamedColumns:
+    """The columns and the words that a map names.
+
+    Args:
+        columns: Field -> its column; a field that the map leaves out has its own name.
+        words: Word of the label in lower case -> label. A label that the map names has only the
+            words of the map.
+    """
+
+    columns: Mapping[str, str]
+    words: Mapping[str, Label]
+
+
+def named_columns(text: str | None, fields: Sequence[str]) -> NamedColumns:
+    """Reads a map such as `label=Better?,A=Answer 1,B=Answer 2,tie=equal`.
+
+    A part with a comma is quoted as in CSV. Fields have one column each; a label may have several
+    words. Without a text, all columns and words have their usual names.
+
+    Raises:
+        InvalidRequestError: The text is not a map of these fields and of labels.
+    """
+    columns = {name: name for name in fields}
+    words: dict[Label, list[str]] = defaultdict(list)
+    for part in () if text is None else _parts(text):
+        field, equals, value = (piece.strip() for piece in part.partition("="))
+        label = next((label for label in LABELS if label == field), None)
+        if not equals or not value or (field not in columns and label is None):
+            raise InvalidRequestError(
+                f"--map: {part.strip()!r} is not FIELD=COLUMN with one of the fields "
+                f"{', '.join(columns)}, nor A=WORD, B=WORD or tie=WORD for the words of the label"
+            )
+        if label is None:
+            columns[field] = value
+        else:
+            words[label].append(spelled(value))
+    return NamedColumns(columns=columns, words=_words_of(words))
+
+
+def _parts(text: str) -> list[str]:
+    try:
+        return next(csv.reader([text], skipinitialspace=True, strict=True), [""]) or [""]
+    except csv.Error as exc:
+        raise InvalidRequestError(f"--map: {text!r} cannot be read: {exc}") from None
+
+
+def _words_of(named: Mapping[Label, Sequence[str]]) -> Mapping[str, Label]:
+    if not named:
+        return KNOWN_WORDS
+    words = {word: label for word, label in KNOWN_WORDS.items() if label not in named}
+    own: dict[str, Label] = {}
+    for label, its_words in named.items():
+        for word in its_words:
+            if own.setdefault(word, label) != label:
+                raise InvalidRequestError(
+                    f"--map: {word!r} cannot mean both {own[word]} and {label}"
+                )
+    return {**words, **own}
+
+
+def is_empty(value: Any) -> bool:
+    """Whether a label is missing, as JSON, CSV and pandas write it."""
+    if isinstance(value, str):
+        return not value.strip()
+    return value is None or (isinstance(value, float) and value != value)
+
+
+def spelled(value: Any) -> str:
+    """A label as a word of a map: in lower case, and whole numbers without decimals."""
+    # pandas makes floats of integers if one is missing.
+    whole = isinstance(value, float) and value.is_integer()
+    return str(int(value) if whole else value).strip().lower()
+
+
+def label_of(value: Any, words: Mapping[str, Label] = KNOWN_WORDS) -> Label:
+    """The label that a word means: "A", "B" or "tie".
+
+    Raises:
+        InvalidComparisonError: The word is not known. Nothing else is ever taken for a tie.
+    """
+    label = _label(value, words)
+    if label is None:
+        raise InvalidComparisonError(
+            f"the label {str(value)[:40]!r} is not A, B or tie (or model_a, model_b, both_bad)"
+            if words is KNOWN_WORDS
+            else f"the label {str(value)[:40]!r} is not a word of the map"
+        )
+    return label
+
+
+def _label(value: Any, words: Mapping[str, Label]) -> Label | None:
+    return words.get(spelled(value)) if isinstance(value, str | int | float) else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,7 +161,7 @@ class ComparisonShape:
             InvalidComparisonError: The label is not a known word.
         """
         if not self.label:
-            return "A"
+            return "A" if all(column in row for column in self.columns) else None
         value = row.get(self.label)
         return None if is_empty(value) else label_of(value, self.words)
 
@@ -68,8 +178,8 @@ class ComparisonShape:
                 raise InvalidComparisonError("the row is empty")
             absent = [column for column in missing if column not in row]
             if absent:
-                raise InvalidComparisonError(f"{_named(absent)} missing; there is {listed(row)}")
-            raise InvalidComparisonError(f"{_named(missing)} empty")
+                raise InvalidComparisonError(f"{named(absent)} missing; there is {listed(row)}")
+            raise InvalidComparisonError(f"{named(missing)} empty")
         # A spreadsheet has numbers where a response is one.
         return self.convert(
             {
@@ -80,14 +190,17 @@ class ComparisonShape:
         )
 
 
-def known_shape(row: Mapping[str, Any]) -> ComparisonShape | None:
-    """The shape whose columns the row has, battles first; None if none fits."""
-    if is_battle(row) and all(column in row for column in REQUIRED):
-        return SHAPES[BATTLES]
-    return next(
-        (s for s in SHAPES.values() if all(column in row for column in s.columns)),
-        None,
-    )
+def known_shape(columns: Collection[str]) -> ComparisonShape | None:
+    """The shape whose columns are there, battles first; None if none fits."""
+    if set(REQUIRED) <= set(columns):
+        return shape_of_label(columns)
+    return next((s for s in SHAPES.values() if all(name in columns for name in s.columns)), None)
+
+
+def shape_of_label(columns: Collection[str]) -> ComparisonShape:
+    """The shape of our own columns, or of battles, by the column of the label."""
+    # Their `winner` is the judge's verdict.
+    return SHAPES[BATTLES if all(name in columns for name in _OF_BATTLE) else PAIRS]
 
 
 def custom_shape(text: str) -> ComparisonShape:
@@ -193,41 +306,68 @@ SHAPES: Mapping[str, ComparisonShape] = {
 }
 
 
-def label_in(row: Mapping[str, Any], shape: ComparisonShape | None = None) -> Label | None:
-    """The label of a row, which need not have the texts any more; None without one.
-
-    Args:
-        row: The row.
-        shape: The shape of its file; None to look for the label of any shape.
-
-    Raises:
-        InvalidComparisonError: The label is not a known word.
-    """
-    if shape is not None:
-        return shape.label_in(row) if _may_be_labeled(row, shape) else None
-    if is_battle(row):
-        # Its `winner` is the judge's verdict.
-        return SHAPES[BATTLES].label_in(row)
-    labels = (
-        s.label_in(row) for s in SHAPES.values() if s.name != BATTLES and _may_be_labeled(row, s)
-    )
-    return next((label for label in labels if label is not None), None)
-
-
-def is_battle(row: Mapping[str, Any]) -> bool:
-    """Whether a row is a battle with a column for the label of a person, with texts or without."""
-    return all(column in row for column in _OF_BATTLE)
-
-
-def _may_be_labeled(row: Mapping[str, Any], shape: ComparisonShape) -> bool:
-    return bool(shape.label) or all(column in row for column in shape.columns)
-
-
-def listed(row: Mapping[str, Any]) -> str:
+def listed(row: Iterable[str]) -> str:
     """The names of a row's columns, for messages."""
     names = [str(name) for name in row]
     return ", ".join(names[:20]) + (", ..." if len(names) > 20 else "") if names else "no column"
 
 
-def _named(columns: list[str]) -> str:
+def named(columns: Sequence[str]) -> str:
+    """The names of columns with a verb, for messages."""
     return f"{', '.join(columns)} {'is' if len(columns) == 1 else 'are'}"
+
+
+def suggested_map(
+    rows: Sequence[Mapping[str, Any]],
+    shape: ComparisonShape | None = None,
+    *,
+    more: Sequence[str] = (),
+    labelled: bool = False,
+) -> str:
+    """A whole map with the nearest column of each field, or COLUMN, quoted for a shell.
+
+    Args:
+        rows: Rows of the file.
+        shape: The columns that are known; None if none is.
+        more: Further fields of the map.
+        labelled: Whether the label is read, too.
+    """
+    names = dict.fromkeys(str(name) for row in rows for name in row)
+    known = {} if shape is None else dict(zip(REQUIRED, shape.texts, strict=True))
+    if shape is not None:
+        known[LABEL] = shape.label
+    columns = {wanted: name for wanted, name in known.items() if name in names}
+    fields = (*REQUIRED, *more, *((LABEL,) if labelled else ()))
+    for wanted in fields:
+        others = [name for name in names if name not in columns.values()]
+        if wanted not in columns:
+            columns[wanted] = _nearest(wanted, others) or "COLUMN"
+    parts = [f"{wanted}={columns[wanted]}" for wanted in fields]
+    words = KNOWN_WORDS if shape is None else shape.words
+    if labelled and (columns[LABEL] == "COLUMN" or unread_words(rows, columns[LABEL], words)):
+        parts += ["A=WORD", "B=WORD", "tie=WORD"]
+    text = io.StringIO()
+    # A part with a comma is quoted.
+    csv.writer(text, lineterminator="").writerow(parts)
+    return shlex.quote(text.getvalue())
+
+
+def unread_words(
+    rows: Iterable[Mapping[str, Any]], column: str, words: Mapping[str, Label]
+) -> list[str]:
+    """The labels of a column that no word explains, each once."""
+    labels = (row.get(column) for row in rows)
+    unread = (str(label) for label in labels if not is_empty(label) and not _label(label, words))
+    return list(dict.fromkeys(unread))
+
+
+def _nearest(wanted: str, names: Sequence[str]) -> str | None:
+    """The name that is most like a field, the first of equal ones; None if none is."""
+    likeness = {name: _likeness(wanted, name) for name in names}
+    best = max(likeness, key=likeness.__getitem__, default=None)
+    return best if best is not None and likeness[best] >= _LIKE else None
+
+
+def _likeness(wanted: str, name: str) -> float:
+    text = name.lower().replace(" ", "_").replace("-", "_")
+    return difflib.SequenceMatcher(None, text, wanted).ratio()

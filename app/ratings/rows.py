@@ -11,8 +11,8 @@ import numpy as np
 
 from app.core.errors import InvalidComparisonError, InvalidRequestError
 from app.core.printable import encodable
-from app.files.labels import is_empty, label_of
 from app.files.reading import files_of, read_rows
+from app.files.shapes import is_empty, label_of
 from app.ratings.battles import PEOPLE, UNNAMED, Battles
 from app.ratings.bootstrap import Keys
 from app.ratings.bradley_terry import Bools, Floats, Ints

@@ -19,8 +19,7 @@ from app.evaluation.curve import labeled_scores_of
 from app.evaluation.judgments.answers import parse_confidence, parse_verdict
 from app.evaluation.judgments.jsonl import JudgmentLog, read_judgments
 from app.files.reading import read_rows
-from app.files.shapes import REQUIRED
-from app.files.suggestion import shape_for
+from app.files.shapes import REQUIRED, known_shape
 from app.ports import Generated
 
 Parsed = TypeVar("Parsed")
@@ -155,8 +154,8 @@ def test_a_file_for_the_service_is_rows_or_an_error_that_names_it(
         assert str(file) in found.detail
         return
     for row in found:
-        shape = outcome(partial(shape_for, row.fields), RequestError)
-        if not isinstance(shape, RequestError):
+        shape = known_shape(row.fields)
+        if shape is not None:
             fields = outcome(partial(shape.fields, row.fields), RequestError)
             assert isinstance(fields, RequestError) or set(REQUIRED) <= set(fields)
             label = outcome(partial(shape.label_in, row.fields), RequestError)

@@ -29,9 +29,9 @@ from app.cli.running.run import Results
 from app.cli.summary import REASONS, print_errors, print_promises
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError
-from app.files.labels import is_empty
 from app.files.reading import files_of
 from app.files.results import with_result
+from app.files.shapes import is_empty
 
 
 def filter(

@@ -11,14 +11,14 @@ from typing import Annotated, Any, Self
 from pydantic import Field, TypeAdapter, ValidationError
 
 from app.core.comparison import Side
-from app.core.errors import InvalidComparisonError, InvalidRequestError
+from app.core.errors import InvalidRequestError
 from app.evaluation.judgments.record import JudgedPair, Observation
 from app.files.checking import Contradictions, LabeledRow, LabelReport, checked
 from app.files.journal import LineFile
-from app.files.labeled import check_words, known_comparison, refuse_unlabeled
+from app.files.labeled import check_labeled, check_words, known_comparison
 from app.files.reading import FileRow, InputFormat, files_of, read_rows
 from app.files.results import with_answers
-from app.files.shapes import ComparisonShape, known_shape, label_in
+from app.files.shapes import ComparisonShape, known_shape, shape_of_label
 from app.ports import Generated
 
 # The file of a folder of `evaluate`.
@@ -92,7 +92,7 @@ def read_judgments(
 ) -> Judged:
     """Reads files of pairs that a judge has judged and people have labeled.
 
-    Each row has a label (see `label_in`) and the judge's answers: `gap_fwd` and `gap_rev`, the
+    Each row has a label and the judge's answers: `gap_fwd` and `gap_rev`, the
     label logit of response_a minus that of response_b with response_a shown first and second, or
     `gap_fwd` alone with 1 as `orders`; or `p_fwd` and `p_rev`, the probabilities or vote shares of
     response_a (0, 0.5 or 1 for a judge that gives verdicts only); or `score_a` and `score_b`, the
@@ -114,7 +114,7 @@ def read_judgments(
         lines += _lines(file, form)
     kind = _signal_of(lines)
     if kind is not None:
-        refuse_unlabeled([line.row for line in lines], form.shape)
+        check_labeled([(line.row, line.shape) for line in lines])
     rows = _rows(lines, kind)
     # A repeated pair may be the answer of another judge, which must not be lost in silence.
     judges = frozenset(row.pair.judge for row in rows if row.pair is not None)
@@ -151,10 +151,11 @@ def _lines(file: Path, form: InputFormat) -> Iterator["_Line"]:
     rows = list(read_rows(file, form.encoding))
     if not rows:
         raise InvalidRequestError(f"{file} has no rows")
-    check_words(rows, form.shape)
-    shape = form.shape or known_shape(rows[0].fields)
+    columns = {name for row in rows for name in row.fields}
+    shape = form.shape or known_shape(columns) or shape_of_label(columns)
+    check_words(rows, shape)
     for row, fields in zip(rows, with_answers(row.fields for row in rows), strict=True):
-        yield _Line(row=row, fields=fields, form=form, shape=shape)
+        yield _Line(row=row, fields=fields, shape=shape)
 
 
 def _signal_of(lines: Iterable["_Line"]) -> str | None:
@@ -194,14 +195,12 @@ class _Line:
     Args:
         row: The row as it was read.
         fields: Its columns, and the fields of its result.
-        form: How the rows of the file are written.
-        shape: How the row holds its texts; None if they are unknown.
+        shape: How the row holds its label, and its texts if they are known.
     """
 
     row: FileRow
     fields: Mapping[str, Any]
-    form: InputFormat
-    shape: ComparisonShape | None
+    shape: ComparisonShape
 
     @property
     def place(self) -> str:
@@ -234,11 +233,7 @@ class _Line:
         Raises:
             InvalidRequestError: A field has a wrong type or is out of range.
         """
-        label, problem = None, None
-        try:
-            label = label_in(self.row.fields, self.form.shape)
-        except InvalidComparisonError as exc:
-            problem = exc.detail
+        label, problem = self.shape.label_in(self.row.fields), None
         # Every answer is read before any line is left out: a bad value is always an error.
         pair = self._pair("B" if label == "B" else "A")
         has_side = label in ("A", "B")

@@ -422,7 +422,7 @@ def test_the_held_out_figures_are_those_of_judging_these_pairs(
     with listening(judging.application()) as url, ScopeClient(url) as client:
         client.calibrate("mine", rows[:200])
         detail = client.calibration("mine")
-        pairs = read_pairs([written(tmp_path, rows[200:])], InputFormat(), labelled=True)
+        pairs = read_pairs([written(tmp_path, rows[200:])], InputFormat())
         traffic = detail.traffic
         print_held_out(client, detail, pairs)
         shown = re.findall(

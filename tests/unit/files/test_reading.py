@@ -114,6 +114,16 @@ def test_a_byte_order_mark_tells_the_encoding(tmp_path: Path, format: str, encod
     assert fields_of(path) == ROWS
 
 
+@pytest.mark.parametrize(
+    "text", ["question\nWhat\u2019s caf\u00e9?\n", '[\n{"question": "caf\u00e9"}\n]']
+)
+def test_utf_8_that_is_read_in_another_encoding_is_refused(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "pairs"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidRequestError, match="pairs is UTF-8: leave --encoding cp1252 out"):
+        list(read_rows(file, "cp1252"))
+
+
 def test_a_named_encoding_is_that_of_text_without_a_byte_order_mark(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_bytes("Frage;Antwort\r\nWei\u00df?;\u20ac\r\n".encode("cp1252"))

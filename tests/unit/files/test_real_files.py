@@ -14,8 +14,7 @@ from pyarrow import csv, parquet
 
 from app.core.errors import InvalidRequestError
 from app.files.reading import read_rows
-from app.files.suggestion import shape_for
-from tests.unit.files.test_shapes import CASES
+from tests.unit.files.test_shapes import CASES, shape_of
 
 Rows = list[dict[str, Any]]
 
@@ -78,7 +77,7 @@ def test_a_file_of_a_library_has_the_comparisons_that_were_written(
         is_labeled = "label" in wanted
         expected = {key: value for key, value in wanted.items() if key != "label"}
         for read in rows:
-            shape = shape_for(read.fields)
+            shape = shape_of(read.fields)
             assert shape.name == name, case
             assert shape.fields(read.fields) == expected, case
             assert not is_labeled or shape.label_in(read.fields) == wanted["label"], case

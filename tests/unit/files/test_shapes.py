@@ -1,16 +1,21 @@
 """The shapes in which people keep comparisons become the fields of one, or a clear error."""
 
+import shlex
 from typing import Any
 
 import pytest
 
 from app.core.errors import InvalidComparisonError, InvalidRequestError
-from app.files.labels import label_of
-from app.files.shapes import custom_shape
-from app.files.suggestion import shape_for
+from app.files.shapes import ComparisonShape, custom_shape, known_shape, label_of, suggested_map
 
 USER = {"role": "user", "content": "Which?"}
 TALK = [USER, {"role": "assistant", "content": "a1"}, {"role": "user", "content": "And?"}]
+
+
+def shape_of(row: dict[str, Any]) -> ComparisonShape:
+    shape = known_shape(row)
+    assert shape is not None
+    return shape
 
 
 def says(text: str) -> dict[str, str]:
@@ -76,7 +81,7 @@ CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_a_known_shape_is_recognized_and_read(case: str) -> None:
     row, name, fields = CASES[case]
-    shape = shape_for(row)
+    shape = shape_of(row)
     assert shape.name == name
     if "label" in fields:
         assert shape.label_in(row) == fields["label"]
@@ -136,7 +141,7 @@ TOOL_CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
     ],
 )
 def test_a_row_without_a_comparison_says_why(row: dict[str, Any], message: str) -> None:
-    shape = custom_shape("question=question") if "question" in row else shape_for(row)
+    shape = custom_shape("question=question") if "question" in row else shape_of(row)
     with pytest.raises(InvalidComparisonError, match=message):
         shape.fields(row)
 
@@ -149,9 +154,9 @@ def test_an_empty_row_says_that_it_is_empty() -> None:
 @pytest.mark.parametrize("label", [1, "maybe", [1], 0.5])
 def test_a_row_is_judged_whatever_its_label_and_id_are(label: Any) -> None:
     row = {"question": "x", **AB, "label": label, "id": 1.5}
-    assert shape_for(row).fields(row) == {"question": "x", **AB}
+    assert shape_of(row).fields(row) == {"question": "x", **AB}
     with pytest.raises(InvalidComparisonError, match="the label"):
-        shape_for(row).label_in(row)
+        shape_of(row).label_in(row)
 
 
 @pytest.mark.parametrize("label", [None, "", "  ", float("nan")])
@@ -186,3 +191,34 @@ def test_a_part_of_a_map_with_a_comma_is_quoted_as_in_csv() -> None:
 def test_no_unknown_word_becomes_a_label(value: Any) -> None:
     with pytest.raises(InvalidComparisonError):
         label_of(value)
+
+
+@pytest.mark.parametrize(
+    ("columns", "found"),
+    [
+        (("Question", "Response A", "Response B"), "Question,Response A,Response B"),
+        (("questions", "response-b", "response-a"), "questions,response-a,response-b"),
+        (("Frage", "Antwort 1", "Antwort 2"), "COLUMN,COLUMN,COLUMN"),
+    ],
+)
+def test_the_nearest_names_are_suggested(columns: tuple[str, ...], found: str) -> None:
+    (text,) = shlex.split(suggested_map([dict.fromkeys(columns, "x")]))
+    names = ("question", "response_a", "response_b")
+    pairs = zip(names, found.split(","), strict=True)
+    assert text == ",".join(f"{name}={column}" for name, column in pairs)
+
+
+def test_a_pasted_map_reads_the_rows() -> None:
+    row: dict[str, Any] = {"Question": "?", "Response A": "a", "Response B": "b", "Label": "1"}
+    (text,) = shlex.split(suggested_map([row], labelled=True))
+    assert text.endswith(",label=Label,A=WORD,B=WORD,tie=WORD")
+    (known,) = shlex.split(suggested_map([{**row, "Label": "A"}], labelled=True))
+    assert known.endswith(",label=Label")
+    shape = custom_shape(text.replace("A=WORD", "A=1").replace("B=WORD", "B=2"))
+    assert (shape.fields(row)["response_a"], shape.label_in(row)) == ("a", "A")
+
+
+def test_known_columns_stay_and_only_the_label_is_looked_for() -> None:
+    shape = custom_shape("question=x,response_a=y,response_b=z")
+    text = suggested_map([{"x": "?", "y": "a", "z": "b", "labels": "y"}], shape, labelled=True)
+    assert text == "question=x,response_a=y,response_b=z,label=labels,A=WORD,B=WORD,tie=WORD"
