@@ -37,7 +37,7 @@ class JudgedBatch:
     unread: int = 0
     digest: str | None = None
     replaces: bool = False
-    change_labels: bool = False
+    change_labels: bool = True
     runtimes: tuple[str, ...] = ()
 
     @classmethod

@@ -92,12 +92,12 @@ class Calibrator:
         *,
         by: str = "service",
         unread: int = 0,
-        change_labels: bool = False,
+        change_labels: bool = True,
     ) -> SetChange:
         """Judges a labeled batch and adds it to a set, all in one version or not at all.
 
-        Adding is idempotent. A comparison that the set already has adds no example, and changes its
-        label only with `change_labels`, as does one that the batch repeats: the last label counts.
+        Adding is idempotent. A comparison that the set already has, or that the batch repeats, adds
+        no example; its last label counts, or with `change_labels=False` it has to be the same.
         A tie keeps its score, which counts for drift and not for the error.
 
         Args:
@@ -121,7 +121,7 @@ class Calibrator:
         *,
         unread: int = 0,
         replaces: bool = False,
-        change_labels: bool = False,
+        change_labels: bool = True,
         adds: bool = True,
     ) -> JudgedBatch:
         """Judges a labeled batch for a set, and changes nothing.
@@ -581,7 +581,7 @@ def _refuse_changed_labels(name: str, change: SetChange) -> None:
         raise LabelsDifferError(
             f"{len(changed)} of these pairs have another label in calibration {name!r}, or two in "
             f"the batch, such as that of the digest {changed[0][:12]}. Nothing was changed: "
-            'correct them, or send "change_labels": true to let the new labels count'
+            'correct them, or leave out "change_labels": false to let the new labels count'
         )
 
 

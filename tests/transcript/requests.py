@@ -38,8 +38,8 @@ def _sets(walk: Walk) -> None:
     walk.send("set more", "POST", "/calibrate", {**calibrate, "examples": examples(200, seed=2)})
     flipped = [{**rows[0], "label": "B" if rows[0]["label"] == "A" else "A"}]
     changed = {**calibrate, "examples": flipped}
-    walk.send("set another label", "POST", "/calibrate", changed)
-    walk.send("set changed label", "POST", "/calibrate", {**changed, "change_labels": True})
+    walk.send("set another label", "POST", "/calibrate", {**changed, "change_labels": False})
+    walk.send("set changed label", "POST", "/calibrate", changed)
     walk.send(
         "set replace",
         "POST",

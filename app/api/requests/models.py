@@ -106,8 +106,8 @@ Replace = Annotated[bool, Field(description="Remove all other examples of the se
 ChangeLabels = Annotated[
     bool,
     Field(
-        description="Let the label count where the pair has another one, in the set or in this "
-        "batch."
+        description="Let the last label count where the pair has another one, in the set or in "
+        "this batch; false refuses such a batch."
     ),
 ]
 EvenIfInfeasible = Annotated[
@@ -351,7 +351,7 @@ class CalibrateIn(LabeledBatchIn):
         "default", description="Name of the set, which is created if it does not exist."
     )
     replace: Replace = False
-    change_labels: ChangeLabels = False
+    change_labels: ChangeLabels = True
     even_if_infeasible: EvenIfInfeasible = False
     dry_run: DryRun = False
 

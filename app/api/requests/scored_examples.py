@@ -106,7 +106,7 @@ class ImportIn(Strict):
         "service's."
     )
     replace: Replace = False
-    change_labels: ChangeLabels = False
+    change_labels: ChangeLabels = True
     even_if_infeasible: EvenIfInfeasible = False
     dry_run: DryRun = False
     runtimes: Annotated[list[Annotated[Text, Field(max_length=256)]], Field(max_length=64)] = Field(

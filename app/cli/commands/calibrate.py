@@ -125,9 +125,8 @@ def calibrate(
                     raise CommandError(f"no pair was judged, and {of_set} is unchanged")
                 add = partial(client.add_scores, of_set, scores)
                 add = partial(add, fingerprint=info.fingerprint, judge=info.judge)
-                if change_labels or replace:
-                    # Whoever agrees to a replacement has seen how many labels change.
-                    add = partial(add, change_labels=True)
+                # Whoever agrees to a replacement has seen how many labels change.
+                add = partial(add, change_labels=change_labels or replace)
                 if replace:
                     add = partial(add, replace=True, even_if_infeasible=even_if_infeasible)
                     with resumable(run.kept):

@@ -233,7 +233,7 @@ def import_set(
         except TooLargeError:
             say("Their effect cannot be shown before, because they need several requests.")
         ask(f"Import into {into}?", yes=yes, otherwise="nothing was imported")
-        report = add(change_labels=True)
+        report = add()
     say(
         f"{into} is version {report.version} with {report.n} examples: added {report.added}, "
         f"updated {report.updated}, removed {report.removed}."

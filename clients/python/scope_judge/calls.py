@@ -241,7 +241,7 @@ class Calls:
 
     @call
     def calibrate(
-        self, name: str, examples: Iterable[Example], *, change_labels: bool = False
+        self, name: str, examples: Iterable[Example], *, change_labels: bool = True
     ) -> Steps[records.CalibrationReport]:
         """Adds labeled pairs to a set, in one version, or in a few if they are too large for one.
 
@@ -253,12 +253,12 @@ class Calls:
             name: Name of the set; it is made if there is none.
             examples: Each is (question, a, b, label), or a mapping with question, response_a,
                 response_b and label. A label is "A", "B" or "tie".
-            change_labels: Whether the last label of a pair counts, if there is another one in the
-                set or in `examples`.
+            change_labels: Whether the new label of a pair counts if the set has another one; the
+                report says how many. If not, such a batch is refused.
 
         Raises:
-            ConflictError: A pair has two labels (`labels_differ`), or the set belongs to another
-                judge.
+            ConflictError: A pair has two labels in `examples` (`labels_differ`), or the set belongs
+                to another judge.
         """
         items = [example_item(example, n) for n, example in enumerate(examples)]
         info = yield from self._read_info()
@@ -273,11 +273,12 @@ class Calls:
         ]
         if errors and not scores:
             raise errors[0].error.exception()
-        if not change_labels:
-            _refuse_two_labels(scores)
-        common = {"fingerprint": info.fingerprint, "judge": info.judge}
-        wanted = {"change_labels": True} if change_labels else {}
-        report = yield from self._add_scores(name, [*scores.values()], {**common, **wanted})
+        _refuse_two_labels(scores)
+        report = yield from self._add_scores(
+            name,
+            [*scores.values()],
+            {"fingerprint": info.fingerprint, "judge": info.judge, "change_labels": change_labels},
+        )
         return dataclasses.replace(report, failed=len(errors), errors=tuple(errors))
 
     @stream
@@ -309,7 +310,7 @@ class Calls:
         judge: str | None = None,
         runtimes: Sequence[str] = (),
         replace: bool = False,
-        change_labels: bool = False,
+        change_labels: bool = True,
         even_if_infeasible: bool = False,
         dry_run: bool = False,
     ) -> Steps[records.CalibrationReport]:
@@ -329,11 +330,15 @@ class Calls:
         """
         options = {
             "replace": replace,
-            "change_labels": change_labels,
             "even_if_infeasible": even_if_infeasible,
             "dry_run": dry_run,
         }
-        given = {"judge": judge, "fingerprint": fingerprint, "runtimes": list(runtimes)}
+        given = {
+            "judge": judge,
+            "fingerprint": fingerprint,
+            "runtimes": list(runtimes),
+            "change_labels": change_labels,
+        }
         wanted = {option: True for option, wanted in options.items() if wanted}
         return self._add_scores(name, examples, {**given, **wanted})
 
@@ -818,8 +823,7 @@ def _refuse_two_labels(scores: Mapping[int, records.ScoredExample]) -> None:
         before, other = first.setdefault(score.digest, (number, label))
         if other != label:
             raise ConflictError(
-                f"numbers {before} and {number} are one pair with different labels: correct them, "
-                "or let the last one count with change_labels=True",
+                f"numbers {before} and {number} are one pair with different labels: correct them",
                 code="labels_differ",
             )
 

@@ -108,7 +108,10 @@ REACHED: dict[str, Reach] = {
     ),
     "labels_differ": Reach(
         path="/calibrate",
-        body={"examples": [{**comparison(question=MARKER), "label": label} for label in "AB"]},
+        body={
+            "examples": [{**comparison(question=MARKER), "label": label} for label in "AB"],
+            "change_labels": False,
+        },
     ),
     "cascade_conflict": Reach(
         path="/calibrations/new/cascade",

@@ -71,9 +71,9 @@ async def test_every_kind_of_number_survives_the_way_through_json() -> None:
 async def test_importing_twice_makes_one_version_and_one_entry_of_the_trail() -> None:
     rows = [scored(i) for i in range(5)] + [scored(3, label="B")]
     async with client_of() as client:
-        problem(await imported(client, rows), "labels_differ")
-        first = (await imported(client, rows, judge="scripted", change_labels=True)).json()
-        again = (await imported(client, rows, change_labels=True)).json()
+        problem(await imported(client, rows, change_labels=False), "labels_differ")
+        first = (await imported(client, rows, judge="scripted")).json()
+        again = (await imported(client, rows)).json()
         trail = (await client.get("/calibrations/default/versions")).json()["versions"]
         (fourth,) = (await client.get(PATH, params={"after": digest(2), "limit": 1})).json()[
             "examples"
@@ -160,9 +160,9 @@ async def test_scores_are_those_that_calibrate_would_add() -> None:
         staged = (await client.post("/calibrate/scores", json={"examples": rows})).json()
         assert (await client.get("/calibrations")).json()["calibrations"] == []
         problem(await client.get("/calibrations/default/versions"), "calibration_not_found")
-        direct = {"calibration": "direct", "examples": rows, "change_labels": True}
+        direct = {"calibration": "direct", "examples": rows}
         added = (await client.post("/calibrate", json=direct)).json()
-        answer = (await imported(client, staged["scores"], change_labels=True)).json()
+        answer = (await imported(client, staged["scores"])).json()
         one = await exported(client, limit=1000)
         other = await exported(client, limit=1000, path="/calibrations/direct/examples")
     assert (staged["ties"], staged["failed"]) == (1, 1)

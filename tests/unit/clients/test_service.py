@@ -109,7 +109,10 @@ def test_a_pair_with_two_labels_is_refused_before_the_set_changes(
         call(kind, service_url, "calibrate", name, given)
     with pytest.raises(NotFoundError):
         call(kind, service_url, "calibration", name)
-    assert call(kind, service_url, "calibrate", name, given, change_labels=True).added == 2
+    assert call(kind, service_url, "calibrate", name, given[1:]).added == 2
+    with pytest.raises(ConflictError, match="another label"):
+        call(kind, service_url, "calibrate", name, given[:1], change_labels=False)
+    assert call(kind, service_url, "calibrate", name, given[:1]).changed_labels == 1
 
 
 def test_a_pool_of_several_requests_is_one_report_and_says_what_to_label(

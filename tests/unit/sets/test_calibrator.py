@@ -5,7 +5,6 @@ import math
 import shutil
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +54,6 @@ async def test_every_example_of_a_batch_is_counted_once() -> None:
                 LabeledComparison(comparison=Comparison.of("nan", "a", "b"), label="A"),
                 labelled(1.0, "A", number=4),
             ],
-            change_labels=True,
         )
         assert (report.added, report.updated, report.ties) == (2, 1, 1)
         assert [(i, type(error)) for i, error in report.failed] == [
@@ -87,7 +85,7 @@ async def test_posting_a_batch_again_writes_nothing() -> None:
         assert again.calibration == once
         assert len(await services.store.trail("default", before=None, limit=9)) == 1
         mixed = [*posted[1:], labelled(0.1, "B", number=1)]
-        changed = await services.calibrator.add("default", mixed, change_labels=True)
+        changed = await services.calibrator.add("default", mixed)
         assert (changed.added, changed.updated, changed.calibration.version) == (0, 19, 2)
         assert changed.calibration.n == once.n
 
@@ -103,7 +101,7 @@ async def test_a_batch_that_changes_nothing_makes_no_set() -> None:
 
 async def test_a_tie_keeps_its_score_and_counts_for_no_threshold() -> None:
     async with services_of() as services:
-        add = partial(services.calibrator.add, change_labels=True)
+        add = services.calibrator.add
         sided = [labelled(0.1 * i, "A", number=i) for i in range(1, 41)]
         before = (await add("sided", sided)).calibration
         await add("default", [*sided, labelled(2.0, "B", number=99)])
@@ -127,7 +125,7 @@ async def test_a_tie_keeps_its_score_and_counts_for_no_threshold() -> None:
 
 @pytest.mark.parametrize("posted", [["B"], ["tie"], ["A", "B"], ["A", "tie", "A"]])
 @pytest.mark.parametrize("turned", [False, True])
-async def test_a_label_changes_only_if_the_caller_says_so(
+async def test_the_last_label_counts_unless_the_caller_refuses_another_one(
     posted: list[Label], turned: bool
 ) -> None:
     async with services_of() as services:
@@ -140,9 +138,9 @@ async def test_a_label_changes_only_if_the_caller_says_so(
                 for pair in pairs
             ]
         with pytest.raises(LabelsDifferError, match="1 of these pairs have another label"):
-            await add("default", [*pairs, labelled(1.0, "A", number=2)])
+            await add("default", [*pairs, labelled(1.0, "A", number=2)], change_labels=False)
         assert await services.calibrations.get("default") == before
-        change = await add("default", pairs, change_labels=True)
+        change = await add("default", pairs)
         assert len(change.changed_labels) == 1
         # The last label counts.
         (example,) = change.calibration.examples.values()

@@ -31,7 +31,7 @@ async def test_a_batch_is_recorded_with_who_when_what_and_the_thresholds() -> No
             labelled(0.2, "tie", number=2),
             labelled(1.0, "tie", number=99),
         ]
-        two = await calibrator.add("default", second, by="mallory", unread=3, change_labels=True)
+        two = await calibrator.add("default", second, by="mallory", unread=3)
         newest, oldest = await trail(services)
     assert oldest == Change(
         version=1,

@@ -132,7 +132,7 @@ function Adding({ name, set, sets, info, read, onDone }) {
   };
   const add = async () => {
     await keepPairs(asked.to, asked.kept);
-    await post(ofSet(asked.to, "/examples"), { ...asked.body, change_labels: true });
+    await post(ofSet(asked.to, "/examples"), asked.body);
     setAsked(null);
     onDone(asked.to, asked.kept.length > 0);
   };

@@ -119,7 +119,7 @@ export class Pool {
   /** The labels as POST /calibrations/{name}/examples takes them. @param {number} [most] */
   body(most = Infinity) {
     const labeled = this.pairs.filter(({ digest }) => this.labels[digest] !== undefined).slice(0, most);
-    return { fingerprint: this.info.fingerprint, change_labels: true, examples: labeled.map(({ digest, score }) => ({ ...score, label: this.labels[digest] })) };
+    return { fingerprint: this.info.fingerprint, examples: labeled.map(({ digest, score }) => ({ ...score, label: this.labels[digest] })) };
   }
 
   /** Sends the labels, as one version. */
