@@ -34,6 +34,9 @@ _UNIT = "tests/unit/"
 # Their files share a browser.
 _BROWSERS = ("tests/integration/browser/", "tests/integration/desk/")
 
+# `pytest ... &` in a script ignores Ctrl-C, and so would the commands that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # A full garbage collection visits every object. The million objects of the imports and of 8,000
 # collected tests live until the end, so they are frozen once (`pytest_collection_finish`).
 gc.disable()

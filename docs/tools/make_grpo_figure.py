@@ -13,10 +13,9 @@ from pathlib import Path
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from tests.drills.running import MEASURED
 from tests.markdown import put_between_markers, table
 
-NUMBERS = MEASURED / "grpo.json"
+NUMBERS = Path(__file__).parents[1] / "measured" / "grpo.json"
 PAGE = Path(__file__).parents[1] / "integrations" / "trl.md"
 PICTURE = PAGE.with_name("grpo.png")
 # A line shows the mean of as many steps, and the table that of the first and the last ones.

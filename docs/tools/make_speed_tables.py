@@ -2,8 +2,7 @@
 
 Usage: python -m docs.tools.make_speed_tables
 
-`make bench` measures the figures and writes docs/measured/bench.json. A figure whose code has
-changed since gets a mark.
+`make bench` measures the figures and writes docs/measured/bench.json.
 """
 
 import statistics
@@ -11,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tests import markdown
-from tests.benchmarks.code import ROOT, code_hash
-from tests.benchmarks.measured import MEASURED, Entry, FigureFile
+from tests.benchmarks.figures import MEASURED, ROOT, Entry, FigureFile
 from tests.markdown import between_markers
 
 PAGE = ROOT / "docs" / "measured" / "speed.md"
@@ -26,7 +24,6 @@ LABELS = {
     "chat-client-smollm2": "the same, real judge",
     "transformers-loop-demo": "`/judge/batch` over a loop with transformers, demo judge",
     "transformers-loop-smollm2": "the same, real judge",
-    "prefix-order": "prompts with equal beginnings side by side, over no prefix cache",
     "http-scripted": "scripted engine, batches of 64 over HTTP, one process",
     "single-scripted": "scripted engine, single `/judge`",
     "memory": "memory after 1e6 judgments over that after 1e4",
@@ -36,8 +33,6 @@ LABELS = {
     "start-again": "the same, with caches and store of an earlier start",
 }
 HEADINGS = ("figure", "ours", "theirs", "ratio (spread)", "aim", "measured")
-# Mark of age, in a row of the table; the page explains it.
-MARK = " \\*"
 _UNITS = {"comparisons/s": "/s", "requests/s": "/s", "pairs/s": "/s"}
 
 
@@ -48,11 +43,6 @@ def short(number: float) -> str:
     return f"{number:.1f}" if number >= 10 else f"{number:.2f}"
 
 
-def is_changed(figure: Mapping[str, Any]) -> bool:
-    """Whether the code of a figure is not the one that was measured."""
-    return bool(figure["code"] != code_hash(figure["name"]))
-
-
 def table(file: FigureFile) -> str:
     """All figures, in Markdown."""
     rows = [_row(name, file.entries.get(name)) for name in LABELS]
@@ -61,9 +51,8 @@ def table(file: FigureFile) -> str:
 
 def _row(name: str, entry: Entry | None) -> tuple[str, ...]:
     words = f"`{name}`: {LABELS[name]}"
-    if entry is None or "ours" not in entry.figure:
-        reason = "not measured" if entry is None else _reason(entry.figure)
-        return (words, "", "", "", "", reason)
+    if entry is None:
+        return (words, "", "", "", "", "not measured")
     figure = entry.figure
     ratio = compared(figure)
     if figure["met"] is False:
@@ -74,7 +63,7 @@ def _row(name: str, entry: Entry | None) -> tuple[str, ...]:
         _amount(figure["theirs"], figure["unit"]) if figure["theirs"] else "",
         ratio,
         _aim(figure),
-        f"{_place(entry.run)}{MARK if is_changed(figure) else ''}",
+        _place(entry.run),
     )
 
 
@@ -83,11 +72,6 @@ def compared(figure: Mapping[str, Any]) -> str:
     low, high = figure["spread"]
     shown = short(figure["median"])
     return shown if low == high else f"{shown} ({short(low)}-{short(high)})"
-
-
-def _reason(figure: Mapping[str, Any]) -> str:
-    word = "failed" if "failed" in figure else "skipped"
-    return f"{word}: {figure[word].splitlines()[0].replace('|', '/')}"
 
 
 def _amount(samples: Sequence[float], unit: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 from scope_judge import Judgment, ScopeClient
-from tests.benchmarks.measurement import Figure, Sampling
+from tests.benchmarks.figures import Figure, Sampling
 from tests.benchmarks.processes import HttpServer
 from tests.benchmarks.service import AS_USERS_RUN_IT, HEADERS, KEY, scripted_service
 from tests.patience import PATIENCE_S

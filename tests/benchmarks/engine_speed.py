@@ -12,7 +12,7 @@ import httpx
 
 from app.wiring.engines import DEMO_FOLDER
 from tests.benchmarks.chat_client import chat_server, judge_pairs
-from tests.benchmarks.measurement import Figure, Sampling
+from tests.benchmarks.figures import Figure, Sampling
 from tests.benchmarks.processes import HttpServer, Process, Worker
 from tests.benchmarks.real_judge import real_judge
 from tests.benchmarks.service import AS_USERS_RUN_IT, HEADERS, calibrate, our_service

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import httpx
 
-from tests.benchmarks.measurement import Figure, Sampling
+from tests.benchmarks.figures import Figure, Sampling
 from tests.benchmarks.processes import HttpServer, Worker
 from tests.benchmarks.service import AS_USERS_RUN_IT, HEADERS, KEY, scripted_service
 
@@ -122,7 +122,6 @@ def memory(sampling: Sampling) -> Figure:
         after_more = loaded.judge(few, more - few)
         after_many = loaded.judge(more, many - more)
         drawn = loaded.draws()
-    sampling.on_sample()
     return Figure(
         "memory",
         "MiB",

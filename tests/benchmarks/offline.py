@@ -8,7 +8,6 @@ import asyncio
 import gc
 import json
 import math
-import random
 import sys
 import time
 from pathlib import Path
@@ -41,8 +40,7 @@ class RawVllm:
     """`LLM.generate` with the service's own engine arguments.
 
     Args:
-        options: `model`, the folder of the model; `prefix_cache`, False to switch it off;
-            `arguments`, further arguments of vLLM.
+        options: `model`, the folder of the model.
     """
 
     def __init__(self, options: dict[str, Any]) -> None:
@@ -52,11 +50,8 @@ class RawVllm:
         folder = options["model"]
         given = vllm_start.VllmOptions(model=folder, judge="raw")
         arguments = vllm_start.engine_arguments(given, Path(folder))
-        arguments |= options.get("arguments", {})
         # Only the asynchronous engine has this argument.
         arguments.pop("enable_log_requests", None)
-        if not options.get("prefix_cache", True):
-            arguments["enable_prefix_caching"] = False
         self._llm = LLM(**arguments)
         tokenizer = load_tokenizer(folder)
         self._renderer = PromptRenderer(tokenizer, max_prompt_tokens=2**31)
@@ -64,38 +59,24 @@ class RawVllm:
             PromptTemplate().render(Pair("x", "x", "x").comparison)
         )
         self._params = vllm_local._label_params(self._labels)
-        config = self._llm.llm_engine.vllm_config
-        self.started = {
-            "max_num_batched_tokens": config.scheduler_config.max_num_batched_tokens,
-            "max_num_seqs": config.scheduler_config.max_num_seqs,
-            "prefix_cache": config.cache_config.enable_prefix_caching,
-        }
+        self.started: dict[str, Any] = {}
 
     def __call__(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Answers {"pairs": ..., "order": "given" | "prefix" | "random"}."""
+        """Answers {"pairs": ...}."""
         from vllm.inputs import tokens_input
 
         found = self._renderer.token_ids(prompts_of(question["pairs"]))
         rendered = [ids for ids in found if not isinstance(ids, RequestError)]
         if len(rendered) != len(found):
             raise ValueError("a prompt cannot be rendered")
-        places = list(range(len(rendered)))
-        if question.get("order") == "prefix":
-            places.sort(key=lambda place: rendered[place])
-        elif question.get("order") == "random":
-            random.Random(0).shuffle(places)
-        if question.get("forget"):
-            self._llm.reset_prefix_cache()
-        inputs = [tokens_input(rendered[place]) for place in places]
+        inputs = [tokens_input(ids) for ids in rendered]
         began = time.perf_counter()
         outputs = self._llm.generate(inputs, self._params, use_tqdm=False)
         seconds = time.perf_counter() - began
-        p = [0.0] * len(places)
-        for place, output in zip(places, outputs, strict=True):
-            logprobs = output.outputs[0].logprobs[0]
-            p[place] = p_first(logprobs[self._labels.a].logprob, logprobs[self._labels.b].logprob)
-        tokens = sum(map(len, rendered))
-        return {"seconds": seconds, "p_fwd": p[::2], "tokens": tokens}
+        a, b = self._labels.a, self._labels.b
+        both = [output.outputs[0].logprobs[0] for output in outputs]
+        p = [p_first(each[a].logprob, each[b].logprob) for each in both]
+        return {"seconds": seconds, "p_fwd": p[::2]}
 
 
 class PaperLoop:

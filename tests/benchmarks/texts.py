@@ -48,12 +48,6 @@ def real_slices(count: int) -> Iterator[list[Pair]]:
         yield found[first : first + count]
 
 
-def pairs_by_question() -> list[list[Pair]]:
-    """Questions with ten pairs each, in a seeded random order."""
-    rng, found = random.Random(4), _paragraphs()
-    return [[Pair(each, *rng.sample(found, 2)) for _ in range(10)] for each in found[:40]]
-
-
 def _paragraphs() -> list[str]:
     pages = sorted((ROOT / "docs").rglob("*.md"))
     texts = (page.read_text(encoding="utf-8") for page in pages)

@@ -122,7 +122,7 @@ async def measure(
     first, rest = place < calibrated, place >= calibrated
     entropy = preferences.entropy
     threshold = pac_threshold(entropy[first], wrong[first], alpha=_ALPHA, delta=_DELTA)
-    accepted = rest & (entropy <= threshold)
+    accepted = rest & (entropy <= threshold) & (preferences.p_bar != 0.5)
     coverage = float(accepted.sum() / (len(pairs) - calibrated))
     figures = {
         "name": name,

@@ -41,7 +41,7 @@ from app.judges.engines.vllm_start import VllmOptions
 from app.judges.prompts import PromptTemplate
 from app.ports import Generated, LabelLogits, Prompt, Sampling
 from app.wiring.engines import DEMO_FOLDER
-from tests.benchmarks.measured import about
+from tests.benchmarks.figures import about
 from tests.benchmarks.processes import Worker, answer_questions
 from tests.benchmarks.texts import Pair
 from tests.integration.engines.nested_judge import write_nested_judge
@@ -642,7 +642,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write the file, also on a CPU")
     given = parser.parse_args()
     at = Machine(Path(tempfile.mkdtemp(prefix="scope-judge-gpu-")))
-    facts, failed = about(repeats=1, quick=False), False
+    facts, failed = about(repeats=1), False
     run = {key: facts[key] for key in ("made", "commit", "machine", "versions")}
     try:
         for name in given.only:

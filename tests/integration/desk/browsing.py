@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import (
     Browser,
     ConsoleMessage,
+    Locator,
     Page,
     Playwright,
     Request,
@@ -155,3 +156,32 @@ def overflow(page: Page) -> int:
         "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     )
     return width
+
+
+def shown(page: Page) -> tuple[str, str]:
+    """Question and left response of the pair on the page."""
+    question = page.get_by_role("region", name="Question").text_content()
+    left = page.get_by_role("region", name="Left response").text_content()
+    assert question is not None
+    assert left is not None
+    return question, left
+
+
+def label_pairs(page: Page, better: dict[str, str], until: Locator, most: int = 1000) -> int:
+    """Labels pairs until something is on the page; returns the number of labels.
+
+    Args:
+        page: The page.
+        better: Question -> the better response.
+        until: What ends it.
+        most: Most labels.
+    """
+    question = page.get_by_role("region", name="Question")
+    for number in range(most):
+        expect(question.or_(until).first).to_be_visible()
+        if until.count():
+            return number
+        text, left = shown(page)
+        page.keyboard.press("1" if left == better[text] else "2")
+        expect(question.filter(has_text=text)).to_have_count(0)
+    return most

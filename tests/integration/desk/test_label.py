@@ -14,6 +14,7 @@ from tests.integration.desk.browsing import (
     look_in,
     open_page,
     overflow,
+    shown,
 )
 from tests.integration.desk.worlds import SETTINGS, calibrate, judged, pairs
 from tests.integration.processes.server import Server
@@ -61,15 +62,6 @@ def in_one_order(labels: dict[str, str | None]) -> dict[int, str]:
 def labels_of(service: Server) -> dict[int, str]:
     audits = service.client.get("/audits?limit=1000").raise_for_status().json()["audits"]
     return in_one_order({audit["id"]: audit["label"] for audit in audits})
-
-
-def shown(page: Page) -> tuple[str, str]:
-    """Question and left response of the pair on the page."""
-    question = page.get_by_role("region", name="Question").text_content()
-    left = page.get_by_role("region", name="Left response").text_content()
-    assert question is not None
-    assert left is not None
-    return question, left
 
 
 def press(page: Page, key: str) -> str:

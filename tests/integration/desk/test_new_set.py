@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.integration.desk.browsing import barriers, open_page, overflow
-from tests.integration.desk.test_label import shown
-from tests.integration.desk.test_story import Person
+from tests.integration.desk.browsing import barriers, label_pairs, open_page, overflow, shown
 from tests.integration.desk.worlds import SETTINGS, pairs
 from tests.integration.processes.server import Server
 
@@ -159,20 +157,19 @@ def test_pairs_without_labels_are_labeled_in_one_version_and_survive_a_reload(
         page.keyboard.press("1")
         page.keyboard.press("u")
         expect(page.get_by_role("region", name="Question")).to_have_text("Pool 59?")
-        person = Person(page, BETTER, tmp_path)
         last = page.get_by_text("That was the last pair that the promise needs")
-        person.label(last, most=3)
+        label_pairs(page, BETTER, last, most=3)
         # A tab that is closed sends what it has.
         page.goto("about:blank")
         page.goto("/desk#label/pool?for=0.25")
         needed -= 3
         expect(page.get_by_text(f"0 of at least {needed} labeled")).to_be_visible()
-        person.label(last, most=3)
+        label_pairs(page, BETTER, last, most=3)
         # A label that has not arrived stays in the browser.
         page.evaluate("() => { fetch = () => Promise.reject(new TypeError()); }")
         page.reload()
         expect(page.get_by_text(f"3 of at least {needed} labeled")).to_be_visible()
-        later = person.label(last)
+        later = label_pairs(page, BETTER, last)
         page.get_by_role("button", name=f"Save {3 + later} labels").click()
         expect(page.get_by_role("status").first).to_contain_text("of 25% for this set is decided")
         page.get_by_role("link", name="May I use it?").click()
@@ -205,7 +202,7 @@ def test_another_browser_opens_the_file_and_labels_all_until_it_leaves(
         page.get_by_label("File of these pairs").set_input_files(path)
         page.get_by_role("button", name="Open").click()
         expect(page.get_by_text("0 of 20 labeled")).to_be_visible()
-        Person(page, better, tmp_path).label(page.get_by_text("That was the last pair"), most=5)
+        label_pairs(page, better, page.get_by_text("That was the last pair"), most=5)
         page.get_by_role("link", name="Watch", exact=True).click()
         expect(page.get_by_role("region", name="State")).to_be_visible()
         page.goto("/desk#label/else?for=all")

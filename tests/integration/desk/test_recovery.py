@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.integration.desk.browsing import open_page
-from tests.integration.desk.test_story import Person, better_of
+from tests.integration.desk.browsing import label_pairs, open_page
 from tests.integration.desk.worlds import SETTINGS, calibrate, judged
 from tests.integration.processes.server import Server
 
@@ -70,7 +69,7 @@ def service(tmp_path: Path) -> Iterator[Server]:
 
 
 def test_an_alarm_ends_on_the_page_and_the_judge_gives_verdicts_again(
-    service: Server, browser: Browser, tmp_path: Path
+    service: Server, browser: Browser
 ) -> None:
     labeled(service, traffic(ALARMING, start=1000, has_changed=True))
     monitor = service.client.get("/calibrations/default/monitor").json()
@@ -79,13 +78,13 @@ def test_an_alarm_ends_on_the_page_and_the_judge_gives_verdicts_again(
     since = traffic(needed, start=2000, has_changed=True)
     judged(service.client, "default", since, alpha=ALPHA)
     with open_page(browser, f"http://127.0.0.1:{service.port}") as page:
-        person = Person(page, better_of(since), tmp_path)
+        better = {row["question"]: row[f"response_{row['label'].lower()}"] for row in since}
         state = page.get_by_role("region", name="State")
         page.goto("/desk")
         page.get_by_role("link", name="Label today's pairs").click()
         done = page.get_by_text("the new labels of default are complete")
         sends = page.get_by_role("button", name="Send it")
-        assert person.label(sends) == needed
+        assert label_pairs(page, better, sends) == needed
         sends.click()
         expect(done).to_be_visible()
         page.get_by_role("link", name="End the alarm").click()

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tests.drills.running import ROOT
+from tests.unit.docs.markdown import ROOT
 
 FILE = ROOT / "deploy/grafana/dashboards/scope-judge.json"
 

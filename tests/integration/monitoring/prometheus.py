@@ -9,9 +9,9 @@ import httpx
 import yaml
 
 from tests.benchmarks.processes import HttpServer
-from tests.drills.running import ROOT
 from tests.integration.processes.server import free_port
 from tests.patience import PATIENCE_S
+from tests.unit.docs.markdown import ROOT
 
 FOLDER = ROOT / "deploy" / "prometheus"
 _GROUP_INTERVAL = "interval: 1m"
