@@ -17,9 +17,9 @@ from app.api.routes import audits as auditing
 from app.api.routes import calibrations as calibrating
 from app.api.routes import cascades, decisions, operations, rewards
 from app.api.routes import judge as judging
+from app.flow import off_loop
 from app.judging.services import Services
 from app.observability import logs
-from app.off_loop import off_loop
 from app.settings import Settings
 
 _DESCRIPTION = (

@@ -15,8 +15,8 @@ from app.api.problems import InvalidBodyError, invalid_request
 from app.api.requests.models import CalibrationName
 from app.core.comparison import Criterion
 from app.core.errors import BatchTooLargeError
+from app.flow import off_loop
 from app.judging.services import Services
-from app.off_loop import off_loop
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -36,9 +36,9 @@ from app.core.errors import (
     StoreCorruptError,
     StoreUnavailableError,
 )
+from app.flow import off_loop
 from app.judges.case import Case
 from app.observability.telemetry import Telemetry
-from app.off_loop import off_loop
 from app.ports import AuditState, AuditStore, StoredRow, placed
 from scope_judge import records
 from scope_judge.records import Status

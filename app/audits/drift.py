@@ -24,8 +24,8 @@ from app.audits.entries import NO_ALARM, between, written
 from app.core.calibration import Calibration
 from app.core.conformal import ConformalMartingale
 from app.core.preference import FloatArray
+from app.flow import off_loop
 from app.observability.telemetry import Row, Telemetry
-from app.off_loop import off_loop
 from app.sets.cache import Calibrations
 from app.sets.traffic import VALUES
 from scope_judge.records import DriftStream

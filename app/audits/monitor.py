@@ -24,8 +24,8 @@ from app.core.calibration import Calibration
 from app.core.comparison import Criterion
 from app.core.errors import StoreCorruptError, StoreUnavailableError
 from app.core.recovery import labels_for_verdicts
+from app.flow import off_loop
 from app.observability.telemetry import MONITORED, Row, Telemetry
-from app.off_loop import off_loop
 from app.ports import Head
 from app.sets.cache import Calibrations
 from scope_judge.records import OnAlarm

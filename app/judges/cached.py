@@ -8,10 +8,10 @@ from app.circuit_breaker import CircuitBreaker
 from app.core.comparison import Comparison
 from app.core.fingerprint import JudgeIdentity, digest_of_json, example_digest
 from app.core.score import NoScore, Score, score_of_json
+from app.flow import off_loop
 from app.judges.scorer import ScoreOutcome, Scorer
 from app.judges.thoughts import UNFINISHED
 from app.observability.telemetry import Telemetry
-from app.off_loop import off_loop
 from app.ports import ScoreStore
 
 _DIGITS = 32

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 from app.core.comparison import Comparison, Turn
 from app.core.errors import StartupError
 from app.core.fingerprint import digest_of_json
+from app.flow import off_loop
 from app.judges.quoting import Fence, quoted
-from app.off_loop import off_loop
 from app.ports import Prompt
 
 T = TypeVar("T")

@@ -13,6 +13,7 @@ from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError, StartupError
 from app.core.fingerprint import JudgeIdentity
 from app.core.score import NoScore, Score
+from app.flow import off_loop
 from app.judges.calls import observed_call
 from app.judges.explaining import Judged
 from app.judges.label_logits import (
@@ -26,7 +27,6 @@ from app.judges.prompts import PromptTemplate, rendered, rendered_pairs
 from app.judges.scorer import ScoreError, ScoreOutcome
 from app.judges.votes import Draw, Votes, most_tokens, score_of_votes, verdict_of
 from app.observability.telemetry import Telemetry
-from app.off_loop import off_loop
 from app.ports import (
     CallTimes,
     Engine,

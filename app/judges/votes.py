@@ -13,12 +13,12 @@ from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError
 from app.core.fingerprint import JudgeIdentity, example_digest
 from app.core.score import CERTAIN_GAP, Score
+from app.flow import off_loop
 from app.judges.calls import observed_call
 from app.judges.label_logits import ChatScorer, chat_identity
 from app.judges.prompts import PromptTemplate, rendered_pairs
 from app.judges.scorer import ScoreError
 from app.observability.telemetry import Telemetry
-from app.off_loop import off_loop
 from app.ports import (
     CallTimes,
     Engine,

@@ -17,12 +17,11 @@ from app.core.errors import RequestError, ScopeJudgeError, StoreCorruptError, St
 from app.core.fingerprint import JudgeIdentity
 from app.core.preference import preference_from_gaps
 from app.core.score import NoScore, Preference, Score
-from app.flow import CURRENT_FLOW
+from app.flow import CURRENT_FLOW, off_loop
 from app.judges.cascade import CascadeScorer
 from app.judges.case import Case
 from app.judges.scorer import ScoreOutcome, Scorer
 from app.observability.telemetry import Telemetry
-from app.off_loop import off_loop
 from app.sets.cache import Calibrations
 from scope_judge.records import CalibrationReference
 

@@ -21,9 +21,9 @@ from app.core.errors import (
     ScopeJudgeError,
 )
 from app.core.messages import without_thought
+from app.flow import off_loop
 from app.judging.admission import Admission
 from app.judging.judge import Asked, Judge, Outcome
-from app.off_loop import off_loop
 from scope_judge.records import NoReward
 
 # Errors that the texts of one comparison cause; the other comparisons are not affected.

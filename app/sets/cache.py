@@ -23,8 +23,8 @@ from app.core.errors import (
     StoreUnavailableError,
 )
 from app.core.fingerprint import INPUTS_DIFFER, JudgeIdentity
+from app.flow import off_loop
 from app.observability.telemetry import Row, Telemetry
-from app.off_loop import off_loop
 from app.ports import KEPT_VERSIONS, Head, SetStore
 from app.release import RELEASE
 from app.sets.codec import decode

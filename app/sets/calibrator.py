@@ -32,9 +32,9 @@ from app.core.errors import (
 from app.core.examples import MOST_PAIRS
 from app.core.fingerprint import INPUTS_DIFFER, example_digest
 from app.core.score import Score
+from app.flow import off_loop
 from app.judges.cascade import CascadeScorer
 from app.judges.scorer import ScoreOutcome, Scorer
-from app.off_loop import off_loop
 from app.ports import KEPT_VERSIONS, Head, SetStore
 from app.release import RELEASE
 from app.sets.batch import Judged, JudgedBatch, labeled_example

@@ -6,7 +6,7 @@ from dataclasses import replace
 from app.core.calibration import Calibration
 from app.core.comparison import Criterion
 from app.core.errors import BecomesInfeasibleError
-from app.off_loop import off_loop
+from app.flow import off_loop
 from scope_judge.records import Effect, Threshold
 
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from app.core.cascade import PAC_ONLY
 from app.core.errors import StartupError
+from app.flow import off_loop
 from app.judges.cascade import CascadeScorer, EscalationShare, LargeJudge
 from app.judges.decision_servers import DecisionScorer
 from app.judges.engines.openai_servers import Endpoints
@@ -18,7 +19,6 @@ from app.judges.scorer import Scorer
 from app.judges.thoughts import ThoughtOptions, ThoughtScorer
 from app.judges.votes import VoteScorer
 from app.observability.telemetry import Telemetry
-from app.off_loop import off_loop
 from app.ports import ANY_LENGTH, Engine, OnStage, TextGenerator, ThinkingEngine
 from app.settings import Settings
 from app.wiring.engines import (

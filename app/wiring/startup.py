@@ -7,10 +7,10 @@ from typing import Protocol
 from app.core.comparison import Comparison
 from app.core.errors import CalibrationNotFoundError, StoreCorruptError
 from app.core.score import Score
+from app.flow import off_loop
 from app.judges.checking import CHECKED, check_judge
 from app.judges.label_logits import LabelLogitScorer
 from app.judging.services import Services
-from app.off_loop import off_loop
 from app.sets.bundled import labeled_comparisons
 from app.sets.cache import DEFAULT_CALIBRATION
 from app.settings import Settings

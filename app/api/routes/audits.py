@@ -13,7 +13,7 @@ from app.api.problems import PROBLEMS
 from app.api.requests.models import NOT_BLANK, CalibrationName, DryRun, EvenIfInfeasible, Strict
 from app.audits.entries import DrawId, LabelEntry
 from app.core.comparison import Label
-from app.off_loop import off_loop
+from app.flow import off_loop
 from scope_judge.records import AbsorbReport, AuditLabels, AuditPage, AuditTrail, Resumed, Status
 
 # Labels of people arrive in small numbers; this bounds the work on the event loop.

@@ -40,7 +40,7 @@ from app.core.comparison import Comparison, LabeledComparison
 from app.core.errors import RequestError
 from app.core.examples import MOST_PAIRS
 from app.core.start_rank import fair_start_rank
-from app.off_loop import off_loop
+from app.flow import off_loop
 from app.sets.batch import JudgedBatch
 from scope_judge.records import (
     Calibration,

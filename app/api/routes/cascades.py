@@ -27,7 +27,7 @@ from app.core.comparison import Comparison
 from app.core.errors import CascadeError, JudgeMismatchError, RequestError, ScopeJudgeError
 from app.core.fingerprint import cascade_inputs, digest_of_json
 from app.core.score import NoScore, Score
-from app.off_loop import off_loop
+from app.flow import off_loop
 from scope_judge.records import CascadePlan, PairScore, PairScores
 
 # Their uncertainties and contradictions take a few milliseconds.

@@ -10,7 +10,7 @@ from app.api.answers.making import as_json
 from app.api.inputs import JsonRequest, JsonRoute
 from app.api.problems import PROBLEMS
 from app.core.errors import DrainingError
-from app.off_loop import off_loop
+from app.flow import off_loop
 from scope_judge.records import Info, ServiceStatus, Usage
 
 router = APIRouter(tags=["operations"], route_class=JsonRoute, responses=PROBLEMS)

@@ -17,7 +17,7 @@ CLIENT = ROOT / "clients" / "python" / "scope_judge"
 
 # Use cases of every layer share these: running work in threads, fair shares of it, and short waits
 # for the store.
-_SHARED = {"core", "ports", "observability", "off_loop", "flow", "circuit_breaker"}
+_SHARED = {"core", "ports", "observability", "flow", "circuit_breaker"}
 _ANSWERS = {"scope_judge.records", "pydantic"}
 
 # Row -> modules that its files may import besides the standard library and the files of the row. A
@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "judging": _SHARED | {"judges", "sets", "audits", "numpy", "scope_judge.records"},
     # The only package that knows HTTP; h11 is uvicorn's parser. Ray and the commands share its
     # requests and answers.
-    "api": {"core", "observability", "sets", "audits", "judging", "off_loop", "flow"}
+    "api": {"core", "observability", "sets", "audits", "judging", "flow"}
     | {"settings", "release", "fastapi", "starlette", "uvicorn", "h11"}
     | _ANSWERS,
     "files": {"core", "openpyxl", "pyarrow"},
@@ -66,7 +66,6 @@ TOP: dict[str, set[str]] = {
     "demo": set(),
     "settings": {"core", "pydantic", "pydantic_settings"},
     "flow": set(),
-    "off_loop": {"flow"},
     "circuit_breaker": {"core", "observability"},
     "main": {"api", "judging", "wiring", "settings", "observability", "core", "fastapi"},
 }

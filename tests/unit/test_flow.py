@@ -9,8 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from app.flow import CURRENT_FLOW, Flow, flowing
-from app.off_loop import off_loop
+from app.flow import CURRENT_FLOW, Flow, flowing, off_loop
 from tests.patience import PATIENCE_S
 
 
