@@ -244,26 +244,13 @@ class Calibration:
         """
         path = f"GET /calibrations/{self.name}/next"
         if alpha is None:
-            why = f'"marginal" needs all labels. {self._usable_pac}Label the rest: {path}'
+            why = f'"marginal" needs all labels. Label the rest: {path}'
         else:
             criterion = f"alpha={alpha:g}&delta={delta:g}"
             why = f"the tests of alpha {alpha:g} need more: {path}?{criterion}"
         return LabelsMissingError(
             f"calibration {self.name!r} has {self.unlabelled} pairs without a label, and {why} "
             "lists the pairs to label next"
-        )
-
-    @cached_property
-    def _usable_pac(self) -> str:
-        """Names the smallest standard alpha at which the labels so far give verdicts with "pac"."""
-        rows = (self.row(alpha, "pac", STANDARD_DELTA) for alpha in STANDARD_ALPHAS)
-        usable = next((row for row in rows if row.feasible), None)
-        if usable is None:
-            return ""
-        return (
-            'The labels so far give verdicts with "guarantee": "pac", '
-            f'"alpha": {usable.alpha:g}, "delta": {STANDARD_DELTA:g}, which is promised if you '
-            "labeled for these two. "
         )
 
     @cached_property
@@ -328,8 +315,8 @@ class Calibration:
         masses = self.table.label_mass[self.table.scored]
         if not len(masses) or not self.has_label_mass:
             return None
-        # One number at a time, so that other threads can run in between.
-        return math.fsum(float(mass) for mass in masses) / len(masses)
+        # The sum does not depend on the order of the examples.
+        return math.fsum(masses.tolist()) / len(masses)
 
     def threshold(self, alpha: float, guarantee: Guarantee, delta: float | None) -> float:
         """Returns lambda_hat in nats; -inf if infeasible, ln 2 to accept everything.

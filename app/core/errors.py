@@ -1,43 +1,12 @@
 """The errors that the project raises on purpose.
 
     ScopeJudgeError
-    ├── RequestError                  the caller can fix it
-    │   ├── UnauthenticatedError      the key is missing or unknown
-    │   ├── ForbiddenError            the key lacks the permission
-    │   ├── InvalidRequestError       a field is missing, of a wrong type or out of range
-    │   ├── InvalidComparisonError    blank text, or numbers of turns that disagree
-    │   ├── BodyTooLargeError         the request has too many bytes
-    │   ├── BatchTooLargeError        the request has too many comparisons or responses
-    │   ├── TooManyCriteriaError      the request has too many different criteria
-    │   ├── PromptTooLongError        the judge's context is shorter than the prompt
-    │   ├── ControlTokenError         a text holds control tokens that cannot be escaped
-    │   ├── RouteNotFoundError        the path does not exist
-    │   ├── MethodNotAllowedError     the path does not support the method
-    │   ├── CalibrationNotFoundError  no calibration set has this name
-    │   ├── VersionNotFoundError      the set has no such version, or cannot restore it
-    │   ├── JudgeMismatchError        the calibration set belongs to another judge
-    │   ├── LabelsMissingError        the set has pairs without labels that the answer needs
-    │   ├── CascadeError              a cascade does not do this, or not before its plan
-    │   ├── AuditsIncompleteError     audits have no label, so the others are not a random sample
-    │   ├── BecomesInfeasibleError    a change of a set would end all verdicts at an alpha in use
-    │   ├── SetFullError              the calibration set has no room for more pairs
-    │   ├── LabelChangesError         the label of an audit was changed too often
-    ├── UnavailableError              the caller can try again later
-    │   ├── OverloadedError           a limit on concurrent work is reached
-    │   ├── RateLimitedError          the key has used up its comparisons a minute
-    │   ├── DeadlineExceededError     the time limit passed; the work was stopped
-    │   ├── DrainingError             the service is shutting down
-    │   ├── KeysUnavailableError      the key file cannot be read
-    │   ├── EngineUnavailableError    the engine does not answer
-    │   └── StoreUnavailableError     the calibration store does not answer
-    ├── DefectError                   a fault of the service or its data
-    │   ├── JudgmentFailedError       the answer of the engine is not a judgment
-    │   ├── StoreCorruptError         the stored data was not written by this service
-    │   └── InternalError             an unexpected error
-    └── StartupError                  the service cannot start; no caller sees it
+    ├── RequestError        the caller can fix it
+    ├── UnavailableError    the caller can try again later
+    ├── DefectError         a fault of the service or its data
+    └── StartupError        the service cannot start; no caller sees it
 
-Callers can get the leaves of the first three branches. Their statuses are in
-`app.api.problems`.
+Callers can get the leaves of the first three branches. Their statuses are in `app.api.problems`.
 """
 
 from typing import ClassVar

@@ -2,74 +2,53 @@
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from app.core.preference import gaps_in_reverse, preference_from_gaps
-from app.core.score import Side
 from app.core.shares import Share, weighted_share
 
 _LEVEL = 0.95
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LabeledVerdict:
-    """An accepted verdict, and the side that a person prefers.
+class LabeledVerdict(NamedTuple):
+    """An accepted verdict on a pair of which a person prefers one side.
 
     Args:
         alpha: The alpha of the verdict.
+        is_wrong: Whether the person prefers the other side.
         unit: Verdicts of one unit, such as a question, may be wrong together.
         probability: Probability with which the comparison was drawn for labeling.
     """
 
-    verdict: Side
-    label: Side
     alpha: float
+    is_wrong: bool
     unit: Hashable
     probability: float = 1.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ContradictedVerdicts:
-    """The verdicts of one alpha that labels contradict.
+def contradicted_verdicts(verdicts: Iterable[LabeledVerdict]) -> list[tuple[float, int, Share]]:
+    """Counts the verdicts of each alpha that labels contradict.
 
-    Args:
-        contradicted: Share of them that the labels contradict, with its 95% interval.
+    Returns:
+        Each alpha in ascending order, its number of verdicts, and the share that labels contradict,
+        with a 95% interval.
     """
-
-    alpha: float
-    verdicts: int
-    contradicted: Share
-
-    @property
-    def exceeds_alpha(self) -> bool:
-        """Whether alpha lies below the interval."""
-        return self.contradicted.low > self.alpha
-
-
-def contradicted_verdicts(verdicts: Iterable[LabeledVerdict]) -> list[ContradictedVerdicts]:
-    """Returns how many verdicts of each alpha labels contradict, in ascending order of alpha."""
     by_alpha: dict[float, list[LabeledVerdict]] = defaultdict(list)
     for labeled in verdicts:
         by_alpha[labeled.alpha].append(labeled)
-    return [
-        _of_alpha(alpha, those)
-        for alpha, those in sorted(by_alpha.items())
+    found = []
+    for alpha, those in sorted(by_alpha.items()):
+        units: dict[Hashable, int] = {}
+        unit = [units.setdefault(labeled.unit, len(units)) for labeled in those]
         # One unit shows no variance.
-        if len({labeled.unit for labeled in those}) > 1
-    ]
-
-
-def _of_alpha(alpha: float, verdicts: list[LabeledVerdict]) -> ContradictedVerdicts:
-    units: dict[Hashable, int] = {}
-    share = weighted_share(
-        np.array([float(labeled.verdict != labeled.label) for labeled in verdicts]),
-        np.array([1.0 / labeled.probability for labeled in verdicts]),
-        np.array([units.setdefault(labeled.unit, len(units)) for labeled in verdicts]),
-        level=_LEVEL,
-    )
-    return ContradictedVerdicts(alpha=alpha, verdicts=len(verdicts), contradicted=share)
+        if len(units) > 1:
+            wrong = np.array([float(labeled.is_wrong) for labeled in those])
+            weight = np.array([1.0 / labeled.probability for labeled in those])
+            share = weighted_share(wrong, weight, np.array(unit), level=_LEVEL)
+            found.append((alpha, len(those), share))
+    return found
 
 
 def accepted_and_wrong(

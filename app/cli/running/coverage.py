@@ -80,23 +80,21 @@ def print_contradictions(pairs: Sequence[JudgedPair]) -> None:
     accepted = [pair for pair in pairs if pair.label and pair.result["verdict"] != "abstain"]
     labeled = (
         LabeledVerdict(
-            verdict=pair.result["verdict"],
-            label=pair.label,
             alpha=pair.result["alpha"],
+            is_wrong=pair.result["verdict"] != pair.label,
             unit=pair.question,
             probability=pair.probability,
         )
         for pair in accepted
         if pair.label in ("A", "B") and pair.result["alpha"] is not None
     )
-    for found in contradicted_verdicts(labeled):
-        share = found.contradicted
+    for alpha, count, share in contradicted_verdicts(labeled):
         figures = (
             f"the labels of the rows contradict {share.value:.1%} ({share.low:.1%} to "
-            f"{share.high:.1%}) of the {found.verdicts} verdicts accepted at alpha "
-            f"{found.alpha:g}"
+            f"{share.high:.1%}) of the {count} verdicts accepted at alpha "
+            f"{alpha:g}"
         )
-        if found.exceeds_alpha:
+        if share.low > alpha:
             say(
                 ("warning:", "yellow"),
                 f" {figures}. If these labels are right, the promise does not hold for these "

@@ -1,13 +1,16 @@
 """Absorptions after an alarm: what becomes of the next threshold."""
 
+from functools import partial
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core.comparison import Guarantee
 from app.core.monitoring import monitor
 from app.core.pac import pac_threshold
 from app.core.preference import FloatArray
+from app.core.thresholds import ThresholdCurve
 from tests.statistics.worlds.normal import NormalJudge
 
 ALPHA = DELTA = 0.1
@@ -17,15 +20,24 @@ Way = Literal["everything", "set kept", "chosen start", "first audits"]
 Pairs = tuple[FloatArray, NDArray[np.bool_]]
 
 
-def _threshold(*parts: Pairs) -> float:
+def threshold_of(*parts: Pairs, guarantee: Guarantee = "pac", alpha: float = ALPHA) -> float:
+    """The threshold of all pairs together."""
     uncertainty, wrong = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return pac_threshold(uncertainty, wrong, alpha=ALPHA, delta=DELTA)
+    if guarantee == "pac":
+        return pac_threshold(uncertainty, wrong, alpha=alpha, delta=DELTA)
+    return ThresholdCurve.fit(uncertainty, wrong).threshold(alpha)
 
 
 def next_threshold(
-    before: NormalJudge, after: NormalJudge, way: Way, audits: int, rng: np.random.Generator
+    before: NormalJudge,
+    after: NormalJudge,
+    way: Way,
+    audits: int,
+    rng: np.random.Generator,
+    *,
+    guarantee: Guarantee = "pac",
 ) -> float | None:
-    """The threshold of `pac` after an absorption; None without an alarm.
+    """The threshold after an absorption; None without an alarm.
 
     Args:
         before: The judge on the traffic that the set was drawn from.
@@ -35,11 +47,13 @@ def next_threshold(
             with the largest threshold, for all audits from there on in place of all examples.
         audits: Number of audits since the alarm.
         rng: Source of randomness.
+        guarantee: Its guarantee.
     """
+    threshold = partial(threshold_of, guarantee=guarantee)
     old = before.draw(SET, rng)
     parts = before.draw(BEFORE, rng), after.draw(LONGEST, rng)
     uncertainty, wrong = (np.concatenate(each) for each in zip(*parts, strict=True))
-    accepted = np.flatnonzero(uncertainty <= _threshold(old))
+    accepted = np.flatnonzero(uncertainty <= threshold(old))
     rang = monitor(wrong[accepted], alpha=ALPHA).alarm_at
     if rang is None:
         return None
@@ -52,14 +66,14 @@ def next_threshold(
 
     match way:
         case "everything":
-            return _threshold(old, absorbed(0))
+            return threshold(old, absorbed(0))
         case "set kept":
-            return _threshold(old, absorbed(alarm))
+            return threshold(old, absorbed(alarm))
         case "chosen start":
             starts = np.linspace(0, end - 100, 20).astype(int).tolist()
-            return max(_threshold(absorbed(start)) for start in starts)
+            return max(threshold(absorbed(start)) for start in starts)
         case "first audits":
-            return _threshold(absorbed(alarm))
+            return threshold(absorbed(alarm))
 
 
 def over(

@@ -8,7 +8,7 @@ import numpy as np
 from app.ratings.battles import Battles
 from app.ratings.bootstrap import cells_of, replicates
 from app.ratings.bradley_terry import Bools, Floats, centered, ratings, structure_of
-from app.ratings.intervals import intervals_of
+from app.ratings.intervals import intervals_of, rank_sets
 from app.ratings.outcomes import games_of, views_of
 from app.ratings.results import RatingSettings, ViewName
 from tests.unit.ratings.arena import Arena
@@ -25,11 +25,13 @@ class Runs:
         error: Errors of the ratings, in points.
         width: Widths of the intervals, in points; infinite where they have no two ends.
         covered: Whether the truth is inside.
+        in_sets: Shape (arenas,). Whether the true ranks of all models are in their rank sets.
     """
 
     error: Floats
     width: Floats
     covered: Bools
+    in_sets: Bools
 
     @property
     def coverage(self) -> float:
@@ -56,7 +58,7 @@ class Runs:
 
 def runs(arenas: Iterable[tuple[Arena, Battles]], view: ViewName = "debiased") -> Runs:
     """Rates arenas with 95% intervals."""
-    errors, widths, inside = [], [], []
+    errors, widths, inside, in_sets = [], [], [], []
     for seed, (arena, battles) in enumerate(arenas):
         cells = cells_of(games_of(battles, views_of(battles)[view]))
         structure = structure_of(cells.whole)
@@ -65,7 +67,17 @@ def runs(arenas: Iterable[tuple[Arena, Battles]], view: ViewName = "debiased") -
         rounds = centered(drawn.theta, structure)
         low, high = intervals_of(theta, rounds, np.zeros(len(theta)), structure, level=0.95)
         covered = (low < arena.strength) & (arena.strength < high)
+        models = len(theta)
+        best, worst = rank_sets(theta, rounds, np.zeros((models, models)), structure, level=0.95)
+        # The models of an arena are in ascending order of strength.
+        true_rank = np.arange(models, 0, -1)
         errors.append((theta - arena.strength) * POINTS)
         widths.append((high - low) * POINTS)
         inside.append(covered)
-    return Runs(error=np.array(errors), width=np.array(widths), covered=np.array(inside))
+        in_sets.append(((best <= true_rank) & (true_rank <= worst)).all())
+    return Runs(
+        error=np.array(errors),
+        width=np.array(widths),
+        covered=np.array(inside),
+        in_sets=np.array(in_sets),
+    )

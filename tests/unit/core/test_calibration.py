@@ -15,7 +15,6 @@ from app.core.calibration import (
     LabeledExample,
 )
 from app.core.comparison import Side
-from app.core.pac import pac_threshold
 from app.core.preference import LN2
 from app.core.score import Score
 from tests.labeled_examples import calibration_of, labeled_example
@@ -57,15 +56,6 @@ def test_no_preference_is_an_error_at_ln_2(label: Side, gap: float) -> None:
     assert found.preferences.p_bar.tolist() == [0.5]
     assert found.error.tolist() == [True]
     assert found.uncertainty.tolist() == [LN2]
-
-
-def test_a_tie_is_accepted_only_with_everything() -> None:
-    # 9 right at gap 4 and one tie: (0 + 1) / 9 below the tie, (1 + 1) / 10 with it.
-    found = calibration([score(4, 4, "A")] * 9 + [score(1, -1, "A")])
-    entropy = found.uncertainty[0]
-    assert found.curve.risk_levels.tolist() == [1 / 9, 0.2]
-    assert found.threshold(0.15, "marginal", None) == entropy < LN2
-    assert found.threshold(0.2, "marginal", None) == LN2
 
 
 def test_a_row_by_hand() -> None:
@@ -112,13 +102,6 @@ def test_standard_rows_are_both_guarantees_at_five_alphas() -> None:
         accepted = found.uncertainty <= row.threshold
         assert row.coverage == accepted.mean()
         assert row.empirical_risk == pytest.approx(found.error[accepted].mean(), abs=1e-15)
-
-
-def test_pac_is_that_of_the_core_and_is_kept() -> None:
-    found = good_judge(300)
-    expected = pac_threshold(found.uncertainty, found.error, alpha=0.13, delta=0.2)
-    assert [found.threshold(0.13, "pac", 0.2) for _ in range(2)] == [expected] * 2
-    assert found.threshold(0.13, "pac", 0.01) <= expected
 
 
 def test_the_risk_coverage_curve_keeps_both_ends_and_200_points_at_most() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from app.core.cascade import CascadePairs, CascadePlan, cascade_thresholds, choose, plan_cascade
+from app.core.cascade import CascadePairs, CascadePlan, choose, plan_cascade
 from app.core.pac import pac_threshold
 from app.core.preference import LN2, FloatArray
 
@@ -143,13 +143,3 @@ def test_the_large_judge_alone_accepts_what_pac_accepts(share: float, delta: flo
     alone = pac_threshold(pairs.large, pairs.large_wrong, alpha=ALPHA, delta=delta)
     assert first == -INF
     assert (pairs.large <= threshold).sum() == (pairs.large <= alone).sum() > 0
-
-
-def test_without_answers_of_the_small_judge_the_tests_are_those_of_the_large_one() -> None:
-    rng = np.random.default_rng(2)
-    u, wrong = rng.random(900) * LN2, rng.random(900) < 0.06
-    none = np.full(900, INF)
-    pairs = CascadePairs(small=none, large=u, small_wrong=wrong, large_wrong=wrong, drawn=900)
-    _, threshold = cascade_thresholds(_plan(0.5), pairs, alpha=ALPHA, delta=DELTA)
-    alone = pac_threshold(u, wrong, alpha=ALPHA, delta=DELTA)
-    assert (u <= threshold).sum() == (u <= alone).sum()

@@ -85,35 +85,10 @@ def test_everything_is_accepted_only_once_everything_is_labeled() -> None:
     assert (threshold, places.tolist()) == (None, [299])
 
 
-def test_a_set_that_is_too_small_needs_no_label() -> None:
-    uncertainty, none = np.linspace(0.0, 0.6, 20), np.zeros(20, dtype=bool)
-    assert PacPairs.fit(uncertainty, none, none).needed(0.1, 0.1).threshold == -math.inf
-
-
 def test_the_first_test_that_fails_ends_the_labeling() -> None:
     start = rank_sequence(0.1, 0.1, 0.0, 1000)[0]
     uncertainty, wrong = np.linspace(0.0, 0.6, 1000), np.ones(1000, dtype=bool)
     assert lazily(uncertainty, wrong, alpha=0.1, delta=0.1) == (-math.inf, start)
-
-
-def test_another_alpha_is_said_only_as_far_as_the_labels_reach() -> None:
-    uncertainty, error = NormalJudge(accuracy=0.807, auroc=0.744).draw(
-        1000, np.random.default_rng(3)
-    )
-    order = np.argsort(uncertainty)
-    labeled = np.zeros(1000, dtype=bool)
-    labeled[order[:400]] = True
-    pairs = PacPairs.fit(uncertainty, error & labeled, labeled)
-    said = 0
-    for alpha in (0.05, 0.1, 0.15, 0.2, 0.25):
-        threshold, places = pairs.needed(alpha, 0.1)
-        if threshold is not None:
-            said += 1
-            assert threshold == pac_threshold(uncertainty, error, alpha=alpha, delta=0.1)
-        else:
-            # The next test reaches beyond the labels.
-            assert uncertainty[places].max() > uncertainty[order[399]]
-    assert 0 < said < 5
 
 
 def test_ties_take_pairs_out_and_move_no_rank_below_the_last() -> None:

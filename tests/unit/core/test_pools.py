@@ -83,9 +83,3 @@ def test_the_drawn_pairs_do_not_depend_on_labels_or_scores() -> None:
         assert (found.questions, int(found.counted.sum())) == (20, 20)
         drawn.append(found.counted.tolist())
     assert drawn[0] == drawn[1] == drawn[2]
-
-
-def test_pairs_whose_question_is_unknown_count_each() -> None:
-    known = [scored(3.0, question=i // 2) for i in range(10)]
-    found = calibration(CERTAIN + known)
-    assert (found.questions, int(found.counted.sum())) == (305, 305)

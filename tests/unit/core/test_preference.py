@@ -15,7 +15,6 @@ from app.core.preference import (
     binary_entropy,
     preference_from_gaps,
 )
-from app.core.score import Preference
 
 patient = settings(max_examples=300)
 # Gaps near 0, where rounding decides the side; ordinary gaps; and gaps beyond the underflow of exp.
@@ -89,11 +88,6 @@ def test_entropy_at_its_ends_is_exact() -> None:
     assert not np.signbit(found).any()
 
 
-def test_an_empty_batch_has_no_preferences() -> None:
-    found = of_gaps([], [])
-    assert all(part.shape == (0,) for part in (*found, found.confidence))
-
-
 @patient
 @given(gaps, gaps)
 def test_swapping_the_responses_mirrors_p_bar(gap_fwd: float, gap_rev: float) -> None:
@@ -106,15 +100,6 @@ def test_swapping_the_responses_mirrors_p_bar(gap_fwd: float, gap_rev: float) ->
     assert sides in ({"A", "B"}, {None})
     assert here.entropy[0] == there.entropy[0]
     assert here.confidence[0] == there.confidence[0]
-
-
-@patient
-@given(gaps, gaps)
-def test_p_bar_is_the_mean_of_both_orders(gap_fwd: float, gap_rev: float) -> None:
-    found = of_gaps([gap_fwd], [gap_rev])
-    assert found.p_bar[0] == pytest.approx((found.p_fwd[0] + found.p_rev[0]) / 2, abs=2.3e-16)
-    assert 0.0 <= found.p_bar[0] <= 1.0
-    assert 0.5 <= found.confidence[0] <= 1.0
 
 
 @patient
@@ -161,8 +146,3 @@ def test_a_row_has_the_numbers_of_the_columns(gap_fwd: float, gap_rev: float) ->
     ]
     assert row.orders_disagree == (found.position_flips == 1.0)
     assert row.position_gap == abs(found.p_fwd[0] - found.p_rev[0])
-
-
-@pytest.mark.parametrize(("p_bar", "side"), [(0.0, "B"), (0.4999, "B"), (0.5001, "A"), (1.0, "A")])
-def test_the_preferred_side_is_the_one_above_one_half(p_bar: float, side: str) -> None:
-    assert Preference(p_fwd=p_bar, p_rev=p_bar, p_bar=p_bar, uncertainty=0.1).side == side

@@ -79,13 +79,6 @@ def test_noise_is_corrected_by_hand() -> None:
     assert curve.threshold(0.16) == -math.inf
 
 
-def test_a_risk_corrected_below_zero_is_zero() -> None:
-    # 100 points, none wrong, noise 0.3: (1/100 - 0.3) / 0.4 < 0.
-    curve = ThresholdCurve.fit([0.5] * 100, [False] * 100, 0.3)
-    assert curve.risk_levels.tolist() == [0.0]
-    assert curve.threshold(1e-9) == LN2
-
-
 @pytest.mark.parametrize("wrong", [False, True])
 def test_one_point_is_never_enough(wrong: bool) -> None:
     # (0 + 1) / 1 = 1 is not an alpha in (0, 1).
@@ -210,15 +203,3 @@ def test_noise_is_read_as_the_decimal_that_python_prints() -> None:
     assert exact_noise(0.1) == Fraction(1, 10)
     assert exact_noise(0.07) == Fraction(7, 100)
     assert exact_noise(0.0) == 0
-
-
-@given(points, noises)
-@patient
-def test_numbers_and_arrays_give_equal_results(
-    data: list[tuple[float, bool]], noise: float
-) -> None:
-    curve = fit(data, noise)
-    places = np.array([i * LN2 / 24 for i in range(-1, 26)])
-    assert [curve.risk_level(float(each)) for each in places] == curve.risk_level(places).tolist()
-    alphas = np.array([float(alpha) for alpha in ALPHAS])
-    assert [curve.threshold(float(each)) for each in alphas] == curve.threshold(alphas).tolist()

@@ -1,24 +1,17 @@
-"""Results of a leaderboard with every part that a page can show."""
+"""Results of a leaderboard with every part that a page can show, from simulated battles."""
 
 from dataclasses import replace
-from itertools import combinations
-from typing import Literal
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from app.ratings.results import (
-    VIEWS,
-    Agreement,
-    Board,
-    Changes,
-    LeaderboardResults,
-    ModelPair,
-    Rating,
-    RatingChange,
-    RatingSettings,
-    View,
-    ViewName,
-)
+from app.ratings.leaderboard import leaderboard_from, write_leaderboard
+from app.ratings.results import LeaderboardResults, RatingSettings
+from app.ratings.rows import read_battles
+from tests.unit.ratings.arena import simulated, write
 
-# Names are texts of users: markup, a long one, letters from right to left, and a bare surrogate.
+# Names are texts of users: markup, a long one, letters from right to left, and half a character,
+# which rows have with an escape.
 HOSTILE = '<img src=x onerror="alert(1)"></script><script>alert(2)</script>'
 MODELS = (
     HOSTILE,
@@ -28,170 +21,64 @@ MODELS = (
     "large-1",
     "مدل بزرگ",
     "small {{ 7 * 7 }}",
-    "tiny\ud800",
+    "tiny\\ud800",
 )
-_SHIFT = {
-    "debiased": 0,
-    "soft": 15,
-    "accepted": 60,
-    "abstain_as_tie": -12,
-    "people": 4,
-}
+_SETTINGS = RatingSettings(rounds=100)
 
 
-def rating(view: str, place: int) -> Rating:
-    """The rating of a model by its place in the order of strength."""
-    middle = 3.5 - place
-    score = 1000.0 + middle * (55.0 + _SHIFT[view] / 3.0)
-    width = {"people": 70.0, "accepted": 25.0}.get(view, 38.0) + 3.0 * place
-    unbounded: Literal["above"] | None = "above" if view == "accepted" and place == 0 else None
-    return Rating(
-        model=MODELS[place],
-        battles=180 + 7 * place,
-        failed=5 + place % 3,
-        score=score,
-        low=score - width,
-        high=None if unbounded else score + width,
-        rank=place + 1,
-        rank_low=max(1, place),
-        rank_high=min(8, place + 2),
-        component=1,
-        unbounded=unbounded,
-        provisional=False,
-        center_share=0.125,
-    )
-
-
-def view(name: ViewName) -> View:
-    """A view of eight models that all met."""
-    found = tuple(rating(name, place) for place in range(8))
-    return View(
-        name=name,
-        battles=1000,
-        questions=250,
-        components=1,
-        ratings=found,
-        unsolved=0.0,
-    )
-
-
-def board(judge: str = "demo", *, labelled: bool = True) -> Board:
-    """A board with every part."""
-    names: list[ViewName] = [
-        name for name in VIEWS if labelled or name not in ("debiased", "people")
-    ]
-    return Board(
-        judge=judge,
-        signature="scope-judge 0.1.0; judge demo (fingerprint 0123456789ab); template ba9876543210;"
-        " calibration default, version 7, n 600; pac, alpha 0.1, delta 0.1",
-        alpha=0.1,
-        guarantee="pac",
-        models=tuple(sorted(MODELS)),
-        battles=1020,
-        judged=1000,
-        errors=20,
-        accepted=640,
-        repeated=3,
-        questions=250,
-        main="debiased" if labelled else "soft",
-        views={name: view(name) for name in names},
-        pairs=_pairs(),
-        agreement=_agreement() if labelled else None,
-        notes=("A note in plain words about `soft`.", f"A note about {HOSTILE}."),
-    )
-
-
-def _pairs() -> tuple[ModelPair, ...]:
-    return tuple(
-        ModelPair(
-            model_a=a,
-            model_b=b,
-            battles=30 + i,
-            errors=i % 3,
-            accepted=20 + i % 9,
-            coverage=(20 + i % 9) / (30 + i),
-            reasons={"uncertain": 5 + i % 4, "no_preference": i % 2},
-            flips=i % 5,
-            first_bias=0.01 * (i % 7 - 3),
-            labelled=3,
-        )
-        for i, (a, b) in enumerate(combinations(sorted(MODELS), 2))
-    )
-
-
-def _agreement() -> Agreement:
-    return Agreement(
-        labelled=160,
-        ties=12,
-        accepted=90,
-        accepted_ties=9,
-        tie_share=0.11,
-        tie_low=0.06,
-        tie_high=0.19,
-        error=0.06,
-        error_low=0.03,
-        error_high=0.11,
-        error_always=0.19,
-    )
-
-
+@cache
 def everything() -> LeaderboardResults:
-    """Results with a previous run."""
-    changes = Changes(
-        folder=f"last-week/{HOSTILE}",
-        view="debiased",
-        signature_before="another signature",
-        same_signature=False,
-        battles_before=800,
-        models=(
-            RatingChange(
-                model=MODELS[0],
-                score_before=1100.0,
-                score=1192.0,
-                rank_before=2,
-                rank=1,
-                moved=True,
-                change=92.0,
-                low=33.0,
-                high=151.0,
-            ),
-            RatingChange(
-                model=MODELS[1],
-                score_before=None,
-                score=1137.0,
-                rank_before=None,
-                rank=2,
-                moved=False,
-            ),
-            RatingChange(
-                model="steady",
-                score_before=990.0,
-                score=1001.0,
-                rank_before=4,
-                rank=4,
-                moved=False,
-                change=11.0,
-                low=-40.0,
-                high=62.0,
-            ),
-            RatingChange(
-                model="gone", score_before=990.0, score=None, rank_before=5, rank=None, moved=False
-            ),
+    """Results with labels, failures, copies and a previous run; the models best first."""
+    arena = simulated(models=len(MODELS), battles=5000)
+    names = {f"model-{place:02d}": name for place, name in enumerate(reversed(MODELS))}
+    rows = [
+        {**row, "model_a": names[row["model_a"]], "model_b": names[row["model_b"]]}
+        for row in arena.rows(labelled=0.5, guarantee="pac", judge="demo")
+    ]
+    for number, row in enumerate(rows):
+        # The two orders disagree a little.
+        row |= {"p_fwd": min(row["p_bar"] + 0.1, 1.0), "p_rev": max(row["p_bar"] - 0.1, 0.0)}
+        if number % 100 == 0:
+            row |= {"winner": None, "p_bar": None, "reason": None, "error": "prompt_too_long"}
+    # A week before, one model was another and one was not there yet.
+    before = [
+        {**row, "model_a": row["model_a"].replace("baseline", "gone")}
+        | {"model_b": row["model_b"].replace("baseline", "gone")}
+        for row in rows[:3000]
+    ]
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        earlier = read_battles([write(folder / "before.jsonl", before)])
+        write_leaderboard(leaderboard_from(earlier, _SETTINGS, made="2026-11-15"), folder)
+        battles = read_battles([write(folder / "rows.jsonl", [*rows, *rows[:3]])])
+        made = "2026-11-22T10:00:00+00:00"
+        results = leaderboard_from(battles, _SETTINGS, made=made, against=folder).results
+    assert results.changes is not None
+    notes = ("A note in plain words about `soft`.", f"A note about {HOSTILE}.")
+    return replace(
+        results,
+        board=replace(results.board, notes=notes),
+        changes=replace(
+            results.changes,
+            folder=f"last-week/{HOSTILE}",
+            signature_before="another signature",
+            same_signature=False,
         ),
-        common_questions=400,
-        note="400 questions are in both boards.",
-    )
-    return LeaderboardResults(
-        version="0.1.0",
-        made="2026-11-22T10:00:00+00:00",
-        settings=RatingSettings(),
-        board=board(),
-        changes=changes,
     )
 
 
 def without_labels() -> LeaderboardResults:
-    """Results of one judge, without labels or a previous run."""
+    """The same results without what needs labels, an alpha or a previous run."""
     whole = everything()
-    bare = replace(board(labelled=False), alpha=None, guarantee=None, notes=(), errors=0)
+    views = {n: v for n, v in whole.board.views.items() if n not in ("debiased", "people")}
+    bare = replace(
+        whole.board,
+        views=views,
+        main="soft",
+        agreement=None,
+        alpha=None,
+        guarantee=None,
+        notes=(),
+        errors=0,
+    )
     return replace(whole, board=bare, changes=None)
