@@ -117,10 +117,14 @@ class VoteScorer(ChatScorer):
             )
         starts = range(0, len(answers), self.samples)
         votes = [self._votes(answers[start : start + self.samples]) for start in starts]
-        return [
+        scores = [
             score_of_votes(forward, reverse, tie=draw.tie(self.tie_key))
             for forward, reverse, draw in zip(votes[::2], votes[1::2], draws, strict=True)
         ]
+        voted = [score for score in scores if isinstance(score, Score)]
+        self.telemetry.voted_pairs += len(voted)
+        self.telemetry.unanimous_pairs += sum(map(is_unanimous, voted))
+        return scores
 
     def _votes(self, answers: Sequence[Generated | PromptError]) -> "Votes | PromptError":
         """Counts the votes of one order; the error of any answer is that of the order."""

@@ -136,6 +136,8 @@ class Telemetry:
         self.answers = 0
         self._answered_at = -math.inf
         self.since = datetime.now(UTC).replace(microsecond=0)
+        # Pairs judged by votes, and those whose votes are all for one response.
+        self.voted_pairs = self.unanimous_pairs = 0
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"scope_{name}", text, labels, registry=self._registry)

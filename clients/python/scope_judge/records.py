@@ -1304,6 +1304,9 @@ class Scoring:
         think_end: Text behind a thought.
         left_out: Parameters that the server refuses, or that have no effect there: `n`, `seed` or
             `temperature`. Without `seed`, the same pair can get another answer.
+        unanimous: Share of the pairs judged since the start whose votes are all for one response;
+            None for thoughts, and without pairs.
+        advice: A better temperature, in words; None if it is right, or for too few pairs.
     """
 
     kind: Literal["votes", "thoughts"]
@@ -1312,6 +1315,8 @@ class Scoring:
     think_tokens: int | None = None
     think_end: str | None = None
     left_out: tuple[str, ...]
+    unanimous: float | None = None
+    advice: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

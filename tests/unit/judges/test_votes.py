@@ -253,4 +253,7 @@ async def test_info_and_the_set_show_unanimous_pairs() -> None:
         found = (await client.get("/calibrations/default")).json()
     assert report["added"] == 100
     assert (scoring["kind"], scoring["samples"], scoring["left_out"]) == ("votes", 4, [])
+    # The start has judged a pair of its own.
+    assert scoring["unanimous"] == pytest.approx(found["unanimous"], abs=0.02)
     assert found["unanimous"] > 0.4
+    assert "raise SCOPE_TEMPERATURE" in scoring["advice"]
