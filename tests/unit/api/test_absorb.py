@@ -148,16 +148,6 @@ async def test_a_second_alarm_moves_neither_the_number_nor_its_begin() -> None:
         assert (now["recovery"]["audits"], now["recovery"]["drawn"]) == (200, 45)
 
 
-async def test_nobody_passes_a_number_or_a_time() -> None:
-    async with client_of(audit_rate=1.0) as client:
-        await alarmed(client)
-        path = "/calibrations/default/absorb"
-        for field in ("since", "until", "audits", "replace", "all", "begin", "unlabelled"):
-            answer = await client.post(path, json={field: True})
-            assert problem(answer, "invalid_request")["errors"][0]["field"] == field
-        assert await version(client) == 1
-
-
 async def test_without_an_alarm_the_audits_up_to_the_first_open_one_are_added() -> None:
     async with client_of(audit_rate=1.0) as client:
         await calibrated(client)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from app.api.keys import Keys
 from app.judges.engines.scripted import ScriptedEngine
@@ -134,34 +133,6 @@ async def test_an_audit_names_the_key_that_was_first_to_ask(tmp_path: Path) -> N
         await client.post("/rewards/group", json=group, headers=trainer)
         named = [each["drawn_by"] for each in (await listed(client))["audits"]]
     assert named == ["all", "trainer", "trainer", "trainer"]
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {},
-        {"labels": []},
-        {"labels": [{"id": UNKNOWN}]},
-        {"labels": [{"id": UNKNOWN, "label": "C"}]},
-        {"labels": [{"id": "x", "label": "A"}]},
-        {"labels": [{"id": UNKNOWN.upper().replace("0", "F"), "label": "A"}]},
-        {"labels": [{"id": UNKNOWN, "label": "A", "note": ""}]},
-        {"labels": [{"id": UNKNOWN, "label": "A", "reason": "certain"}]},
-        {"labels": [{"id": UNKNOWN, "label": "none"}]},
-        {"labels": [{"id": UNKNOWN, "label": "none", "reason": " "}]},
-        {"labels": [{"id": UNKNOWN, "label": "none", "reason": "x" * 201}]},
-        {"labels": [{"id": UNKNOWN, "label": "A"}] * 1001},
-    ],
-)
-async def test_labels_that_are_none_are_refused(body: Any) -> None:
-    async with client_of() as client:
-        problem(await client.post("/audits/labels", json=body), "invalid_request")
-
-
-@pytest.mark.parametrize("query", ["status=x", "limit=0", "limit=1001", "after=-1", "calibration="])
-async def test_a_wrong_query_is_refused(query: str) -> None:
-    async with client_of() as client:
-        problem(await client.get(f"/audits?{query}"), "invalid_request")
 
 
 async def test_an_absorbed_example_is_what_calibrate_would_have_made_of_the_pair() -> None:

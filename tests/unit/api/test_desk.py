@@ -1,6 +1,5 @@
 """Tests of GET /desk and its files: what is served, to whom, and with which headers."""
 
-import gzip
 import hashlib
 import re
 from pathlib import Path
@@ -15,22 +14,6 @@ from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import problem
 
 STATIC = Path(__file__).parents[3] / "app" / "api" / "desk" / "static"
-# Bytes in gzip. A view loads all of its files in the end: uPlot with the first curve.
-LARGEST_VIEW_BYTES = 75_000
-SHARED = (
-    "desk.css",
-    "icon.svg",
-    "theme.js",
-    "alarms.js",
-    "app.js",
-    "ui.js",
-    "api.js",
-    "format.js",
-    "parts.js",
-    "vendor/preact.js",
-    "vendor/hooks.js",
-    "vendor/htm.js",
-)
 
 
 async def test_the_page_loads_nothing_but_its_own_files() -> None:
@@ -115,25 +98,6 @@ async def test_no_other_file_is_served(path: str) -> None:
     async with client_of() as client:
         url = httpx.URL(f"http://localhost/desk/{path.replace('..', '%2e%2e')}")
         problem(await client.get(url), "not_found")
-
-
-def test_every_view_is_small() -> None:
-    sizes = {name: len(gzip.compress((STATIC / name).read_bytes())) for name in FILES}
-    shared = sum(sizes.pop(name) for name in SHARED)
-    curve = ("plot.js", "vendor/uplot.js", "vendor/uplot.css")
-    advice = ("advice.js",)
-    change = ("change.js", *advice)
-    pairs = ("new_set.js", "pair_rows.js", "pair_store.js", "scoring.js", *change)
-    views = (
-        ("home.js", *pairs),
-        ("try.js", "words.js", *advice, *curve),
-        ("label.js", "pool.js", "queue.js", "markdown.js", *pairs),
-        ("set.js", "recalibrate.js", "words.js", *pairs, *curve),
-        ("watch.js", "recalibrate.js", "words.js", *change),
-    )
-    assert set().union(*views) == set(sizes), "a file belongs to no view"
-    for view in views:
-        assert shared + sum(sizes[name] for name in view) < LARGEST_VIEW_BYTES, view
 
 
 def test_the_libraries_are_those_that_their_page_pins() -> None:

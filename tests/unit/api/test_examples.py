@@ -119,20 +119,6 @@ async def test_one_bad_example_keeps_all_others_out(row: Any, field: str) -> Non
     assert refused["errors"][0]["field"] == field
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"fingerprint": "abc", "examples": []},
-        {"examples": []},
-        {"fingerprint": FINGERPRINT, "examples": {}},
-        {"fingerprint": FINGERPRINT, "examples": [], "calibration": "x"},
-    ],
-)
-async def test_a_malformed_import_is_refused(body: dict[str, Any]) -> None:
-    async with client_of() as client:
-        problem(await client.post(PATH, json=body), "invalid_request")
-
-
 async def test_scores_of_another_judge_are_refused() -> None:
     async with client_of() as client:
         body = {"fingerprint": FINGERPRINT, "examples": [scored(1)]}

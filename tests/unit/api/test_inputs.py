@@ -205,3 +205,61 @@ async def test_a_name_with_bad_characters_is_refused(
     body = problem(await client.request(method, f"/calibrations/{name}"), "invalid_request")
     assert body["errors"][0]["field"] == "name"
     assert "name" in body["detail"]
+
+
+UNKNOWN, FINGERPRINT = "0" * 32, "f" * 64
+LABEL = {"id": UNKNOWN, "label": "A"}
+# Method and path -> bodies that are refused. A misspelt or unknown field never changes a set.
+REFUSED: dict[str, list[Any]] = {
+    "POST /calibrations/default/rollback": [
+        *({}, [], 1, {"version": 1, "to": 1}),
+        *({"version": wrong} for wrong in (0, "1", 1.5, True, None, 2**53)),
+    ],
+    "POST /calibrations/default/pool": [
+        *({}, {"comparisons": {}}, {"comparisons": None}),
+        {"comparisons": [], "label": "A"},
+    ],
+    "POST /calibrations/default/examples": [
+        {"examples": []},
+        {"fingerprint": "abc", "examples": []},
+        {"fingerprint": FINGERPRINT, "examples": {}},
+        {"fingerprint": FINGERPRINT, "examples": [], "calibration": "x"},
+    ],
+    "POST /calibrations/default/absorb": [
+        {field: True}
+        for field in ("since", "until", "audits", "replace", "all", "begin", "unlabelled")
+    ],
+    "POST /audits/labels": [
+        *({}, {"labels": []}, {"labels": [LABEL] * 1001}, {"labels": [{"id": UNKNOWN}]}),
+        *({"labels": [{**LABEL, "id": wrong}]} for wrong in ("x", "F" * 32)),
+        *({"labels": [{**LABEL, wrong: "certain"}]} for wrong in ("note", "reason")),
+        {"labels": [{**LABEL, "label": "C"}]},
+        {"labels": [{**LABEL, "label": "none"}]},
+        *({"labels": [{**LABEL, "label": "none", "reason": x}]} for x in (" ", "x" * 201)),
+    ],
+    **{
+        f"GET /audits?{query}": [None]
+        for query in ("status=x", "limit=0", "limit=1001", "after=-1", "calibration=")
+    },
+    **{f"GET /calibrations?{query}": [None] for query in ("limit=0", "limit=1001")},
+    **{
+        f"GET /calibrations/default/next?{query}": [None]
+        for query in ("alpha=0", "alpha=1", "alpha=x", "delta=1.5", "limit=0", "limit=10001")
+    },
+    **{
+        f"DELETE /calibrations/default?{query}": [None]
+        for query in ("dryrun=true", "dry_run=maybe", "dry_run=true&x=1")
+    },
+}
+
+
+@pytest.mark.parametrize("request_line", REFUSED)
+async def test_a_malformed_request_is_refused_and_changes_nothing(
+    client: httpx.AsyncClient, request_line: str
+) -> None:
+    method, path = request_line.split(" ")
+    for body in REFUSED[request_line]:
+        sent: dict[str, Any] = (
+            {} if body is None else {"content": json.dumps(body), "headers": JSON}
+        )
+        problem(await client.request(method, path, **sent), "invalid_request")

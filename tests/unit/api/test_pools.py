@@ -189,24 +189,6 @@ async def test_an_import_without_labels_or_questions_takes_none_away() -> None:
         assert (await client.get(f"{SET}/examples")).json() == now
 
 
-@pytest.mark.parametrize(
-    "params",
-    [{"alpha": 0}, {"alpha": 1}, {"delta": 1.5}, {"limit": 0}, {"limit": 10_001}, {"alpha": "x"}],
-)
-async def test_a_malformed_question_for_the_next_pairs_is_refused(params: dict[str, Any]) -> None:
-    async with client_of() as client:
-        await pooled(client, pairs(3))
-        problem(await client.get(NEXT, params=params), "invalid_request")
-
-
-@pytest.mark.parametrize(
-    "body", [{}, {"comparisons": {}}, {"comparisons": [], "label": "A"}, {"comparisons": None}]
-)
-async def test_a_malformed_pool_is_refused(body: dict[str, Any]) -> None:
-    async with client_of() as client:
-        problem(await client.post(POOL, json=body), "invalid_request")
-
-
 async def test_a_pool_too_small_for_its_first_test_is_refused_before_a_set_exists() -> None:
     async with client_of() as client:
         body = {"comparisons": without_labels(pairs(90)), "alpha": 0.1, "delta": 0.1}

@@ -222,15 +222,6 @@ async def test_a_deletion_says_what_it_ends_and_what_stays() -> None:
         assert [each["alarm"] for each in monitor["criteria"] if each["alpha"] == 0.1] == [True]
 
 
-@pytest.mark.parametrize("query", ["?dryrun=true", "?dry_run=maybe", "?dry_run=true&x=1"])
-async def test_a_misspelt_dry_run_deletes_nothing(query: str) -> None:
-    async with client_of() as client:
-        await calibrated(client)
-        problem(await client.delete(f"{SET}{query}"), "invalid_request")
-        assert (await client.get(SET)).status_code == 200
-        assert (await client.delete(f"{SET}?dry_run=false")).status_code == 204
-
-
 class InterruptedStore(MemoryStore):
     """A store in which another writer comes first, once."""
 

@@ -4,7 +4,6 @@ import re
 from typing import Any
 
 import httpx
-import pytest
 
 from tests.serving import client_of
 from tests.unit.api.problems import comparison, examples, problem
@@ -58,29 +57,3 @@ async def test_sets_are_listed_in_pages() -> None:
                 break
             after = page["next_after"]
         assert (listed, sizes) == (names, [3, 3, 1])
-        for query in ("limit=0", "limit=1001"):
-            problem(await client.get(f"/calibrations?{query}"), "invalid_request")
-
-
-@pytest.mark.parametrize("ties", [0, 20])
-async def test_a_set_says_how_many_ties_its_thresholds_accept(ties: int) -> None:
-    rows = examples(200)
-    tied = [{**row, "label": "tie"} for row in rows[:ties]]
-    async with client_of() as client:
-        answer = await made(client, "default", tied + rows[ties:])
-        shown = (await client.get("/calibrations/default")).json()
-    for found in (answer, shown):
-        assert (found["labelled"], found["pool_ties"]) == (200 - ties, ties)
-        row = next(
-            row
-            for row in found["thresholds"]
-            if (row["guarantee"], row["alpha"]) == ("marginal", 0.25)
-        )
-        assert row["feasible"]
-        # All pairs are accepted, and these are the ties.
-        assert row["tie_share"] == pytest.approx(ties / 200)
-        low, high = row["tie_interval"]
-        assert low <= ties / 200 <= high
-        assert high - low < 0.1
-        infeasible = [row for row in found["thresholds"] if not row["feasible"]]
-        assert all(row["tie_share"] is row["tie_interval"] is None for row in infeasible)

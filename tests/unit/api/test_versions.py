@@ -93,16 +93,3 @@ async def test_a_set_of_another_judge_is_refused_with_the_release_that_made_it(
     assert (by_release in refused["detail"]) == (wrote != RELEASE)
     assert (f"this is scope-judge {RELEASE}" in refused["detail"]) == (wrote != RELEASE)
     assert "was made with judge 'scripted' (" in problem(judged, "judge_mismatch")["detail"]
-
-
-@pytest.mark.parametrize(
-    "body",
-    [{}, {"version": 0}, {"version": "1"}, {"version": 1.5}, {"version": True}, {"version": None},
-     {"version": 2**53}, {"version": 1, "to": 1}, [], 1],
-)  # fmt: skip
-async def test_a_rollback_accepts_only_one_version_number(body: Any) -> None:
-    async with client_of() as client:
-        await calibrated(client, 3)
-        answer = await client.post("/calibrations/default/rollback", json=body)
-        problem(answer, "invalid_request")
-        assert len(await versions(client)) == 1

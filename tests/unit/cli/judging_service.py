@@ -3,8 +3,7 @@
 import json
 import os
 import signal
-from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,65 +14,43 @@ from app.cli import app
 from tests.unit.api.problems import comparison
 from tests.unit.cli.commands import rows_of, write_rows
 from tests.unit.clients import planned
-from tests.unit.clients.planned import INFO, serving
+from tests.unit.clients.planned import Act, Handler, PlannedService, serving
 
 runner = CliRunner()
 
 
-class Answering(BaseHTTPRequestHandler):
-    """Answers like the service, until the planned end."""
+def refuse(handler: Handler) -> None:
+    planned.problem(422, "invalid_request")(handler)
 
-    server: "Service"
-    protocol_version = "HTTP/1.1"
 
-    def do_GET(self) -> None:
-        limits = {"max_batch": 1, "max_body_bytes": 2**23, "max_prompt_tokens": 100}
-        judge = {"judge": "demo", "fingerprint": self.server.fingerprint}
-        self._send(200, {**INFO, "limits": limits, **judge})
+def be_busy_once(handler: Handler) -> None:
+    _is_back(handler)
+    planned.problem(503, "draining")(handler)
 
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.batches += 1
-        if self.server.batches > self.server.good_batches:
-            self.server.then(self)
-            return
-        self.server.asked += body["comparisons"]
-        self._send(200, {"results": [self.server.result(item) for item in body["comparisons"]]})
 
-    def _send(self, status: int, answer: object, headers: Mapping[str, str] = {}) -> None:
-        content = json.dumps(answer).encode()
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
+def leave_once(handler: Handler) -> None:
+    _is_back(handler)
+    planned.hang_up(handler)
 
-    def refuse(self) -> None:
-        self._send(422, {"code": "invalid_request", "detail": "alpha: too large"})
 
-    def leave(self) -> None:
-        # The service is back for the next request.
-        self.server.good_batches += 1000
-        self.close_connection = True
+def be_without_store_once(handler: Handler) -> None:
+    """Answers with thresholds that the store has not confirmed."""
+    _is_back(handler)
+    answer = {"results": [judgment({"question": "old"})]}
+    handler.send(200, json.dumps(answer).encode(), {AGE_HEADER: "12"})
 
-    def be_busy(self) -> None:
-        self.server.good_batches += 1000
-        self._send(503, {"code": "draining", "detail": "it is being stopped"})
 
-    def be_without_store(self) -> None:
-        """Answers once with thresholds that the store has not confirmed."""
-        self.server.good_batches += 1000
-        self._send(200, {"results": [self.server.result({"question": "old"})]}, {AGE_HEADER: "12"})
+def interrupt(handler: Handler) -> None:
+    # The main thread gets the signal while the command waits for this answer.
+    os.kill(os.getpid(), signal.SIGINT)
+    leave_once(handler)
 
-    def interrupt(self) -> None:
-        # The main thread gets the signal while the command waits for this answer.
-        os.kill(os.getpid(), signal.SIGINT)
-        self.server.good_batches += 1000
-        self.close_connection = True
 
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+def _is_back(handler: Handler) -> None:
+    """Lets the service answer the requests after this one."""
+    service = handler.server
+    assert isinstance(service, Service)
+    service.good_batches += 1000
 
 
 def problem(code: str, detail: str) -> dict[str, Any]:
@@ -90,7 +67,7 @@ def judgment(item: dict[str, Any]) -> dict[str, Any]:
     return {**planned.judgment(item), "p_bar": len(item["question"]) / 100}
 
 
-class Service(ThreadingHTTPServer):
+class Service(PlannedService):
     """A fake service; a real one cannot be stopped between two given requests.
 
     Args:
@@ -102,18 +79,28 @@ class Service(ThreadingHTTPServer):
     def __init__(
         self,
         good_batches: int = 1000,
-        then: Callable[[Answering], None] = Answering.refuse,
+        then: Act = refuse,
         result: Callable[[dict[str, Any]], dict[str, Any]] = judgment,
     ) -> None:
-        super().__init__(("127.0.0.1", 0), Answering)
-        self.good_batches, self.then, self.batches = good_batches, then, 0
-        self.result = result
+        super().__init__(rule=self._answer)
+        self.good_batches, self.then, self.result = good_batches, then, result
+        self.batches = 0
         self.asked: list[dict[str, Any]] = []
-        self.fingerprint = "f" * 64
+        self.limits["max_batch"] = 1
+        self.info = {"judge": "demo", "fingerprint": "f" * 64}
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
+    def _answer(self, handler: Handler, body: dict[str, Any]) -> None:
+        if "comparisons" not in body:
+            # The set is read to compare the run with it, which may fail.
+            planned.problem(404, "calibration_not_found")(handler)
+            return
+        self.batches += 1
+        if self.batches > self.good_batches:
+            self.then(handler)
+            return
+        self.asked += body["comparisons"]
+        results = [self.result(item) for item in body["comparisons"]]
+        handler.send(200, json.dumps({"results": results}).encode())
 
 
 def pairs_in(folder: Path, count: int = 6, **fields: Any) -> Path:

@@ -8,7 +8,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.cli import app
-from app.cli.console import evidence
 from app.stores.memory import MemoryStore
 from tests.serving import application_of
 from tests.unit.api.problems import comparison, examples
@@ -78,22 +77,6 @@ def test_an_absorption_is_shown_before_it_happens(url: str) -> None:
     assert "default is version 2 with 85 examples." in done.stderr
 
 
-def test_after_an_alarm_the_audits_that_its_trail_names_replace_the_examples(url: str) -> None:
-    # All labels since the alarm are wrong for the judge.
-    httpx.get(f"{url}/calibrations/default/monitor").raise_for_status()
-    assert "the next 200 audits end it" in run(url, "trail", "default").stdout
-    label(url, judged(url, range(100, 299)), "B")
-    early = run(url, "absorb", "default", "--yes")
-    assert (early.exit_code, "needs 200" in early.stderr) == (1, True)
-    label(url, judged(url, range(299, 305)), "B")
-    refused = run(url, "absorb", "default", "--yes")
-    assert refused.exit_code == 1
-    assert refused.stdout.split("\t")[-1] == "not known to help\n"
-    assert "becomes_infeasible" in refused.stderr
-    assert run(url, "absorb", "default", "--yes", "--even-if-infeasible").exit_code == 0
-    assert httpx.get(f"{url}/calibrations/default").json()["n"] == 200
-
-
 def test_status_says_in_a_sentence_what_the_audits_show(url: str) -> None:
     shown = run(url, "status", "default")
     assert shown.exit_code == 0
@@ -126,10 +109,3 @@ def test_status_says_in_a_sentence_what_the_audits_show(url: str) -> None:
         ["0.1", "marginal", "", "30", "0", "", "30"],
         ["more than 1000", "40", "0", "0", "alarm, suspended"],
     )
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.5, "0.5"), (1000.0, "1000"), (1000.1, "more than 1000"), (1e300, None)]
-)
-def test_evidence_beyond_a_thousand_has_no_number(value: float, text: str | None) -> None:
-    assert evidence(value) == (text or "more than 1000")

@@ -85,20 +85,6 @@ def test_the_winner_is_a_model(service: str, tmp_path: Path) -> None:
     assert "18 rows: A 6, B 6, abstained 6, errors 0" in result.stderr
 
 
-def test_a_signature_names_judge_calibration_and_criterion(service: str, tmp_path: Path) -> None:
-    options = ("--guarantee", "pac", "--delta", "0.2")
-    assert judged(service, tmp_path, [battle(GOOD, BAD)], *options).exit_code == 0
-    (row,) = rows_in(tmp_path / "rows.jsonl")
-    info = httpx.get(f"{service}/info").json()
-    known = httpx.get(f"{service}/calibrations/default").json()
-    assert row["signature"] == (
-        f"scope-judge {info['version']}; judge {info['judge']} (fingerprint "
-        f"{info['fingerprint'][:12]}); template {info['template'][:12]}; calibration default, "
-        f"version {known['version']}, n {known['n']}; pac, alpha 0.1, delta 0.2"
-    )
-    assert (row["calibration"], row["version"]) == ("default", known["version"])
-
-
 def test_an_error_has_no_winner_and_the_others_are_judged(service: str, tmp_path: Path) -> None:
     rows = [
         battle(GOOD, BAD, question="q1"),

@@ -23,7 +23,6 @@ from scope_judge import Judgment, ScopeClient
 from tests.serving import application_of
 from tests.unit.api.problems import comparison, examples
 from tests.unit.cli.commands import PROGRAM, one_line, send_one_request_at_a_time, write_rows
-from tests.unit.cli.limited_judge import BROKEN, LimitedJudge
 from tests.unit.cli.listening import Disturbed, listening
 
 runner = CliRunner()
@@ -84,23 +83,6 @@ def versions(url: str, name: str = "default") -> list[dict[str, Any]]:
 
 def examples_in(url: str, name: str) -> Any:
     return httpx.get(f"{url}/calibrations/{name}/examples").json()["examples"]
-
-
-@pytest.mark.parametrize("size", [1, 20])
-def test_neither_a_slow_judge_nor_a_pair_that_fails_stops_a_run(
-    tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    send_one_request_at_a_time(monkeypatch, size)
-    rows = examples(ROWS)
-    rows[3]["response_a"] = BROKEN
-    with listening(application_of(LimitedJudge(most=3))) as url:
-        result = calibrated(url, written(tmp_path, rows))
-        assert result.exit_code == 1
-        assert "added 19, updated 0, ties 0, removed 0, failed 1" in result.output
-        assert "labels.jsonl, line 4: the judge's label logits are not finite" in result.output or (
-            "labels.jsonl, line 4: the judge failed on all 1 examples" in result.output
-        )
-        assert len(versions(url)) == 1
 
 
 @pytest.mark.parametrize("size", [1, 7, 100])
@@ -259,18 +241,6 @@ def test_a_run_with_more_scores_than_a_request_holds_makes_few_versions(
     assert len(whole) == made[-1]["n"] == 100
 
 
-@pytest.mark.parametrize("name", ["a/b", "..", "x" * 65])
-def test_a_name_that_the_service_refuses_leaves_no_file(
-    judging: Judging, tmp_path: Path, name: str
-) -> None:
-    file = written(tmp_path, examples(5))
-    with listening(judging.application()) as url:
-        result = calibrated(url, file, "--name", name)
-    assert result.exit_code == 1
-    assert "invalid_request: calibration: " in result.stderr
-    assert journals(tmp_path) == []
-
-
 def replaced(url: str, file: Path, *options: str) -> Result:
     return calibrated(url, file, "--replace", *options)
 
@@ -303,24 +273,6 @@ def test_a_replacement_is_shown_judged_once_and_made_in_one_version(
         assert examples_in(url, "default") == examples_in(url, "alone")
         assert [(each["version"], each["n"]) for each in versions(url)] == [(1, 30), (2, ROWS)]
     assert journals(tmp_path) == []
-
-
-def test_a_replacement_that_ends_all_verdicts_needs_an_option(
-    judging: Judging, tmp_path: Path
-) -> None:
-    file = written(tmp_path, examples(5))
-    with listening(judging.application()) as url:
-        old = [{**row, "question": f"Old {row['question']}"} for row in examples(30)]
-        httpx.post(f"{url}/calibrate", json={"examples": old}).raise_for_status()
-        httpx.post(f"{url}/judge", json=comparison()).raise_for_status()
-        refused = replaced(url, file, "--yes")
-        assert refused.exit_code == 1
-        assert "becomes_infeasible" in refused.stderr
-        assert len(versions(url)) == 1
-        known = judging.pairs
-        assert replaced(url, file, "--yes", "--even-if-infeasible").exit_code == 0
-        assert judging.pairs == known
-        assert [each["n"] for each in versions(url)] == [30, 5]
 
 
 def test_a_replacement_that_needs_several_requests_is_refused(

@@ -101,26 +101,6 @@ def test_labeled_rows_tell_the_share_of_wrong_verdicts_and_ties(
     assert "40 labels are ties, 40 of them on accepted verdicts" in said
 
 
-def test_contradicted_verdicts_follow_the_summary(service: str, tmp_path: Path) -> None:
-    rows = [
-        {"prompt": f"q{i}", "chosen": GOOD, "rejected": BAD if i % 2 else SAME} for i in range(100)
-    ]
-    turned = [
-        {**row, "chosen": row["rejected"], "rejected": row["chosen"]} if i % 4 == 1 else row
-        for i, row in enumerate(rows)
-    ]
-    result = ran(service, "filter", write_rows(tmp_path / "turned.jsonl", turned))
-    assert result.exit_code == 0, result.stderr
-    assert result.stderr.index("100 pairs: kept") < result.stderr.index("warning:")
-    assert "warning: the labels of the rows contradict 50.0% (" in result.stderr
-    assert (
-        "warning"
-        not in ran(
-            service, "filter", write_rows(tmp_path / "right.jsonl", rows), "--overwrite"
-        ).stderr
-    )
-
-
 def test_a_set_that_cannot_be_read_does_not_fail_the_run(
     service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,21 @@ import pytest
 from tests.unit.api.problems import comparison
 from tests.unit.cli.commands import one_line, rows_of
 from tests.unit.cli.judging_service import (
-    Answering,
     Service,
+    be_busy_once,
+    be_without_store_once,
     expected,
+    interrupt,
     judged,
     judgment,
+    leave_once,
     numbers,
     pairs_in,
     partial_of,
     problem,
+    refuse,
 )
+from tests.unit.clients.planned import Act
 
 EARLIER = '{"of": "an earlier run"}\n'
 
@@ -31,20 +35,18 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("good_batches", [0, 1, 2])
-@pytest.mark.parametrize("then", [Answering.refuse, Answering.interrupt])
-def test_a_stopped_run_goes_on_with_the_rest(
-    then: Callable[[Answering], None], good_batches: int, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("then", [refuse, interrupt])
+def test_a_stopped_run_goes_on_with_the_rest(then: Act, good_batches: int, tmp_path: Path) -> None:
     file, out = pairs_in(tmp_path), tmp_path / "out.jsonl"
     result = judged(Service(good_batches, then), file, out=out)
-    assert result.exit_code == (130 if then is Answering.interrupt else 1)
+    assert result.exit_code == (130 if then is interrupt else 1)
     assert "Traceback" not in result.stderr
     assert not out.exists()
     service = Service()
     assert judged(service, file, out=out).exit_code == 0
     # Ctrl-C may come between an answer and its line.
     missing = len(service.asked) - (6 - good_batches)
-    assert missing == 0 or (missing == 1 and then is Answering.interrupt)
+    assert missing == 0 or (missing == 1 and then is interrupt)
     assert numbers(service) == list(range(good_batches - missing, 6))
     assert rows_of(out.read_text()) == expected(file)
     assert not partial_of(out).exists()
@@ -62,23 +64,13 @@ def test_it_goes_on_by_content_and_not_by_place(tmp_path: Path) -> None:
     assert rows_of(out.read_text()) == expected(file)
 
 
-@pytest.mark.parametrize("then", [Answering.leave, Answering.be_busy, Answering.be_without_store])
-def test_a_service_that_comes_back_is_waited_for(
-    then: Callable[[Answering], None], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("then", [leave_once, be_busy_once, be_without_store_once])
+def test_a_service_that_comes_back_is_waited_for(then: Act, tmp_path: Path) -> None:
     file, out = pairs_in(tmp_path), tmp_path / "out.jsonl"
     result = judged(Service(1, then), file, out=out)
     assert result.exit_code == 0, result.stderr
     assert "waiting for the service" in result.stderr
     assert rows_of(out.read_text()) == expected(file)
-
-
-def test_patience_ends(tmp_path: Path) -> None:
-    file, out = pairs_in(tmp_path), tmp_path / "out.jsonl"
-    result = judged(Service(1, Answering.be_busy), file, "--patience", "0", out=out)
-    assert result.exit_code == 1
-    assert "draining: it is being stopped" in result.stderr
-    assert partial_of(out).exists()
 
 
 def test_a_result_that_is_there_is_only_replaced_on_request(tmp_path: Path) -> None:
@@ -103,7 +95,7 @@ def test_results_of_other_settings_are_not_mixed_in(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "4 results of a run with other settings (criterion)" in result.stderr
     other = Service()
-    other.fingerprint = "e" * 64
+    other.info["fingerprint"] = "e" * 64
     assert "other settings (judge)" in judged(other, file, out=out).stderr
     service = Service()
     assert judged(service, file, "--alpha", "0.2", "--overwrite", out=out).exit_code == 0

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from app.cli import app
 from app.files.writing import replace_file
-from tests.unit.cli.commands import one_line, write_rows
+from tests.unit.cli.commands import one_line
 
 Rows = list[dict[str, Any]]
 _OTHER = {"A": "B", "B": "A"}
@@ -113,23 +113,6 @@ def test_contradictions_can_stop_a_command_before_anything_is_judged(
     assert f"contradict each other: {file}, line 61 (A) and {file}, line 62 (B);" in told
     wrong = run(command, file, *options, "--contradictions", "first")
     assert wrong.exit_code == 2
-
-
-def test_a_sample_of_labeled_battles_calibrates(tmp_path: Path, clean_url: str) -> None:
-    battle = {"model_a": "x", "model_b": "y", "response_b": "quality=0"}
-    rows = [{**battle, "question": f"{i}?", "response_a": f"quality={i}"} for i in range(1, 31)]
-    for row in rows[1::3]:
-        row["human"] = "model_a"
-    result = run("calibrate", write_rows(tmp_path / "b.jsonl", rows), "--url", clean_url)
-    assert result.exit_code == 0, result.output
-    assert "30 rows: 10 usable, 20 unlabeled" in one_line(result.stderr)
-
-
-def test_the_last_of_contradicting_labels_counts_on_request(file: Path, clean_url: str) -> None:
-    result = run("calibrate", file, "--url", clean_url, "--contradictions", "last")
-    assert "67 rows: 42 usable" in one_line(result.stderr)
-    # The tie is kept for its scores.
-    assert httpx.get(f"{clean_url}/calibrations/default").json()["n"] == 42 + 1
 
 
 def excel_file(path: Path) -> Path:

@@ -123,7 +123,8 @@ class Handler(BaseHTTPRequestHandler):
         if planned is not None:
             planned(self)
         elif self.path == "/info":
-            self.send(200, json.dumps({**INFO, "limits": self.server.limits}).encode())
+            info = {**INFO, **self.server.info, "limits": self.server.limits}
+            self.send(200, json.dumps(info).encode())
         else:
             self.server.rule(self, body)
 
@@ -144,8 +145,6 @@ class Handler(BaseHTTPRequestHandler):
             answer = {"groups": [rewards(group) for group in body["groups"]]}
         elif "responses" in body:
             answer = rewards(body)
-        elif "examples" in body:
-            answer = calibration(body["examples"])
         else:
             answer = {**judgment(body), "words": "A.", "usage": USAGE}
         self.send(200, json.dumps(answer).encode())
@@ -155,27 +154,6 @@ class Handler(BaseHTTPRequestHandler):
 
 
 Act = Callable[[Handler], None]
-
-
-def calibration(examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The report about a batch in which the examples with the question "bad" fail."""
-    bad = [i for i, each in enumerate(examples) if each["question"] == "bad"]
-    error = {"type": "x", "title": "T", "status": 413, "code": "prompt_too_long", "detail": "long"}
-    return {
-        "name": "default",
-        "version": 1,
-        "n": 400,
-        "judge": "planned",
-        "fingerprint": "f",
-        "accuracy": 0.9,
-        "thresholds": [],
-        "added": len(examples) - len(bad),
-        "updated": 0,
-        "ties": 0,
-        "removed": 0,
-        "failed": len(bad),
-        "errors": [{"index": i, "id": None, "error": error} for i in bad],
-    }
 
 
 class PlannedService(ThreadingHTTPServer):
@@ -196,6 +174,7 @@ class PlannedService(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.rule = rule
         self.limits = dict(INFO["limits"])
+        self.info: dict[str, Any] = {}
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self._acts = deque(acts)

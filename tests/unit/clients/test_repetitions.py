@@ -2,7 +2,6 @@
 
 import json
 import socket
-import threading
 from typing import Any
 
 import pytest
@@ -22,7 +21,6 @@ from scope_judge import (
 )
 from scope_judge.exchange import Pause
 from tests.integration.processes.server import free_port
-from tests.patience import PATIENCE_S
 from tests.unit.clients.client_kinds import KINDS, Kind, call
 from tests.unit.clients.planned import (
     Act,
@@ -197,24 +195,6 @@ def test_the_clients_own_timeout_is_tried_again_while_the_patience_lasts(kind: K
             assert (caught.value.code, caught.value.status) == ("timeout", None)
             # Half of 1, 2, 4 and 8 s; the next pause would end after the patience.
             assert given["clock"].pauses == [0.5, 1.0, 2.0, 4.0]
-
-
-def test_a_frozen_service_is_waited_for(kind: Kind) -> None:
-    frozen = threading.Event()
-
-    def late(handler: Handler) -> None:
-        frozen.wait(PATIENCE_S)
-        handler.close_connection = True
-
-    given: dict[str, Any] = {"client_timeout_s": 0.2, "client_patience_s": 100, "clock": Clock()}
-    with serving(PlannedService([late, late])) as service:
-        try:
-            found = call(kind, service.url, "rewards_many", [("q", ["a", "b"])] * 2, **given)
-        finally:
-            frozen.set()
-    assert [each.rewards for each in found] == [(1.0, None)] * 2
-    # More on a machine that is busy.
-    assert len(service.bodies) >= 3
 
 
 def test_without_a_key_the_message_says_where_to_put_one(kind: Kind) -> None:

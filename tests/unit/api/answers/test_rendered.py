@@ -1,8 +1,6 @@
 """Prompts and samples that a policy's chat template has rendered become questions and responses."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from app.api.requests.rendered import rendered, response_in_query, without_endings
 from app.core.comparison import Turn
@@ -86,22 +84,3 @@ def test_the_response_is_what_follows_the_prompt() -> None:
 )
 def test_markers_are_removed_from_the_end_of_a_response_only(response: str, text: str) -> None:
     assert without_endings(response) == text
-
-
-MARKERS = ("</s>", "s>", "<eos>", "<end_of_turn>", "", " ", "\n", "\u2003", "4", "<")
-
-
-@given(st.lists(st.sampled_from(MARKERS), max_size=30).map("".join))
-def test_markers_are_removed_one_by_one(response: str) -> None:
-    text = response
-    while text != (shorter := shortened(text)):
-        text = shorter
-    assert without_endings(response) == text.strip()
-
-
-def shortened(text: str) -> str:
-    """The text without one marker or all blanks at its end."""
-    if text != text.rstrip():
-        return text.rstrip()
-    marker = next((each for each in ("</s>", "<eos>", "<end_of_turn>") if text.endswith(each)), "")
-    return text.removesuffix(marker)

@@ -17,31 +17,27 @@ from tests.unit.api.rewards.reward_routes import PROMPT, script
 from tests.unit.api.test_api import check
 
 
-class NotingEngine(ScriptedEngine):
-    """Notes the prompts of each call."""
+class CountingEngine(ScriptedEngine):
+    """Notes the number of prompts of each call."""
 
     def __init__(self) -> None:
         super().__init__(script)
-        self.calls = list[list[Prompt]]()
+        self.sizes = list[int]()
 
     async def label_logits(
         self, prompts: Sequence[Prompt], times: CallTimes | None = None
     ) -> list[LabelLogits | PromptError]:
-        self.calls.append(list(prompts))
+        self.sizes.append(len(prompts))
         return await super().label_logits(prompts, times)
 
-    @property
-    def sizes(self) -> list[int]:
-        return [len(prompts) for prompts in self.calls]
+
+@pytest.fixture
+def engine() -> CountingEngine:
+    return CountingEngine()
 
 
 @pytest.fixture
-def engine() -> NotingEngine:
-    return NotingEngine()
-
-
-@pytest.fixture
-async def client(engine: NotingEngine) -> AsyncIterator[httpx.AsyncClient]:
+async def client(engine: CountingEngine) -> AsyncIterator[httpx.AsyncClient]:
     async with client_of(engine) as client:
         yield client
 
@@ -106,7 +102,7 @@ async def test_the_comparisons_come_on_demand(client: httpx.AsyncClient) -> None
     [("all", 28), (1, 4), (3, 12), (100, 28)],
 )
 async def test_a_group_costs_as_many_comparisons_as_its_opponents_say(
-    client: httpx.AsyncClient, engine: NotingEngine, opponents: Any, comparisons: int
+    client: httpx.AsyncClient, engine: CountingEngine, opponents: Any, comparisons: int
 ) -> None:
     found = await rewarded(client, group(qualities(*range(8)), opponents=opponents))
     assert engine.sizes == [2 * comparisons]
@@ -115,7 +111,7 @@ async def test_a_group_costs_as_many_comparisons_as_its_opponents_say(
 
 
 async def test_several_groups_are_one_engine_call(
-    client: httpx.AsyncClient, engine: NotingEngine
+    client: httpx.AsyncClient, engine: CountingEngine
 ) -> None:
     draw = random.Random(5)
     groups = [
@@ -135,7 +131,7 @@ async def test_several_groups_are_one_engine_call(
 
 
 async def test_equal_texts_are_one_player_and_get_identical_rewards(
-    client: httpx.AsyncClient, engine: NotingEngine
+    client: httpx.AsyncClient, engine: CountingEngine
 ) -> None:
     a, b, c = qualities(2, 1, 0)
     message = [{"role": "assistant", "content": [{"type": "text", "text": a}]}]
@@ -240,7 +236,7 @@ async def test_options_decide_on_responses_with_few_or_no_accepted_comparisons(
 
 
 async def test_groups_with_a_reference_are_rewarded_beside_the_others(
-    client: httpx.AsyncClient, engine: NotingEngine
+    client: httpx.AsyncClient, engine: CountingEngine
 ) -> None:
     question, responses = "Which?", qualities(0, 2)
     of_reference = {"question": question, "responses": responses, "reference": "quality=1"}
@@ -348,32 +344,3 @@ async def test_a_long_question_is_refused_if_it_would_be_repeated_too_often() ->
         body = {"question": "Q" * 1000, "responses": short, "reference": "x" * 2000}
         found = problem(await client.post("/rewards/reference", json=body), "batch_too_large")
         assert "40 comparisons have 122640 characters" in found["detail"]
-
-
-_RENDERED = "<|im_start|>user\nWhich?<|im_end|>\n<|im_start|>assistant\n"
-
-
-@pytest.mark.parametrize("question", [_RENDERED, [{"role": "user", "content": "Which?"}]])
-@pytest.mark.parametrize(
-    ("path", "given"),
-    [
-        ("/rewards/group", {}),
-        ("/rewards/groups", {"groups": []}),
-        ("/rewards/reference", {"reference": "quality=1"}),
-    ],
-)
-async def test_rendered_texts_are_judged_as_plain_ones(
-    path: str, given: dict[str, Any], question: Any
-) -> None:
-    def body(question: Any, end: str, **options: Any) -> dict[str, Any]:
-        texts = [f"quality={number}{end}" for number in (2, 0)]
-        fields = {"question": question, "responses": texts}
-        inner = {"groups": [fields]} if "groups" in given else {**given, **fields}
-        return {**inner, "alpha": None, **options}
-
-    engine = NotingEngine()
-    async with client_of(engine) as client:
-        plain = await rewarded(client, body("Which?", ""), path)
-        found = await rewarded(client, body(question, "<|im_end|>", rendered=True), path)
-    assert found == plain
-    assert engine.calls[0] == engine.calls[1]

@@ -28,12 +28,6 @@ from tests.unit.clients.adapters.service import served
 through_every_adapter = pytest.mark.parametrize("adapter", ADAPTERS)
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with served() as url:
-        yield url
-
-
 @pytest.mark.parametrize("name", SCENES)
 @through_every_adapter
 def test_an_outcome_is_the_same_through_every_adapter(url: str, adapter: str, name: str) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +13,7 @@ import pytest
 
 from scope_judge import RequestError, UnavailableError
 from scope_judge.reward_settings import VARIABLES, resolved
-from scope_judge.reward_source import REASONS, Reward, RewardSource, flags_of, shared_source
+from scope_judge.reward_source import Reward, RewardSource, flags_of, shared_source
 from scope_judge.slime import custom_rm, normalized_rewards
 from scope_judge.trl import ScopeReward, _of_environment, scope_reward
 from scope_judge.verl import compute_score
@@ -39,12 +38,6 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "comparisons_file": ("rows.jsonl", "rows.jsonl"),
     "failures": ("none", "none"),
 }
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with served() as url:
-        yield url
 
 
 @pytest.mark.parametrize(
@@ -81,12 +74,6 @@ def test_a_wrong_option_is_named(
 ) -> None:
     with pytest.raises(error, match=message):
         resolved(options, environment)
-
-
-def test_a_reason_has_exactly_one_flag() -> None:
-    assert flags_of(Reward(0.0, None)) == dict.fromkeys(REASONS, 0)
-    for reason in REASONS:
-        assert flags_of(Reward(None, reason)) == {**dict.fromkeys(REASONS, 0), reason: 1}
 
 
 def test_each_group_is_rewarded_by_itself(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,15 +175,6 @@ def test_a_malformed_sample_of_slime_is_failed_in_its_place(url: str) -> None:
     found = asyncio.run(called_by_slime(samples, options, group_rm=True))
     assert [(each["reward"], each["failed"]) for each in found] == [(1.0, 0), (0.0, 1), (-1.0, 0)]
     assert [one.remove_sample for one in samples] == [False, True, False]
-
-
-def test_a_malformed_completion_is_named_if_failures_are_raised(url: str) -> None:
-    reward = ScopeReward(url=url, alpha=None)
-    try:
-        with pytest.raises(RequestError, match="tool"):
-            reward(["One?"] * 2, ["yes", MALFORMED["tool call"]])
-    finally:
-        asyncio.run(reward._source.aclose())
 
 
 @pytest.mark.parametrize("blank", [None, "", " \n"])

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from scope_judge import NotFoundError, RequestError, ScopeClient, UnavailableErr
 from scope_judge.reward_source import REASONS
 from scope_judge.trl import ScopeReward
 from tests.unit.clients.adapters.adapters import Logs
-from tests.unit.clients.adapters.service import served
 
 PROMPTS = ["One?"] * 3 + ["Two?"] * 2
 COMPLETIONS = [f"quality={each}" for each in (2, 0, 1, 0, 3)]
@@ -21,12 +19,6 @@ REFERENCES = ["quality=1"] * 3 + ["quality=5"] * 2
 WITH_REFERENCES = [1.0, -1.0, None, -1.0, -1.0]
 GROUPS = [1.0, -1.0, 0.0, -1.0, 1.0]
 METRICS = {"scope_judge/win_rate": 1 / 4, "scope_judge/coverage": 4 / 5}
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with served() as url:
-        yield url
 
 
 @pytest.mark.parametrize(
