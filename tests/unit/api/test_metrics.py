@@ -151,50 +151,35 @@ async def test_at_most_a_hundred_sets_are_labels() -> None:
 async def test_drift_is_shown_in_the_metrics_and_with_the_set(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    path, place = "/calibrations/default", ("default", "uncertainty")
     async with client_of() as client:
         # The judge is wrong on the least certain examples, so the threshold does not accept all.
         labeled = [*examples(100, right=False)[:20], *examples(100)[20:]]
         await client.post("/calibrate", json={"examples": labeled})
+        assert (await client.get(path)).json()["traffic"] is None
         pairs = [{k: each[k] for k in each if k != "label"} for each in labeled]
-        shown = (await client.get("/calibrations/default")).json()
-        assert shown["traffic"] is None
         await client.post("/judge/batch", json={"comparisons": pairs * 2})
-        shown = (await client.get("/calibrations/default")).json()
-        (row,) = (
-            row
-            for row in shown["thresholds"]
-            if (row["guarantee"], row["alpha"]) == ("marginal", 0.1)
-        )
-        expected = 1.0 - row["coverage"]
-        traffic = shown["traffic"]
+        traffic, found = (await client.get(path)).json()["traffic"], await metrics_of(client)
         check(traffic, records.Traffic)
         assert (traffic["judgments"], traffic["drifted"]) == (200, False)
-        assert traffic["abstentions"] == pytest.approx(expected)
-        assert traffic["expected_abstentions"] == pytest.approx(expected)
-        assert traffic["uncertainty"] == pytest.approx(traffic["expected_uncertainty"])
-        found = await metrics_of(client)
+        for name in ("abstentions", "uncertainty"):
+            assert traffic[name] == pytest.approx(traffic[f"expected_{name}"])
         for of in ("judgments", "pairs"):
-            place = ("scope_traffic_abstention_share", "default", of)
-            assert found[place] == pytest.approx(expected)
-        assert found["scope_drift_alarm", "default", "uncertainty"] == 0.0
-        assert 0.0 < found["scope_drift_evidence", "default", "uncertainty"] < 20.0
+            share = found["scope_traffic_abstention_share", "default", of]
+            assert share == pytest.approx(traffic["abstentions"])
+        assert found["scope_drift_alarm", *place] == 0.0
+        assert 0.0 < found["scope_drift_evidence", *place] < 20.0
 
-        hard = [
-            comparison(question=f"{i}?", response_a="quality=0.1", response_b="quality=0.0")
-            for i in range(200)
-        ]
+        unsure = comparison(response_a="quality=0.1", response_b="quality=0.0")
+        hard = [{**unsure, "question": f"{i}?"} for i in range(200)]
         await client.post("/judge/batch", json={"comparisons": hard})
-        traffic = (await client.get("/calibrations/default")).json()["traffic"]
+        traffic, found = (await client.get(path)).json()["traffic"], await metrics_of(client)
         assert traffic["drifted"] is True
-        assert traffic["abstentions"] == pytest.approx((expected + 1.0) / 2.0)
-        found = await metrics_of(client)
-        assert found["scope_drift_alarm", "default", "uncertainty"] == 1.0
-        assert found["scope_drift_evidence", "default", "uncertainty"] >= 20.0
-        assert found["scope_traffic_uncertainty_nats", "default", "judgments"] == pytest.approx(
-            traffic["uncertainty"]
-        )
+        assert traffic["abstentions"] == pytest.approx((traffic["expected_abstentions"] + 1) / 2)
+        assert found["scope_drift_alarm", *place] == 1.0
+        assert found["scope_drift_evidence", *place] >= 20.0
         assert caplog.text.count("the evidence from the uncertainty of its judgments") == 1
         # A new version starts with empty statistics.
         await post_examples(client, "default", 101)
-        assert (await client.get("/calibrations/default")).json()["traffic"] is None
-        assert ("scope_drift_alarm", "default", "uncertainty") not in await metrics_of(client)
+        assert (await client.get(path)).json()["traffic"] is None
+        assert ("scope_drift_alarm", *place) not in await metrics_of(client)

@@ -35,14 +35,6 @@ def test_every_row_is_there_in_order_with_its_columns(tmp_path: Path) -> None:
     assert "400 pairs of 'default'" in result.stderr
 
 
-@pytest.mark.parametrize("name", [None, "-", "/dev/stdout"])
-def test_results_go_to_stdout(name: str | None, tmp_path: Path) -> None:
-    file = pairs_in(tmp_path)
-    result = judged(Service(), file, out=name)
-    assert result.exit_code == 0, result.stderr
-    assert rows_of(result.stdout) == expected(file)
-
-
 def test_an_input_column_never_vanishes(tmp_path: Path) -> None:
     mine = {"judgment": "mine", "verdict": "mine", "judge": "mine", "p_bar": "mine"}
     file, out = pairs_in(tmp_path, count=1, **mine), tmp_path / "out.jsonl"

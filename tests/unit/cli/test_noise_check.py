@@ -31,15 +31,6 @@ def test_noise_and_distinct_scores_are_printed_for_programs() -> None:
     assert result.exit_code == 0
 
 
-def test_noise_and_distinct_scores_are_printed_for_people() -> None:
-    result = runner.invoke(app, ["noise-check"])
-    words = " ".join(result.output.split())
-    assert result.exit_code == 0
-    assert "100 of 100 prompts have a unique score" in words
-    assert "0 of 32 pairs get another verdict at the threshold" in words
-    assert "warning" not in words
-
-
 def test_a_threshold_below_0_is_refused() -> None:
     result = runner.invoke(app, ["noise-check", "--threshold", "-1"])
     assert result.exit_code == 1

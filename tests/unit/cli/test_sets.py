@@ -89,17 +89,6 @@ def test_a_set_is_shown_with_thresholds_and_quality(url: str) -> None:
     assert "marginal" in shown
 
 
-def test_versions_say_when_by_whom_and_with_which_effect(own_url: str) -> None:
-    run(own_url, "rollback", "default", "1", "--yes")
-    lines = [line.split("\t") for line in run(own_url, "versions", "default").stdout.splitlines()]
-    assert [[each[0], *each[2:]] for each in lines] == [
-        ["3", "anonymous", "rollback to 1", "0", "0", "400", "60"],
-        ["2", "anonymous", "calibrate", "400", "0", "0", "460"],
-        ["1", "anonymous", "calibrate", "60", "0", "0", "60"],
-    ]
-    assert len(run(own_url, "versions", "default", "--limit", "1").stdout.splitlines()) == 1
-
-
 def test_a_deleted_set_comes_back_with_the_printed_command(own_url: str) -> None:
     before = set_at(own_url)
     result = run(own_url, "delete", "default", "--yes")

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from scope_judge import RequestError
-from scope_judge.records import Audit, AuditEvent, AuditLabels, Label, PairTexts, Turn
+from scope_judge.records import Audit, AuditLabels, Label, PairTexts, Turn
 from tests.unit.api.problems import examples
 from tests.unit.clients.client_kinds import KINDS, Kind, call
 from tests.unit.clients.conftest import running
@@ -18,14 +18,6 @@ def drawn(kind: Kind, url: str, count: int) -> list[str]:
     """The ids of the audits of so many new judgments."""
     pairs = [(f"Traffic {i}?", f"quality={i % 5}.5", "quality=0") for i in range(count)]
     return [each.audit.id for each in call(kind, url, "judge_many", pairs)]
-
-
-def test_a_judgment_has_its_audit(kind: Kind, audited_url: str, service_url: str) -> None:
-    asked: tuple[Any, ...] = ("judge", "Which?", "quality=3", "quality=0")
-    found = call(kind, audited_url, *asked)
-    assert (len(found.audit.id), found.audit.rate) == (32, 1.0)
-    assert call(kind, service_url, *asked).audit is None
-    assert call(kind, audited_url, "info").audit_rate == 1.0
 
 
 def label_counts(**counted: Any) -> AuditLabels:
@@ -92,38 +84,3 @@ def test_open_audits_are_read_with_the_texts_that_the_service_keeps(kind: Kind) 
             ("quality=0", "y"),
         }
         assert call(kind, url, "audits", "other", texts=True) == ()
-
-
-def test_labeled_audits_are_absorbed(kind: Kind, audited_url: str) -> None:
-    one, two, _ = drawn(kind, audited_url, 3)
-    call(kind, audited_url, "label_audits", {one: "A", two: "B"})
-    would = call(kind, audited_url, "absorb", "default", dry_run=True)
-    assert (would.dry_run, would.n, would.version, would.replaced) == (True, 62, 1, False)
-    (effect,) = would.effects
-    assert (effect.alpha, effect.becomes_infeasible) == (0.1, False)
-    report = call(kind, audited_url, "absorb", "default")
-    assert (report.n, report.added, report.removed, report.rates) == (62, 2, 0, (1.0,))
-    with pytest.raises(TypeError):
-        call(kind, audited_url, "absorb", "default", "alarm")
-
-
-def test_the_trail_is_read_and_an_alarm_is_ended_with_a_reason(
-    kind: Kind, audited_url: str
-) -> None:
-    ids = drawn(kind, audited_url, 60)
-    shown = call(kind, audited_url, "audits")
-    assert len(shown) == 60
-    call(kind, audited_url, "label_audits", dict.fromkeys(ids, "B"))
-    call(kind, audited_url, "close_audits", dict.fromkeys(ids[:55], "a mistake"))
-    call(kind, audited_url, "label_audits", dict.fromkeys(ids[:55], "B"))
-    (ended,) = call(kind, audited_url, "resume", "default", "labels of another project")
-    assert (ended.alpha, ended.guarantee, ended.delta) == (0.1, "marginal", None)
-    assert call(kind, audited_url, "resume", "default", "again") == ()
-    events = call(kind, audited_url, "audit_trail", "default")
-    assert len(events) == 100
-    assert all(isinstance(each, AuditEvent) for each in events)
-    assert (events[0].event, events[0].reason) == ("resumed", "labels of another project")
-    alarm = next(each for each in events if each.event == "alarm")
-    assert (alarm.at, alarm.suspended) == (ended.rang_at, False)
-    with pytest.raises(RequestError, match="reason"):
-        call(kind, audited_url, "resume", "default", "")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scope_judge import NotFoundError, RequestError, ScopeClient, UnavailableError
+from scope_judge import NotFoundError, RequestError, UnavailableError
 from scope_judge.reward_source import REASONS
 from scope_judge.trl import ScopeReward
 from tests.unit.clients.adapters.adapters import Logs
@@ -92,12 +92,3 @@ def test_a_criterion_that_accepts_nothing_is_a_warning(
 ) -> None:
     ScopeReward(url=url, alpha=0.001)
     assert "no comparison is accepted at alpha 0.001" in caplog.text
-
-
-@pytest.mark.parametrize("rule", [{}, {"alpha": None}, {"opponents": 2, "rendered": True}])
-def test_a_check_has_the_judge_a_judgment_and_the_latency(url: str, rule: dict[str, Any]) -> None:
-    with ScopeClient(url) as client:
-        found = client.check(**rule)
-    assert found.info.judge == found.judgment.judge
-    assert found.latency_s > 0
-    assert found.warning is None

@@ -1,13 +1,12 @@
 """Real clients of decision servers, asked for a choice that is sure and for one that is close."""
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, Literal
+from typing import Any
 
 import httpx
 import openai
 import pytest
 from langchain_openai.decisions import Choice, OpenAIDecisions
-from pydantic_ai import Agent
 from pydantic_ai.models.decision import ChoiceQuestion, DecisionRequest
 from pydantic_ai.models.system_one import SystemOneModel
 from pydantic_ai.providers.system_one import SystemOneProvider
@@ -50,17 +49,6 @@ async def test_pydantic_ai_gets_its_answers(model: SystemOneModel) -> None:
     answer = (await model.decide(asked(three), settings)).answers["best"]
     assert answer.choice == "unsure"
     assert answer.probabilities["unsure"] == 0.0
-
-
-async def test_an_agent_of_pydantic_ai_chooses_among_texts(model: SystemOneModel) -> None:
-    kind: Any = Literal["quality=3", "quality=0", "unsure"]
-    body = {**HARD, "abstain_as": "unsure"}
-    agent = Agent(
-        model, output_type=kind, instructions=INSTRUCTIONS, model_settings={"extra_body": body}
-    )
-    assert (await agent.run("Which?")).output == "quality=3"
-    close: Any = Literal["quality=0.01", "quality=0", "unsure"]
-    assert (await agent.run("Which?", output_type=close)).output == "unsure"
 
 
 def test_openai_gets_its_answers_with_the_scope(url: str) -> None:
