@@ -1,12 +1,9 @@
 """Tests of JSON bodies: limits, and that large ones get the same answers but use a thread."""
 
-import asyncio
 import gzip
 import json
 import zlib
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import httpx
 import pytest
@@ -92,16 +89,3 @@ async def test_a_compressed_body_is_not_expanded(client: httpx.AsyncClient) -> N
     # The header alone changes nothing.
     answer = await client.post("/judge", content=sound, headers=headers)
     assert answer.status_code == 200
-
-
-async def test_small_requests_use_no_thread(
-    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(*_: Any) -> Any:
-        raise AssertionError("handed to a thread")
-
-    monkeypatch.setattr(asyncio.get_running_loop(), "run_in_executor", refused)
-    monkeypatch.setattr(ThreadPoolExecutor, "submit", refused)
-    batch = {"comparisons": [comparison()] * 64}
-    assert (await client.post("/judge", json=comparison())).status_code == 200
-    assert (await client.post("/judge/batch", json=batch)).status_code == 200

@@ -3,10 +3,9 @@
 import itertools
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from app.api.keys import Keys
@@ -150,47 +149,31 @@ async def test_no_log_metric_or_answer_contains_a_text(
     assert (MARKER in response.text) == (marker_in == "id")
 
 
-async def engine_raises(client: httpx.AsyncClient, store: SqliteStore) -> None:
-    """An error of the service's engine."""
+# Fault -> the judge, and the code that /readyz answers with.
+LOST: dict[str, tuple[ScriptedEngine, str]] = {
+    "engine down": (
+        ScriptedEngine(raises(EngineUnavailableError("down"))),
+        "engine_unavailable",
+    ),
+    "engine full": (ScriptedEngine(raises(OverloadedError("full"))), "overloaded"),
+    "engine hangs": (ScriptedEngine(latency_s=3600.0), "engine_unavailable"),
+    "store closed": (ScriptedEngine(), "store_unavailable"),
+    "nan": (ScriptedEngine(answers(LabelLogits(math.nan, 0.0))), "judgment_failed"),
+    "no context": (ScriptedEngine(answers(PromptTooLongError("x"))), "judgment_failed"),
+}
 
 
-async def store_closes(client: httpx.AsyncClient, store: SqliteStore) -> None:
-    await store.close()
-
-
-@pytest.mark.parametrize(
-    ("engine", "break_it", "code"),
-    [
-        (
-            ScriptedEngine(raises(EngineUnavailableError("down"))),
-            engine_raises,
-            "engine_unavailable",
-        ),
-        (ScriptedEngine(raises(OverloadedError("full"))), engine_raises, "overloaded"),
-        (ScriptedEngine(latency_s=3600.0), engine_raises, "engine_unavailable"),
-        (ScriptedEngine(), store_closes, "store_unavailable"),
-        (
-            ScriptedEngine(answers(LabelLogits(math.nan, 0.0))),
-            engine_raises,
-            "judgment_failed",
-        ),
-        (ScriptedEngine(answers(PromptTooLongError("x"))), engine_raises, "judgment_failed"),
-    ],
-    ids=["engine down", "engine full", "engine hangs", "store closed", "nan", "no context"],
-)
+@pytest.mark.parametrize("fault", LOST)
 async def test_a_service_that_cannot_judge_is_alive_but_not_ready(
-    engine: ScriptedEngine,
-    break_it: Callable[[httpx.AsyncClient, SqliteStore], Awaitable[None]],
-    code: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.judging.readiness.SILENT_S", 0.5)
+    engine, code = LOST[fault]
     store = SqliteStore(tmp_path / "sets.db")
     async with client_of(engine, store) as client:
-        await break_it(client, store)
+        if fault == "store closed":
+            await store.close()
         problem(await client.get("/readyz"), code)
-        assert (await client.get("/healthz")).status_code == 200
-        assert (await client.get("/metrics")).status_code == 200
-        assert (await client.get("/info")).status_code == 200
+        for path in ("/healthz", "/metrics", "/info"):
+            assert (await client.get(path)).status_code == 200
     await store.close()

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.serving import client_of
-from tests.unit.api.problems import calibrated, examples, problem
+from tests.unit.api.problems import calibrated, problem
 
 PATH = "/calibrations/default/examples"
 FINGERPRINT = "f" * 64
@@ -135,26 +135,3 @@ async def test_more_examples_than_a_batch_may_have_are_imported_at_once() -> Non
         page = (await client.get(PATH, params={"limit": 10_000})).json()
         assert len(page["examples"]) == 10_000
         problem(await client.get(PATH, params={"limit": 10_001}), "invalid_request")
-
-
-async def test_scores_are_those_that_calibrate_would_add() -> None:
-    rows = examples(20)
-    rows[3]["label"] = "tie"
-    rows[5] = {"question": 3, "id": "x", "label": "A"}
-    rows.append({**rows[0], "label": "B"})
-    async with client_of() as client:
-        staged = (await client.post("/calibrate/scores", json={"examples": rows})).json()
-        assert (await client.get("/calibrations")).json()["calibrations"] == []
-        problem(await client.get("/calibrations/default/versions"), "calibration_not_found")
-        direct = {"calibration": "direct", "examples": rows}
-        added = (await client.post("/calibrate", json=direct)).json()
-        answer = (await imported(client, staged["scores"])).json()
-        one = await exported(client, limit=1000)
-        other = await exported(client, limit=1000, path="/calibrations/direct/examples")
-    assert (staged["ties"], staged["failed"]) == (1, 1)
-    assert [(each["index"], each["id"]) for each in staged["errors"]] == [(5, "x")]
-    assert len(staged["scores"]) == 20
-    assert staged["scores"][0]["digest"] == staged["scores"][-1]["digest"]
-    assert one["examples"] == other["examples"]
-    counts = ("n", "added", "updated", "ties", "removed", "accuracy", "thresholds")
-    assert {key: answer[key] for key in counts} == {key: added[key] for key in counts}

@@ -2,15 +2,12 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from app.api.keys import Keys
-from app.core.monitoring import alarm_delta, monitor
-from app.stores.memory import MemoryStore
 from tests.serving import client_of
 from tests.unit.api.keyring import entry, header_of, write_keys
 from tests.unit.api.problems import comparison, examples, problem
@@ -66,38 +63,6 @@ async def test_a_set_that_nobody_audits_says_how_to_switch_audits_on() -> None:
         problem(await client.get("/calibrations/none/monitor"), "calibration_not_found")
 
 
-async def test_replicas_and_metrics_show_the_same_audits_and_a_new_version_starts_over() -> None:
-    store = MemoryStore()
-    async with (
-        client_of(store=store, audit_rate=1.0) as client,
-        client_of(store=store, audit_rate=1.0) as other,
-    ):
-        await calibrate(client)
-        judged = [*await judge(client, pairs(30), alpha=0.1), *await judge(other, pairs(15))]
-        ids = [each["audit"]["id"] for each in judged]
-        # Labels arrive at both replicas.
-        await label(client, [(each, "B") for each in ids[:20]])
-        await label(other, [(each, "A") for each in ids[20:40]])
-        both = [await shown(each) for each in (client, other)]
-        assert both[0]["criteria"] == both[1]["criteria"]
-        (criterion,) = both[0]["criteria"]
-        figures = monitor([True] * 20 + [False] * 20, alpha=0.1, false_alarms=alarm_delta(1))
-        numbers = asdict(figures) | {"error_interval": [*figures.error_interval]}
-        assert {name: criterion[name] for name in numbers} == numbers
-        assert (criterion["open"], criterion["alarm"]) == (5, True)
-        assert "docs/guides/monitoring.md" in both[0]["note"]
-        metrics = await metrics_of(other)
-        place = ("0.1", "default", "", "marginal")
-        for name in ("alarm", "audited", "open", "evidence"):
-            assert metrics[f"scope_monitor_{name}", *place] == criterion[name]
-    async with client_of(store=store, audit_rate=1.0) as again:
-        assert (await shown(again))["criteria"] == both[0]["criteria"]
-        # A new version with as many other examples starts over.
-        await calibrate(again, examples=examples(101))
-        later = await shown(again)
-        assert (later["version"], later["criteria"], later["alarm"]) == (2, [], False)
-
-
 async def test_after_an_alarm_judgments_abstain_and_rewards_are_none() -> None:
     async with client_of(audit_rate=1.0, on_alarm="abstain") as client:
         await calibrate(client)
@@ -106,6 +71,9 @@ async def test_after_an_alarm_judgments_abstain_and_rewards_are_none() -> None:
         (criterion,) = (await shown(client))["criteria"]
         assert criterion["alarm"]
         assert criterion["suspended"]
+        metrics, place = await metrics_of(client), ("0.1", "default", "", "marginal")
+        for name in ("alarm", "audited", "open", "evidence"):
+            assert metrics[f"scope_monitor_{name}", *place] == criterion[name]
         for each in await judge(client, pairs(5), alpha=0.1):
             assert (each["verdict"], each["reason"], each["preferred"]) == (
                 "abstain",

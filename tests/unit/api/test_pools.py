@@ -132,23 +132,15 @@ async def test_what_the_labels_cannot_say_is_refused() -> None:
             assert "GET /calibrations/default/next" in detail
         both = [comparison(**PAC), comparison(alpha=0.1), comparison(alpha=None)]
         batch = (await client.post("/judge/batch", json={"comparisons": both})).json()["results"]
-        versions = (await client.get(f"{SET}/versions")).json()["versions"]
     assert batch[0]["verdict"] == batch[2]["verdict"] == "A"
     assert batch[1]["error"]["code"] == "labels_missing"
-    for name in ("accuracy", "auroc", "expected_calibration_error"):
-        assert shown[name] is None
-    assert shown["curve"] == shown["feasible_alphas"] == shown["infeasible"] == []
-    said = {(row["guarantee"], row["alpha"]) for row in shown["thresholds"]
-            if not row["labels_missing"]}  # fmt: skip
+    said = {
+        (row["guarantee"], row["alpha"]) for row in shown["thresholds"] if not row["labels_missing"]
+    }
     assert ("pac", 0.1) in said
     assert ("pac", 0.25) not in said
     assert not any(guarantee == "marginal" for guarantee, _ in said)
-    for row in shown["thresholds"]:
-        if row["labels_missing"]:
-            assert (row["threshold"], row["feasible"], row["coverage"]) == (None, False, 0.0)
-    assert set(versions[0]["thresholds_after"]) == {
-        f"{guarantee}:{alpha:.2f}" for guarantee, alpha in said
-    }
+    assert {row["threshold"] for row in shown["thresholds"] if row["labels_missing"]} == {None}
 
 
 async def test_a_pool_is_rolled_back_exported_and_imported() -> None:

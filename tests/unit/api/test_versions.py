@@ -1,7 +1,6 @@
 """Tests of the trail of a calibration set and of rollback through HTTP."""
 
 import dataclasses
-import re
 from typing import Any
 
 import httpx
@@ -43,19 +42,8 @@ async def test_a_poisoned_batch_is_found_and_rolled_back() -> None:
         assert poisoned["thresholds"] != sound["thresholds"]
 
         newest, oldest = await versions(client)
-        assert [newest["version"], oldest["version"]] == [2, 1]
-        assert {newest["action"], oldest["action"]} == {"calibrate"}
-        assert newest["by"] == "anonymous"
-        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", newest["at"])
-        assert newest["added"] == poisoned["added"] == 59
-        assert newest["failed"] == poisoned["failed"] == 1
-        assert oldest["thresholds_before"] is None
+        assert (newest["version"], newest["added"], newest["failed"]) == (2, 59, 1)
         assert newest["thresholds_before"] == oldest["thresholds_after"]
-        told = {
-            f"{row['guarantee']}:{row['alpha']:.2f}": row["threshold"]
-            for row in poisoned["thresholds"]
-        }
-        assert newest["thresholds_after"] == told
 
         response = await roll_back(client, 1)
         assert response.status_code == 200

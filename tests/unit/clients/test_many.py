@@ -293,25 +293,3 @@ def test_something_that_is_no_pair_is_named_by_its_number(kind: Kind, bad: Any, 
     with serving(PlannedService()) as service, pytest.raises(TypeError) as caught:
         call(kind, service.url, "judge_many", [*pairs(1), bad])
     assert words in str(caught.value)
-
-
-def test_a_pause_ends_when_the_caller_leaves() -> None:
-    waiting = threading.Event()
-
-    def busy_later(handler: Handler, body: dict[str, Any]) -> None:
-        number = int(body["comparisons"][0]["question"])
-        if number == 8:
-            # The second batch is answered when the third one waits for an hour.
-            assert waiting.wait(PATIENCE_S)
-        if number > 8:
-            problem(503, "draining", Retry_After="3600")(handler)
-        else:
-            handler.as_usual(body)
-
-    with serving(PlannedService(rule=busy_later)) as service:
-        client = ScopeClient(service.url, patience_s=1e6, on_wait=lambda pause: waiting.set())
-        with client:
-            results = client.judge_many(pairs(4000))
-            assert numbers([next(results) for _ in range(9)]) == list(range(9))
-            results.close()
-            join_threads()

@@ -19,10 +19,10 @@ from app.core.errors import StoreUnavailableError
 from app.judges.engines.scripted import ScriptedEngine
 from app.ports import CallTimes, Head, LabelLogits, Prompt, PromptError
 from app.stores.memory import MemoryStore
-from tests.patience import PATIENCE_S, until
+from tests.patience import until
 from tests.serving import application_of
 from tests.unit.api.asgi import talk
-from tests.unit.api.keyring import entry, header_of, write_keys
+from tests.unit.api.keyring import entry, write_keys
 from tests.unit.api.middleware.test_client_leaving import WaitingEngine
 from tests.unit.api.problems import calibrated, comparison, examples, problem
 
@@ -72,64 +72,6 @@ async def test_requests_over_the_limit_are_refused_and_admitted_ones_are_answere
         engine.go_on.set()
         assert [(await each).status_code for each in waiting] == [200, 200]
         assert (await client.post(path, json=COUNTED[path](9))).status_code == 200
-
-
-async def run_until_waiting() -> None:
-    """Lets all requests run until each waits."""
-    for _ in range(200):
-        await asyncio.sleep(0)
-
-
-def batch_of(comparisons: int) -> dict[str, Any]:
-    return {"comparisons": [PLAIN] * comparisons}
-
-
-def rewards_of(responses: int) -> dict[str, Any]:
-    texts = [f"quality={number}" for number in range(responses)]
-    return {"question": "Which?", "responses": texts, "alpha": None}
-
-
-@pytest.mark.parametrize("has_keys", [True, False])
-async def test_rewards_of_one_caller_do_not_shut_out_the_batches_of_another(
-    tmp_path: Path, *, has_keys: bool
-) -> None:
-    keys = Keys(write_keys(tmp_path / "keys.json", entry("greedy"), entry("other")))
-    engine = WaitingEngine()
-    app = application_of(engine, keys=keys if has_keys else None, max_pending=100)
-
-    def client(name: str, address: str) -> httpx.AsyncClient:
-        return httpx.AsyncClient(
-            # Without keys, each address of this machine is a caller.
-            transport=httpx.ASGITransport(app, client=(address, 1)),
-            base_url="http://localhost",
-            headers=header_of(name) if has_keys else None,
-            timeout=PATIENCE_S,
-        )
-
-    async with (
-        app.router.lifespan_context(app),
-        client("greedy", "127.0.0.1") as greedy,
-        client("other", "127.0.0.2") as other,
-    ):
-        # 45 comparisons each: one has its places, the others wait for them.
-        rewards = [
-            asyncio.create_task(greedy.post("/rewards/group", json=rewards_of(10)))
-            for _ in range(16)
-        ]
-        await engine.begun.wait()
-        await run_until_waiting()
-        batches = [
-            asyncio.create_task(other.post("/judge/batch", json=batch_of(20))) for _ in range(2)
-        ]
-        await run_until_waiting()
-        # The first one waits, and the second one has more than the share.
-        many = [asyncio.create_task(greedy.post("/judge/batch", json=batch_of(20)))]
-        many += [asyncio.create_task(greedy.post("/judge/batch", json=batch_of(20)))]
-        await run_until_waiting()
-        engine.go_on.set()
-        for request in (*rewards, *batches):
-            assert (await request).status_code == 200
-        assert sorted([(await each).status_code for each in many]) == [200, 429]
 
 
 async def test_a_batch_that_can_never_be_admitted_is_too_large_instead_of_overload() -> None:

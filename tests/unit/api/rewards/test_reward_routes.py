@@ -158,30 +158,6 @@ async def test_a_key_is_accepted_as_the_password_of_a_url(route: str, tmp_path: 
             assert key_of("judge") not in refused.text
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("POST", "/judge"),
-        ("POST", "/judge/batch"),
-        ("POST", "/calibrate"),
-        ("GET", "/info"),
-        ("GET", "/metrics"),
-        ("GET", "/rewards"),
-        ("POST", "/rewards/"),
-    ],
-)
-async def test_basic_is_refused_at_every_other_route(
-    method: str, path: str, tmp_path: Path
-) -> None:
-    every = ["judge", "calibrate", "admin", "metrics"]
-    keys = Keys(write_keys(tmp_path / "keys.json", entry("all", every)))
-    async with client_of(keys=keys) as client:
-        headers = basic(f"x:{key_of('all')}")
-        answer = await client.request(method, path, json=comparison(alpha=None), headers=headers)
-        problem(answer, "unauthenticated")
-        assert "http://x:KEY@host" not in answer.json()["detail"]
-
-
 @pytest.mark.parametrize("route", ROUTES)
 async def test_a_reward_waits_for_its_place_and_a_judgment_is_refused(route: str) -> None:
     engine = WaitingEngine()
