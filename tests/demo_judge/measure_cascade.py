@@ -1,4 +1,4 @@
-"""Measures a cascade of two judges on vLLM, and what is answered while the large one is away.
+"""Measures a cascade of two judges on vLLM.
 
 python -m tests.demo_judge.measure_cascade
 
@@ -14,10 +14,8 @@ import random
 import shutil
 import subprocess
 import tempfile
-import threading
 import time
 from collections import Counter
-from collections.abc import Collection
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -36,7 +34,7 @@ from tests.integration.processes.server import SERVE, Server
 # The plan is for the first alpha.
 ALPHAS, DELTA = (0.1, 0.05), 0.1
 PLANNED, LABELED, FRESH = 1000, 1000, 2000
-_SEED, _LAYERS, _OTHER = 11, 4, 260
+_SEED, _LAYERS = 11, 4
 _IN_REQUEST, _START_S = 125, 600.0
 _SETTINGS = {
     "SCOPE_TIMEOUT_S": "600",
@@ -45,17 +43,16 @@ _SETTINGS = {
 }
 
 
-def distinct(seed: int, *, but: Collection[str] = ()) -> list[Pair]:
-    """Pairs of different questions, without some, that the demo judge has not learned."""
+def distinct() -> list[Pair]:
+    """Pairs of different questions that the demo judge has not learned."""
     families = tuple(name for name in FAMILIES if name != "alphabet")
     found: dict[str, Pair] = {}
-    for pair in pairs(seed, held_out=True, families=families):
-        if pair.question not in but:
-            found.setdefault(pair.question, pair)
-        if len(found) == (_OTHER if but else PLANNED + LABELED + FRESH):
+    for pair in pairs(_SEED, held_out=True, families=families):
+        found.setdefault(pair.question, pair)
+        if len(found) == PLANNED + LABELED + FRESH:
             break
     chosen = list(found.values())
-    random.Random(seed).shuffle(chosen)
+    random.Random(_SEED).shuffle(chosen)
     return chosen
 
 
@@ -140,55 +137,12 @@ def _small_alone(
     )
 
 
-def _judged(title: str, client: httpx.Client, some: list[Pair]) -> list[Pair]:
-    """Judges pairs one by one, prints who decided, and returns those for an absent large judge."""
-    seen, away = Counter[str](), list[Pair]()
-    for pair in some:
-        body = {**_fields(pair), **_criterion(ALPHAS[-1])}
-        answer = _posted(client, "/judge", body)
-        small = answer["rungs"][0]
-        is_sure = small["uncertainty"] <= small["threshold"]
-        is_away = answer["reason"] == "escalation_unavailable"
-        assert is_sure == (answer["decided_by"] == small["judge"]), "the small judge decides alone"
-        seen["escalation_unavailable" if is_away else str(answer["decided_by"])] += 1
-        if is_away:
-            away.append(pair)
-    print(f"{title}: {dict(seen)}", flush=True)
-    return away
-
-
-def _without_large(cascade: Server, large: Server, small: Path, other: list[Pair]) -> None:
-    """Kills the large service, gives it another model under load, and then the old one again.
-
-    The pairs are new: those whose scores are kept are answered as before.
-    """
-    client = cascade.client
-    large.kill()
-    away = _judged("killed", client, other[:100])
-    large._environment["SCOPE_MODEL"] = str(small)
-    starting = threading.Thread(target=large.start)
-    starting.start()
-    away += _judged("while another model starts", client, other[100:200])
-    starting.join()
-    time.sleep(5)
-    away += _judged("another model", client, other[200:260])
-    examples = [{**_fields(other[0]), "label": other[0].label}]
-    body = {"calibration": "mine", "examples": examples}
-    print("/calibrate then:", client.post("/calibrate", json=body).status_code, flush=True)
-    large.kill()
-    large._environment["SCOPE_MODEL"] = "demo"
-    large.start()
-    time.sleep(5)
-    _judged("the abstentions again, with the old model", client, away)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--labeled", type=int, default=LABELED)
     parser.add_argument("--fresh", type=int, default=FRESH)
     options = parser.parse_args()
-    known = {pair.question: pair for pair in distinct(_SEED)}
-    drawn = iter(known.values())
+    drawn = iter(distinct())
     counts = PLANNED, options.labeled, options.fresh
     unlabeled, labeled, fresh = (list(islice(drawn, n)) for n in counts)
     with tempfile.TemporaryDirectory() as name:
@@ -217,7 +171,6 @@ def main() -> None:
                     results = _measured("cascade", service.client, fresh, alpha)
                     _small_alone(service.client, fresh, results, alpha)
                     _measured("large alone", large.client, fresh, alpha)
-                _without_large(service, large, small, distinct(_SEED + 1, but=set(known)))
 
 
 if __name__ == "__main__":

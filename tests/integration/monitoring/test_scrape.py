@@ -17,7 +17,7 @@ from deploy.grafana import make_dashboard
 from tests.benchmarks.processes import serve
 from tests.integration.monitoring import dashboard
 from tests.integration.monitoring.prometheus import FOLDER, Prometheus
-from tests.integration.monitoring.traffic import MixedTraffic, scripted_material
+from tests.integration.monitoring.traffic import MixedTraffic
 from tests.integration.processes.server import free_port
 from tests.patience import PATIENCE_S
 
@@ -57,7 +57,7 @@ class Scraped(NamedTuple):
 @pytest.fixture(scope="module")
 def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
     folder = tmp_path_factory.mktemp("monitoring")
-    material, port = scripted_material(), free_port()
+    port = free_port()
     # Prometheus starts first: it needs five seconds until it scrapes its targets.
     with (
         Prometheus(folder / "prometheus", [f"127.0.0.1:{port}"]) as prometheus,
@@ -71,10 +71,10 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
             },
             command=("-m", "tests.serve_at_once"),
         ) as service,
-        MixedTraffic(service.url, material, seed=1) as traffic,
+        MixedTraffic(service.url) as traffic,
     ):
         began = time.time()
-        traffic.calibrate(material.examples[:300])
+        traffic.calibrate(300)
         traffic.send_every_kind()
         # Enough requests that the drift watch can compare the traffic with the labeled pairs.
         for _ in range(12):

@@ -4,19 +4,17 @@ import os
 import signal
 import time
 from contextlib import suppress
-from pathlib import Path
+
+import psutil
 
 
 def members(group: int) -> set[int]:
     """The pids of the living processes of a group."""
     found = set()
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, its_group = status.read_text().rpartition(")")[2].split()[:3]
-        except OSError:
-            continue
-        if int(its_group) == group and state not in "ZX":
-            found.add(int(status.parent.name))
+    for process in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess, ProcessLookupError):
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                found.add(process.pid)
     return found
 
 
@@ -36,12 +34,6 @@ def kill(group: int) -> None:
 
 def engine_process_of(service: int) -> int:
     """The process id of vLLM's EngineCore, a child of the service."""
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = status.read_text().rpartition(")")[2].split()
-            command = (status.parent / "cmdline").read_text()
-        except OSError:
-            continue
-        if int(fields[1]) == service and "EngineCore" in command:
-            return int(status.parent.name)
-    raise AssertionError("the service has no child process that is vLLM's EngineCore")
+    children = psutil.Process(service).children()
+    (engine,) = [child for child in children if "EngineCore" in " ".join(child.cmdline())]
+    return int(engine.pid)

@@ -30,9 +30,8 @@ from tests.integration.stores.backends import (
     store_at,
     write,
 )
-from tests.integration.stores.cutting_proxy import Cut, cutting_proxy
 from tests.patience import PATIENCE_S
-from tests.proxy import Proxy
+from tests.proxy import Cut, Proxy
 from tests.redis_server import RedisServer
 
 OLD, NEW = state(1), state(2)
@@ -182,7 +181,7 @@ async def _change_through(
     server: RedisServer, cut: Cut, action: str
 ) -> tuple[bytes, bytes, bool | None]:
     """Returns bytes sent, bytes answered, and the outcome: None if the store was unavailable."""
-    async with cutting_proxy(server.port, cut) as proxy:
+    async with Proxy(server.port, cut) as proxy:
         store = RedisStore(f"redis://127.0.0.1:{proxy.port}/0")
         outcome: bool | None = None
         try:
