@@ -422,7 +422,7 @@ class Calibration:
             errors=errors,
             n=curve.n + int((used & ~self.on_task).sum()),
         )
-        taken = self._accepted(threshold)
+        taken = self.on_task & self.preferences.accepted(threshold)
         ties, sided = int((taken & self.table.tied).sum()), int((taken & self.sided).sum())
         return with_ties(row, ties=ties, sided=sided)
 
@@ -492,13 +492,6 @@ class Calibration:
     def _undecided(self) -> NDArray[np.bool_]:
         undecided: NDArray[np.bool_] = self.preferences.p_bar == 0.5
         return self.on_task & undecided
-
-    def accepts(self, threshold: float) -> int:
-        """Returns how many of the pairs a threshold in nats accepts, whatever their labels are."""
-        return int(self._accepted(threshold).sum())
-
-    def _accepted(self, threshold: float) -> NDArray[np.bool_]:
-        return self.on_task & self.preferences.accepted(threshold)
 
     @cached_property
     def standard_rows(self) -> tuple[Threshold, ...]:

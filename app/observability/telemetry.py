@@ -39,7 +39,6 @@ _SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 
 Row = tuple[str, Sequence[str], float]
 _SET = ("calibration",)
 _THRESHOLD = ("calibration", "guarantee", "alpha")
-_TRAFFIC = ("calibration", "of")
 _MONITORED = ("calibration", "guarantee", "alpha", "delta")
 _STREAM = ("calibration", "stream")
 # Name of a gauge -> its text, and the names of its labels.
@@ -60,14 +59,6 @@ _GAUGES: Mapping[str, tuple[str, Sequence[str]]] = {
         _THRESHOLD,
     ),
     "calibration_feasible": ("Whether alpha is feasible.", _THRESHOLD),
-    "traffic_abstention_share": (
-        "Share of abstentions in recent judgments, and in the labeled pairs.",
-        _TRAFFIC,
-    ),
-    "traffic_uncertainty_nats": (
-        "Mean uncertainty of recent judgments, and of the labeled pairs.",
-        _TRAFFIC,
-    ),
     "monitor_evidence": ("Evidence from audits that the error is above alpha.", _MONITORED),
     "monitor_alarm_evidence": ("Evidence at which the alarm starts.", _MONITORED),
     "monitor_alarm": ("Whether the alarm is active.", _MONITORED),

@@ -391,14 +391,6 @@ class Calibrations:
                     yield "calibration_feasible", place, row.feasible
                     if row.threshold is not None:
                         yield "calibration_threshold_nats", place, row.threshold
-            traffic = self.traffic.figures(known)
-            if traffic is not None:
-                of = ((name, "judgments"), (name, "pairs"))
-                yield "traffic_uncertainty_nats", of[0], traffic.uncertainty
-                yield "traffic_uncertainty_nats", of[1], traffic.expected_uncertainty
-                if traffic.abstentions is not None and traffic.expected_abstentions is not None:
-                    yield "traffic_abstention_share", of[0], traffic.abstentions
-                    yield "traffic_abstention_share", of[1], traffic.expected_abstentions
 
     def shown(self) -> list[Calibration]:
         """Returns the cached sets that have gauges, sorted by name; safe in any thread."""

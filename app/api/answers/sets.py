@@ -41,7 +41,6 @@ def calibration_of(
 
 def calibration_detail(
     calibration: Calibration,
-    traffic: records.Traffic | None,
     requested: Sequence[records.Threshold],
     *,
     votes: bool = False,
@@ -50,7 +49,6 @@ def calibration_detail(
 
     Args:
         calibration: The set.
-        traffic: Recent judgments with it.
         requested: Further rows of "pac".
         votes: Whether the set is of this service's judge, and the judge votes.
     """
@@ -77,7 +75,6 @@ def calibration_detail(
         ),
         requested=tuple(requested),
         curve=calibration.risk_coverage,
-        traffic=traffic,
     )
 
 

@@ -1,6 +1,5 @@
 """The routes below /calibrate and /calibrations."""
 
-from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
@@ -149,14 +148,10 @@ async def get_calibration(
     services = request.services
     levels = asked.levels(services.defaults.delta)
     calibration = await services.calibrations.get(name)
-    traffic = services.calibrations.traffic.figures(calibration)
-    if traffic is not None:
-        drift = await services.drift.of(calibration)
-        traffic = replace(traffic, drifted=any(stream.alarm for stream in drift.values()))
     # Each is its own turn in the threads, so that others get theirs in between.
     rows = [await off_loop(calibration.row, alpha, "pac", delta) for alpha, delta in levels]
     votes = calibration.fingerprint == services.identity.fingerprint and services.votes
-    answer = partial(calibration_detail, calibration, traffic, rows, votes=votes)
+    answer = partial(calibration_detail, calibration, rows, votes=votes)
     return await off_loop(as_json, answer)
 
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         Calibration,
         CalibrationDetail,
         ExamplePage,
-        Traffic,
         Version,
     )
 
@@ -79,23 +78,6 @@ def _quality(detail: "CalibrationDetail") -> Iterable[str]:
         f"expected calibration error {_share(detail.expected_calibration_error)}, label mass "
         f"{_share(detail.mean_label_mass)}, off task {detail.off_task}"
     )
-    if detail.traffic is not None:
-        yield from _traffic(detail.traffic)
-
-
-def _traffic(traffic: "Traffic") -> Iterable[str]:
-    abstentions = (
-        ""
-        if traffic.abstentions is None
-        else f"abstentions {_share(traffic.abstentions)} (labeled pairs: "
-        f"{_share(traffic.expected_abstentions)}), "
-    )
-    yield (
-        f"the last {traffic.judgments} judgments: {abstentions}uncertainty "
-        f"{_share(traffic.uncertainty)} (labeled pairs: {_share(traffic.expected_uncertainty)})"
-    )
-    if traffic.drifted:
-        yield "the traffic has drifted: it is unlike the labeled pairs (docs/guides/monitoring.md)"
 
 
 @app.command()

@@ -523,30 +523,6 @@ class CurvePoint:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Traffic:
-    """The last judgments of the answering process with this version, and its labeled pairs.
-
-    Args:
-        judgments: Number of judgments compared, at most 1,000.
-        abstentions: Share of them that abstained, infeasible alphas left out; None if fewer than
-            200 had a feasible alpha.
-        expected_abstentions: Share of the labeled pairs that the same thresholds leave out; None
-            likewise.
-        uncertainty: Mean uncertainty of the judgments, in nats.
-        expected_uncertainty: Mean uncertainty of the labeled pairs, in nats.
-        drifted: Whether uncertainty, position gap or label mass has drifted by more than chance; an
-            alarm stays until a new version.
-    """
-
-    judgments: int
-    abstentions: float | None
-    expected_abstentions: float | None
-    uncertainty: float
-    expected_uncertainty: float
-    drifted: bool
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Infeasible(OfCriterion):
     """An alpha at which nothing is accepted, and what would make it feasible.
 
@@ -597,8 +573,6 @@ class CalibrationDetail(Calibration):
             does not cover choosing one of them after seeing them.
         requested: The `pac` thresholds of the alphas in the URL, each at the whole of delta.
         curve: The risk-coverage curve, at most 200 points.
-        traffic: Recent judgments compared with the labeled pairs; None if the answering process
-            made fewer than 200 with this version, or if the set has fewer than 50 examples.
     """
 
     accuracy_interval: tuple[float, float] | None
@@ -614,7 +588,6 @@ class CalibrationDetail(Calibration):
     feasible_alphas: tuple[FeasibleAlphas, ...]
     requested: tuple[Threshold, ...]
     curve: tuple[CurvePoint, ...]
-    traffic: Traffic | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -280,7 +280,7 @@ async def test_audits_become_examples_are_rolled_back_and_survive_a_restart(tmp_
             assert back["temperature"] == before["temperature"]
         async with service(NumberModel(), store=store, audit_rate=1.0) as client:
             again = (await client.get("/calibrations/default")).json()
-            assert {**again, "traffic": None} == {**back, "traffic": None}
+            assert again == back
             assert len((await client.get("/audits?status=labelled")).json()["audits"]) == 40
     finally:
         await store.close()

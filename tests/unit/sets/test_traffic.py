@@ -1,6 +1,5 @@
-"""Tests of the figures of recent judgments, and of the values that are tested for drift."""
+"""Tests of the values of recent judgments that are tested for drift."""
 
-import numpy as np
 import pytest
 
 from app.core.preference import preference_from_gaps
@@ -8,30 +7,6 @@ from app.judging.services import Services
 from app.sets.traffic import VALUES
 from tests.serving import pair, request, services_of
 from tests.unit.audits.judged import calibrate, judge
-
-
-async def test_the_figures_are_those_of_the_last_judgments_and_of_the_set() -> None:
-    async with services_of() as services:
-        calibration = await calibrate(services)
-        traffic = services.calibrations.traffic
-        await judge(services, 150)
-        assert traffic.figures(calibration) is None
-        judged = await judge(services, 100)
-        found = traffic.figures(calibration)
-        assert found is not None
-        assert found.judgments == 250
-        assert found.expected_uncertainty == pytest.approx(calibration.uncertainty.mean())
-        row = calibration.row(0.1, "marginal", None)
-        assert found.expected_abstentions == pytest.approx(1.0 - row.coverage)
-        # The window forgets the first judgments.
-        for _ in range(12):
-            judged = await judge(services, 100)
-        last = traffic.figures(calibration)
-        assert last is not None
-        assert last.judgments == 1000
-        assert last.uncertainty == pytest.approx(
-            np.mean([each.preference.uncertainty for each in judged if each.preference])
-        )
 
 
 def waiting(services: Services) -> int:
