@@ -32,7 +32,7 @@ pytest.MonkeyPatch().setattr(
 
 _UNIT = "tests/unit/"
 # Their files share a browser.
-_BROWSERS = ("tests/integration/browser/", "tests/integration/desk/")
+_BROWSERS = "tests/integration/desk/"
 
 # `pytest ... &` in a script ignores Ctrl-C, and so would the commands that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)

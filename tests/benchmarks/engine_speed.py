@@ -86,7 +86,6 @@ class Arena:
         self._sampling = sampling
         self._field = field
         self._stack = ExitStack()
-        self._processes: list[Process] = []
         # Set by the warm-up.
         self._most_pairs = 0
         try:
@@ -107,7 +106,6 @@ class Arena:
     def measure(self) -> list[Figure]:
         """Measures one figure for each contestant; every figure has the same samples of ours."""
         agreement = self._warm_up(self._field.pairs(self._sampling.repeats))
-        idle = self._idle_load()
         taken = self._sampling.in_turns([self._sampler(name) for name in self._contestants])
         samples = dict(zip(self._contestants, taken, strict=True))
         n = len(self._pairs(0))
@@ -123,7 +121,6 @@ class Arena:
                     f"ours in batches of {_BATCH}, {_AT_ONCE} at once; "
                     f"{self._field.texts}",
                     f"p_fwd compared with ours: {agreement[name]}",
-                    f"all idle processes together use {idle:.1%} of a core",
                     AS_USERS_RUN_IT,
                 ),
             )
@@ -171,13 +168,6 @@ class Arena:
                 found[name] += f", {lacking} of {len(some)} had a label outside the top 20"
         return found
 
-    def _idle_load(self) -> float:
-        """Share of a core that all idle processes use; this load slows the measured one."""
-        time.sleep(1)
-        before = sum(process.cpu_s() for process in self._processes)
-        time.sleep(2)
-        return (sum(process.cpu_s() for process in self._processes) - before) / 2
-
     def _started(self, name: str) -> Contestant:
         folder, model = self._sampling.folder, self._field.model
         if name == "chat-client":
@@ -221,7 +211,6 @@ class Arena:
         return judge
 
     def _kept(self, process: P) -> P:
-        self._processes.append(process)
         self._stack.callback(process.stop)
         return process
 

@@ -124,9 +124,8 @@ class LoadGenerator:
             bodies = batch_bodies(first, count, question["batch"])
         else:
             bodies = single_bodies(first, count)
-        if question.get("prepared", True):
-            # Bodies are made before the clock starts, unless there are too many to keep in memory.
-            bodies = iter(list(bodies))
+        # Bodies are made before the clock starts.
+        bodies = iter(list(bodies))
         sending = send_all(
             question["port"],
             question["path"],

@@ -66,18 +66,6 @@ class Process:
             if pipe is not None:
                 pipe.close()
 
-    def cpu_s(self) -> float:
-        """CPU seconds of the group: utime and stime of each of its living processes."""
-        ticks = 0
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                fields = stat.read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[2]) == self.popen.pid:
-                ticks += int(fields[11]) + int(fields[12])
-        return ticks / os.sysconf("SC_CLK_TCK")
-
     def rss_bytes(self) -> int:
         """Resident memory of the process itself."""
         pages = int(Path(f"/proc/{self.popen.pid}/statm").read_text().split()[1])

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,11 +21,14 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from tests.integration.browser.chromium import CHROMIUM, NO_OTHER_HOST
 from tests.patience import PATIENCE_S
 
 expect.set_options(timeout=1000 * PATIENCE_S)
 
+# Debian's name first, then that of Google's package.
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
+# Every other host's name cannot be resolved.
+NO_OTHER_HOST = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 _AXE = (Path(__file__).parent / "axe" / "axe.min.js").read_text(encoding="utf-8")
 WIDTHS = {1280: 800, 390: 844}
 FORMS: tuple[tuple[int, Literal["light", "dark"]], ...] = (

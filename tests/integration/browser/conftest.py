@@ -1,5 +1,0 @@
-"""The browser of the desk's tests."""
-
-from tests.integration.desk.conftest import browser
-
-__all__ = ["browser"]
