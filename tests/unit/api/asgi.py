@@ -33,19 +33,10 @@ async def talk(
     key: str | None = None,
     state: dict[str, Any] | None = None,
 ) -> list[Any]:
-    """Sends a request; returns the messages of the application.
+    """Sends a request with these parts of a body; returns the messages of the application.
 
-    Args:
-        app: The application.
-        path: Path of the request.
-        *parts: Parts of its body.
-        then: Called when all parts were read; the client leaves after it.
-        unfinished: Whether more parts were to come.
-        pause_s: Seconds before each part but the first.
-        method: Method of the request.
-        headers: Headers besides the content type.
-        key: Name of the key that asks.
-        state: State of the connection.
+    `then` is called when all parts were read, and the client leaves after it; `unfinished` if more
+    parts were to come. There is a pause before each part but the first.
     """
     waiting, sent = list(parts), list[Any]()
     bearer = [] if key is None else [(b"authorization", f"Bearer {key_of(key)}".encode())]

@@ -142,6 +142,32 @@ async def test_calibrate_answers_with_the_set_and_the_counts(
         assert row["delta"] == (0.1 if row["guarantee"] == "pac" else None)
 
 
+async def test_a_judgment_says_in_words_why_it_is_a_verdict_or_none(
+    client: httpx.AsyncClient,
+) -> None:
+    await calibrated(client)
+    for asked, words in (
+        ({}, "not above 0.6931, the threshold of alpha 0.1 (marginal)"),
+        ({"alpha": None}, "Response A is better. No alpha was given, so nothing is promised."),
+        ({"alpha": 0.0001, "guarantee": "pac"}, "not enough for alpha 0.0001 (pac, delta 0.1)"),
+        ({"response_b": "quality=3.90"}, "equally good"),
+    ):
+        answer = await client.post("/judge", json=comparison(**asked))
+        assert words in answer.json()["words"]
+
+
+async def test_sets_are_listed_in_pages(client: httpx.AsyncClient) -> None:
+    names = sorted(f"set-{i}" for i in range(7))
+    for name in reversed(names):
+        await client.post("/calibrate", json={"calibration": name, "examples": examples(1)})
+    pages, after = [], ""
+    while after is not None:
+        page = (await client.get(f"/calibrations?limit=3&after={after}")).json()
+        pages.append([each["name"] for each in page["calibrations"]])
+        after = page["next_after"]
+    assert pages == [names[:3], names[3:6], names[6:]]
+
+
 async def test_operations_routes_answer(client: httpx.AsyncClient) -> None:
     assert (await client.get("/healthz")).json() == {"status": "ok"}
     assert (await client.get("/readyz")).json() == {"status": "ready"}

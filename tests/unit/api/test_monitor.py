@@ -150,7 +150,11 @@ async def test_a_key_with_its_role_resumes_and_the_trail_tells_all(tmp_path: Pat
 async def test_the_light_is_never_green_while_the_error_may_be_above_alpha() -> None:
     async with client_of(audit_rate=1.0) as client:
         await calibrate(client)
-        assert (await shown(client))["light"] == "amber"
+        found = await shown(client)
+        assert (found["light"], found["summary"]) == (
+            "amber",
+            "nothing is known about wrong verdicts",
+        )
         # Their scores are those of the labeled pairs, so that nothing drifts.
         alike = [
             {**each, "response_a": f"quality={(i % 60 + 1) / 15}"}
@@ -176,6 +180,7 @@ async def test_the_light_is_never_green_while_the_error_may_be_above_alpha() -> 
         found = await shown(client)
         assert found["criteria"][0]["error_interval"][1] <= 0.1
         assert found["light"] == "green"
+        assert "labels prove that this is kept" in found["summary"]
         await label(client, [(each["audit"]["id"], "B") for each in many])
         found = await shown(client)
         assert (found["light"], found["alarm"], found["alarm_evidence"]) == ("red", True, 20)

@@ -68,13 +68,7 @@ def judgment(item: dict[str, Any]) -> dict[str, Any]:
 
 
 class Service(PlannedService):
-    """A fake service; a real one cannot be stopped between two given requests.
-
-    Args:
-        good_batches: Number of batches that it answers.
-        then: Called in place of the next answer.
-        result: Makes the result of a comparison.
-    """
+    """Answers so many batches, and then acts; a real one cannot be stopped between two requests."""
 
     def __init__(
         self,

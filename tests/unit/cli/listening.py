@@ -47,14 +47,10 @@ def listening(application: ASGIApp) -> Iterator[str]:
 
 
 class Disturbed:
-    """An application in which one request meets a disturbance, before or after it is handled.
+    """An application in which a disturbance replaces the answer of one request.
 
-    Args:
-        app: The application.
-        path: End of the path of the POST requests that are counted.
-        at: Number of the disturbed request, from 1.
-        then: The disturbance; it replaces the answer.
-        handled: Whether the application handles the request before.
+    POST requests whose path ends so are counted; that with the number `at`, from 1, is disturbed,
+    before or after the application has handled it.
     """
 
     def __init__(

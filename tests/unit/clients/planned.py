@@ -157,12 +157,7 @@ Act = Callable[[Handler], None]
 
 
 class PlannedService(ThreadingHTTPServer):
-    """Answers with the planned acts first, and then by a rule.
-
-    Args:
-        acts: One for each request to another path than /info.
-        rule: Answers all other requests; by default as a healthy service does.
-    """
+    """Answers requests to other paths than /info with the acts, and then by the rule."""
 
     daemon_threads = True
 

@@ -19,13 +19,7 @@ _HEADING = re.compile(r"#{1,6}\s+(.*?)\s*#*$")
 
 
 class Line(NamedTuple):
-    """One line of a Markdown file.
-
-    Args:
-        number: Number of the line, from 1.
-        text: As it is in the file, without its line end.
-        fenced: Whether the line belongs to a fenced code block, fences included.
-    """
+    """One line of a Markdown file; fences belong to their fenced block."""
 
     number: int
     text: str
@@ -33,13 +27,9 @@ class Line(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A fenced code block.
+    """A fenced code block, without its fences and the indent of all its lines.
 
-    Args:
-        number: Number of the line of its opening fence, from 1.
-        language: The word behind the opening fence; "" without one.
-        text: Its lines, without the fences and the indent that all of them have.
-        section: The last heading before it; "" before the first heading.
+    The section is the last heading before it, or "".
     """
 
     number: int
@@ -49,12 +39,7 @@ class Block(NamedTuple):
 
 
 class Link(NamedTuple):
-    """One link or image of a Markdown file.
-
-    Args:
-        number: Number of the line, from 1.
-        target: As written: a path, an anchor, both or a URL.
-    """
+    """One link or image, with its target as written: a path, an anchor, both or a URL."""
 
     number: int
     target: str

@@ -14,17 +14,10 @@ FOLDER = Path(__file__).parent
 
 
 class Case(NamedTuple):
-    """One bad input.
+    """One bad input: its content is the body, or the `whole` request.
 
-    Args:
-        name: Its fault.
-        method: HTTP method of the request.
-        path: Path of the request.
-        content: The body, or the whole request if `whole` is set.
-        content_type: Content type of the body.
-        whole: Whether `content` is the whole request.
-        status: Expected status; 0 if the connection is closed.
-        code: Expected error code; "ok", "closed" or "no_http" if there is none.
+    The expected status is 0 if the connection is closed; the code is "ok", "closed" or "no_http" if
+    there is none.
     """
 
     name: str

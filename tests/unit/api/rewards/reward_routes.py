@@ -24,13 +24,10 @@ def script(prompt: Prompt) -> LabelLogits | PromptError:
 
 
 class RewardRoute(NamedTuple):
-    """One route.
+    """One route: the body for a response and its opponent, and the reward in its answer.
 
-    Args:
-        path: Its path.
-        body: Response and opponent -> body of the request.
-        read: Answer -> reward; checks that no reward is what the route's contract says.
-        in_query: Whether the options of the reward are in the URL.
+    `read` checks that no reward is what the route's contract says. The options are in the URL if
+    `in_query`.
     """
 
     path: str

@@ -22,14 +22,7 @@ def served(
     calibrated: bool = True,
     **given: Any,
 ) -> Iterator[str]:
-    """The URL of a running service.
-
-    Args:
-        engine: The judge; by default one that judges by quality, with its calibration sets.
-        store: The store.
-        calibrated: Whether to make the calibration sets.
-        **given: Settings and keys.
-    """
+    """The URL of a running service with these settings and keys, which judges by quality."""
     app = application_of(engine or ScriptedEngine(script), store, **given)
     with listening(app) as url:
         if calibrated:

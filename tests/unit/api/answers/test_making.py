@@ -1,13 +1,15 @@
-"""A number that JSON does not have never becomes null, which has a meaning in answers."""
+"""A number that JSON does not have, and a field that an object fails to compute, are errors."""
 
 import math
+from dataclasses import dataclass
+from typing import Any
 
 import httpx
 import pytest
 from fastapi import FastAPI, Response
 
 from app.api import problems
-from app.api.answers.making import as_json
+from app.api.answers.making import as_json, made
 from scope_judge.records import AuditReference
 
 
@@ -24,3 +26,21 @@ async def test_an_answer_with_a_number_that_is_not_finite_is_a_defect(number: fl
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         response = await client.get("/")
     assert (response.status_code, response.json()["code"]) == (500, "internal")
+
+
+@dataclass
+class Record:
+    name: str = "default"
+
+
+class Broken:
+    @property
+    def name(self) -> str:
+        of_nothing: Any = None
+        return str(of_nothing.name)
+
+
+def test_a_broken_property_is_no_missing_field() -> None:
+    assert made(Record, object()) == Record("default")
+    with pytest.raises(AttributeError, match="no attribute 'name'"):
+        made(Record, Broken())
