@@ -160,7 +160,8 @@ async def test_sets_are_listed_in_pages(client: httpx.AsyncClient) -> None:
     names = sorted(f"set-{i}" for i in range(7))
     for name in reversed(names):
         await client.post("/calibrate", json={"calibration": name, "examples": examples(1)})
-    pages, after = [], ""
+    pages = list[list[str]]()
+    after: str | None = ""
     while after is not None:
         page = (await client.get(f"/calibrations?limit=3&after={after}")).json()
         pages.append([each["name"] for each in page["calibrations"]])

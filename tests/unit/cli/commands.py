@@ -19,6 +19,10 @@ PROGRAM = (sys.executable, "-c", "from app.cli import main; main()")
 SCRIPTED = {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": "memory://"}
 
 
+# The scripted judge is sure of GOOD against BAD, and unsure of GOOD against SAME.
+GOOD, BAD, SAME = "quality=4", "quality=0", "quality=3.9"
+
+
 def one_line(text: str) -> str:
     """The output of a command in one line, independent of the terminal's width."""
     return " ".join(text.split())

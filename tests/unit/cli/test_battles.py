@@ -10,17 +10,10 @@ from typer.testing import CliRunner, Result
 
 from app.cli import app
 from app.files.reading import read_rows
-from tests.unit.cli.commands import write_rows
-from tests.unit.cli.test_filter import calibrated
+from tests.unit.cli.commands import BAD, GOOD, SAME, write_rows
 
 runner = CliRunner()
-GOOD, BAD, SAME = "quality=4", "quality=0", "quality=3.9"
 PARTIAL = "rows.jsonl.partial"
-
-
-@pytest.fixture
-def service(clean_url: str) -> str:
-    return calibrated(clean_url)
 
 
 def battle(a: str, b: str, **more: Any) -> dict[str, Any]:

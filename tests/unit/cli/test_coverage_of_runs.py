@@ -3,26 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
 from app.cli import app
 from scope_judge import ForbiddenError, ScopeClient
-from tests.unit.cli.commands import write_rows
+from tests.unit.cli.commands import BAD, GOOD, SAME, write_rows
 
 runner = CliRunner()
-GOOD, BAD, SAME = "quality=4", "quality=0", "quality=3.9"
-
-
-@pytest.fixture
-def service(clean_url: str) -> str:
-    """A service whose set has pairs of two kinds: it is sure of half of them, and right there."""
-    examples = [
-        {**row, "label": "A" if i % 4 != 3 else "B"} for i, row in enumerate(pairs(200, sure=2))
-    ]
-    httpx.post(f"{clean_url}/calibrate", json={"examples": examples}).raise_for_status()
-    return clean_url
 
 
 def pairs(count: int, *, sure: int, first: int = 0) -> list[dict[str, Any]]:

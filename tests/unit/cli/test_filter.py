@@ -3,31 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
 from app.cli import app
-from tests.unit.cli.commands import one_line, rows_of, write_rows
+from tests.unit.cli.commands import BAD, GOOD, SAME, one_line, rows_of, write_rows
 
 runner = CliRunner()
-GOOD, BAD, SAME = "quality=4", "quality=0", "quality=3.9"
-
-
-def calibrated(url: str) -> str:
-    """Calibrates the service: it is right where it is sure, and guesses where it is not."""
-    examples: list[dict[str, Any]] = []
-    for i in range(200):
-        sure = i % 2 == 0
-        pair = {"question": f"q{i}", "response_a": GOOD, "response_b": BAD if sure else SAME}
-        examples.append({**pair, "label": "A" if sure or i % 4 == 1 else "B"})
-    httpx.post(f"{url}/calibrate", json={"examples": examples}).raise_for_status()
-    return url
-
-
-@pytest.fixture
-def service(clean_url: str) -> str:
-    return calibrated(clean_url)
 
 
 def said(role: str, content: str) -> dict[str, str]:

@@ -8,13 +8,7 @@ from typer.testing import CliRunner, Result
 
 from app.cli import app
 from app.files.reading import read_rows
-from tests.unit.cli.commands import write_rows
-from tests.unit.cli.test_filter import BAD, GOOD, SAME, calibrated
-
-
-@pytest.fixture
-def service(clean_url: str) -> str:
-    return calibrated(clean_url)
+from tests.unit.cli.commands import BAD, GOOD, SAME, write_rows
 
 
 def run(url: str, command: str, *arguments: object) -> Result:
