@@ -161,9 +161,7 @@ class Authentication:
     """Refuses unknown routes and missing permissions, before the body is read.
 
     Args:
-        app: The next ASGI application.
         keys: The accepted keys; None to accept requests from this machine without a key.
-        metrics: Access to /metrics.
         metrics_port: Port of this machine on which /metrics needs no key and is the only route.
     """
 

@@ -37,7 +37,6 @@ def create_application(
     """Builds the application.
 
     Args:
-        settings: The settings, of which those of HTTP are used.
         open_services: Opens the services when the application starts, closes them when it stops.
         keys: The accepted keys; None to accept requests from this machine without a key.
     """

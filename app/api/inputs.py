@@ -29,12 +29,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class JsonRequest(Request):
-    """A request of a caller, whose JSON body is parsed and validated in one step.
-
-    Args:
-        request: The request from the server.
-        model: The model of the body; None if the route has no body.
-    """
+    """A request of a caller, whose JSON body is parsed and validated in one step."""
 
     def __init__(self, request: Request, model: type[BaseModel] | None) -> None:
         super().__init__(request.scope, request.receive)

@@ -207,11 +207,6 @@ class Keys:
     The whole file is read each time, because size and modification time can stay the same if two
     edits fall into one tick of the file system's clock. Reading a few hundred bytes costs as little
     as asking the file system for the time.
-
-    Args:
-        path: Path of the key file.
-        clock: Monotonic clock in seconds.
-        now: Seconds since 1970.
     """
 
     def __init__(

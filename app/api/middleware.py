@@ -32,10 +32,6 @@ class Prefix:
     """Lets a proxy pass requests on with the prefix under which it shows the service.
 
     A request without the prefix comes from a proxy that takes it off, or from this machine.
-
-    Args:
-        app: The application.
-        prefix: The prefix, such as `/judge-a`.
     """
 
     def __init__(self, app: ASGIApp, *, prefix: str) -> None:
@@ -114,13 +110,6 @@ def route_of(scope: Scope) -> str:
     return path if path in _PATHS else _NO_ROUTE
 
 
-_JUDGING: dict[str, Kind] = {
-    "/judge": "single",
-    "/judge/batch": "batch",
-    "/scores": "batch",
-    "/v1/systemone": "batch",
-    "/v1/decisions": "batch",
-}
 # Lists, objects and fields begin with these, or contain them. 20 bodies of nothing else took so
 # much memory that other keys felt it; a full batch of long conversations has one in 20 bytes.
 _PARTS = (b"[", b"{", b":")
@@ -176,8 +165,6 @@ class Gate:
     received bytes exceed it.
 
     Args:
-        app: The next ASGI application.
-        max_body_bytes: Largest body of one request.
         timeout_s: Time from the beginning of a request to its answer, in seconds.
         bodies_pending: All requests in progress have at most as many bytes as so many of the
             largest; those of one key have at most half of it.
@@ -342,9 +329,11 @@ def _flow_of(scope: Scope) -> Flow:
 
 
 def _kind_of(path: str) -> Kind:
+    if path == "/judge":
+        return "single"
     if path.startswith("/rewards/"):
         return "rewards"
-    return _JUDGING.get(path, "calibration")
+    return "batch" if NEEDS.get(("POST", path)) == "judge" else "calibration"
 
 
 def _request_message(body: bytes) -> Message:

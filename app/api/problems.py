@@ -86,7 +86,6 @@ def invalid_request(
     FastAPI's own answer repeats the input once for every error.
 
     Args:
-        faults: pydantic's list of errors.
         content_type: Content type of the request; None if the errors are not about its body.
     """
     shown = tuple((_field(fault), _message(fault)) for fault in faults[:_MOST_FAULTS])

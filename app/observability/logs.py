@@ -42,8 +42,7 @@ class Log(QueueHandler):
     """A log handler that writes to a file descriptor, in order, on a daemon thread.
 
     Args:
-        descriptor: File descriptor. Its flags are not changed, because other programs may share it.
-        most_waiting: Most lines in the queue; further ones are dropped.
+        descriptor: Its flags are not changed, because other programs may share it.
     """
 
     def __init__(self, descriptor: int, *, most_waiting: int = _MOST_LINES_WAITING) -> None:
@@ -158,12 +157,7 @@ _log: Log | None = None
 
 
 def start_log(level: str, kind: LogFormat) -> Log:
-    """Sends the log of this process to stderr, on its own thread.
-
-    Args:
-        level: Level of the service's own lines, and of uvicorn's.
-        kind: Format of the lines.
-    """
+    """Sends the log of this process to stderr, on its own thread."""
     global _log
     if _log is None:
         _open_closed_descriptors()
@@ -228,15 +222,6 @@ def log_access(
     """Logs a request, unless it is a successful probe, of which a proxy sends two a second.
 
     A caller may put anything into the path, even a text: parts that are no names are left out.
-
-    Args:
-        method: Its method.
-        path: Its path without the query.
-        status: Status of the answer.
-        client: Address of the client.
-        key: Name of the caller's key; None without one.
-        request: Id of the request.
-        ms: Milliseconds until the answer was complete.
     """
     if path in _PROBED and status == 200:
         return

@@ -220,6 +220,7 @@ class Telemetry:
                 "errors": "Comparisons that failed.",
             }.items()
         }
+        self._of_key: dict[str, dict[str, Counter]] = {}
         self.pending = self._gauge("pending_comparisons", "Comparisons in progress.")
         self.pending_limit = self._gauge(
             "pending_comparisons_limit", "Most comparisons in progress at once."
@@ -309,8 +310,10 @@ class Telemetry:
 
         Keys come from the key file, so there are few.
         """
-        for kind, counter in self._uses.items():
-            counter.labels(key).inc(counts.get(kind, 0))
+        if key not in self._of_key:
+            self._of_key[key] = {kind: each.labels(key) for kind, each in self._uses.items()}
+        for kind, count in counts.items():
+            self._of_key[key][kind].inc(count)
 
     def uses(self) -> dict[str, dict[str, int]]:
         """The counts of each key since the start of this replica, by the name of the key."""

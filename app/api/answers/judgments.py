@@ -27,15 +27,7 @@ def judgment(
     explanation: str | None = None,
     **more: Any,
 ) -> J:
-    """The record of a judgment; `guarantee` is None without an alpha, which promises nothing.
-
-    Args:
-        judged: The judgment.
-        identifier: The caller's id of the pair.
-        kind: The record.
-        explanation: The explanation of the judge.
-        **more: Fields that the record has besides those of a judgment.
-    """
+    """The record of a judgment; `guarantee` is None without an alpha, which promises nothing."""
     criterion, preference = judged.criterion, judged.preference
     promised = criterion.alpha is not None
     return made(
@@ -82,13 +74,7 @@ def judgment_batch(
     outcomes: Iterable[Outcome],
     explanations: Mapping[int, str | None] = MappingProxyType({}),
 ) -> records.JudgmentBatch:
-    """The outcomes of the batch of the request that is being answered.
-
-    Args:
-        ids: The callers' ids of the items.
-        outcomes: Their outcomes.
-        explanations: Explanations by the place of their items.
-    """
+    """The outcomes of the batch of the request that is being answered."""
     return records.JudgmentBatch(
         results=tuple(
             records.ItemError(id=identifier, error=problem_of(outcome))
