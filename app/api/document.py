@@ -14,9 +14,7 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 
-from app.api.answers import judgments
 from app.api.problems import STATUS, no_route
-from app.api.routes import decisions
 from scope_judge import records
 
 router = APIRouter(include_in_schema=False)
@@ -33,7 +31,6 @@ _PAGE = get_swagger_ui_html(
     swagger_css_url=f"docs/{_STYLE}",
     swagger_favicon_url=f"docs/{_ICON}",
 ).body
-_DECLARED = {**vars(decisions), **vars(judgments), **vars(records)}
 
 
 @router.get("/openapi.json")
@@ -76,7 +73,7 @@ def _described(document: dict[str, Any]) -> dict[str, Any]:
     document["security"] = [{}, {"key": []}]
     schemas = document["components"]["schemas"]
     for name, schema in schemas.items():
-        record = _DECLARED.get(name)
+        record = getattr(records, name, None)
         if isinstance(record, type) and dataclasses.is_dataclass(record):
             about, _, _ = inspect.cleandoc(record.__doc__ or "").partition("\n\nArgs:\n")
             schema["description"] = _in_json(about)

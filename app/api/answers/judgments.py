@@ -1,7 +1,6 @@
 """Builds the records of judgments and rewards."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar, get_args
 
@@ -160,30 +159,15 @@ _FLAGS = tuple(
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OpenRlhfRewards:
-    """The rewards of the samples; no reward is 0, with a 1 in one of `extra_logs`.
-
-    Args:
-        rewards: The reward of each sample; 0 also stands for no reward.
-        scores: (reward + 1) / 2.
-        extra_logs: For each reason of a missing reward, 1 or 0 for each sample.
-    """
-
-    rewards: tuple[float, ...]
-    scores: tuple[float, ...]
-    extra_logs: dict[str, tuple[int, ...]]
-
-
-def openrlhf_rewards(groups: Sequence[GroupRewards]) -> OpenRlhfRewards:
-    """The rewards of samples, each of which is a group of one response."""
+def openrlhf_rewards(groups: Sequence[GroupRewards]) -> dict[str, Any]:
+    """The rewards of samples, each of which is a group of one response, in OpenRLHF's format."""
     rows = [group.standings[0] for group in groups]
-    rewards = tuple(row.reward or 0.0 for row in rows)
-    return OpenRlhfRewards(
-        rewards=rewards,
-        scores=tuple((reward + 1.0) / 2.0 for reward in rewards),
-        extra_logs={name: tuple(int(row.reason == name) for row in rows) for name in _FLAGS},
-    )
+    rewards = [row.reward or 0.0 for row in rows]
+    return {
+        "rewards": rewards,
+        "scores": [(reward + 1.0) / 2.0 for reward in rewards],
+        "extra_logs": {name: [int(row.reason == name) for row in rows] for name in _FLAGS},
+    }
 
 
 def to_text(judgment: Judgment) -> str:

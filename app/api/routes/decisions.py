@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema
@@ -314,197 +314,84 @@ def _with_instructions(turns: tuple[Turn, ...], instructions: str) -> tuple[Turn
     return (*before, Turn("user", _paragraphs((last.content, instructions))))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SystemOneChoice:
-    """The answer to one question.
-
-    Args:
-        type: `choice`.
-        choice: The likelier option; or `abstain_as` if the judge abstains.
-        probabilities: The probability of each option; 0 for one that stands for an abstention.
-        confidence: Probability of the likelier option, times `label_mass` if known. It guarantees
-            nothing; see `scope`.
-        scope: The judgment: A is the first compared option, B the second.
-    """
-
-    type: Literal["choice"] = "choice"
-    choice: str
-    probabilities: dict[str, float]
-    confidence: float
-    scope: records.Judgment
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SystemOneUsage:
-    """Tokens of the request; a judge writes none.
-
-    Args:
-        input_tokens: Tokens of all prompts of the request; 0 if the engine does not count them.
-        output_tokens: 0: a judge writes no text.
-    """
-
-    input_tokens: int
-    output_tokens: int = 0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SystemOneAnswer:
-    """The answers by the names of the questions.
-
-    Args:
-        id: A new id.
-        model: Name of the judge.
-        answers: The answer to each question, by its name.
-        usage: Tokens of the request.
-        diagnostics: `label_mass` of the questions for which it is known: the probability of the
-            two labels together, in the worse order.
-    """
-
-    id: str
-    model: str
-    answers: dict[str, SystemOneChoice]
-    usage: SystemOneUsage
-    diagnostics: dict[str, dict[str, float]]
-
-
 # The decisions of a request with their judgments, in the order of the questions.
 _Judged = Sequence[tuple[Decision, Judgment]]
 
 
-def system_one_answer(found: _Judged, judge: str) -> SystemOneAnswer:
-    """The answer of POST /v1/systemone."""
-    masses = {str(decision.name): judged.label_mass for decision, judged in found}
-    return SystemOneAnswer(
-        id=f"decision-{uuid.uuid4().hex}",
-        model=judge,
-        answers={
-            str(decision.name): SystemOneChoice(
-                choice=str(decision.choice(judged)),
-                probabilities={str(v): p for v, p in decision.probabilities(judged).items()},
-                confidence=_confidence(judged),
-                scope=judgment(judged, decision.name, kind=records.Judgment),
-            )
+def _of_one(decision: Decision, judged: Judgment) -> dict[str, Any]:
+    """What both dialects say of a question; `scope` is the answer of POST /judge."""
+    return {
+        "type": "choice",
+        "choice": decision.choice(judged),
+        "confidence": _confidence(judged),
+        "scope": judgment(judged, decision.name, kind=records.Judgment),
+    }
+
+
+def _system_one(found: _Judged, judge: str) -> dict[str, Any]:
+    masses = {decision.name: judged.label_mass for decision, judged in found}
+    return {
+        "id": f"decision-{uuid.uuid4().hex}",
+        "model": judge,
+        "answers": {
+            decision.name: {
+                **_of_one(decision, judged),
+                "probabilities": decision.probabilities(judged),
+            }
             for decision, judged in found
         },
-        usage=SystemOneUsage(input_tokens=usage_of_request().prompt_tokens),
-        diagnostics={
+        "usage": {"input_tokens": usage_of_request().prompt_tokens, "output_tokens": 0},
+        "diagnostics": {
             name: {"label_mass": mass} for name, mass in masses.items() if mass is not None
         },
-    )
+    }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OptionProbability:
-    """The probability of one option.
-
-    Args:
-        value: The option.
-        probability: `p_bar` or `1 - p_bar`; 0 for an option that stands for an abstention.
-    """
-
-    value: Value
-    probability: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OpenAiChoice:
-    """The answer to one question.
-
-    Args:
-        name: Name of the question, or None.
-        type: `choice`.
-        choice: The likelier option; or `abstain_as` if the judge abstains.
-        probabilities: The probability of each option, in the order of the compared ones.
-        confidence: Probability of the likelier option, times `label_mass` if known. It guarantees
-            nothing; see `scope`.
-        scope: The judgment: A is the first compared option, B the second.
-    """
-
-    name: str | None
-    type: Literal["choice"] = "choice"
-    choice: Value
-    probabilities: tuple[OptionProbability, ...]
-    confidence: float
-    scope: records.Judgment
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OpenAiUsage(SystemOneUsage):
-    """Tokens of the request; a judge writes none.
-
-    Args:
-        total_tokens: The same as `input_tokens`.
-        input_tokens_details: Zeros: a prompt cache is not counted.
-        output_tokens_details: Zeros: a judge writes no thoughts.
-    """
-
-    total_tokens: int
-    input_tokens_details: dict[str, int]
-    output_tokens_details: dict[str, int]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OpenAiAnswer:
-    """The answers in the order of the questions.
-
-    Args:
-        model: Name of the judge.
-        answers: The answer to each question, in order.
-        usage: Tokens of the request.
-    """
-
-    model: str
-    answers: tuple[OpenAiChoice, ...]
-    usage: OpenAiUsage
-
-
-def open_ai_answer(found: _Judged, judge: str) -> OpenAiAnswer:
-    """The answer of POST /v1/decisions."""
+def _open_ai(found: _Judged, judge: str) -> dict[str, Any]:
     tokens = usage_of_request().prompt_tokens
-    return OpenAiAnswer(
-        model=judge,
-        answers=tuple(
-            OpenAiChoice(
-                name=decision.name,
-                choice=decision.choice(judged),
-                probabilities=tuple(
-                    OptionProbability(value=value, probability=probability)
+    return {
+        "model": judge,
+        "answers": [
+            {
+                "name": decision.name,
+                **_of_one(decision, judged),
+                "probabilities": [
+                    {"value": value, "probability": probability}
                     for value, probability in decision.probabilities(judged).items()
-                ),
-                confidence=_confidence(judged),
-                scope=judgment(judged, decision.name, kind=records.Judgment),
-            )
+                ],
+            }
             for decision, judged in found
-        ),
-        usage=OpenAiUsage(
-            input_tokens=tokens,
-            total_tokens=tokens,
-            input_tokens_details={"cached_tokens": 0, "cache_write_tokens": 0},
-            output_tokens_details={"reasoning_tokens": 0},
-        ),
-    )
+        ],
+        "usage": {
+            "input_tokens": tokens,
+            "output_tokens": 0,
+            "total_tokens": tokens,
+            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+            "output_tokens_details": {"reasoning_tokens": 0},
+        },
+    }
 
 
 Options = Annotated[DecisionQuery, Query()]
 
 
-@router.post("/v1/systemone", response_model=SystemOneAnswer, responses=AGED)
+@router.post("/v1/systemone", responses=AGED)
 async def system_one(body: SystemOneIn, options: Options, request: JsonRequest) -> Response:
     """Answers questions that choose between two texts.
 
     `choice` is the likelier option even if the judge abstains, unless you send `abstain_as`. The
     guarantee covers the verdict in `scope`.
     """
-    return await _answer(system_one_answer, body, options, request)
+    return await _answer(_system_one, body, options, request)
 
 
-@router.post("/v1/decisions", response_model=OpenAiAnswer, responses=AGED)
+@router.post("/v1/decisions", responses=AGED)
 async def decisions(body: OpenAiDecisionsIn, options: Options, request: JsonRequest) -> Response:
     """Answers questions that choose between two texts, in OpenAI's format.
 
     See POST /v1/systemone.
     """
-    return await _answer(open_ai_answer, body, options, request)
+    return await _answer(_open_ai, body, options, request)
 
 
 async def _answer(

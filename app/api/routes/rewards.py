@@ -7,7 +7,6 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.api.answers.judgments import (
-    OpenRlhfRewards,
     openrlhf_rewards,
     rewards,
     rewards_batch,
@@ -69,7 +68,7 @@ async def reward_reference(body: RewardReferenceIn, request: JsonRequest) -> Res
     return await _of_one(body.asked(), body, request)
 
 
-@router.post("/rewards/openrlhf", response_model=OpenRlhfRewards, responses=AGED)
+@router.post("/rewards/openrlhf", responses=AGED)
 async def reward_openrlhf(
     body: OpenRlhfIn, options: Annotated[RewardQuery, Query()], request: JsonRequest
 ) -> Response:
