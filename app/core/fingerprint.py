@@ -1,13 +1,13 @@
-"""Digests that identify a judge, a comparison and a labeled batch."""
+"""Digests that identify a judge and a comparison."""
 
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from app.core.comparison import Comparison, LabeledComparison
+from app.core.comparison import Comparison
 
 # One encoder for all calls: `json.dumps` would make one for each, which takes as long as a digest.
 _to_json = json.JSONEncoder(sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode
@@ -101,30 +101,6 @@ def is_reversed(identifier: str) -> bool:
         ValueError: The text is not hexadecimal.
     """
     return bool(int(identifier, 16) & 1)
-
-
-def batch_digest(batch: Sequence[LabeledComparison]) -> str:
-    """Identifies a labeled batch, so that clients can recognize the batches that they posted.
-
-    The digest is the SHA-256 of the batch as JSON: a list with one row for each example, in order
-    and with ties, without spaces, and with JSON escapes for all characters outside ASCII:
-
-        [[[["user","Question?"]],["Response A"],["Response B"],"A"]]
-
-    A row holds the turns of the question, the texts of both responses, and the label. A plain
-    question is one user turn, and a plain response is a list of one text. In Python,
-    `json.dumps(rows, separators=(",", ":"))` writes this JSON.
-
-    Returns:
-        64 hexadecimal digits.
-    """
-    return _digest([_row(example) for example in batch])
-
-
-def _row(example: LabeledComparison) -> list[object]:
-    comparison = example.comparison
-    question = [(turn.role, turn.content) for turn in comparison.question]
-    return [question, comparison.response_a, comparison.response_b, example.label]
 
 
 def _digest(value: object) -> str:

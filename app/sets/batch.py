@@ -8,7 +8,7 @@ from functools import cached_property
 from app.core.calibration import Calibration, LabeledExample
 from app.core.comparison import Comparison, Label, LabeledComparison
 from app.core.errors import ScopeJudgeError
-from app.core.fingerprint import batch_digest, example_digest, question_digest
+from app.core.fingerprint import example_digest, question_digest
 from app.core.score import NoScore, Score
 from app.judges.scorer import ScoreOutcome
 from app.sets.trail import Action, SetChange
@@ -25,7 +25,6 @@ class JudgedBatch:
         examples: The examples in order, those of a pool without labels; an example that could not
             be judged has its error.
         unread: Number of posted examples that could not be parsed; they are not in the batch.
-        digest: Digest from `core.fingerprint.batch_digest`; None if the texts are unknown.
         replaces: Whether all other examples of the set are removed.
         change_labels: Whether its label counts for a pair that has another one.
         runtimes: The runtimes that computed the scores, as far as they are known.
@@ -35,7 +34,6 @@ class JudgedBatch:
     fingerprint: str
     action: Action = "calibrate"
     unread: int = 0
-    digest: str | None = None
     replaces: bool = False
     change_labels: bool = True
     runtimes: tuple[str, ...] = ()
@@ -65,7 +63,6 @@ class JudgedBatch:
             ],
             fingerprint=fingerprint,
             unread=unread,
-            digest=batch_digest(labelled),
             replaces=replaces,
             change_labels=change_labels,
             runtimes=runtimes,
@@ -127,7 +124,6 @@ class JudgedBatch:
             changed_labels=tuple(changed),
             unread=self.unread,
             failed=self.errors,
-            batch_digest=self.digest,
         )
 
 

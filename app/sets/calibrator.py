@@ -516,7 +516,7 @@ class Calibrator:
             self._calibrations.remember(change.after)
         logger.info(
             "calibration %s: version %d (%s by %r), added %d, updated %d, ties %d, removed %s, "
-            "failed %d, n %d, rolled back to %s, batch %s",
+            "failed %d, n %d, rolled back to %s",
             *what,
             entry.added,
             entry.updated,
@@ -525,7 +525,6 @@ class Calibrator:
             entry.failed,
             entry.n,
             entry.rolled_back_to,
-            entry.batch_digest,
         )
         return change
 

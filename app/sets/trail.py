@@ -39,7 +39,6 @@ class SetChange:
         changed_labels: Digests of the pairs whose label is another one than before.
         unread: Number of posted examples that could not be parsed.
         failed: (index in the batch, error) of each example that could not be judged.
-        batch_digest: Digest from `core.fingerprint.batch_digest`; None without a batch.
         rolled_back_to: The version that a rollback restores; None for other actions.
         effects: The effect on each criterion in use; None if nobody looked at it.
         ended: The active alarms that it ends.
@@ -57,7 +56,6 @@ class SetChange:
     changed_labels: tuple[str, ...] = ()
     unread: int = 0
     failed: tuple[tuple[int, ScopeJudgeError], ...] = ()
-    batch_digest: str | None = None
     rolled_back_to: int | None = None
     effects: tuple[records.Effect, ...] | None = None
     ended: tuple[records.EndedAlarm, ...] = ()
@@ -90,7 +88,6 @@ class Change(records.Version):
             action=change.action,
             at=change.at.strftime("%Y-%m-%dT%H:%M:%SZ"),
             by=change.by,
-            batch_digest=change.batch_digest,
             added=change.added,
             updated=change.updated,
             ties=change.ties,

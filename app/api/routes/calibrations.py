@@ -228,13 +228,7 @@ async def list_versions(
         VersionNumber | None, Query(description="Only versions below this one.")
     ] = None,
 ) -> Response:
-    """Lists the changes of a set, newest first.
-
-    `batch_digest` shows whether a batch of POST /calibrate has arrived. It is the SHA-256 of
-    `json.dumps(rows, separators=(",", ":"))` in Python. Each valid example is a row, in order:
-    `[[["user", question]], [response_a], [response_b], label]`. A conversation has one
-    `[role, content]` per message.
-    """
+    """Lists the changes of a set, newest first."""
     changes = await request.services.calibrator.versions(name, before=before, limit=limit)
     return await off_loop(as_json, lambda: Versions(name=name, versions=tuple(changes)))
 

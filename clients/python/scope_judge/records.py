@@ -613,7 +613,6 @@ class Version:
         action: `calibrate`, `pool`, `import`, `absorb`, `rollback` or `delete`.
         at: Time of the change in UTC (ISO 8601).
         by: Name of the key that made the change.
-        batch_digest: SHA-256 of the labeled batch; None for other actions.
         removed: Examples that left the set; None if the set could not be read.
         min_label_mass: `SCOPE_MIN_LABEL_MASS` of the service that made the change.
         rolled_back_to: The version that a rollback restored.
@@ -627,7 +626,6 @@ class Version:
     action: str
     at: str
     by: str
-    batch_digest: str | None
     added: int
     updated: int
     ties: int

@@ -80,9 +80,9 @@ async def test_importing_twice_makes_one_version_and_one_entry_of_the_trail() ->
         ]
     assert (first["version"], first["n"], first["added"], first["updated"]) == (1, 5, 5, 1)
     assert (again["version"], again["n"], again["added"], again["updated"]) == (1, 5, 0, 6)
-    assert [
-        (each["action"], each["by"], each["added"], each["batch_digest"]) for each in trail
-    ] == [("import", "anonymous", 5, None)]
+    assert [(each["action"], each["by"], each["added"]) for each in trail] == [
+        ("import", "anonymous", 5)
+    ]
     # The last label of a digest counts.
     assert fourth["label"] == "B"
 

@@ -1,15 +1,14 @@
 """The digests that identify a judge, an example and a batch."""
 
 import hashlib
-import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.comparison import Comparison, LabeledComparison, Turn
-from app.core.fingerprint import JudgeIdentity, batch_digest, example_digest
+from app.core.comparison import Comparison, Turn
+from app.core.fingerprint import JudgeIdentity, example_digest
 
 IDENTITY = JudgeIdentity(
     name="demo",
@@ -41,28 +40,6 @@ def test_the_fingerprint_is_the_same_in_every_release() -> None:
 def test_the_example_digest_is_the_same_in_every_release() -> None:
     found = example_digest("f", Comparison.of("Why?", "Because.", "No idea."))
     assert found == "a7f0d2b92848b62188410dad6a2bf1d40557bc28c00972c6271ae813902897be"
-
-
-def test_the_batch_digest_is_the_documented_one() -> None:
-    batch = [
-        LabeledComparison(comparison=Comparison.of("Why?", "Because.", "Não sei 🏛"), label="A"),
-        LabeledComparison(
-            comparison=Comparison((Turn("system", "s"), Turn("user", "u"), Turn("user", "v")),
-                       ("a", "b"), ("c", "d")), label="tie",
-        ),
-    ]  # fmt: skip
-    text = (
-        r'[[[["user","Why?"]],["Because."],["N\u00e3o sei \ud83c\udfdb"],"A"],'
-        r'[[["system","s"],["user","u"],["user","v"]],["a","b"],["c","d"],"tie"]]'
-    )
-    assert batch_digest(batch) == hashlib.sha256(text.encode("ascii")).hexdigest()
-    assert batch_digest([]) == hashlib.sha256(b"[]").hexdigest()
-    one, other = batch
-    # The digest depends on the order of the examples, the order of the responses, and the label.
-    swapped = LabeledComparison(comparison=one.comparison.swapped, label="A")
-    relabeled = LabeledComparison(comparison=one.comparison, label="B")
-    batches = ([one, other], [other, one], [swapped, other], [relabeled, other], [one])
-    assert len({batch_digest(each) for each in batches}) == len(batches)
 
 
 @pytest.mark.parametrize("name", IDENTITY.inputs)
@@ -134,17 +111,3 @@ def test_another_judge_gives_another_digest() -> None:
 def test_a_lone_surrogate_has_a_digest() -> None:
     # JSON can contain a lone surrogate; UTF-8 cannot.
     assert len(example_digest("f", Comparison.of("\ud800", "a", "b"))) == 64
-
-
-@settings(max_examples=50)
-@given(st.lists(st.tuples(texts, st.integers(1, 90_000)), min_size=1, max_size=4))
-def test_a_long_text_has_the_digest_of_its_json_in_one_piece(
-    parts: list[tuple[str, int]],
-) -> None:
-    turns = tuple(Turn("user", text * times) for text, times in parts)
-    answers = tuple(text for text, _ in parts)
-    batch = [LabeledComparison(comparison=Comparison(turns, answers, answers), label="A")] * 2
-    question = [["user", turn.content] for turn in turns]
-    rows = [[question, answers, answers, "A"]] * 2
-    written = json.dumps(rows, separators=(",", ":"))
-    assert batch_digest(batch) == hashlib.sha256(written.encode()).hexdigest()
