@@ -34,21 +34,11 @@ def quality(confidence: ArrayLike, error: ArrayLike) -> Quality:
     """
     right = ~np.asarray(error, dtype=bool)
     return Quality(
-        accuracy=accuracy(error),
+        accuracy=float(right.mean()) if len(right) else None,
         ece=expected_calibration_error(confidence, right),
         auroc=auroc(confidence, right),
         auprc=auprc(confidence, right),
     )
-
-
-def accuracy(error: ArrayLike) -> float | None:
-    """Share of right verdicts; None without verdicts.
-
-    Args:
-        error: Shape (n,), bool.
-    """
-    wrong = np.asarray(error, dtype=bool)
-    return float(1.0 - wrong.mean()) if len(wrong) else None
 
 
 def auprc(confidence: ArrayLike, right: ArrayLike) -> float | None:

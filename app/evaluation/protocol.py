@@ -37,9 +37,6 @@ class Design:
         ablation_splits: Number of splits for ablations and transfer, at least 1.
         alphas: Levels to run, each in (0, 1).
         delta: Level of the rules that have a delta, in (0, 1).
-
-    Raises:
-        ValueError: A value is out of range.
     """
 
     seed: int = 0
@@ -47,11 +44,6 @@ class Design:
     ablation_splits: int = ABLATION_SPLITS
     alphas: tuple[float, ...] = STANDARD_ALPHAS
     delta: float = STANDARD_DELTA
-
-    def __post_init__(self) -> None:
-        _check_levels((*self.alphas, self.delta))
-        if min(self.splits, self.ablation_splits) < 1:
-            raise ValueError(f"{self.splits} and {self.ablation_splits} splits: at least 1 each")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,74 +102,49 @@ def run_protocol(
     return _measured(splits, selectors, design.alphas, design.delta)
 
 
-def ablate_label_noise(
-    points: Points,
-    design: Design,
-    *,
-    noises: Sequence[float] = LABEL_NOISES,
-    alpha: float = ABLATION_ALPHA,
-    selectors: Mapping[str, Selector] = _SCOPE_ONLY,
-) -> tuple[AblationRow, ...]:
+def ablate_label_noise(points: Points, design: Design) -> tuple[AblationRow, ...]:
     """Flips a share of the calibration labels and no test label (SCOPE, label noise).
 
     Every noise uses the same splits. The rules "scope_corrected" and "pac_corrected", which know
-    the noise, run beside `selectors` (docs/design/guarantees.md, section 4). A point without a
-    preference (ln 2) stays an error when its label is flipped. That is right for BPE, but not for a
-    method that breaks ties.
+    the noise, run beside SCOPE (docs/design/guarantees.md, section 4).
 
     Raises:
-        ValueError: A noise is outside [0, 0.5), there are fewer than 2 points, or they are not
-            sorted.
+        ValueError: There are fewer than 2 points, or they are not sorted.
     """
     ablated = []
-    for noise in noises:
-        if not 0.0 <= noise < 0.5:
-            raise ValueError(f"label noise must be in [0, 0.5), got {noise}")
+    for noise in LABEL_NOISES:
         rng = np.random.default_rng([design.seed, _FLIPS])
         splits = (
-            _Split(calibration=_flipped(split.calibration, noise, rng), test=split.test)
+            _Split(calibration=flipped(split.calibration, noise, rng), test=split.test)
             for split in _halves(points, design.ablation_splits, design.seed)
         )
-        corrected = dict[str, Selector](
+        rules = dict[str, Selector](
+            scope=scope,
             scope_corrected=partial(scope, label_noise=noise),
             pac_corrected=partial(pac, label_noise=noise),
         )
-        rows = _measured(splits, {**selectors, **corrected}, (alpha,), design.delta)
+        rows = _measured(splits, rules, (ABLATION_ALPHA,), design.delta)
         ablated += [AblationRow(value=noise, row=row) for row in rows]
     return tuple(ablated)
 
 
-def ablate_calibration_size(
-    points: Points,
-    design: Design,
-    *,
-    sizes: Sequence[int] | None = None,
-    alpha: float = ABLATION_ALPHA,
-    selectors: Mapping[str, Selector] = _SCOPE_ONLY,
-) -> tuple[AblationRow, ...]:
+def ablate_calibration_size(points: Points, design: Design) -> tuple[AblationRow, ...]:
     """Calibrates on n pairs and tests on all others (SCOPE, calibration set size).
 
-    The calibration pairs of a size are a subset of those of each larger size. A size that leaves
-    fewer than 50 pairs to test on is left out.
-
-    Args:
-        points: Points sorted by `Points.of`.
-        design: Seed, splits and delta.
-        sizes: Numbers of calibration pairs; None for the paper's, scaled to fewer points.
-        alpha: In (0, 1).
-        selectors: Rules by name.
+    The sizes are the paper's, scaled to fewer points. The calibration pairs of a size are a subset
+    of those of each larger size. A size that leaves fewer than 50 pairs to test on is left out.
 
     Raises:
-        ValueError: The points are not sorted, or a size is not positive.
+        ValueError: The points are not sorted.
     """
     return tuple(
         AblationRow(value=size, row=row)
-        for size in (calibration_sizes(len(points.error)) if sizes is None else sizes)
+        for size in calibration_sizes(len(points.error))
         if len(points.error) - size >= FEWEST_TESTED
         for row in _measured(
             _splits(points, size, design.ablation_splits, [design.seed, _HALVES]),
-            selectors,
-            (alpha,),
+            _SCOPE_ONLY,
+            (ABLATION_ALPHA,),
             design.delta,
         )
     )
@@ -192,13 +159,7 @@ def calibration_sizes(n: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(size for size in scaled if size >= FEWEST_CALIBRATED))
 
 
-def transfer(
-    benchmarks: Mapping[str, Points],
-    design: Design,
-    *,
-    alpha: float = ABLATION_ALPHA,
-    selectors: Mapping[str, Selector] = _SCOPE_ONLY,
-) -> tuple[TransferRow, ...]:
+def transfer(benchmarks: Mapping[str, Points], design: Design) -> tuple[TransferRow, ...]:
     """Calibrates on each benchmark and tests on each (SCOPE, cross-benchmark transfer).
 
     Each split draws a random half of the calibration benchmark and, independently, a random half of
@@ -219,7 +180,9 @@ def transfer(
         TransferRow(calibration=calibration, test=test, row=row)
         for calibration in benchmarks
         for test in benchmarks
-        for row in _measured(splits(calibration, test), selectors, (alpha,), design.delta)
+        for row in _measured(
+            splits(calibration, test), _SCOPE_ONLY, (ABLATION_ALPHA,), design.delta
+        )
     )
 
 
@@ -240,19 +203,18 @@ def _splits(points: Points, size: int, splits: int, seed: Sequence[int]) -> Iter
         yield _Split(calibration=points.at(order[:size]), test=points.at(order[size:]))
 
 
-def _flipped(points: Points, noise: float, rng: np.random.Generator) -> Points:
-    """Flips the labels of a share of the points: right becomes wrong, and wrong becomes right."""
+def flipped(points: Points, noise: float, rng: np.random.Generator) -> Points:
+    """Flips the labels of a share of the points: right becomes wrong, and wrong becomes right.
+
+    A point without a preference (ln 2) stays an error. That is right for BPE, but not for a method
+    that breaks ties.
+    """
     n = len(points.error)
     # A permutation is drawn even at noise 0, so that a larger noise flips a superset.
-    flipped = rng.permutation(n)[: round(noise * n)]
+    places = rng.permutation(n)[: round(noise * n)]
     error = points.error.copy()
-    error[flipped] = ~error[flipped] | (points.uncertainty[flipped] >= LN2)
+    error[places] = ~error[places] | (points.uncertainty[places] >= LN2)
     return Points(points.uncertainty, error)
-
-
-def _check_levels(levels: Sequence[float]) -> None:
-    if not all(0.0 < level < 1.0 for level in levels):
-        raise ValueError(f"alpha and delta must be in (0, 1), got {tuple(levels)}")
 
 
 def _measured(
@@ -262,7 +224,6 @@ def _measured(
     delta: float,
 ) -> tuple[RuleOutcome, ...]:
     """Runs every rule at every alpha on every split."""
-    _check_levels(alphas)
     runs = [(name, alpha) for name in selectors for alpha in alphas]
     accepted, errors, tested = [], [], []
     for split in splits:

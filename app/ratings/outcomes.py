@@ -8,7 +8,6 @@ is right on average as well. So failures that hit one model more than others ben
 without labels.
 """
 
-from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -29,17 +28,19 @@ class Outcomes(NamedTuple):
 
 def views_of(battles: Battles) -> dict[ViewName, Outcomes]:
     """The views that count any battle, in the order in which they are shown."""
-    labeled = bool(battles.labeled.any())
-    has_preferences = bool(battles.preferred.any())
-    available: dict[ViewName, bool] = {
-        "accepted": battles.has_verdicts,
-        "soft": has_preferences,
-        "abstain_as_tie": battles.has_verdicts,
-        "debiased": has_preferences and labeled,
-        "people": labeled,
-    }
-    views = {name: _OUTCOMES[name](battles) for name in VIEWS if available[name]}
-    return {name: outcomes for name, outcomes in views.items() if outcomes.counted.any()}
+    ones = np.ones(battles.n)
+    views: dict[ViewName, Outcomes] = {}
+    if battles.has_verdicts:
+        halved = np.where(battles.abstained, 0.5, battles.verdict)
+        views["accepted"] = Outcomes(battles.accepted, ones, battles.verdict)
+        views["abstain_as_tie"] = Outcomes(battles.judged, ones, halved)
+    if battles.preferred.any():
+        views["soft"] = Outcomes(battles.preferred, ones, battles.p_bar)
+        views["debiased"] = _debiased(battles)
+    views["people"] = Outcomes(battles.labeled, 1.0 / battles.human_probability, battles.people)
+    if not battles.labeled.any():
+        views.pop("debiased", None)
+    return {name: views[name] for name in VIEWS if name in views and views[name].counted.any()}
 
 
 def games_of(battles: Battles, outcomes: Outcomes) -> Games:
@@ -56,18 +57,6 @@ def games_of(battles: Battles, outcomes: Outcomes) -> Games:
     )
 
 
-def _accepted(battles: Battles) -> Outcomes:
-    return _unweighted(battles.accepted, battles.verdict)
-
-
-def _soft(battles: Battles) -> Outcomes:
-    return _unweighted(battles.preferred, battles.p_bar)
-
-
-def _abstain_as_tie(battles: Battles) -> Outcomes:
-    return _unweighted(battles.judged, np.where(battles.abstained, 0.5, battles.verdict))
-
-
 def _debiased(battles: Battles) -> Outcomes:
     labeled, judged = battles.labeled, battles.preferred
     stands_for = np.where(labeled, 1.0 / battles.human_probability, 0.0)
@@ -80,23 +69,6 @@ def _debiased(battles: Battles) -> Outcomes:
     )
 
 
-def _people(battles: Battles) -> Outcomes:
-    return Outcomes(battles.labeled, 1.0 / battles.human_probability, battles.people)
-
-
 def preferred(p_bar: Floats) -> Floats:
     """1 where the first model is preferred, 0 where the second is, 0.5 where neither."""
     return np.where(np.isnan(p_bar), np.nan, (np.sign(p_bar - 0.5) + 1.0) / 2.0)
-
-
-def _unweighted(counted: Bools, outcome: Floats) -> Outcomes:
-    return Outcomes(counted, np.ones(len(outcome)), outcome)
-
-
-_OUTCOMES: Mapping[ViewName, Callable[[Battles], Outcomes]] = {
-    "accepted": _accepted,
-    "soft": _soft,
-    "abstain_as_tie": _abstain_as_tie,
-    "debiased": _debiased,
-    "people": _people,
-}

@@ -22,7 +22,7 @@ from app.wiring.scorers import open_scorer
 
 # Most modules of app.evaluation need libraries of the extra "evaluation": functions import them.
 if TYPE_CHECKING:
-    from app.evaluation.benchmarks.labeled_pairs import Benchmark, DrawnPairs
+    from app.evaluation.benchmarks.labeled_pairs import Benchmark, LabeledPair
     from app.evaluation.judgments.interview import MissingAnswers
     from app.evaluation.judgments.jsonl import JudgmentLog
     from app.evaluation.judgments.questions import Dataset
@@ -140,19 +140,19 @@ def _drawn(job: EvaluationJob, template: PromptTemplate | None) -> "list[Dataset
             raise CommandError(
                 f"two data sets are called {benchmark.name}: rename one of the files"
             )
-        drawn = draw(
+        pairs, demonstrations = draw(
             benchmark,
             seed=job.seed,
             at_most=job.limit,
             demonstrations=POOL if "annotators" in job.observations else 0,
         )
-        say(_summary(benchmark, drawn))
+        say(_summary(benchmark, pairs, len(demonstrations)))
         datasets.append(
             Dataset.of(
                 benchmark.name,
-                drawn.pairs,
+                pairs,
                 template,
-                drawn.demonstrations,
+                demonstrations,
                 job.observations,
                 job.seed,
             )
@@ -160,11 +160,11 @@ def _drawn(job: EvaluationJob, template: PromptTemplate | None) -> "list[Dataset
     return datasets
 
 
-def _summary(benchmark: "Benchmark", drawn: "DrawnPairs") -> str:
-    groups = len({pair.group for pair in drawn.pairs})
+def _summary(benchmark: "Benchmark", pairs: "Sequence[LabeledPair]", demonstrations: int) -> str:
+    groups = len({pair.group for pair in pairs})
     parts = [
-        f"{len(drawn.pairs)} of {len(benchmark.pairs)} pairs on {groups} questions",
-        f"{len(drawn.demonstrations)} more as demonstrations" if drawn.demonstrations else "",
+        f"{len(pairs)} of {len(benchmark.pairs)} pairs on {groups} questions",
+        f"{demonstrations} more as demonstrations" if demonstrations else "",
         f"{benchmark.ties} ties left out" if benchmark.ties else "",
     ]
     parts += [f"{n} left out: {reason}" for reason, n in benchmark.left_out.items()]

@@ -77,22 +77,9 @@ class Benchmark:
     report: LabelReport | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DrawnPairs:
-    """The pairs of a benchmark that a run uses.
-
-    Args:
-        pairs: Pairs to judge in random order; the first ones are a random sample.
-        demonstrations: Pairs for the simulated annotators; none of them is judged.
-    """
-
-    pairs: tuple[LabeledPair, ...]
-    demonstrations: tuple[LabeledPair, ...]
-
-
 def draw(
     benchmark: Benchmark, *, seed: int, at_most: int = MOST_PAIRS, demonstrations: int = 0
-) -> DrawnPairs:
+) -> tuple[list[LabeledPair], list[LabeledPair]]:
     """Draws the pairs to judge, each in a random order, and separate demonstrations.
 
     The order of the pairs depends on neither number. Demonstrations are taken from the end of that
@@ -104,6 +91,10 @@ def draw(
         seed: An equal seed draws the same pairs.
         at_most: Largest number of pairs to judge.
         demonstrations: Largest number of demonstrations.
+
+    Returns:
+        The pairs to judge in random order, of which the first ones are a random sample; and the
+        demonstrations for the simulated annotators.
     """
     order = np.random.default_rng(seed).permutation(len(benchmark.pairs))
     drawn = [benchmark.pairs[i].in_random_order for i in order]
@@ -111,7 +102,7 @@ def draw(
     judged = drawn[: min(at_most, len(drawn) - pool)]
     seen = {pair.comparison for pair in judged} | {pair.comparison.swapped for pair in judged}
     others = [pair for pair in reversed(drawn[len(judged) :]) if pair.comparison not in seen]
-    return DrawnPairs(pairs=tuple(judged), demonstrations=tuple(others[:pool]))
+    return judged, others[:pool]
 
 
 def digest_of(*texts: Any) -> str:

@@ -1,6 +1,7 @@
 """The paper's tables of our results, with the paper's numbers beside ours where it has them."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import astuple
 
 from app.evaluation import paper
 from app.evaluation.methods import METHODS, MethodName
@@ -140,22 +141,12 @@ def _rule_cells(
 ) -> tuple[Cell, ...]:
     theirs = paper.outcome(judge, dataset, row.selector, signal=signal, alpha=row.alpha)
     names = (dataset, METHODS[signal].title, RULES[row.selector], level(row.alpha))
-    return (*names, *_outcome_cells(row.outcome), *_paper_cells(theirs))
+    return (*names, *_cells_beside(row.outcome, theirs))
 
 
-def _outcome_cells(ours: RiskCoverage) -> tuple[Cell, ...]:
-    return (
-        ours.coverage,
-        ours.coverage_std,
-        ours.risk,
-        ours.risk_std,
-        ours.ratio_of_sums,
-        ours.share_above_alpha,
-    )
-
-
-def _paper_cells(theirs: PaperOutcome | None) -> tuple[Cell, Cell]:
-    return (theirs.coverage, theirs.risk) if theirs else (None, None)
+def _cells_beside(ours: RiskCoverage, theirs: PaperOutcome | None) -> tuple[Cell, ...]:
+    """Our outcome without its number of splits, and the paper's."""
+    return (*astuple(ours)[:-1], *(theirs or (None, None)))
 
 
 def _ablation(results: Results, name: str) -> Table:
@@ -169,7 +160,7 @@ def _ablation(results: Results, name: str) -> Table:
             theirs = find(results.judge, dataset.name, ablation.value) if is_papers else None
             value = level(ablation.value) if is_noise else f"{ablation.value:g}"
             names = (dataset.name, value, RULES[row.selector], level(row.alpha))
-            rows.append((*names, *_outcome_cells(row.outcome), *_paper_cells(theirs)))
+            rows.append((*names, *_cells_beside(row.outcome, theirs)))
     return Table(
         name=name,
         title="Label noise" if is_noise else "Calibration size",
@@ -188,7 +179,7 @@ def _transfer(results: Results) -> Table:
         is_papers = (row.selector, row.alpha) == ("scope", paper.ALPHA)
         theirs = paper.transfer(results.judge, entry.calibration, entry.test) if is_papers else None
         names = (entry.calibration, entry.test, RULES[row.selector], level(row.alpha))
-        rows.append((*names, *_outcome_cells(row.outcome), *_paper_cells(theirs)))
+        rows.append((*names, *_cells_beside(row.outcome, theirs)))
     return Table(
         name="transfer",
         title="Transfer between data sets",

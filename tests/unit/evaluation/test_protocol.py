@@ -13,12 +13,11 @@ from app.evaluation.protocol import (
     LABEL_NOISES,
     Design,
     ablate_label_noise,
+    flipped,
     run_protocol,
 )
 from app.evaluation.selectors import SELECTORS, Points, RiskTarget, Selector
 from tests.unit.evaluation.test_selectors import normal_world, tied_world
-
-SCOPE_AND_NAIVE = {name: SELECTORS[name] for name in ("scope", "naive")}
 
 
 def slow_protocol(points: Points, seed: int, splits: int, name: str, alpha: float) -> RiskCoverage:
@@ -75,34 +74,24 @@ def test_label_noise_lowers_coverage_and_the_correction_restores_it() -> None:
 
 
 def test_a_point_without_preference_stays_an_error_when_its_label_is_flipped() -> None:
-    # All points are at ln 2 and wrong: at any noise, no calibration set can accept anything.
-    design = Design(seed=1, ablation_splits=5)
-    points = Points(np.full(100, LN2), np.ones(100, dtype=bool))
-    rows = ablate_label_noise(points, design, noises=(0.4,), selectors=SCOPE_AND_NAIVE)
-    assert {row.row.selector: row.row.outcome.coverage for row in rows}["naive"] == 0.0
-    # All points are right and certain: 40 of 100 flipped give an empirical risk of exactly 0.4.
-    points = Points(np.zeros(200), np.zeros(200, dtype=bool))
-    for alpha, coverage in ((0.39, 0.0), (0.4, 1.0)):
-        rows = ablate_label_noise(
-            points, design, noises=(0.4,), alpha=alpha, selectors=SCOPE_AND_NAIVE
-        )
-        assert rows[1].row.outcome.coverage == coverage
-        assert rows[1].row.outcome.risk == 0.0
+    undecided = np.arange(200) < 100
+    points = Points(np.where(undecided, LN2, 0.1), undecided)
+    error = flipped(points, 0.4, np.random.default_rng(1)).error
+    assert error[undecided].all()
+    assert 20 < error[~undecided].sum() < 60
+    # All points are right and certain: exactly so many are flipped.
+    right = Points(np.zeros(200), np.zeros(200, dtype=bool))
+    assert flipped(right, 0.4, np.random.default_rng(1)).error.sum() == 80
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda p: run_protocol(p, Design(alphas=(0.0,))), "alpha and delta must be in"),
-        (lambda p: run_protocol(p, Design(delta=1.0)), "alpha and delta must be in"),
-        (lambda p: run_protocol(p, Design(splits=0)), "0 and 500 splits: at least 1"),
         (lambda p: run_protocol(p.at(np.array([3])), Design()), "1 pairs with 0 to calibrate on"),
         (
             lambda p: run_protocol(Points(p.uncertainty[::-1], p.error), Design()),
             "not in ascending",
         ),
-        (lambda p: ablate_label_noise(p, Design(), noises=(0.5,)), "label noise must be in"),
-        (lambda p: ablate_label_noise(p, Design(), alpha=1.0), "alpha and delta must be in"),
     ],
 )
 def test_bad_input_is_refused(call: Callable[[Points], object], words: str) -> None:
