@@ -19,8 +19,6 @@ class ReliabilityBin:
 
     Args:
         place: Number of the bin, 0 to 9; the bin is (place / 10, (place + 1) / 10].
-        confidence: Mean confidence of the verdicts.
-        accuracy: Share of right verdicts.
         count: Number of verdicts, at least 1.
     """
 
@@ -35,14 +33,11 @@ class MethodResults:
     """One uncertainty method on one data set.
 
     Args:
-        method: Name of the method.
-        n: Number of scored pairs.
         unparsed: Number of pairs left out because an answer did not parse.
         failed: Number of pairs left out because the judge failed.
         unparsed_answers: Number of single answers that did not parse.
         undecided: Number of pairs without a preference under BPE, 0 for other methods. They count
             as errors; the service never accepts them.
-        quality: Quality of the confidence.
         reliability: Non-empty bins in ascending order.
         rows: Every rule at every alpha; empty with fewer than 4 pairs.
     """
@@ -63,7 +58,6 @@ class DatasetResults:
     """A judge on one data set.
 
     Args:
-        name: Name of the data set.
         n: Number of judged pairs.
         ties: Number of ties, which are left out.
         left_out: Number of other rows that were left out, by reason.
@@ -71,8 +65,6 @@ class DatasetResults:
         label_mass: Median over pairs of the probability on the two labels; None if unknown. A judge
             with a low value was about to say something other than a label.
         methods: The methods with answers, in the paper's order.
-        label_noise: Label noise ablation of BPE.
-        calibration_size: Calibration size ablation of BPE.
     """
 
     name: str
@@ -92,9 +84,6 @@ class Results:
 
     Args:
         judge: Name of the judge; None if the file does not name it.
-        version: Version of this package.
-        design: Parameters of the protocol.
-        datasets: Data sets in the order given.
         transfer: Transfer of BPE between the data sets; empty with one data set.
     """
 

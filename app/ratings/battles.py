@@ -19,8 +19,6 @@ class Battles:
     """The battles of one judge; arrays have shape (n,).
 
     Args:
-        judge: Name to show.
-        signature: None if the rows have none.
         alpha, guarantee: None if the rows have none or several.
         models: In alphabetical order.
         first, second: Indexes of model_a and model_b.

@@ -17,7 +17,6 @@ class Rating:
     """The rating of one model in one view.
 
     Args:
-        model: Name.
         battles: Battles of the model that the view counts, with those against provisional models.
         failed: Battles of the model without a judgment; the same in all views.
         score: Rating on the Elo scale; None without such battles, and for a provisional model
@@ -59,7 +58,6 @@ class View:
     """The ratings that one treatment of the judgments leads to.
 
     Args:
-        name: One of VIEWS.
         battles: Battles that the ratings were fitted to: those that the view counts, without those
             of provisional models.
         questions: Units of the bootstrap among them.
@@ -83,15 +81,11 @@ class ModelPair:
 
     Args:
         model_a, model_b: In alphabetical order.
-        battles: All battles of the two, with errors.
         errors: Number of battles without a judgment.
-        accepted: Number of battles with an accepted verdict.
         coverage: `accepted` by the judged battles; None if none was judged.
-        reasons: Reason of an abstention -> number.
         flips: Judged battles in which the two orders prefer different responses; None if the rows
             have no p_fwd and p_rev.
         first_bias: Mean advantage in probability of the response shown first, in [-0.5, 0.5].
-        labelled: Number of battles with a person's label.
     """
 
     model_a: str
@@ -142,7 +136,6 @@ class Board:
     """The ratings by one judge.
 
     Args:
-        judge: Name to show.
         signature: The line that a paper can cite; None if the rows have none.
         alpha: The rows' alpha; None if they have none or several.
         guarantee: "marginal" or "pac", likewise.
@@ -210,11 +203,7 @@ class Changes:
     """The difference to previous results.
 
     Args:
-        folder: Place of the previous results.
-        view: The compared view.
-        signature_before: Signature of the previous results.
         same_signature: Whether judge, calibration and criterion are the same.
-        battles_before: Number of battles in the previous results.
         models: New and lost ones, too; the best first.
         common_questions: Questions, or groups, that are in both.
         note: How the two boards were compared, in plain words.
@@ -235,8 +224,6 @@ class RatingSettings:
     """How the results were computed.
 
     Args:
-        rounds: Rounds of the bootstrap.
-        seed: Seed of the bootstrap.
         level: Level of the intervals, e.g. 0.95.
         scale: Points of the Elo scale for ten-fold odds.
         center: Score of `reference`.
@@ -267,10 +254,7 @@ class LeaderboardResults:
     """The whole result of a leaderboard.
 
     Args:
-        version: Version of scope-judge.
         made: Time of the run, ISO 8601 with a zone.
-        settings: Settings of the computation.
-        board: The ratings.
         changes: None without previous results.
     """
 

@@ -23,7 +23,6 @@ class JudgedPair:
         dataset: Name of the data set; "" in files that `evaluate` did not write.
         id: Unique within the data set.
         group: Identifies the question: pairs of one group are not independent.
-        label: The response that people prefer.
         swapped: Whether response_a here is response_b in the data.
         text: Digest of the question and the responses. Answers to another text are discarded.
         judge: Name of the judge; None in files that do not name it.

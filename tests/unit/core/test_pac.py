@@ -168,19 +168,11 @@ def test_alpha_and_delta_out_of_range_are_refused(bad: float) -> None:
     ("asked", "used"),
     [
         (0.1, 0.1),
-        (0.05, 0.05),
-        (0.1234, 0.1234),
         (0.12345, 0.1234),
-        (0.12349999, 0.1234),
-        (0.99999, 0.9999),
         (0.30000000000000004, 0.3),
-        (1e-7, 1e-7),
-        (1.23456e-7, 1.234e-7),
         (math.nextafter(1.0, 0.0), 0.9999),
         (math.nextafter(0.1, 0.0), 0.09999),
         (5e-324, 5e-324),
-        (1.5e-323, 1.5e-323),
-        (2.2250738585072014e-308, 2.225e-308),
     ],
 )
 def test_a_share_is_rounded_down_to_four_digits(asked: float, used: float) -> None:

@@ -108,17 +108,3 @@ def test_a_provisional_model_has_a_dash() -> None:
     assert dict(board["scores"])[MODELS[-1]][0] is None
     assert "Provisional" in words(few)
     assert "Provisional" not in words(made_results.everything())
-
-
-@pytest.mark.parametrize(
-    ("guarantee", "text"),
-    [
-        ("pac", "At most a share alpha of its verdicts is wrong, here 10%, except with the small"),
-        ("marginal", "It bounds nothing: about half of all calibrations exceed alpha"),
-    ],
-)
-def test_alpha_says_what_its_guarantee_promises(guarantee: str, text: str) -> None:
-    results = made_results.everything()
-    other = words(replace(results, board=replace(results.board, guarantee=guarantee)))
-    assert text in other
-    assert other.count("At most a share alpha") == (guarantee == "pac")
