@@ -21,6 +21,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from app.core.comparison import Turn
 from app.core.errors import JudgmentFailedError, RequestError
+from app.core.fingerprint import JudgeIdentity
 
 
 class Prompt(NamedTuple):
@@ -330,39 +331,11 @@ class ThinkingEngine(Protocol):
 Conversation = tuple[Turn, ...]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RewardModelIdentity:
-    """The part of a judge's identity that a reward model knows after its start.
-
-    Args:
-        architecture: Class of the model, such as "Qwen3ForSequenceClassification".
-        weights: Digest of the model's files.
-        chat_frame: Text that the chat template puts around a question and a response.
-        activation: Function of the head's output that makes the reward; "none" for the output.
-        dtype: Dtype of the weights.
-        head_dtype: Dtype in which the head computes the reward.
-        max_prompt_tokens: Longest conversation that the model reads.
-        runtime: Software and processor that compute the rewards.
-        unusual: Inputs of the rewards that most judges do not have, by their names.
-    """
-
-    judge: str
-    architecture: str
-    weights: str
-    chat_frame: str
-    activation: str
-    dtype: str
-    head_dtype: str
-    max_prompt_tokens: int
-    runtime: str | None = None
-    unusual: Mapping[str, object] = field(default_factory=dict)
-
-
 class RewardModel(Protocol):
     """A model that gives each response its own number; see `Engine` for its errors."""
 
-    async def start(self, on_stage: OnStage = no_stage) -> RewardModelIdentity:
-        """Loads the model and scores one conversation.
+    async def start(self, on_stage: OnStage = no_stage) -> JudgeIdentity:
+        """Loads the model and scores one conversation; returns the identity of the judge.
 
         Raises:
             StartupError: The model cannot be a judge; the message says why.

@@ -82,7 +82,7 @@ class Settings(BaseSettings):
         "auto",
         description="Source of the scores of `openai`. `tokens`: exact label logits (vLLM 0.26 or "
         "newer). `top`: the 20 most probable tokens. `auto`: `tokens` if it works, else `top`. "
-        "`rewards`: a reward model with vLLM's `/classify` or `/pooling`.",
+        "`rewards`: a reward model with vLLM's `/classify`.",
     )
     scoring: Literal["labels", "votes", "thoughts"] = Field(
         "labels",

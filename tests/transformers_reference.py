@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.core.errors import EngineUnavailableError, RequestError, StartupError
-from app.judges.engines.model_files import LocalModel
-from app.judges.engines.rendering import LabelTokens, PromptRenderer
+from app.judges.engines.model_files import model_folder, weights_digest
+from app.judges.engines.rendering import LabelTokens, PromptRenderer, load_tokenizer
 from app.ports import CallTimes, EngineIdentity, LabelLogits, OnStage, Prompt, PromptError, no_stage
 
 if TYPE_CHECKING:
@@ -54,15 +54,24 @@ class TransformersEngine:
         """Loads the model; there is nothing to warm up."""
         options = self._options
         on_stage("importing transformers")
-        local = await LocalModel.open(options.model, prompt, revision=options.revision)
+        folder = model_folder(options.model, revision=options.revision)
+        tokenizer = load_tokenizer(str(folder))
         dtype = "float32" if options.dtype == "auto" else options.dtype
         on_stage("loading the weights")
-        model = await asyncio.to_thread(_load, str(local.folder), dtype)
+        model = await asyncio.to_thread(_load, str(folder), dtype)
         longest = getattr(model.config.get_text_config(), "max_position_embeddings", 2**31)
         context = min(options.max_model_len or longest, longest)
-        self._renderer = local.renderer(context)
-        self._model, self._labels = model, local.labels
-        return await local.identity(options.judge, dtype=dtype, context_tokens=context)
+        self._renderer = PromptRenderer(tokenizer, max_prompt_tokens=context - 1)
+        self._model, self._labels = model, self._renderer.label_tokens(prompt)
+        return EngineIdentity(
+            judge=options.judge,
+            model=options.judge,
+            weights=weights_digest(folder),
+            chat_frame=self._renderer.chat_frame(prompt.system),
+            label_tokens=(self._labels.a, self._labels.b),
+            dtype=dtype,
+            max_prompt_tokens=context - 1,
+        )
 
     async def stop(self) -> None:
         """Frees the model."""

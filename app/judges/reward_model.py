@@ -1,7 +1,8 @@
 """Scores of a reward model: each response has its own number, and their difference counts."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from app.core.comparison import Comparison, Turn
 from app.core.errors import InvalidComparisonError, JudgmentFailedError
@@ -16,7 +17,6 @@ from app.ports import (
     OnStage,
     PromptError,
     RewardModel,
-    RewardModelIdentity,
     no_stage,
 )
 
@@ -59,8 +59,7 @@ class RewardModelScorer:
         Raises:
             StartupError: The model cannot be loaded, or cannot work as a judge.
         """
-        identity = reward_identity(await model.start(on_stage))
-        return cls(model, identity=identity, telemetry=telemetry)
+        return cls(model, identity=await model.start(on_stage), telemetry=telemetry)
 
     async def stop(self) -> None:
         await self._model.stop()
@@ -100,27 +99,50 @@ class RewardModelScorer:
         return None
 
 
-def reward_identity(model: RewardModelIdentity) -> JudgeIdentity:
-    """Returns the identity of a reward model."""
-    described = {"model": model.judge, "dtype": model.dtype, "head_dtype": model.head_dtype}
+def reward_identity(
+    *,
+    judge: str,
+    architecture: str,
+    weights: str,
+    chat_frame: str,
+    dtype: str,
+    head_dtype: str,
+    max_prompt_tokens: int,
+    runtime: str | None = None,
+    unusual: Mapping[str, object] = MappingProxyType({}),
+) -> JudgeIdentity:
+    """Returns the identity of a reward model whose rewards are the raw output of its head.
+
+    Args:
+        judge: The judge's name in answers.
+        architecture: Class of the model, such as "Qwen3ForSequenceClassification".
+        weights: Digest of the model's files.
+        chat_frame: Text that the chat template puts around a question and a response.
+        dtype: Dtype of the weights.
+        head_dtype: Dtype in which the head computes the reward.
+        max_prompt_tokens: Longest conversation that the model reads.
+        runtime: Software and processor that compute the rewards.
+        unusual: Inputs of the rewards that most judges do not have, by their names.
+    """
+    described = {"model": judge, "dtype": dtype, "head_dtype": head_dtype}
     return JudgeIdentity(
-        name=model.judge,
+        name=judge,
         inputs={
             **described,
             "kind": "reward model",
-            "architecture": model.architecture,
-            "weights": model.weights,
-            "chat_frame": model.chat_frame,
-            "activation": model.activation,
-            **model.unusual,
+            "architecture": architecture,
+            "weights": weights,
+            "chat_frame": chat_frame,
+            "activation": "none",
+            **unusual,
         },
         described={
             **described,
             "kind": "reward model",
-            "template": digest_of_json([model.chat_frame]),
+            "template": digest_of_json([chat_frame]),
         },
-        runtime=model.runtime,
-        max_prompt_tokens=model.max_prompt_tokens,
+        runtime=runtime,
+        max_prompt_tokens=max_prompt_tokens,
     )
 
 

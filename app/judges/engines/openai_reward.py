@@ -1,4 +1,4 @@
-"""A reward model behind vLLM's servers: /classify or /pooling, asked for the head's raw output."""
+"""A reward model behind vLLM's servers: /classify, asked for the head's raw output."""
 
 import asyncio
 import math
@@ -13,21 +13,22 @@ from app.core.errors import (
     RequestError,
     StartupError,
 )
+from app.core.fingerprint import JudgeIdentity
 from app.judges.engines.conversations import PROBE, ConversationRenderer, chat_frame_of
 from app.judges.engines.openai_servers import Endpoints, Server, ServerFailedError, ServerPool
 from app.judges.engines.rendering import load_tokenizer
+from app.judges.reward_model import reward_identity
 from app.ports import (
     ANY_LENGTH,
     CallTimes,
     Conversation,
     OnStage,
     PromptError,
-    RewardModelIdentity,
     no_stage,
 )
 
-# vLLM has both routes beside /v1. Route -> field of an entry of the answer that has the reward.
-_ROUTES = {"/../classify": "probs", "/../pooling": "data"}
+# vLLM has this route beside /v1.
+_ROUTE = "/../classify"
 _NO_SUCH_ROUTE = (404, 405, 501)
 # Conversations of one request.
 _TOGETHER = 32
@@ -66,9 +67,8 @@ class OpenAiRewardModel:
         self._servers = ServerPool(options.endpoints)
         # Set by start.
         self._renderer: ConversationRenderer | None = None
-        self._route: str
 
-    async def start(self, on_stage: OnStage = no_stage) -> RewardModelIdentity:
+    async def start(self, on_stage: OnStage = no_stage) -> JudgeIdentity:
         options = self._options
         card = await self._servers.open(options.model)
         context = min(card.max_model_len or ANY_LENGTH, options.max_model_len or ANY_LENGTH)
@@ -86,23 +86,24 @@ class OpenAiRewardModel:
             if isinstance(ids, RequestError):
                 raise StartupError(f"the judge cannot judge at all: {ids.detail}") from ids
             probes.append(ids)
-        routes = await self._servers.on_each(lambda server: self._route_of(server, probes))
-        if len(set(routes)) > 1:
-            raise StartupError("the servers of SCOPE_OPENAI_URLS have different routes for rewards")
-        self._route = routes[0]
 
         async def rehearse(server: Server) -> None:
-            _check_probes(await self._asked(server, probes))
+            try:
+                rewards = await self._asked(server, probes)
+            except ServerFailedError as exc:
+                if exc.status in _NO_SUCH_ROUTE:
+                    raise ServerFailedError("serves no reward model: it has no /classify") from exc
+                raise
+            _check_probes(rewards)
 
         await self._servers.on_each(rehearse)
         self._servers.start_probes(rehearse, card=card)
         self._renderer = renderer
-        return RewardModelIdentity(
+        return reward_identity(
             judge=options.judge,
             architecture="remote",
             weights="remote " + " ".join(filter(None, (card.id, card.root, card.parent))),
             chat_frame=chat_frame,
-            activation="none",
             dtype="remote",
             head_dtype="remote",
             max_prompt_tokens=context,
@@ -141,20 +142,6 @@ class OpenAiRewardModel:
         )
         return [results[i] if isinstance(ids, list) else ids for i, ids in enumerate(rendered)]
 
-    async def _route_of(self, server: Server, probes: Sequence[list[int]]) -> str:
-        """The route of a server that answers; raises ServerFailedError if it has none."""
-        for route in _ROUTES:
-            self._route = route
-            try:
-                await self._asked(server, probes)
-            except ServerFailedError as exc:
-                # Only these statuses mean that the route is missing.
-                if exc.status not in _NO_SUCH_ROUTE:
-                    raise
-                continue
-            return route
-        raise ServerFailedError("serves no reward model: it has neither /classify nor /pooling")
-
     async def _asked(
         self, server: Server, prompts: Sequence[list[int]]
     ) -> list[float | PromptError] | PromptError:
@@ -165,23 +152,19 @@ class OpenAiRewardModel:
             # Otherwise the server would put a sigmoid over the reward.
             "use_activation": False,
         }
-        if self._route == "/../pooling":
-            body["task"] = "classify"
-        answer = await server.post(self._route, body)
-        if isinstance(answer, PromptError):
-            return answer
-        return _rewards_in(answer, len(prompts), _ROUTES[self._route])
+        answer = await server.post(_ROUTE, body)
+        return answer if isinstance(answer, PromptError) else _rewards_in(answer, len(prompts))
 
 
 def _rewards_in(
-    answer: dict[str, Any], count: int, field: str
+    answer: dict[str, Any], count: int
 ) -> list[float | PromptError] | JudgmentFailedError:
     """Reads the rewards of an answer in the order of the request."""
     try:
         entries = sorted(answer["data"], key=lambda entry: entry["index"])
         if [entry["index"] for entry in entries] != list(range(count)):
             return JudgmentFailedError("the judge's server answered about other conversations")
-        return [_reward_in(entry[field]) for entry in entries]
+        return [_reward_in(entry["probs"]) for entry in entries]
     except (KeyError, TypeError):
         return JudgmentFailedError("the judge's server answered without rewards")
 

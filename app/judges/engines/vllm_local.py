@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from app.core.errors import JudgmentFailedError, PromptTooLongError, RequestError, StartupError
-from app.judges.engines.model_files import LocalModel, nests_language_model
-from app.judges.engines.rendering import LabelTokens, PromptRenderer
+from app.judges.engines.model_files import model_folder, nests_language_model, weights_digest
+from app.judges.engines.rendering import LabelTokens, PromptRenderer, load_tokenizer
 from app.judges.engines.thinking import EndOfThought
-from app.judges.engines.vllm_process import TOKENISED_TOGETHER, VllmProcess, refuse_aborted
+from app.judges.engines.vllm_process import VllmProcess, refuse_aborted
 from app.judges.engines.vllm_start import (
     VllmOptions,
     check_options,
@@ -21,6 +21,7 @@ from app.judges.engines.vllm_start import (
     runtime_of,
 )
 from app.ports import (
+    ANY_LENGTH,
     CallTimes,
     EngineIdentity,
     Generated,
@@ -65,20 +66,27 @@ class VllmEngine:
 
     async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
         options = check_options(self._options, on_stage)
-        local = await LocalModel.open(
-            options.model, prompt, revision=options.revision, use=options.use
-        )
-        arguments = engine_arguments(options, local.folder)
+        folder = await asyncio.to_thread(model_folder, options.model, revision=options.revision)
+        # First: a wrong tokenizer is reported before minutes of loading weights. The longest prompt
+        # is known only once the model is loaded.
+        tokenizer = load_tokenizer(str(folder))
+        renderer = PromptRenderer(tokenizer, max_prompt_tokens=ANY_LENGTH, use=options.use)
+        labels, chat_frame = renderer.label_tokens(prompt), renderer.chat_frame(prompt.system)
+        arguments = engine_arguments(options, folder)
         import_vllm()
-        inspect_model(local.folder)
+        inspect_model(folder)
         on_stage("loading the weights")
         config = self._process.load(arguments, log_format=options.log_format).model_config
         self._context_tokens = config.max_model_len
-        self._renderer = local.renderer(config.max_model_len)
+        # One token of the context is left for the answer.
+        max_prompt_tokens = config.max_model_len - 1
+        self._renderer = PromptRenderer(
+            tokenizer, max_prompt_tokens=max_prompt_tokens, use=options.use
+        )
         if self._renderer.end is not None:
             self._end, self._thinking = self._renderer.end, self._renderer.for_thoughts()
             self._after_thought = self._renderer.tokens_after_thought(prompt)
-        self._set_labels(local.labels)
+        self._set_labels(labels)
         on_stage("judging a first prompt")
         # On every rank.
         with ahead_of_queue():
@@ -88,9 +96,6 @@ class VllmEngine:
         if options.reports_start:
             logging.getLogger("vllm").setLevel(logging.ERROR)
         dtype = str(config.dtype).removeprefix("torch.")
-        identity = await local.identity(
-            options.judge, dtype=dtype, context_tokens=config.max_model_len
-        )
         runtime, head_dtype = await runtime_of(self._process.running())
         if head_dtype != "float32":
             logger.warning(
@@ -98,8 +103,14 @@ class VllmEngine:
                 "comparisons may be equal",
                 head_dtype or "an unknown dtype",
             )
-        self._identity = replace(
-            identity,
+        self._identity = EngineIdentity(
+            judge=options.judge,
+            model=options.judge,
+            weights=await asyncio.to_thread(weights_digest, folder),
+            chat_frame=chat_frame,
+            label_tokens=(labels.a, labels.b),
+            dtype=dtype,
+            max_prompt_tokens=max_prompt_tokens,
             head_dtype=head_dtype,
             runtime=runtime,
             think_end=None if self._end is None else self._end.text,
@@ -107,7 +118,7 @@ class VllmEngine:
                 options.judge_arguments,
                 dtype=dtype,
                 head_dtype=head_dtype,
-                nested=nests_language_model(local.folder),
+                nested=nests_language_model(folder),
             ),
         )
         return self._identity
@@ -181,7 +192,6 @@ class VllmEngine:
 
         answers: list[Thought | PromptError] = []
         for output in await self._process.run_all(
-            await _order(prompts),
             [prompt.question for prompt in prompts],
             tokenized,
             submitted,
@@ -246,7 +256,6 @@ class VllmEngine:
             return self._submitted(ids, params[i], request)
 
         return await self._process.run_all(
-            await _order(prompts),
             [prompt.question for prompt in prompts],
             tokenized,
             submitted,
@@ -300,21 +309,6 @@ def unusual_inputs(
     if arguments:
         inputs["vllm_args"] = dict(arguments)
     return inputs
-
-
-async def _order(prompts: Sequence[Prompt]) -> list[int]:
-    """The order in which to submit prompts: those with the same beginning follow each other.
-
-    vLLM's prefix cache evicts the beginnings that were not used for longest, so one that returns
-    later may have to be computed again. The order gains nothing measurable while the cache holds
-    all of them, and costs nothing; larger batches may gain.
-    """
-
-    def places() -> list[int]:
-        return sorted(range(len(prompts)), key=prompts.__getitem__)
-
-    # Long texts with long common beginnings take tens of milliseconds.
-    return places() if len(prompts) <= TOKENISED_TOGETHER else await asyncio.to_thread(places)
 
 
 async def _last(outputs: "AsyncGenerator[RequestOutput, None]") -> "RequestOutput":

@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-import hashlib
 import itertools
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from app.core.errors import (
@@ -14,7 +14,7 @@ from app.core.errors import (
     RequestError,
 )
 from app.judges.engines.turns import Pace
-from app.judges.engines.vllm_start import BATCHED_TOKENS, load
+from app.judges.engines.vllm_start import load
 from app.ports import CallTimes, PromptError, is_ahead
 
 if TYPE_CHECKING:
@@ -23,48 +23,13 @@ if TYPE_CHECKING:
 # Interval between two checks whether vLLM still runs.
 _LOST_POLL_S = 0.25
 # Prompts of a call that are tokenized in one step, before the first of them reaches vLLM.
-TOKENISED_TOGETHER = 64
+_TOKENISED_TOGETHER = 64
 
 _Output = TypeVar("_Output")
 # Indices of prompts -> token ids or error of each.
 Tokenize = Callable[[Sequence[int]], Sequence[list[int] | RequestError]]
 # Index of a prompt, its token ids, and arguments of vLLM's request -> vLLM's outputs, or its error.
 Submit = Callable[[int, list[int], dict[str, Any]], AsyncGenerator[_Output, None] | RequestError]
-
-
-class Ranks:
-    """Copies of the model, and the tokens that each has still to read.
-
-    All prompts of a question go to the rank that a hash of the question names, whose cache then has
-    their beginning. A second rank takes them if the first is more than two steps behind it.
-
-    Args:
-        count: Number of copies.
-    """
-
-    def __init__(self, count: int) -> None:
-        self.unread = [0] * count
-
-    def of(self, question: str) -> int:
-        """The rank for the prompts of a question."""
-        count = len(self.unread)
-        if count == 1:
-            return 0
-        digest = hashlib.blake2b(question.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        first = int.from_bytes(digest[:8]) % count
-        # Never the first one again.
-        second = (first + 1 + int.from_bytes(digest[8:]) % (count - 1)) % count
-        behind = self.unread[first] - self.unread[second] > 2 * BATCHED_TOKENS
-        return second if behind else first
-
-    @contextlib.contextmanager
-    def reading(self, rank: int, tokens: int) -> Iterator[None]:
-        """Counts a prompt as unread within the block."""
-        self.unread[rank] += tokens
-        try:
-            yield
-        finally:
-            self.unread[rank] -= tokens
 
 
 class VllmProcess:
@@ -74,7 +39,8 @@ class VllmProcess:
         self._engine: AsyncLLM | None = None
         self._request_ids = itertools.count()
         self._pace = Pace()
-        self._ranks = Ranks(1)
+        # Tokens that each copy of the model, which vLLM calls a rank, has still to read.
+        self._unread = [0]
 
     def load(self, arguments: dict[str, Any], *, log_format: Literal["text", "json"]) -> "AsyncLLM":
         """Loads the model.
@@ -89,7 +55,7 @@ class VllmProcess:
         # Assign directly to the attribute: this frame outlives the start, and an engine freed at
         # interpreter exit prints errors.
         self._engine = load(arguments, log_format=log_format)
-        self._ranks = Ranks(arguments["data_parallel_size"])
+        self._unread = [0] * arguments["data_parallel_size"]
         return self._engine
 
     def running(self) -> "AsyncLLM":
@@ -113,7 +79,6 @@ class VllmProcess:
 
     async def run_all(
         self,
-        order: Sequence[int],
         questions: Sequence[str],
         tokenize: Tokenize,
         submit: Submit[_Output],
@@ -122,49 +87,57 @@ class VllmProcess:
         """Runs the prompts of one call; those of a probe on every rank, to find a hung one.
 
         Args:
-            order: The indices of the prompts in the order in which to submit them.
-            questions: The question of each prompt, by its index.
+            questions: The question of each prompt. All prompts of a question are read by one copy
+                of the model, which then has their beginning in its cache.
             tokenize: Called in a thread.
             submit: Called on the event loop.
             times: Receives the times of the call.
 
         Returns:
-            For each prompt, by its index, vLLM's final output or the prompt's own error.
+            For each prompt, in order, vLLM's final output or the prompt's own error.
 
         Raises:
             UnavailableError: vLLM does not answer, or its queue is full.
         """
-        tasks: dict[int, list[asyncio.Task[_Output | PromptError]]] = {}
-        # One for each question of the call, also if the load changes in between.
         ranks: dict[str, Sequence[int]] = {}
+        tasks: list[list[asyncio.Task[_Output | PromptError]]] = []
         try:
-            with self._pace.call(len(order)) as turns:
+            with self._pace.call(len(questions)) as turns:
                 async with asyncio.TaskGroup() as group:
-                    for start in range(0, len(order), TOKENISED_TOGETHER):
-                        chunk = order[start : start + TOKENISED_TOGETHER]
+                    for start in range(0, len(questions), _TOKENISED_TOGETHER):
+                        chunk = range(len(questions))[start : start + _TOKENISED_TOGETHER]
                         with times.rendering():
                             # Off the event loop: a long prompt takes milliseconds. The engine runs
                             # the prompts before these meanwhile.
                             rendered = await asyncio.to_thread(tokenize, chunk)
-                        # `priority`: vLLM runs the smallest number first.
-                        for turn, i, ids in zip(turns[start:], chunk, rendered, strict=False):
-                            question = questions[i]
-                            if question not in ranks:
-                                ranks[question] = (
-                                    range(len(self._ranks.unread))
-                                    if is_ahead()
-                                    else (self._ranks.of(question),)
-                                )
-                            tasks[i] = [
-                                group.create_task(
-                                    self._run(i, ids, submit, times, priority=turn, rank=rank)
-                                )
-                                for rank in ranks[question]
-                            ]
+                        for i, ids in zip(chunk, rendered, strict=True):
+                            if questions[i] not in ranks:
+                                ranks[questions[i]] = self._ranks()
+                            # `priority`: vLLM runs the smallest number first.
+                            run = partial(self._run, i, ids, submit, times, priority=turns[i])
+                            tasks.append([])
+                            for rank in ranks[questions[i]]:
+                                tasks[-1].append(group.create_task(run(rank=rank)))
+                                self._count(tasks[-1][-1], rank, ids)
         except ExceptionGroup as failures:
             # Callers catch our errors, not groups; the first failure is enough.
             raise failures.exceptions[0] from failures
-        return [tasks[i][0].result() for i in range(len(order))]
+        return [on_ranks[0].result() for on_ranks in tasks]
+
+    def _count(self, task: asyncio.Task[Any], rank: int, ids: list[int] | RequestError) -> None:
+        """Counts a prompt as unread until its task ends."""
+        tokens = len(ids) if isinstance(ids, list) else 0
+        self._unread[rank] += tokens
+
+        def done(_: object) -> None:
+            self._unread[rank] -= tokens
+
+        task.add_done_callback(done)
+
+    def _ranks(self) -> Sequence[int]:
+        """The ranks for the prompts of a question: the one with the least to read."""
+        ranks = range(len(self._unread))
+        return ranks if is_ahead() else (min(ranks, key=self._unread.__getitem__),)
 
     async def _run(
         self,
@@ -193,10 +166,9 @@ class VllmProcess:
         times.prompt_tokens += len(ids)
         last = None
         try:
-            with self._ranks.reading(rank, len(ids)):
-                async with contextlib.aclosing(outputs):
-                    async for output in outputs:
-                        last = output
+            async with contextlib.aclosing(outputs):
+                async for output in outputs:
+                    last = output
             self._pace.note_done()
             times.note_answer()
             refuse_aborted(last)

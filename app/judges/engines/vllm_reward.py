@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.core.errors import JudgmentFailedError, RequestError, StartupError
+from app.core.fingerprint import JudgeIdentity
 from app.judges.engines.conversations import PROBE, ConversationRenderer, chat_frame_of
 from app.judges.engines.model_files import architecture_of, model_folder, outputs_of, weights_digest
 from app.judges.engines.rendering import load_tokenizer
@@ -20,12 +21,12 @@ from app.judges.engines.vllm_start import (
     inspect_model,
     runtime_of,
 )
+from app.judges.reward_model import reward_identity
 from app.ports import (
     CallTimes,
     Conversation,
     OnStage,
     PromptError,
-    RewardModelIdentity,
     ahead_of_queue,
     no_stage,
 )
@@ -49,7 +50,7 @@ class VllmRewardModel:
         self._renderer: ConversationRenderer
         self._params: PoolingParams
 
-    async def start(self, on_stage: OnStage = no_stage) -> RewardModelIdentity:
+    async def start(self, on_stage: OnStage = no_stage) -> JudgeIdentity:
         options = check_options(self._options, on_stage)
         folder = await asyncio.to_thread(model_folder, options.model, revision=options.revision)
         check_outputs(folder)
@@ -78,12 +79,11 @@ class VllmRewardModel:
         if options.reports_start:
             logging.getLogger("vllm").setLevel(logging.ERROR)
         runtime, _ = await runtime_of(self._process.running())
-        return RewardModelIdentity(
+        return reward_identity(
             judge=options.judge,
             architecture=architecture_of(folder),
             weights=await asyncio.to_thread(weights_digest, folder),
             chat_frame=chat_frame,
-            activation="none",
             dtype=_name(config.dtype),
             head_dtype=_name(config.head_dtype),
             max_prompt_tokens=config.max_model_len,
@@ -118,7 +118,6 @@ class VllmRewardModel:
             return outputs
 
         outputs = await self._process.run_all(
-            range(len(conversations)),
             [repr(conversation[:-1]) for conversation in conversations],
             tokenized,
             submitted,

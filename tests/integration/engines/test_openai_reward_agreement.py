@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.judges.engines import openai_reward
 from app.judges.engines.openai_reward import OpenAiRewardModel, OpenAiRewardOptions
 from app.judges.engines.openai_servers import Endpoints
 from tests.integration.engines.reward_checkpoint import (
@@ -39,17 +38,14 @@ async def rewards_at(url: str, folder: Path) -> tuple[list[float], int]:
 
 
 def test_rewards_of_a_real_server_are_those_of_transformers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     folder = write_reward_model(tmp_path / "tiny", dtype="float32")
     expected = np.array(rewards_by_transformers(folder, conversations()))
     pooling = ("--model", str(folder), "--runner", "pooling", "--convert", "classify")
     with vllm_server(tmp_path, more=pooling) as url:
-        for routes in (dict(openai_reward._ROUTES), {"/../pooling": "data"}):
-            monkeypatch.setattr(openai_reward, "_ROUTES", routes)
-            found, longest = asyncio.run(rewards_at(url, folder))
-            print(f"{next(iter(routes))}: {np.abs(np.array(found) - expected).max():.1e}")
-            assert longest == CONTEXT_TOKENS
-            assert np.abs(np.array(found) - expected).max() <= 1e-5
+        found, longest = asyncio.run(rewards_at(url, folder))
+    assert longest == CONTEXT_TOKENS
+    assert np.abs(np.array(found) - expected).max() <= 1e-5
     # A sigmoid would have ended the start: it makes such rewards equal, or puts them below 1.
     assert np.abs(expected).max() > 1.0

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from app.core.errors import PromptTooLongError
+from app.core.fingerprint import JudgeIdentity
 from app.judges.engines.vllm_reward import VllmRewardModel
 from app.judges.engines.vllm_start import VllmOptions
-from app.ports import CallTimes, PromptError, RewardModelIdentity
+from app.ports import CallTimes, PromptError
 from tests.integration.engines.reward_checkpoint import (
     CONTEXT_TOKENS,
     conversation,
@@ -36,7 +37,7 @@ TOKENS_AROUND = 11
 class Run:
     """Observations of one start of the model."""
 
-    identity: RewardModelIdentity
+    identity: JudgeIdentity
     rewards: Sequence[float | PromptError]
     again: Sequence[float | PromptError]
     longest: Sequence[float | PromptError]
@@ -83,10 +84,11 @@ def test_vllm_rewards_as_transformers_does(
     assert len(set(found.tolist())) == len(set(conversations()))
     assert np.abs(found - np.array(shown.again, dtype=float)).max() <= tolerance
     identity = shown.identity
-    assert (identity.dtype, identity.head_dtype) == (dtype, "float32")
-    assert identity.architecture == "Qwen3ForSequenceClassification"
+    inputs, chat_frame = identity.inputs, str(identity.inputs["chat_frame"])
+    assert (inputs["dtype"], inputs["head_dtype"]) == (dtype, "float32")
+    assert inputs["architecture"] == "Qwen3ForSequenceClassification"
     assert identity.max_prompt_tokens == CONTEXT_TOKENS
-    assert identity.chat_frame.count("{user}") == identity.chat_frame.count("{assistant}") == 1
+    assert chat_frame.count("{user}") == chat_frame.count("{assistant}") == 1
     fits, too_long = shown.longest
     assert isinstance(fits, float)
     assert isinstance(too_long, PromptTooLongError)

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import math
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -40,14 +41,15 @@ async def run() -> tuple[Counter[int], Counter[int], list[float]]:
         await engine.start(prompts[0])
         process = engine._process
         sent: Counter[int] = Counter()
-        reading = process._ranks.reading
+        run_one = process._run
 
-        def noted(rank: int, tokens: int) -> object:
+        def noted(*prompt: Any, priority: int, rank: int) -> Any:
             sent[rank] += 1
-            return reading(rank, tokens)
+            return run_one(*prompt, priority=priority, rank=rank)
 
-        process._ranks.reading = noted  # type: ignore[method-assign, assignment]
+        process._run = noted  # type: ignore[method-assign, assignment]
         shared = await engine.label_logits(prompts)
+        assert process._unread == [0, 0]
         of_pairs, probe = sent.copy(), prompts[:1]
         sent.clear()
         with ahead_of_queue():

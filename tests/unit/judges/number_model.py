@@ -1,29 +1,31 @@
 """A reward model for tests: it rewards the numbers in responses, and notes its passes."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from app.core.errors import PromptTooLongError
-from app.judges.reward_model import RewardModelScorer
+from app.core.fingerprint import JudgeIdentity
+from app.judges.reward_model import RewardModelScorer, reward_identity
 from app.observability.telemetry import Telemetry
 from app.ports import (
     CallTimes,
     Conversation,
     OnStage,
     PromptError,
-    RewardModelIdentity,
     no_stage,
 )
 
-MODEL = RewardModelIdentity(
-    judge="skywork",
-    architecture="Qwen3ForSequenceClassification",
-    weights="a09a35458c702b33eeacc393d103063234e8bc28",
-    chat_frame="<|im_start|>user\n{user}<|im_end|>\n<|im_start|>assistant\n{assistant}<|im_end|>\n",
-    activation="none",
-    dtype="bfloat16",
-    head_dtype="float32",
-    max_prompt_tokens=32_768,
-)
+INPUTS: dict[str, Any] = {
+    "judge": "skywork",
+    "architecture": "Qwen3ForSequenceClassification",
+    "weights": "a09a35458c702b33eeacc393d103063234e8bc28",
+    "chat_frame": "<|im_start|>user\n{user}<|im_end|>\n"
+    "<|im_start|>assistant\n{assistant}<|im_end|>\n",
+    "dtype": "bfloat16",
+    "head_dtype": "float32",
+    "max_prompt_tokens": 32_768,
+}
+MODEL = reward_identity(**INPUTS)
 LONGEST = 1000
 
 
@@ -45,7 +47,7 @@ class NumberModel:
         self._reward = reward
         self.calls: list[list[Conversation]] = []
 
-    async def start(self, on_stage: OnStage = no_stage) -> RewardModelIdentity:
+    async def start(self, on_stage: OnStage = no_stage) -> JudgeIdentity:
         return MODEL
 
     async def stop(self) -> None:

@@ -124,7 +124,7 @@ KINDS = {
     "reward model": Kind(
         kind="reward model",
         settings={"engine": "openai", "openai_scoring": "rewards", "tokenizer": FOLDER},
-        make=lambda: FakeServer(reward_routes=("/classify",)),
+        make=lambda: FakeServer(rewards=True),
         orders=1,
         label_mass=None,
         requests=1,

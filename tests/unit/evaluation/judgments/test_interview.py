@@ -209,7 +209,7 @@ async def ask_reward_model(
     """The content of the log after a run with a reward model, whose observation is its score."""
     data = Dataset(name="d", pairs=pairs, template=None)
     scorer = await number_model.scorer_of(model)
-    with JudgmentLog(folder / "judgments.jsonl", judge=number_model.MODEL.judge) as log:
+    with JudgmentLog(folder / "judgments.jsonl", judge=number_model.MODEL.name) as log:
         known = log.read()
         missing = missing_answers([data], ["orders"], known)
         await ask_judge(scorer, missing, log, lambda *_: None)

