@@ -1,6 +1,5 @@
 """Makes the engine that the settings name."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,16 +9,12 @@ from app.ports import Engine, RewardModel
 from app.settings import Settings
 
 if TYPE_CHECKING:
+    from app.judges.engines.openai_remote import OpenAiOptions
     from app.judges.engines.openai_servers import Endpoints
     from app.judges.engines.thinking import UseOfTemplate
     from app.judges.engines.vllm_start import VllmOptions
 
 DEMO = "demo"
-KIND_OF_SCORING: Mapping[str, JudgeKind] = {
-    "labels": "chat model",
-    "votes": "chat model by votes",
-    "thoughts": "chat model that thinks",
-}
 # Engines whose models run elsewhere, and so recover by themselves or do not.
 _REMOTE = ("openai", "decisions")
 DEMO_FOLDER = Path(__file__).parents[1] / "demo"
@@ -37,7 +32,9 @@ def make_engine(settings: Settings) -> Engine:
 
         return ScriptedEngine(judge=judge_name(settings))
     if settings.engine == "openai":
-        return _openai_engine(settings)
+        from app.judges.engines.openai_remote import OpenAiEngine
+
+        return OpenAiEngine(_openai_options(settings))
     from app.judges.engines.vllm_local import VllmEngine
 
     return VllmEngine(_vllm_options(settings))
@@ -63,7 +60,9 @@ def make_reward_model(settings: Settings) -> RewardModel:
                 "reads a conversation and writes no label: unset it"
             )
     if settings.engine == "openai":
-        return _openai_reward_model(settings)
+        from app.judges.engines.openai_reward import OpenAiRewardModel
+
+        return OpenAiRewardModel(_openai_options(settings))
     from app.judges.engines.vllm_reward import VllmRewardModel
 
     return VllmRewardModel(_vllm_options(settings))
@@ -107,7 +106,12 @@ def judge_kind(settings: Settings) -> JudgeKind:
         return "decision server"
     if reward_architecture(settings) is not None:
         return "reward model"
-    return KIND_OF_SCORING[settings.scoring]
+    kinds: dict[str, JudgeKind] = {
+        "labels": "chat model",
+        "votes": "chat model by votes",
+        "thoughts": "chat model that thinks",
+    }
+    return kinds[settings.scoring]
 
 
 def reward_architecture(settings: Settings) -> str | None:
@@ -150,35 +154,18 @@ def fetch_model(settings: Settings) -> Path:
     return model_folder(_folder_or_id(settings.model), revision=settings.revision)
 
 
-def _openai_engine(settings: Settings) -> Engine:
-    from app.judges.engines.openai_remote import OpenAiEngine, OpenAiOptions
+def _openai_options(settings: Settings) -> "OpenAiOptions":
+    from app.judges.engines.openai_remote import OpenAiOptions
 
-    assert settings.openai_scoring != "rewards", "make_reward_model makes reward models"
-    return OpenAiEngine(
-        OpenAiOptions(
-            endpoints=endpoints_of(settings),
-            model=settings.model,
-            judge=judge_name(settings),
-            tokenizer=_folder_or_id(settings.tokenizer or settings.model),
-            scoring=settings.openai_scoring,
-            max_model_len=settings.max_model_len,
-            needs_labels=settings.scoring == "labels",
-            use=_use_of_template(settings),
-        )
-    )
-
-
-def _openai_reward_model(settings: Settings) -> RewardModel:
-    from app.judges.engines.openai_reward import OpenAiRewardModel, OpenAiRewardOptions
-
-    return OpenAiRewardModel(
-        OpenAiRewardOptions(
-            endpoints=endpoints_of(settings),
-            model=settings.model,
-            judge=judge_name(settings),
-            tokenizer=_folder_or_id(settings.tokenizer or settings.model),
-            max_model_len=settings.max_model_len,
-        )
+    return OpenAiOptions(
+        endpoints=endpoints_of(settings),
+        model=settings.model,
+        judge=judge_name(settings),
+        tokenizer=_folder_or_id(settings.tokenizer or settings.model),
+        scoring=settings.openai_scoring,
+        max_model_len=settings.max_model_len,
+        needs_labels=settings.scoring == "labels",
+        use=_use_of_template(settings),
     )
 
 

@@ -41,7 +41,8 @@ _PREFILL_PAIRS = 8
 TieKey = Callable[[], Awaitable[bytes]]
 
 
-def open_scorer(
+@asynccontextmanager
+async def open_scorer(
     settings: Settings,
     observer: StartupObserver,
     *,
@@ -49,7 +50,7 @@ def open_scorer(
     new_engine: Callable[[Settings], Engine] | None = None,
     template: PromptTemplate | None = None,
     tie_key: TieKey = lambda: asyncio.sleep(0, b""),
-) -> AbstractAsyncContextManager[Scorer]:
+) -> AsyncIterator[Scorer]:
     """Loads the judge that the settings name, and stops it when the block ends.
 
     Args:
@@ -64,31 +65,96 @@ def open_scorer(
     Raises:
         StartupError: The settings are wrong, or the model cannot be loaded.
     """
+    judge = judge_name(settings)
     if settings.engine == "decisions":
-        return _decision_servers(settings, observer, telemetry=telemetry)
-    finds_prefill = template is None
+        servers = _decision_scorer(settings, telemetry)
+        stage = f"Connecting to judge {judge}"
+        async with _started(servers.start, servers.stop, observer, stage):
+            observer.note(servers.in_words)
+            yield servers
+        return
     prompts = template or load_template(settings.prompt_file, prefill=settings.prefill)
-
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[Scorer]:
-        architecture = await asyncio.to_thread(reward_architecture, settings)
-        opening: AbstractAsyncContextManager[Scorer]
-        if architecture is None:
-            opening = _chat_model(
-                settings,
-                prompts,
-                observer,
-                telemetry=telemetry,
-                new_engine=new_engine,
-                tie_key=tie_key,
-                finds_prefill=finds_prefill,
-            )
-        else:
-            opening = _reward_model(settings, architecture, observer, telemetry=telemetry)
-        async with opening as scorer:
+    architecture = await asyncio.to_thread(reward_architecture, settings)
+    start: Callable[..., Awaitable[Scorer]]
+    stage = f"Loading judge {judge}"
+    if architecture is not None:
+        model = make_reward_model(settings)
+        stage += f", a reward model ({architecture})"
+        start = partial(RewardModelScorer.start, model, telemetry=telemetry)
+        async with _started(start, model.stop, observer, stage) as scorer:
             yield scorer
+        return
+    engine = (new_engine or make_engine)(settings)
+    start = partial(_start_chat_model, engine, prompts, settings, tie_key, telemetry)
+    async with _started(start, engine.stop, observer, stage) as scorer:
+        if template is None and isinstance(scorer, LabelLogitScorer):
+            scorer = await _with_prefill(scorer, observer)
+        yield scorer
 
-    return opened()
+
+async def _start_chat_model(
+    engine: Engine,
+    prompts: PromptTemplate,
+    settings: Settings,
+    tie_key: TieKey,
+    telemetry: Telemetry,
+    *,
+    on_stage: OnStage,
+) -> Scorer:
+    if settings.scoring == "labels":
+        return await LabelLogitScorer.start(engine, prompts, telemetry=telemetry, on_stage=on_stage)
+    assert isinstance(engine, TextGenerator), "every engine of chat models writes text"
+    temperature = settings.temperature or _TEMPERATURE
+    if settings.scoring == "votes":
+        return await VoteScorer.start(
+            engine,
+            prompts,
+            samples=settings.samples or _VOTES,
+            temperature=temperature,
+            tie_key=await tie_key(),
+            telemetry=telemetry,
+            on_stage=on_stage,
+        )
+    assert isinstance(engine, ThinkingEngine), "every engine of chat models can think"
+    options = ThoughtOptions(
+        samples=settings.samples,
+        max_tokens=settings.think_tokens,
+        temperature=temperature,
+        timeout_s=settings.timeout_s,
+        tie_key=await tie_key(),
+    )
+    return await ThoughtScorer.start(
+        engine, prompts, options=options, telemetry=telemetry, on_stage=on_stage
+    )
+
+
+async def _with_prefill(scorer: LabelLogitScorer, observer: StartupObserver) -> LabelLogitScorer:
+    comparisons = await off_loop(bundled_comparisons)
+    found = await with_found_prefill(scorer, comparisons[:_PREFILL_PAIRS])
+    if found is not scorer:
+        prefill = found.template.prefill
+        observer.note(
+            f'This judge answers with a label after "{prefill}" and not without, so its answers '
+            f'begin with it, as with SCOPE_PREFILL="{prefill}"'
+        )
+    return found
+
+
+def _decision_scorer(settings: Settings, telemetry: Telemetry) -> DecisionScorer:
+    for name in ("prompt_file", "prefill", "scoring", "chat_template_kwargs"):
+        if getattr(settings, name) != Settings.model_fields[name].default:
+            raise StartupError(
+                f"SCOPE_{name.upper()} has no effect with SCOPE_ENGINE=decisions, because the "
+                "servers write the prompt and give probabilities: unset it"
+            )
+    return DecisionScorer(
+        endpoints_of(settings),
+        model=settings.model,
+        judge=judge_name(settings),
+        # Only the servers tokenize a prompt.
+        max_prompt_tokens=settings.max_model_len or ANY_LENGTH,
+        telemetry=telemetry,
+    )
 
 
 @asynccontextmanager
@@ -127,131 +193,6 @@ async def open_cascade(
             share=EscalationShare(settings.escalate_max_share),
             telemetry=telemetry,
         )
-
-
-def _chat_model(
-    settings: Settings,
-    template: PromptTemplate,
-    observer: StartupObserver,
-    *,
-    telemetry: Telemetry,
-    new_engine: Callable[[Settings], Engine] | None = None,
-    tie_key: TieKey,
-    finds_prefill: bool,
-) -> AbstractAsyncContextManager[Scorer]:
-    engine = (new_engine or make_engine)(settings)
-    start: Callable[..., Awaitable[Scorer]]
-    if settings.scoring == "votes":
-        start = partial(_start_votes, engine, template, settings, tie_key, telemetry)
-    elif settings.scoring == "thoughts":
-        start = partial(_start_thoughts, engine, template, settings, tie_key, telemetry)
-    else:
-        start = partial(LabelLogitScorer.start, engine, template, telemetry=telemetry)
-        if finds_prefill:
-            start = partial(_start_with_found_prefill, start, observer)
-    return _started(start, engine.stop, observer, f"Loading judge {judge_name(settings)}")
-
-
-async def _start_with_found_prefill(
-    start: Callable[..., Awaitable[LabelLogitScorer]],
-    observer: StartupObserver,
-    *,
-    on_stage: OnStage,
-) -> LabelLogitScorer:
-    scorer = await start(on_stage=on_stage)
-    comparisons = await off_loop(bundled_comparisons)
-    found = await with_found_prefill(scorer, comparisons[:_PREFILL_PAIRS])
-    if found is not scorer:
-        prefill = found.template.prefill
-        observer.note(
-            f'This judge answers with a label after "{prefill}" and not without, so its answers '
-            f'begin with it, as with SCOPE_PREFILL="{prefill}"'
-        )
-    return found
-
-
-async def _start_votes(
-    engine: Engine,
-    template: PromptTemplate,
-    settings: Settings,
-    tie_key: TieKey,
-    telemetry: Telemetry,
-    *,
-    on_stage: OnStage,
-) -> VoteScorer:
-    assert isinstance(engine, TextGenerator), "every engine of chat models writes text"
-    return await VoteScorer.start(
-        engine,
-        template,
-        samples=settings.samples or _VOTES,
-        temperature=settings.temperature or _TEMPERATURE,
-        tie_key=await tie_key(),
-        telemetry=telemetry,
-        on_stage=on_stage,
-    )
-
-
-async def _start_thoughts(
-    engine: Engine,
-    template: PromptTemplate,
-    settings: Settings,
-    tie_key: TieKey,
-    telemetry: Telemetry,
-    *,
-    on_stage: OnStage,
-) -> ThoughtScorer:
-    assert isinstance(engine, TextGenerator), "every engine of chat models writes text"
-    assert isinstance(engine, ThinkingEngine), "every engine of chat models can think"
-    options = ThoughtOptions(
-        samples=settings.samples,
-        max_tokens=settings.think_tokens,
-        temperature=settings.temperature or _TEMPERATURE,
-        timeout_s=settings.timeout_s,
-        tie_key=await tie_key(),
-    )
-    return await ThoughtScorer.start(
-        engine, template, options=options, telemetry=telemetry, on_stage=on_stage
-    )
-
-
-def _reward_model(
-    settings: Settings,
-    architecture: str,
-    observer: StartupObserver,
-    *,
-    telemetry: Telemetry,
-) -> AbstractAsyncContextManager[RewardModelScorer]:
-    model = make_reward_model(settings)
-    start = partial(RewardModelScorer.start, model, telemetry=telemetry)
-    loading = f"Loading judge {judge_name(settings)}, a reward model ({architecture})"
-    return _started(start, model.stop, observer, loading)
-
-
-@asynccontextmanager
-async def _decision_servers(
-    settings: Settings,
-    observer: StartupObserver,
-    *,
-    telemetry: Telemetry,
-) -> AsyncIterator[DecisionScorer]:
-    for setting in ("prompt_file", "prefill", "scoring", "chat_template_kwargs"):
-        if getattr(settings, setting) != Settings.model_fields[setting].default:
-            raise StartupError(
-                f"SCOPE_{setting.upper()} has no effect with SCOPE_ENGINE=decisions, because the "
-                "servers write the prompt and give probabilities: unset it"
-            )
-    name = judge_name(settings)
-    scorer = DecisionScorer(
-        endpoints_of(settings),
-        model=settings.model,
-        judge=name,
-        # Only the servers tokenize a prompt.
-        max_prompt_tokens=settings.max_model_len or ANY_LENGTH,
-        telemetry=telemetry,
-    )
-    async with _started(scorer.start, scorer.stop, observer, f"Connecting to judge {name}"):
-        observer.note(scorer.in_words)
-        yield scorer
 
 
 @asynccontextmanager

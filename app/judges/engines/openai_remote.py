@@ -55,7 +55,7 @@ _ANY_IDS = (0, 1)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenAiOptions:
-    """Options of the OpenAI engine.
+    """Options of a model on OpenAI-compatible servers.
 
     Args:
         endpoints: The servers; all serve the same model.
@@ -64,7 +64,8 @@ class OpenAiOptions:
         tokenizer: Hugging Face id or folder of the model's tokenizer; "top" needs none.
         scoring: "tokens" sends token ids and asks for the two labels by id, which vLLM 0.26 and
             later support; "top" sends messages and looks for the labels among the 20 most probable
-            tokens; "auto" uses "tokens" if every server supports it.
+            tokens; "auto" uses "tokens" if every server supports it. "rewards" is for a reward
+            model, which reads the first four options and `max_model_len` only.
         max_model_len: Context in tokens, if it is to be shorter than the servers'.
         use: Variables of the chat template, and whether the judge thinks.
         needs_labels: Whether the judge is read by the log-probabilities of its labels; otherwise it
@@ -75,7 +76,7 @@ class OpenAiOptions:
     model: str
     judge: str
     tokenizer: str
-    scoring: Literal["auto", "tokens", "top"] = "auto"
+    scoring: Literal["auto", "tokens", "top", "rewards"] = "auto"
     max_model_len: int | None = None
     needs_labels: bool = True
     use: UseOfTemplate = PLAIN

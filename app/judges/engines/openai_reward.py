@@ -3,7 +3,6 @@
 import asyncio
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from app.core.comparison import Turn
@@ -15,7 +14,8 @@ from app.core.errors import (
 )
 from app.core.fingerprint import JudgeIdentity
 from app.judges.engines.conversations import PROBE, ConversationRenderer, chat_frame_of
-from app.judges.engines.openai_servers import Endpoints, Server, ServerFailedError, ServerPool
+from app.judges.engines.openai_remote import OpenAiOptions
+from app.judges.engines.openai_servers import Server, ServerFailedError, ServerPool
 from app.judges.engines.rendering import load_tokenizer
 from app.judges.reward_model import reward_identity
 from app.ports import (
@@ -36,25 +36,6 @@ _TOGETHER = 32
 _OTHER_PROBE: Conversation = (PROBE[0], Turn("assistant", "Bananas are yellow."))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OpenAiRewardOptions:
-    """Options of a reward model on servers.
-
-    Args:
-        endpoints: The servers; all serve the same model.
-        model: The model's name at the servers.
-        judge: The judge's name in answers.
-        tokenizer: Hugging Face id or folder of the model's tokenizer.
-        max_model_len: Context in tokens, if it is to be shorter than the servers'.
-    """
-
-    endpoints: Endpoints
-    model: str
-    judge: str
-    tokenizer: str
-    max_model_len: int | None = None
-
-
 class OpenAiRewardModel:
     """A reward model on remote servers; requests fail over if there are several.
 
@@ -62,7 +43,7 @@ class OpenAiRewardModel:
         options: Servers and model.
     """
 
-    def __init__(self, options: OpenAiRewardOptions) -> None:
+    def __init__(self, options: OpenAiOptions) -> None:
         self._options = options
         self._servers = ServerPool(options.endpoints)
         # Set by start.

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.judges.engines.openai_reward import OpenAiRewardModel, OpenAiRewardOptions
+from app.judges.engines.openai_remote import OpenAiOptions
+from app.judges.engines.openai_reward import OpenAiRewardModel
 from app.judges.engines.openai_servers import Endpoints
 from tests.integration.engines.reward_checkpoint import (
     CONTEXT_TOKENS,
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.vllm, pytest.mark.long]
 async def rewards_at(url: str, folder: Path) -> tuple[list[float], int]:
     """The rewards of the conversations, and the longest conversation."""
     model = OpenAiRewardModel(
-        OpenAiRewardOptions(
+        OpenAiOptions(
             endpoints=Endpoints(urls=(url,), api_key=KEY),
             model=MODEL,
             judge="tiny",

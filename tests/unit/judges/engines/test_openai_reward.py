@@ -17,7 +17,8 @@ from app.core.errors import (
 )
 from app.core.fingerprint import JudgeIdentity
 from app.judges.engines.conversations import ConversationRenderer
-from app.judges.engines.openai_reward import OpenAiRewardModel, OpenAiRewardOptions
+from app.judges.engines.openai_remote import OpenAiOptions
+from app.judges.engines.openai_reward import OpenAiRewardModel
 from app.judges.engines.openai_servers import Endpoints
 from app.judges.engines.rendering import load_tokenizer
 from app.ports import CallTimes, Conversation
@@ -48,9 +49,7 @@ def model_of(*servers: FakeServer, **changed: Any) -> OpenAiRewardModel:
     endpoints = Endpoints(
         urls=tuple(server.url for server in servers), timeout_s=PATIENCE_S, probe_every_s=0.02
     )
-    options = OpenAiRewardOptions(
-        endpoints=endpoints, model="the-judge", judge="judge", tokenizer=FOLDER
-    )
+    options = OpenAiOptions(endpoints=endpoints, model="the-judge", judge="judge", tokenizer=FOLDER)
     return OpenAiRewardModel(dataclasses.replace(options, **changed))
 
 
