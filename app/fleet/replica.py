@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
-from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from app.api.application import create_application, drain
 from app.api.keys import open_keys
@@ -33,29 +32,6 @@ logger = logging.getLogger("app.fleet")
 _LAST_ANSWERS_S = 0.5
 # Time to free engine and store after the last request.
 _CLOSE_S = 15.0
-
-
-class FleetArguments(BaseModel):
-    """Number and resources of the judges: `args` of the application in Serve's YAML."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    min_replicas: int = Field(1, ge=1)
-    max_replicas: int = Field(1, ge=1)
-    # Counted in HTTP requests, not in comparisons: a batch is one request.
-    target_ongoing_requests: float = Field(32.0, gt=0)
-    upscale_delay_s: float = Field(30.0, ge=0)
-    # Long, because loading a judge takes minutes.
-    downscale_delay_s: float = Field(600.0, ge=0)
-    health_check_period_s: float = Field(5.0, gt=0)
-    on_gpu: bool = True
-    cpus_per_replica: float = Field(1.0, ge=0)
-
-    @model_validator(mode="after")
-    def _ordered(self) -> "FleetArguments":
-        if self.min_replicas > self.max_replicas:
-            raise ValueError("min_replicas is larger than max_replicas")
-        return self
 
 
 class JudgeReplica:
@@ -142,22 +118,16 @@ def fleet_settings() -> Settings:
     return settings
 
 
-def options(settings: Settings, arguments: FleetArguments) -> dict[str, Any]:
-    """Options of the Serve deployment."""
-    gpus = settings.tensor_parallel if arguments.on_gpu else 0
+def options(settings: Settings) -> dict[str, Any]:
+    """Options of the Serve deployment; those in Serve's YAML override them."""
     return {
         "name": "Judge",
-        "autoscaling_config": {
-            "min_replicas": arguments.min_replicas,
-            "max_replicas": arguments.max_replicas,
-            "target_ongoing_requests": arguments.target_ongoing_requests,
-            "upscale_delay_s": arguments.upscale_delay_s,
-            "downscale_delay_s": arguments.downscale_delay_s,
-        },
-        "ray_actor_options": {"num_cpus": arguments.cpus_per_replica, "num_gpus": gpus},
+        # A batch is one request. Loading a judge takes minutes, so it is kept for ten.
+        "autoscaling_config": {"target_ongoing_requests": 32, "downscale_delay_s": 600.0},
+        "ray_actor_options": {"num_cpus": 1, "num_gpus": settings.tensor_parallel},
         # As large as the service's own limit, which answers 429: Serve would queue silently.
         "max_ongoing_requests": settings.max_pending,
-        "health_check_period_s": arguments.health_check_period_s,
+        "health_check_period_s": 5.0,
         # Longer than the probe's own timeout, so that the probe reports the reason.
         "health_check_timeout_s": SILENT_S + 5.0,
         # Serve stops routing to a replica before it waits for the requests in flight.

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import yaml
-from pydantic import ValidationError
 
 from app.core.errors import (
     EngineUnavailableError,
@@ -14,7 +13,7 @@ from app.core.errors import (
     StartupError,
     StoreUnavailableError,
 )
-from app.fleet.replica import FleetArguments, JudgeReplica, fleet_settings, options
+from app.fleet.replica import JudgeReplica, fleet_settings, options
 from app.judges.engines.scripted import ScriptedEngine
 from app.ports import CallTimes
 from app.settings import Settings, read_settings
@@ -49,22 +48,11 @@ def test_a_fleet_without_keys_is_refused(variables: pytest.MonkeyPatch) -> None:
 
 def test_a_replica_takes_the_gpus_that_share_its_judge() -> None:
     settings = Settings(tensor_parallel=4, max_pending=100, drain_s=7.5)
-    found = options(settings, FleetArguments(min_replicas=2, max_replicas=3))
+    found = options(settings)
     assert found["ray_actor_options"]["num_gpus"] == 4
     assert found["max_ongoing_requests"] == 100
     assert found["graceful_shutdown_timeout_s"] > 7.5
     assert found["health_check_timeout_s"] > 10
-    assert found["autoscaling_config"]["max_replicas"] == 3
-    on_cpu = options(settings, FleetArguments(on_gpu=False))
-    assert on_cpu["ray_actor_options"]["num_gpus"] == 0
-
-
-@pytest.mark.parametrize(
-    "given", [{"min_replicas": 3, "max_replicas": 2}, {"min_replicas": 0}, {"replicas": 2}]
-)
-def test_invalid_arguments_are_refused(given: dict[str, int]) -> None:
-    with pytest.raises(ValidationError):
-        FleetArguments.model_validate(given)
 
 
 class Changed(ScriptedEngine):
@@ -153,7 +141,8 @@ def test_a_replica_without_its_store_is_kept() -> None:
 def test_a_shipped_serve_file_is_valid(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (application,) = yaml.safe_load((DEPLOY / name).read_text())["applications"]
     assert application["import_path"] == "app.fleet.serving:build"
-    FleetArguments.model_validate(application["args"])
+    assert "args" not in application
+    assert [each["name"] for each in application["deployments"]] == [options(Settings())["name"]]
     for variable, value in application["runtime_env"]["env_vars"].items():
         monkeypatch.setenv(variable, value)
     read_settings()
