@@ -8,7 +8,7 @@ verdict never takes its place.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -34,6 +34,7 @@ from app.judges.engines.openai_servers import (
     ServerBusyError,
     ServerFailedError,
     ServerPool,
+    parts_of,
 )
 from app.judges.engines.turns import Pace, run_all
 from app.judges.scorer import ScoreError, ScoreOutcome, Scorer
@@ -155,24 +156,12 @@ class LargeJudge:
     async def score(self, comparisons: Sequence[Comparison]) -> list[ScoreOutcome]:
         """Asks for the scores of comparisons, in several requests if they are many."""
         with self._pace.call(len(comparisons)) as turns:
+            sizes = [sum(map(len, comparison.texts)) for comparison in comparisons]
             answers = await run_all(
-                self._score(comparisons[first:last], turns[first])
-                for first, last in self._parts(comparisons)
+                self._score([comparisons[place] for place in part], turns[part[0]])
+                for part in parts_of(sizes, most=self._most, largest=self._most_characters)
             )
         return [outcome for answer in answers for outcome in answer]
-
-    def _parts(self, comparisons: Sequence[Comparison]) -> Iterator[tuple[int, int]]:
-        """The first place of each request, and the one after its last."""
-        first = size = 0
-        for place, comparison in enumerate(comparisons):
-            own = sum(map(len, comparison.texts))
-            full = place - first >= self._most or size + own > self._most_characters
-            if full and place > first:
-                yield first, place
-                first, size = place, 0
-            size += own
-        if comparisons:
-            yield first, len(comparisons)
 
     async def _score(self, part: Sequence[Comparison], turn: int) -> list[ScoreOutcome]:
         try:

@@ -254,7 +254,8 @@ class DecisionScorer:
             path = form.dialect.path
             if statuses.get(path) in _NO_SUCH_ROUTE:
                 continue
-            status = await server.status(path, form.bodies(self._model, probe)[0])
+            body = form.bodies(self._model, probe)[0]
+            status = (await server.send("POST", path, body=body)).status
             if status == 200:
                 return form
             if status not in _NO_SUCH_ROUTE + _REFUSED:

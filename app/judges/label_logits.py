@@ -73,13 +73,7 @@ class LabelLogitScorer(ChatScorer):
         telemetry: Telemetry,
         on_stage: OnStage = no_stage,
     ) -> "LabelLogitScorer":
-        """Loads the model.
-
-        Args:
-            engine: The engine, not yet started.
-            template: Template of the prompts.
-            telemetry: Observes the engine's calls.
-            on_stage: Called with the name of each stage, when it begins.
+        """Loads the model of an engine that is not yet started.
 
         Raises:
             StartupError: The model cannot be loaded, or cannot work as a judge.

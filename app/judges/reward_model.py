@@ -49,12 +49,7 @@ class RewardModelScorer:
         telemetry: Telemetry,
         on_stage: OnStage = no_stage,
     ) -> "RewardModelScorer":
-        """Loads the model.
-
-        Args:
-            model: The model, not yet started.
-            telemetry: Observes the model's calls.
-            on_stage: Called with the name of each stage, when it begins.
+        """Loads a model that is not yet started.
 
         Raises:
             StartupError: The model cannot be loaded, or cannot work as a judge.

@@ -1,8 +1,6 @@
 """Scores of a chat model that thinks before its verdict, in both orders of the responses."""
 
-import logging
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -44,39 +42,16 @@ from app.ports import (
     no_stage,
 )
 
-logger = logging.getLogger("app.judge")
-
 # Changes when the same thoughts would give other scores.
 _READING = 1
 # Thoughts in each order, and answers in each order where verdicts are votes.
 _SAMPLES, _VOTES = 1, 16
-# Tokens of the thought that measures the speed of a start.
-_MEASURED_TOKENS = 64
 
 UNFINISHED = NoScore(reason="thought_unfinished")
 
 
 class EngineOfThoughts(Engine, TextGenerator, ThinkingEngine, Protocol):
     """An engine that thinks; without `think_end` after its start, it only answers in words."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ThoughtOptions:
-    """How a judge thinks.
-
-    Args:
-        samples: Thoughts in each order; None for 1, or 16 where verdicts are votes.
-        max_tokens: Largest number of tokens of a thought.
-        temperature: Temperature of the thoughts.
-        timeout_s: Seconds after which a request is stopped, to compare with the measured speed.
-        tie_key: Key of the hash that breaks ties of votes.
-    """
-
-    samples: int | None
-    max_tokens: int
-    temperature: float
-    timeout_s: float
-    tie_key: bytes
 
 
 @dataclass(kw_only=True, eq=False)
@@ -91,14 +66,16 @@ class ThoughtScorer(ChatScorer):
     messages without an end are no votes, and a comparison has no score if most have none.
 
     Args:
-        options: How it thinks.
         samples: Thoughts in each order.
+        max_tokens: Largest number of tokens of a thought.
+        temperature: Temperature of the thoughts.
         votes: Whether its verdicts are votes.
     """
 
     engine: EngineOfThoughts
-    options: ThoughtOptions
     samples: int
+    max_tokens: int
+    temperature: float
     votes: bool
 
     @classmethod
@@ -107,51 +84,45 @@ class ThoughtScorer(ChatScorer):
         engine: EngineOfThoughts,
         template: PromptTemplate,
         *,
-        options: ThoughtOptions,
+        samples: int | None,
+        max_tokens: int,
+        temperature: float,
         telemetry: Telemetry,
         on_stage: OnStage = no_stage,
     ) -> "ThoughtScorer":
         """Loads the model. The arguments are those of the class.
 
+        Without `samples` these are 1, or 16 where verdicts are votes.
+
         Raises:
             StartupError: The model cannot be loaded, or cannot work as a judge that thinks.
         """
-        prompt = template.render(Comparison.of("x", "x", "x"))
-        started = await engine.start(prompt, on_stage)
+        started = await engine.start(template.render(Comparison.of("x", "x", "x")), on_stage)
         votes = started.think_end is None
-        samples = options.samples or (_VOTES if votes else _SAMPLES)
+        samples = samples or (_VOTES if votes else _SAMPLES)
         if votes and samples == 1:
             raise StartupError(
                 "these servers cannot continue a thought, so their verdicts are votes, and one "
                 "vote in each order says too little: set SCOPE_SAMPLES to 8 or more, or unset it"
             )
-        identity = thought_identity(started, template, options=options, samples=samples)
+        identity = thought_identity(
+            started, template, samples=samples, max_tokens=max_tokens, temperature=temperature
+        )
         if identity.max_prompt_tokens < 1:
             raise StartupError(
-                f"SCOPE_THINK_TOKENS={options.max_tokens} leaves no room for a prompt in the "
+                f"SCOPE_THINK_TOKENS={max_tokens} leaves no room for a prompt in the "
                 f"context of {started.max_prompt_tokens + 1} tokens: set it to less"
             )
-        scorer = cls(
+        return cls(
             engine=engine,
             template=template,
             identity=identity,
-            options=options,
             samples=samples,
+            max_tokens=max_tokens,
+            temperature=temperature,
             votes=votes,
             telemetry=telemetry,
         )
-        on_stage("measuring the speed of its thoughts")
-        advice = advice_on_timeout(await scorer._tokens_per_s(prompt), options)
-        if advice is not None:
-            logger.warning("%s", advice)
-        return scorer
-
-    async def _tokens_per_s(self, prompt: Prompt) -> float | None:
-        """Measures how fast one thought is written alone; None if the engine does not count."""
-        times, begun = CallTimes(), time.perf_counter()
-        short = replace(self._sampling([0]), max_tokens=_MEASURED_TOKENS)
-        await self._written([prompt], short, times)
-        return times.written_tokens / (time.perf_counter() - begun) or None
 
     async def score(self, comparisons: Sequence[Comparison]) -> list[ScoreOutcome]:
         """Scores comparisons; all thoughts in both orders are one call of the engine.
@@ -214,8 +185,8 @@ class ThoughtScorer(ChatScorer):
 
     def _sampling(self, seeds: Sequence[int], *, samples: int = 1) -> Sampling:
         return Sampling(
-            max_tokens=self.options.max_tokens,
-            temperature=self.options.temperature,
+            max_tokens=self.max_tokens,
+            temperature=self.temperature,
             seeds=seeds,
             n=samples,
         )
@@ -247,7 +218,7 @@ class ThoughtScorer(ChatScorer):
         first, second = votes
         assert not isinstance(first, NoScore)
         assert not isinstance(second, NoScore)
-        return score_of_votes(first, second, tie=draw.tie(self.options.tie_key))
+        return score_of_votes(first, second, tie=draw.tie)
 
     def _count(
         self, messages: Sequence[Thought | Generated | PromptError]
@@ -309,35 +280,21 @@ def _mean(thoughts: Sequence[Thought | Generated | PromptError]) -> LabelLogits 
     return LabelLogits(log_a + mass, log_b + mass)
 
 
-def advice_on_timeout(tokens_per_s: float | None, options: ThoughtOptions) -> str | None:
-    """Advice if a thought of full length takes longer than a request may; None if it does not."""
-    if tokens_per_s is None or options.max_tokens <= tokens_per_s * options.timeout_s:
-        return None
-    needed = math.ceil(options.max_tokens / tokens_per_s / 10.0) * 10
-    fitting = int(tokens_per_s * options.timeout_s)
-    return (
-        f"a thought of SCOPE_THINK_TOKENS={options.max_tokens} tokens takes about {needed} s "
-        f"alone, at the measured {tokens_per_s:.0f} tokens/s, and SCOPE_TIMEOUT_S stops a request "
-        "after "
-        f"{options.timeout_s:g} s: set SCOPE_TIMEOUT_S to {2 * needed} or more, or "
-        f"SCOPE_THINK_TOKENS to {fitting} or less"
-    )
-
-
 def thought_identity(
     engine: EngineIdentity,
     template: PromptTemplate,
     *,
-    options: ThoughtOptions,
     samples: int,
+    max_tokens: int,
+    temperature: float,
 ) -> JudgeIdentity:
     """Returns the identity of a chat model that thinks; see `chat_identity`."""
     chat = chat_identity(engine, template)
     scoring = {
         "kind": "thoughts",
         "samples": samples,
-        "temperature": options.temperature,
-        "think_tokens": options.max_tokens,
+        "temperature": temperature,
+        "think_tokens": max_tokens,
         "think_end": engine.think_end,
         "left_out": list(engine.left_out),
     }
@@ -346,5 +303,5 @@ def thought_identity(
         inputs={**chat.inputs, "scoring": {**scoring, "reading": _READING}},
         described={**chat.described, "kind": "chat model that thinks", "scoring": scoring},
         runtime=chat.runtime,
-        max_prompt_tokens=chat.max_prompt_tokens - options.max_tokens,
+        max_prompt_tokens=chat.max_prompt_tokens - max_tokens,
     )

@@ -16,7 +16,7 @@ from app.judges.label_logits import LabelLogitScorer, with_found_prefill
 from app.judges.prompts import PromptTemplate, load_template
 from app.judges.reward_model import RewardModelScorer
 from app.judges.scorer import Scorer
-from app.judges.thoughts import ThoughtOptions, ThoughtScorer
+from app.judges.thoughts import ThoughtScorer
 from app.judges.votes import VoteScorer
 from app.observability.telemetry import Telemetry
 from app.ports import ANY_LENGTH, Engine, OnStage, TextGenerator, ThinkingEngine
@@ -37,9 +37,6 @@ _VOTES, _TEMPERATURE = 16, 1.0
 # Bundled pairs by which the start looks whether the judge needs a prefill.
 _PREFILL_PAIRS = 8
 
-# Returns the key by which ties of votes are broken.
-TieKey = Callable[[], Awaitable[bytes]]
-
 
 @asynccontextmanager
 async def open_scorer(
@@ -49,7 +46,6 @@ async def open_scorer(
     telemetry: Telemetry,
     new_engine: Callable[[Settings], Engine] | None = None,
     template: PromptTemplate | None = None,
-    tie_key: TieKey = lambda: asyncio.sleep(0, b""),
 ) -> AsyncIterator[Scorer]:
     """Loads the judge that the settings name, and stops it when the block ends.
 
@@ -59,8 +55,6 @@ async def open_scorer(
         telemetry: Observes the judge's calls.
         new_engine: Makes the engine of a chat model; None for `make_engine`.
         template: Template of a chat model's prompts; None for the one of the settings.
-        tie_key: The key by which ties of votes are broken; all processes with the same sets need
-            the same.
 
     Raises:
         StartupError: The settings are wrong, or the model cannot be loaded.
@@ -85,7 +79,7 @@ async def open_scorer(
             yield scorer
         return
     engine = (new_engine or make_engine)(settings)
-    start = partial(_start_chat_model, engine, prompts, settings, tie_key, telemetry)
+    start = partial(_start_chat_model, engine, prompts, settings, telemetry)
     async with _started(start, engine.stop, observer, stage) as scorer:
         if template is None and isinstance(scorer, LabelLogitScorer):
             scorer = await _with_prefill(scorer, observer)
@@ -96,7 +90,6 @@ async def _start_chat_model(
     engine: Engine,
     prompts: PromptTemplate,
     settings: Settings,
-    tie_key: TieKey,
     telemetry: Telemetry,
     *,
     on_stage: OnStage,
@@ -111,20 +104,18 @@ async def _start_chat_model(
             prompts,
             samples=settings.samples or _VOTES,
             temperature=temperature,
-            tie_key=await tie_key(),
             telemetry=telemetry,
             on_stage=on_stage,
         )
     assert isinstance(engine, ThinkingEngine), "every engine of chat models can think"
-    options = ThoughtOptions(
+    return await ThoughtScorer.start(
+        engine,
+        prompts,
         samples=settings.samples,
         max_tokens=settings.think_tokens,
         temperature=temperature,
-        timeout_s=settings.timeout_s,
-        tie_key=await tie_key(),
-    )
-    return await ThoughtScorer.start(
-        engine, prompts, options=options, telemetry=telemetry, on_stage=on_stage
+        telemetry=telemetry,
+        on_stage=on_stage,
     )
 
 

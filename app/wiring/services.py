@@ -86,13 +86,7 @@ async def open_services(
     telemetry = Telemetry.on_own_registry()
     store = make_store(settings.store_url)
     # Before the store is opened, because wrong settings leave no file behind then.
-    opening = open_scorer(
-        settings,
-        observer,
-        telemetry=telemetry,
-        new_engine=new_engine,
-        tie_key=store.secret,
-    )
+    opening = open_scorer(settings, observer, telemetry=telemetry, new_engine=new_engine)
     if settings.escalate_url:
         opening = open_cascade(settings, opening, observer, telemetry)
     async with AsyncExitStack() as stack:

@@ -34,7 +34,7 @@ from app.judges.engines.vllm_start import VllmOptions
 from app.judges.label_logits import LabelLogitScorer
 from app.judges.prompts import PromptTemplate, load_template, rendered_pairs
 from app.judges.scorer import ScoreOutcome, Scorer
-from app.judges.thoughts import ThoughtOptions, ThoughtScorer
+from app.judges.thoughts import ThoughtScorer
 from app.observability.telemetry import Telemetry
 from app.ports import CallTimes, LabelLogits, Prompt, PromptError, Sampling, Thought
 from tests.demo_judge.train_thinking import sums
@@ -148,21 +148,19 @@ async def run(options: argparse.Namespace) -> None:
         labels = await LabelLogitScorer.start(engine, template, telemetry=telemetry)
         figures = [await measure("labels", labels, engine, pairs, options.calibrated)]
     for samples in (1, 4):
-        thoughts = ThoughtOptions(
-            samples=samples,
-            max_tokens=options.think_tokens,
-            temperature=options.temperature,
-            timeout_s=86400.0,
-            tie_key=b"",
-        )
         async with engine_of(options, thinks=True) as engine:
             scorer = await ThoughtScorer.start(
-                engine, template, options=thoughts, telemetry=telemetry
+                engine,
+                template,
+                samples=samples,
+                max_tokens=options.think_tokens,
+                temperature=options.temperature,
+                telemetry=telemetry,
             )
             name = f"{samples} thoughts"
             figures.append(await measure(name, scorer, engine, pairs, options.calibrated))
             if samples == 1:
-                await show(engine, template, pairs[: options.shown], thoughts)
+                await show(engine, template, pairs[: options.shown], scorer)
     if options.json:
         options.json.write_text(json.dumps(figures), encoding="utf-8")
 
@@ -171,7 +169,7 @@ async def show(
     engine: CountingEngine,
     template: PromptTemplate,
     pairs: Sequence[Labeled],
-    options: ThoughtOptions,
+    scorer: ThoughtScorer,
 ) -> None:
     """Prints what the prefix cache saves in the second pass, and ten thoughts."""
     prompts = await rendered_pairs(template, [pair.comparison for pair in pairs])
@@ -183,8 +181,8 @@ async def show(
         thoughts = await engine.think(
             prompts,
             Sampling(
-                max_tokens=options.max_tokens,
-                temperature=options.temperature,
+                max_tokens=scorer.max_tokens,
+                temperature=scorer.temperature,
                 seeds=range(len(prompts)),
             ),
         )

@@ -45,7 +45,6 @@ async def main() -> None:
             identity=labels.identity,
             samples=samples,
             temperature=temperature,
-            tie_key=b"measured",
             telemetry=telemetry,
         )
         await measure(f"{samples} votes at {temperature}", votes, engine, pairs, CALIBRATED)

@@ -35,7 +35,7 @@ from app.core.preference import FloatArray, preference_from_gaps
 from app.core.score import Score
 from app.demo.pairs import pairs as made_pairs
 from app.judges.engines.model_files import model_folder
-from app.judges.engines.vllm_build import gpu_fault, installed_builds, is_cpu_build, visible_gpus
+from app.judges.engines.vllm_build import check_gpus, installed_builds, is_cpu_build
 from app.judges.engines.vllm_local import VllmEngine
 from app.judges.engines.vllm_start import VllmOptions
 from app.judges.prompts import PromptTemplate
@@ -382,11 +382,12 @@ def machine(at: Machine) -> Finding:
     if not at.small:
         compiler = any(map(shutil.which, (os.environ.get("CC", "gcc"), "clang")))
         headers = Path(sysconfig.get_path("include", "posix_prefix"), "Python.h")
-        gpus = visible_gpus()
-        fault = None if gpus is None else gpu_fault(gpus, wanted=1)
         faults += [] if compiler else ["no C compiler"]
         faults += [] if headers.is_file() else [f"no {headers}"]
-        faults += [] if fault is None else [fault]
+        try:
+            check_gpus(1)
+        except StartupError as exc:
+            faults.append(exc.detail)
     cards = ", ".join(f"{gpu['name']}, driver {gpu['driver_version']}" for gpu in at.gpus)
     named = ", ".join(f"{name} {version}" for name, version in builds.items())
     sentence = "; ".join([f"{cards or 'no GPU'}; {named} with torch {torch.__version__}", *faults])

@@ -1,6 +1,7 @@
 """Renders whole conversations for reward models, in which users' texts stay plain text."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from app.core.comparison import Turn
@@ -34,7 +35,8 @@ class ConversationRenderer:
     def __init__(self, tokenizer: "PreTrainedTokenizerBase", *, max_prompt_tokens: int) -> None:
         self._template = ChatTemplate(tokenizer)
         self._max_prompt_tokens = max_prompt_tokens
-        self._frames: dict[tuple[str, ...], Frame | InvalidComparisonError] = {}
+        # The frame of conversations with these roles; an error if they have none.
+        self.frame = lru_cache(maxsize=_MOST_FRAMES)(self._new_frame)
 
     def token_ids(self, conversations: Sequence[Conversation]) -> list[list[int] | RequestError]:
         """Renders conversations.
@@ -51,17 +53,6 @@ class ConversationRenderer:
         if not isinstance(frame, Frame):
             return frame
         return Framed(frame, [turn.content for turn in conversation])
-
-    def frame(self, roles: tuple[str, ...]) -> Frame | InvalidComparisonError:
-        """The frame of conversations with these roles, cached; an error if they have none."""
-        # Threads share the cache: each reads it once and writes it once.
-        frame = self._frames.get(roles)
-        if frame is None:
-            frame = self._new_frame(roles)
-            if len(self._frames) >= _MOST_FRAMES:
-                self._frames.clear()
-            self._frames[roles] = frame
-        return frame
 
     def _new_frame(self, roles: tuple[str, ...]) -> Frame | InvalidComparisonError:
         from jinja2 import TemplateError

@@ -159,16 +159,6 @@ def is_quantized(folder: Path) -> bool:
     )
 
 
-def nests_language_model(folder: Path) -> bool:
-    """Whether the language model is a part of the model, as in multimodal models.
-
-    Raises:
-        StartupError: There is no readable config.json.
-    """
-    nested = ("text_config", "llm_config", "language_config", "thinker_config")
-    return any(name in config_of(folder) for name in nested)
-
-
 def weight_bytes(folder: Path) -> int:
     """Size of all weight files of a model together."""
     return sum(each.stat().st_size for each in folder.iterdir() if each.suffix in _WEIGHT_SUFFIXES)

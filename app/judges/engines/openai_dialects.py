@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from app.core.errors import JudgmentFailedError, PromptTooLongError, RequestError
 from app.judges.engines.rendering import LabelTokens, PromptRenderer
@@ -58,54 +58,6 @@ class WrittenThought(NamedTuple):
     ended: bool
 
 
-class Dialect(Protocol):
-    """One way to ask a server.
-
-    Args:
-        path: Path below the server's base URL.
-        together: Largest number of prompts in one request.
-        label_tokens: Ids of A and B; (-1, -1) if only the server knows them.
-    """
-
-    path: str
-    together: int
-    label_tokens: tuple[int, int]
-
-    @property
-    def label_params(self) -> dict[str, Any]:
-        """Request parameters that return the labels' log-probabilities."""
-
-    @property
-    def think_end(self) -> str | None:
-        """Text behind a thought of the judge; None if it cannot be continued."""
-
-    def chat_frame(self, prompt: Prompt) -> str:
-        """Text around every user message, as part of the judge's identity."""
-
-    def asks(self, prompts: Sequence[Prompt], *, answer_tokens: int) -> list[Ask | RequestError]:
-        """Prepares prompts for sending.
-
-        Args:
-            prompts: Prompts to prepare.
-            answer_tokens: Longest answer in tokens.
-
-        Returns:
-            For each prompt, in order, its `Ask` or its own error.
-        """
-
-    def body(self, asks: Sequence[Ask]) -> dict[str, Any]:
-        """Request body with the prompts, at most `together`, but without parameters."""
-
-    def text_params(self, sampling: Sampling, place: int) -> dict[str, Any]:
-        """Request parameters for the answers to the prompt at a place."""
-
-    def label_logits(self, choice: Any) -> LabelLogits | JudgmentFailedError:
-        """Reads the labels' log-probabilities from one choice of an answer."""
-
-    def text(self, choice: Any) -> Generated | JudgmentFailedError:
-        """Reads the words from one choice of an answer."""
-
-
 class TokenDialect:
     """Sends token ids to /completions and reads the two labels by token id.
 
@@ -120,8 +72,8 @@ class TokenDialect:
     """
 
     path = "/completions"
-    # 16 comparisons: enough to amortise the HTTP overhead, and few enough that another server can
-    # quickly repeat the request of a server that dies.
+    # Prompts of a request. 16 comparisons are enough to amortise the HTTP overhead, and few enough
+    # that another server can quickly repeat the request of a server that dies.
     together = 32
 
     def __init__(
@@ -189,9 +141,11 @@ class TokenDialect:
         return Ask(content=content, tokens=len(content))
 
     def chat_frame(self, prompt: Prompt) -> str:
+        """Text around every user message, as part of the judge's identity."""
         return self._renderer.chat_frame(prompt.system)
 
     def asks(self, prompts: Sequence[Prompt], *, answer_tokens: int) -> list[Ask | RequestError]:
+        """For each prompt, in order, what is sent, or the prompt's own error."""
         return [
             ids if isinstance(ids, RequestError) else self._fitting(ids, answer_tokens)
             for ids in self._renderer.token_ids(prompts)
@@ -207,9 +161,11 @@ class TokenDialect:
         return Ask(content=ids, tokens=len(ids))
 
     def body(self, asks: Sequence[Ask]) -> dict[str, Any]:
+        """Request body with the prompts, at most `together`, but without parameters."""
         return {"model": self._model, "prompt": [ask.content for ask in asks]}
 
     def text_params(self, sampling: Sampling, place: int) -> dict[str, Any]:
+        """Request parameters for the answers to the prompt at a place."""
         return _params_of(sampling, place) | _PLAIN_SAMPLING
 
     def label_logits(self, choice: Any) -> LabelLogits | JudgmentFailedError:
@@ -322,6 +278,10 @@ class ChatDialect:
         if isinstance(answer, Generated):
             return answer._replace(thought=str(thought))
         return answer
+
+
+# The ways to ask a server.
+Dialect = TokenDialect | ChatDialect
 
 
 def without_control_tokens(text: str) -> str:

@@ -25,11 +25,11 @@ async def find_tokens_name(server: Server, dialect: ChatDialect) -> None:
     """
     (ask,) = dialect.asks([_PROBE], answer_tokens=_TOKENS)
     assert isinstance(ask, Ask)
-    body = dialect.body([ask])
-    if await server.status(dialect.path, body | {dialect.tokens_name: _TOKENS}) < 400:
-        return
-    if await server.status(dialect.path, body | {"max_completion_tokens": _TOKENS}) < 400:
-        dialect.tokens_name = "max_completion_tokens"
+    for name in ("max_tokens", "max_completion_tokens"):
+        body = dialect.body([ask]) | {name: _TOKENS}
+        if (await server.send("POST", dialect.path, body=body)).status < 400:
+            dialect.tokens_name = name
+            return
 
 
 async def left_out(server: Server, dialect: Dialect, *, is_vllm: bool) -> frozenset[str]:

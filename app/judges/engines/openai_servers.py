@@ -187,15 +187,6 @@ class Server:
         """Asks what the server says of itself; see `post`."""
         return _answer(await self.send("GET", path, longest_s=_MODELS_TIMEOUT_S))
 
-    async def status(self, path: str, body: dict[str, Any]) -> int:
-        """Returns the status of the answer to one request, to find out what the server takes.
-
-        Raises:
-            ServerFailedError: There is no answer, or the server refuses the key.
-            ServerBusyError: The server is overloaded.
-        """
-        return (await self.send("POST", path, body=body)).status
-
     async def card(self, model: str) -> ModelCard:
         """Reads the card of a model from /models.
 
@@ -472,7 +463,9 @@ class ServerPool:
         with self._pace.call(len(sizes)) as turns:
             await run_all(
                 send(places, turns[places[0]])
-                for places in _requests(sizes, most=min(together, share), step=step)
+                for places in parts_of(
+                    sizes, most=min(together, share), largest=_MOST_TOKENS_TOGETHER, step=step
+                )
             )
         return results
 
@@ -546,21 +539,28 @@ class ServerPool:
         self._changed.clear()
 
 
-def _requests(sizes: Sequence[int | None], *, most: int, step: int) -> Iterator[list[int]]:
-    """Yields the places of the prompts of each request; see `ServerPool.spread`."""
+def parts_of(
+    sizes: Sequence[int | None], *, most: int, largest: int, step: int = 1
+) -> Iterator[list[int]]:
+    """Yields the places of the prompts of each request; see `ServerPool.spread`.
+
+    Args:
+        sizes: Size of each prompt; None if it is not to be sent.
+        most: Most prompts of one request.
+        largest: Largest size of several prompts together.
+        step: Number of neighbors that stay in one request.
+    """
     places: list[int] = []
-    tokens = 0
+    total = 0
     for start in range(0, len(sizes), step):
         neighbors = {
             start + i: s for i, s in enumerate(sizes[start : start + step]) if s is not None
         }
         size = sum(neighbors.values())
-        if places and (
-            len(places) + len(neighbors) > most or tokens + size > _MOST_TOKENS_TOGETHER
-        ):
+        if places and (len(places) + len(neighbors) > most or total + size > largest):
             yield places
-            places, tokens = [], 0
+            places, total = [], 0
         places += neighbors
-        tokens += size
+        total += size
     if places:
         yield places

@@ -1,36 +1,11 @@
-"""The installed build of vLLM, and whether the GPUs of this machine can run it."""
+"""The installed build of vLLM, and whether this machine has the GPUs that it needs."""
 
 import importlib.metadata
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from app.core.errors import StartupError
 from app.judges.engines.imports import importing
-
-# Major version of CUDA -> the oldest branch of the driver that runs it.
-_DRIVERS = {12: "525", 13: "580"}
-# Ampere: bfloat16 and the attention kernels need it.
-LEAST_CAPABILITY = (8, 0)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Gpus:
-    """GPUs of this machine, as NVIDIA's management library sees them.
-
-    Args:
-        count: Number of GPUs that CUDA_VISIBLE_DEVICES leaves.
-        driver: Version of the driver; "" if there is none.
-        cuda: Newest major version of CUDA that the driver runs.
-        built_for: Major version of CUDA that the installed torch is built for.
-        capability: Compute capability of the best GPU.
-    """
-
-    count: int = 0
-    driver: str = ""
-    cuda: int = 0
-    built_for: int = 0
-    capability: tuple[int, int] = (0, 0)
 
 
 def is_cpu_build() -> bool:
@@ -60,7 +35,7 @@ def check_gpus(each: int, *, ranks: int | Literal["auto"] = 1) -> int:
         The number of copies.
 
     Raises:
-        StartupError: Two builds of vLLM are installed, or the GPUs are missing or too old.
+        StartupError: Two builds of vLLM are installed, or GPUs are missing.
     """
     builds = installed_builds()
     if len(builds) > 1:
@@ -73,79 +48,42 @@ def check_gpus(each: int, *, ranks: int | Literal["auto"] = 1) -> int:
     if cpu_build and each == 1:
         # Copies on one machine without GPUs share its cores.
         return 1 if ranks == "auto" else ranks
-    gpus = Gpus() if cpu_build else visible_gpus()
-    possible = 1 if gpus is None else max(1, gpus.count // each)
+    gpus = 0 if cpu_build else visible_gpus()
+    possible = 1 if gpus is None else max(1, gpus // each)
     count = possible if ranks == "auto" else ranks
-    fault = None if gpus is None else gpu_fault(gpus, wanted=each, ranks=count)
-    if fault is not None:
-        raise StartupError(fault)
+    if gpus is not None and gpus < each * count:
+        raise StartupError(_too_few(gpus, wanted=each, ranks=count))
     return count
 
 
-def gpu_fault(gpus: Gpus, *, wanted: int, ranks: int = 1) -> str | None:
-    """A sentence that says why these GPUs cannot run the judge and what to do; None if they can."""
-    if gpus.count > 0 and gpus.cuda < gpus.built_for:
-        return (
-            f"NVIDIA's driver {gpus.driver} runs CUDA {gpus.cuda}, and vLLM is built for CUDA "
-            f"{gpus.built_for}: update the driver to {_DRIVERS.get(gpus.built_for, 'the newest')} "
-            "or later, or install vLLM's wheels for older drivers (docs/guides/deploy/gpu.md)"
-        )
-    if gpus.count > 0 and gpus.capability < LEAST_CAPABILITY:
-        return (
-            f"the GPU has compute capability {gpus.capability[0]}.{gpus.capability[1]}, and the "
-            "judge needs 8.0 or later (A100, A10, L4, RTX 30 and newer): use such a GPU, or set "
-            "SCOPE_ENGINE=openai and a server elsewhere"
-        )
-    if gpus.count >= wanted * ranks:
-        return None
-    available = "none that vLLM can use" if gpus.count == 0 else f"only {gpus.count}"
-    if wanted == 1:
+def _too_few(gpus: int, *, wanted: int, ranks: int) -> str:
+    available = "none that vLLM can use" if gpus == 0 else f"only {gpus}"
+    if wanted == ranks == 1:
         return (
             f"vLLM's build for GPUs is installed, and this machine has {available}: see whether "
-            "`nvidia-smi` lists one, whether CUDA_VISIBLE_DEVICES hides it, and whether the "
-            "container was started with GPUs"
+            "`nvidia-smi` lists one and has a driver for vLLM's CUDA, whether CUDA_VISIBLE_DEVICES "
+            "hides it, and whether the container was started with GPUs"
         )
-    if ranks > 1 and gpus.count >= wanted:
+    if gpus >= wanted:
         return (
             f"SCOPE_DATA_PARALLEL={ranks} takes {wanted * ranks} GPUs, and this machine has "
-            f"{available}: set it to {gpus.count // wanted} or auto"
+            f"{available}: set it to {gpus // wanted} or auto"
         )
     return (
         f"SCOPE_TENSOR_PARALLEL={wanted} shares the judge among {wanted} GPUs, and this "
-        f"machine has {available}: set it to {max(gpus.count, 1)}, or use another machine"
+        f"machine has {available}: set it to {max(gpus, 1)}, or use another machine"
     )
 
 
-def visible_gpus() -> Gpus | None:
-    """The GPUs that NVIDIA's management library lists; None where torch is built for others.
+def visible_gpus() -> int | None:
+    """Number of the GPUs that CUDA_VISIBLE_DEVICES leaves; None where torch is built for others.
 
-    The library does not initialize CUDA. If this process did, it would keep memory on the GPU.
+    torch asks NVIDIA's management library and does not initialize CUDA. If this process did, it
+    would keep memory on the GPU.
     """
     try:
         with importing("torch"):
-            import pynvml
             import torch
     except ImportError:
-        return Gpus()
-    if torch.version.hip is not None:
-        return None
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return Gpus()
-    try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        return Gpus(
-            count=torch.cuda.device_count(),
-            driver=pynvml.nvmlSystemGetDriverVersion(),
-            cuda=pynvml.nvmlSystemGetCudaDriverVersion() // 1000,
-            built_for=int((torch.version.cuda or "0").partition(".")[0]),
-            capability=max(
-                (tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle)) for handle in handles),
-                default=(0, 0),
-            ),
-        )
-    except pynvml.NVMLError:
-        return Gpus()
-    finally:
-        pynvml.nvmlShutdown()
+        return 0
+    return None if torch.version.hip is not None else int(torch.cuda.device_count())

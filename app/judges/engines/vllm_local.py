@@ -8,18 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from app.core.errors import JudgmentFailedError, PromptTooLongError, RequestError, StartupError
-from app.judges.engines.model_files import model_folder, nests_language_model, weights_digest
+from app.judges.engines.model_files import model_folder, weights_digest
 from app.judges.engines.rendering import LabelTokens, PromptRenderer, load_tokenizer
 from app.judges.engines.thinking import EndOfThought
 from app.judges.engines.vllm_process import VllmProcess, refuse_aborted
-from app.judges.engines.vllm_start import (
-    VllmOptions,
-    check_options,
-    engine_arguments,
-    import_vllm,
-    inspect_model,
-    runtime_of,
-)
+from app.judges.engines.vllm_start import VllmOptions, check_options, runtime_of
 from app.ports import (
     ANY_LENGTH,
     CallTimes,
@@ -72,11 +65,7 @@ class VllmEngine:
         tokenizer = load_tokenizer(str(folder))
         renderer = PromptRenderer(tokenizer, max_prompt_tokens=ANY_LENGTH, use=options.use)
         labels, chat_frame = renderer.label_tokens(prompt), renderer.chat_frame(prompt.system)
-        arguments = engine_arguments(options, folder)
-        import_vllm()
-        inspect_model(folder)
-        on_stage("loading the weights")
-        config = self._process.load(arguments, log_format=options.log_format).model_config
+        config = self._process.load(options, folder, on_stage=on_stage)
         self._context_tokens = config.max_model_len
         # One token of the context is left for the answer.
         max_prompt_tokens = config.max_model_len - 1
@@ -114,12 +103,7 @@ class VllmEngine:
             head_dtype=head_dtype,
             runtime=runtime,
             think_end=None if self._end is None else self._end.text,
-            unusual=unusual_inputs(
-                options.judge_arguments,
-                dtype=dtype,
-                head_dtype=head_dtype,
-                nested=nests_language_model(folder),
-            ),
+            unusual=unusual_inputs(options.judge_arguments, head_dtype=head_dtype),
         )
         return self._identity
 
@@ -288,27 +272,15 @@ class VllmEngine:
             return JudgmentFailedError("vLLM answered without the label log-probabilities")
 
 
-def unusual_inputs(
-    arguments: Mapping[str, object], *, dtype: str, head_dtype: str, nested: bool
-) -> dict[str, object]:
-    """The inputs of the scores that judges of release 0.2.0 did not have, for the fingerprint.
-
-    A judge without them keeps the fingerprint that release 0.2.0 gave it, because its scores are
-    the same.
+def unusual_inputs(arguments: Mapping[str, object], *, head_dtype: str) -> dict[str, object]:
+    """The inputs of the scores that most judges do not have, for the fingerprint.
 
     Args:
         arguments: Further arguments of vLLM that change what the judge computes.
-        dtype: Dtype of the model.
         head_dtype: Dtype in which the model computes logits.
-        nested: Whether the language model is nested in a multimodal one. Release 0.2.0 left the
-            head of most of these in 16 bits.
     """
-    inputs: dict[str, object] = {}
-    if head_dtype != "float32" or (nested and dtype != "float32"):
-        inputs["head_dtype"] = head_dtype
-    if arguments:
-        inputs["vllm_args"] = dict(arguments)
-    return inputs
+    inputs: dict[str, object] = {} if head_dtype == "float32" else {"head_dtype": head_dtype}
+    return inputs | ({"vllm_args": dict(arguments)} if arguments else {})
 
 
 async def _last(outputs: "AsyncGenerator[RequestOutput, None]") -> "RequestOutput":

@@ -5,19 +5,28 @@ import contextlib
 import itertools
 from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from app.core.errors import (
     EngineUnavailableError,
     JudgmentFailedError,
     OverloadedError,
     RequestError,
+    StartupError,
 )
+from app.judges.engines.descendants import bound_children
 from app.judges.engines.turns import Pace
-from app.judges.engines.vllm_start import load
-from app.ports import CallTimes, PromptError, is_ahead
+from app.judges.engines.vllm_start import (
+    VllmOptions,
+    engine_arguments,
+    import_vllm,
+    inspect_model,
+)
+from app.ports import CallTimes, OnStage, PromptError, is_ahead
 
 if TYPE_CHECKING:
+    from vllm.config import ModelConfig
     from vllm.v1.engine.async_llm import AsyncLLM
 
 # Interval between two checks whether vLLM still runs.
@@ -33,7 +42,7 @@ Submit = Callable[[int, list[int], dict[str, Any]], AsyncGenerator[_Output, None
 
 
 class VllmProcess:
-    """One vLLM, whose scheduler runs in its own process; see `load`."""
+    """One vLLM, whose scheduler runs in its own process."""
 
     def __init__(self) -> None:
         self._engine: AsyncLLM | None = None
@@ -42,21 +51,56 @@ class VllmProcess:
         # Tokens that each copy of the model, which vLLM calls a rank, has still to read.
         self._unread = [0]
 
-    def load(self, arguments: dict[str, Any], *, log_format: Literal["text", "json"]) -> "AsyncLLM":
+    def load(
+        self,
+        options: VllmOptions,
+        folder: Path,
+        *,
+        on_stage: OnStage,
+        **changed: Any,
+    ) -> "ModelConfig":
         """Loads the model.
 
         Args:
-            arguments: Arguments of `AsyncEngineArgs`.
-            log_format: Format of vLLM's log lines.
+            options: Options of the engine.
+            folder: Folder of the model's files.
+            on_stage: Called with the name of each stage, when it begins.
+            changed: Arguments of `AsyncEngineArgs` for this kind of model; None removes ours.
 
         Raises:
             StartupError: vLLM cannot load the model.
         """
-        # Assign directly to the attribute: this frame outlives the start, and an engine freed at
-        # interpreter exit prints errors.
-        self._engine = load(arguments, log_format=log_format)
+        arguments = engine_arguments(options, folder)
+        for name, value in changed.items():
+            if value is not None:
+                arguments[name] = value
+            elif name not in options.arguments:
+                arguments.pop(name, None)
+        import_vllm()
+        inspect_model(folder)
+        on_stage("loading the weights")
+        from vllm.config.logging import LoggingConfig
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.usage.usage_lib import UsageContext
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        try:
+            # The kernel kills the children when the thread that made them ends. This thread runs
+            # the engine's event loop, so it does not end before the engine.
+            with bound_children():
+                self._engine = AsyncLLM.from_engine_args(
+                    AsyncEngineArgs(
+                        **arguments, logging_config=LoggingConfig(formatter=options.log_format)
+                    ),
+                    # As many sequences in a batch as vLLM's own server has on this GPU. Its batches
+                    # of 2,048 tokens on an A100 are small for judging: `engine_arguments` sets
+                    # 8,192.
+                    usage_context=UsageContext.OPENAI_API_SERVER,
+                )
+        except (ValueError, TypeError, RuntimeError, OSError) as exc:
+            raise StartupError(f"vLLM could not load {folder}: {exc}") from exc
         self._unread = [0] * arguments["data_parallel_size"]
-        return self._engine
+        return self._engine.vllm_config.model_config
 
     def running(self) -> "AsyncLLM":
         """The loaded engine; raises EngineUnavailableError before `load` and after `stop`."""

@@ -13,14 +13,7 @@ from app.judges.engines.conversations import PROBE, ConversationRenderer, chat_f
 from app.judges.engines.model_files import architecture_of, model_folder, outputs_of, weights_digest
 from app.judges.engines.rendering import load_tokenizer
 from app.judges.engines.vllm_process import VllmProcess
-from app.judges.engines.vllm_start import (
-    VllmOptions,
-    check_options,
-    engine_arguments,
-    import_vllm,
-    inspect_model,
-    runtime_of,
-)
+from app.judges.engines.vllm_start import VllmOptions, check_options, runtime_of
 from app.judges.reward_model import reward_identity
 from app.ports import (
     CallTimes,
@@ -56,16 +49,16 @@ class VllmRewardModel:
         check_outputs(folder)
         tokenizer = load_tokenizer(str(folder))
         chat_frame = chat_frame_of(tokenizer)
-        arguments = engine_arguments(options, folder)
-        import_vllm()
-        inspect_model(folder)
-        on_stage("loading the weights")
-        # A class of vLLM's own for classification needs no conversion, and this changes nothing.
-        arguments |= {"runner": "pooling", "convert": "classify"}
-        # Encoders read a prompt in one step, and vLLM sizes the step by their context.
-        if "max_num_batched_tokens" not in options.arguments:
-            arguments.pop("max_num_batched_tokens", None)
-        config = self._process.load(arguments, log_format=options.log_format).model_config
+        config = self._process.load(
+            options,
+            folder,
+            on_stage=on_stage,
+            runner="pooling",
+            # A class of vLLM's own for classification needs no conversion: this changes nothing.
+            convert="classify",
+            # Encoders read a prompt in one step, and vLLM sizes the step by their context.
+            max_num_batched_tokens=None,
+        )
         self._renderer = ConversationRenderer(tokenizer, max_prompt_tokens=config.max_model_len)
         self._params = _reward_params()
         on_stage("scoring a first response")

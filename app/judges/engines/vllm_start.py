@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from app.core.errors import StartupError
-from app.judges.engines.descendants import bound_children
 from app.judges.engines.imports import importing
 from app.judges.engines.model_files import checkpoint_dtype, config_of, is_quantized, weight_bytes
 from app.judges.engines.thinking import PLAIN, UseOfTemplate
 from app.judges.engines.vllm_build import check_gpus, is_cpu_build
-from app.judges.engines.vllm_worker import WorkerReport
 from app.ports import OnStage
 
 if TYPE_CHECKING:
@@ -351,33 +349,26 @@ def inspect_model(folder: Path) -> None:
                 ModelRegistry.register_model(architecture, model_class)
 
 
-def load(arguments: dict[str, Any], *, log_format: Literal["text", "json"] = "text") -> "AsyncLLM":
-    """Makes vLLM's engine, which loads the weights in its own process.
+class WorkerReport:
+    """A method that vLLM adds to the workers that hold the model, to be called by its name."""
 
-    Args:
-        arguments: Arguments of `AsyncEngineArgs`.
-        log_format: Format of vLLM's log lines.
+    def scope_report(self: Any) -> dict[str, Any]:
+        """The dtypes in which the model computes logits, one for most models, and vLLM's runner.
 
-    Raises:
-        StartupError: vLLM cannot load the model.
-    """
-    from vllm.config.logging import LoggingConfig
-    from vllm.engine.arg_utils import AsyncEngineArgs
-    from vllm.usage.usage_lib import UsageContext
-    from vllm.v1.engine.async_llm import AsyncLLM
+        Both are read through private names of vLLM. A name that has moved leaves its entry empty
+        and does not stop the start.
+        """
+        found: dict[str, Any] = {"head_dtypes": [], "runner": None}
+        with contextlib.suppress(Exception):
+            found["runner"] = "V2" if self.use_v2_model_runner else "V1"
+        with contextlib.suppress(Exception):
+            from vllm.model_executor.layers.logits_processor import LogitsProcessor
 
-    try:
-        # The kernel kills the children when the thread that made them ends. This thread runs the
-        # engine's event loop, so it does not end before the engine.
-        with bound_children():
-            return AsyncLLM.from_engine_args(
-                AsyncEngineArgs(**arguments, logging_config=LoggingConfig(formatter=log_format)),
-                # As many sequences in a batch as vLLM's own server has on this GPU. Its batches of
-                # 2,048 tokens on an A100 are small for judging: `engine_arguments` sets 8,192.
-                usage_context=UsageContext.OPENAI_API_SERVER,
-            )
-    except (ValueError, TypeError, RuntimeError, OSError) as exc:
-        raise StartupError(f"vLLM could not load {arguments['model']}: {exc}") from exc
+            layers = [m for m in self.get_model().modules() if isinstance(m, LogitsProcessor)]
+            # None is the dtype of the weights.
+            dtypes = {str(layer.head_dtype or self.model_config.dtype) for layer in layers}
+            found["head_dtypes"] = sorted(dtype.removeprefix("torch.") for dtype in dtypes)
+        return found
 
 
 async def runtime_of(engine: "AsyncLLM") -> tuple[str, str]:

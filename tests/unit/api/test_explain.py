@@ -1,7 +1,6 @@
 """`explain`: a text beside a judgment, which changes nothing of it."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -51,7 +50,7 @@ async def started(
     template: PromptTemplate | None = None,
     **changed: Any,
 ) -> Any:
-    options = {"options": replace(OPTIONS, **changed)} if kind is ThoughtScorer else {}
+    options = {**OPTIONS, **changed} if kind is ThoughtScorer else {}
     return await kind.start(
         engine or ScriptedEngine(),
         template or PromptTemplate(),

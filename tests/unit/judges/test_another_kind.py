@@ -79,24 +79,3 @@ async def test_a_judge_of_another_kind_calibrates_judges_and_is_audited() -> Non
         long = await service.post("/judge", json=pair(LONGEST, 101))
         assert (long.status_code, long.json()["code"]) == (413, "prompt_too_long")
         assert (await service.get("/readyz")).status_code == 200
-
-
-async def test_what_a_judge_does_not_have_is_null_and_tested_nowhere() -> None:
-    async with client() as service:
-        labeled = [{**pair(2 + i % 9, i), "label": "A"} for i in range(60)]
-        await service.post("/calibrate", json={"examples": labeled})
-        batch = {"comparisons": [pair(1 + i % 9, i) for i in range(100, 160)]}
-        results = (await service.post("/judge/batch", json=batch)).json()["results"]
-        assert {(each["label_mass"], each["orders"]) for each in results} == {(None, 1)}
-        assert all(each["p_fwd"] == each["p_rev"] for each in results)
-        found = (await service.get("/calibrations/default")).json()
-        assert (found["position_flips"], found["mean_label_mass"]) == (None, None)
-        drift = (await service.get("/calibrations/default/monitor")).json()["drift"]
-        assert (drift["position_gap"], drift["label_mass"]) == (None, None)
-        assert drift["uncertainty"]["evidence"] > 0.0
-        page = (await service.get("/calibrations/default/examples")).json()["examples"]
-        assert {(row["gap_rev"], row["label_mass"]) for row in page} == {(None, None)}
-        metrics = (await service.get("/metrics")).text
-        assert "scope_uncertainty_nats_count 60.0" in metrics
-        for absent in ("scope_position_gap", "scope_label_mass"):
-            assert f"{absent}_count 0.0" in metrics

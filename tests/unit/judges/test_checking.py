@@ -10,7 +10,7 @@ from app.judges.checking import check_judge
 from app.judges.engines.scripted import ScriptedEngine
 from app.judges.label_logits import LabelLogitScorer
 from app.judges.prompts import PromptTemplate
-from app.judges.thoughts import ThoughtOptions, ThoughtScorer
+from app.judges.thoughts import ThoughtScorer
 from app.observability.telemetry import Telemetry
 from app.ports import CallTimes, Conversation, LabelLogits, Prompt, PromptError
 from tests.serving import pair
@@ -100,13 +100,12 @@ async def test_a_judge_that_cannot_judge_has_no_result() -> None:
 
 
 async def thinking(tokens: int) -> ThoughtScorer:
-    options = ThoughtOptions(
-        samples=1, max_tokens=tokens, temperature=1.0, timeout_s=60.0, tie_key=b""
-    )
     return await ThoughtScorer.start(
         ScriptedEngine(),
         PromptTemplate(),
-        options=options,
+        samples=1,
+        max_tokens=tokens,
+        temperature=1.0,
         telemetry=Telemetry.on_own_registry(),
     )
 

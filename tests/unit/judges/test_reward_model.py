@@ -29,7 +29,6 @@ from tests.unit.judges.number_model import (
     LONGEST,
     MODEL,
     NumberModel,
-    by_number,
     scorer_of,
 )
 
@@ -195,36 +194,6 @@ async def test_a_group_of_eight_costs_eight_passes() -> None:
         rewards = soft.json()["rewards"]
         assert rewards == sorted(rewards)
         assert -1.0 < rewards[0] < rewards[-1] < 1.0
-
-
-async def test_a_failed_reward_is_no_verdict_and_fails_no_neighbor() -> None:
-    async with service(NumberModel()) as client:
-        await client.post("/calibrate", json={"examples": labelled(200)})
-        rows = [
-            {"question": "Which?", "response_a": text, "response_b": "1"}
-            for text in ("nan", "19", "9" * (LONGEST + 1))
-        ]
-        answer = (await client.post("/judge/batch", json={"comparisons": rows})).json()
-        first, second, third = answer["results"]
-        assert first["error"]["code"] == JudgmentFailedError.code
-        assert second["verdict"] == "A"
-        assert third["error"]["code"] == PromptTooLongError.code
-
-
-async def test_a_system_message_that_the_template_does_not_take_is_an_error() -> None:
-    def refusing(conversation: Conversation) -> float | PromptError:
-        if conversation[0].role == "system":
-            return InvalidComparisonError("the chat template takes no system message")
-        return by_number(conversation)
-
-    async with service(NumberModel(refusing)) as client:
-        question = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Why?"}]
-        texts = {"response_a": "1", "response_b": "2", "alpha": None}
-        refused = await client.post("/judge", json={"question": question, **texts})
-        assert (refused.status_code, refused.json()["code"]) == (422, "invalid_comparison")
-        assert "takes no system message" in refused.json()["detail"]
-        taken = await client.post("/judge", json={"question": question[1:], **texts})
-        assert taken.json()["verdict"] == "B"
 
 
 async def test_a_model_that_is_lost_is_reported() -> None:

@@ -16,9 +16,7 @@ from app.judges.engines.thinking import UseOfTemplate
 from app.judges.prompts import PromptTemplate
 from app.judges.thoughts import (
     UNFINISHED,
-    ThoughtOptions,
     ThoughtScorer,
-    advice_on_timeout,
     score_of_orders_after,
     thought_identity,
 )
@@ -39,24 +37,22 @@ from tests.unit.judges.test_label_logits import ENGINE, TEMPLATE
 
 PAIRS = [Comparison.of(f"{i}?", f"quality=0.{i} a", f"quality=0.{9 - i} b") for i in range(10)]
 THINKING = UseOfTemplate(thinks=True)
-OPTIONS = ThoughtOptions(
-    samples=None, max_tokens=100, temperature=1.0, timeout_s=60.0, tie_key=b"key"
-)
+OPTIONS: dict[str, Any] = {"samples": None, "max_tokens": 100, "temperature": 1.0}
 
 
 async def scorer_of(engine: Any = None, **changed: Any) -> ThoughtScorer:
     return await ThoughtScorer.start(
         engine or ScriptedEngine(),
         PromptTemplate(),
-        options=replace(OPTIONS, **changed),
         telemetry=Telemetry.on_own_registry(),
+        **{**OPTIONS, **changed},
     )
 
 
 def test_all_that_decides_is_in_the_fingerprint() -> None:
-    def fingerprint(engine: EngineIdentity = ENGINE, samples: int = 1, **changed: Any) -> str:
-        options = replace(OPTIONS, **changed)
-        return thought_identity(engine, TEMPLATE, options=options, samples=samples).fingerprint
+    def fingerprint(engine: EngineIdentity = ENGINE, **changed: Any) -> str:
+        options = {**OPTIONS, "samples": 1, **changed}
+        return thought_identity(engine, TEMPLATE, **options).fingerprint
 
     others = [
         fingerprint(samples=4),
@@ -66,8 +62,6 @@ def test_all_that_decides_is_in_the_fingerprint() -> None:
         fingerprint(replace(ENGINE, left_out=("seed",))),
     ]
     assert len({fingerprint(), *others}) == 6
-    # Neither the time-out nor the key of ties is a part of the judge.
-    assert fingerprint(timeout_s=1.0, tie_key=b"other") == fingerprint()
 
 
 async def test_a_comparison_gets_the_same_thoughts_again_alone_and_swapped() -> None:
@@ -142,12 +136,10 @@ class Watched(ScriptedEngine):
 async def test_a_probe_skips_the_thought() -> None:
     engine = Watched()
     scorer = await scorer_of(engine, max_tokens=1)
-    # One short thought measured the speed.
-    assert engine.thoughts == 1
     with ahead_of_queue():
         (score,) = await scorer.score(PAIRS[:1])
     assert isinstance(score, Score)
-    assert engine.thoughts == 1
+    assert engine.thoughts == 0
 
 
 async def test_a_limit_without_room_for_a_prompt_ends_the_start() -> None:
@@ -158,22 +150,6 @@ async def test_a_limit_without_room_for_a_prompt_ends_the_start() -> None:
     with pytest.raises(StartupError, match="SCOPE_THINK_TOKENS=100 leaves no room"):
         await scorer_of(Short())
     assert (await scorer_of(Short(), max_tokens=60)).identity.max_prompt_tokens == 40
-
-
-@pytest.mark.parametrize(
-    ("tokens_per_s", "advice"),
-    [
-        (None, None),
-        (50.0, None),
-        (40.0, None),
-        (20.0, "SCOPE_TIMEOUT_S to 240 or more, or SCOPE_THINK_TOKENS to 1200 or less"),
-    ],
-)
-def test_the_timeout_is_compared_with_the_measured_speed(
-    tokens_per_s: float | None, advice: str | None
-) -> None:
-    given = advice_on_timeout(tokens_per_s, replace(OPTIONS, max_tokens=2400))
-    assert given is None if advice is None else advice in str(given)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from app.core.preference import Preferences, preference_from_gaps
 from app.core.score import Score
 from app.judges.engines.scripted import ScriptedEngine
 from app.judges.prompts import PromptTemplate
-from app.judges.scorer import ScoreError
 from app.judges.votes import (
     Draw,
     Votes,
@@ -44,15 +43,12 @@ def preferences(*scores: Score) -> Preferences:
     return preference_from_gaps(*zip(*(score.gaps for score in scores), strict=True))  # type: ignore[arg-type]
 
 
-async def scorer_of(
-    engine: ScriptedEngine | None = None, *, samples: int = 16, key: bytes = b"key"
-) -> VoteScorer:
+async def scorer_of(engine: ScriptedEngine | None = None, *, samples: int = 16) -> VoteScorer:
     return await VoteScorer.start(
         engine or ScriptedEngine(),
         PromptTemplate(),
         samples=samples,
         temperature=1.0,
-        tie_key=key,
         telemetry=Telemetry.on_own_registry(),
     )
 
@@ -183,22 +179,11 @@ async def test_the_same_pair_has_the_same_votes_and_the_swapped_one_mirrored_vot
     assert await scorer.score(PAIRS[3:5]) == first[3:5]
     swapped = await scorer.score([pair.swapped for pair in PAIRS])
     assert swapped == [score.swapped for score in first if isinstance(score, Score)]
-    other = await (await scorer_of(key=b"other")).score(PAIRS)
-    assert first != other
-    pairs = zip(map(_gaps, first), map(_gaps, other), strict=True)
-    assert all(a == pytest.approx(b, abs=1e-7) for a, b in pairs)
-
-
-def _gaps(score: Score | ScoreError) -> tuple[float, float]:
-    assert isinstance(score, Score)
-    # A share of 0 or 1 in one order of a pair that is not unanimous is moved in its log-odds.
-    forward, reverse = (math.tanh(gap / 2) for gap in score.gaps)
-    return forward, reverse
 
 
 def test_another_wording_has_other_votes() -> None:
     draws = [Draw.of(Comparison.of("1?", "a", f"b{' ' * i}"), "judge") for i in range(100)]
-    assert len({draw.seeds for draw in draws}) == len({draw.tie(b"") for draw in draws}) == 100
+    assert len({draw.seeds for draw in draws}) == len({draw.tie for draw in draws}) == 100
     assert all(0 <= seed < 2**30 for draw in draws for seed in draw.seeds)
 
 

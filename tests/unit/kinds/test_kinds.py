@@ -241,12 +241,6 @@ def test_evaluate_ends_if_a_decision_server_changes_its_model(
         assert log.read_text() == before
 
 
-def test_curve(scene: Scene, tmp_path: Path) -> None:
-    shown = curve_of_evaluated(scene, labeled_file(tmp_path), tmp_path / "out")
-    assert "39 usable" in shown
-    assert ("position flips" in shown) == (scene.kind.orders == 2)
-
-
 def curve_of_evaluated(scene: Scene, file: Path, out: Path) -> str:
     """What `curve` shows of the judgments of `evaluate`."""
     judged = run(scene, "evaluate", file, "--judge", "the-judge", "--splits", "5", "--out", out)
@@ -278,6 +272,7 @@ def test_curve_shows_the_thresholds_of_calibrate(scene: Scene, tmp_path: Path) -
     file = tmp_path / "pairs.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     shown = curve_of_evaluated(scene, file, tmp_path / "out")
+    assert ("position flips" in shown) == (scene.kind.orders == 2)
     thresholds = [row["threshold"] for row in detail["thresholds"] if row["feasible"]]
     assert len(thresholds) >= 5
     assert all(f"{threshold:.6f}" in shown for threshold in thresholds)

@@ -27,16 +27,3 @@ def test_a_first_import_is_not_interrupted_by_garbage_collection(
         assert is_collected(made)
     assert gc.isenabled()
     assert not is_collected(made)
-
-
-def test_garbage_collection_goes_on_where_the_package_has_been_imported() -> None:
-    made: list[object] = [[]]
-    with importing("os", "sys"):
-        assert gc.isenabled()
-    assert is_collected(made)
-
-
-def test_garbage_collection_is_on_after_an_import_that_fails() -> None:
-    with pytest.raises(ImportError), importing("no_such_package"):
-        raise ImportError
-    assert gc.isenabled()

@@ -10,11 +10,9 @@ import pytest
 from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError, PromptTooLongError
 from app.evaluation.judgments.prompts import verbalized_prompt
-from app.judges.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
-from app.judges.engines.vllm_local import VllmEngine
-from app.judges.engines.vllm_start import VllmOptions
+from app.judges.engines.scripted import ScriptedEngine, logits_of_gap
 from app.judges.prompts import PromptTemplate
-from app.ports import Generated, LabelLogits, Prompt, PromptError, Sampling, TextGenerator
+from app.ports import Generated, LabelLogits, Prompt, PromptError, Sampling
 
 TEMPLATE = PromptTemplate()
 BETTER_FIRST = Comparison.of("Which?", "quality=2", "quality=0.1")
@@ -43,11 +41,6 @@ async def texts(engine: ScriptedEngine, prompts: Sequence[Prompt], **given: Any)
         assert isinstance(answer, Generated)
         found.append(answer.text)
     return found
-
-
-def test_both_engines_meet_the_text_port() -> None:
-    assert isinstance(ScriptedEngine(), TextGenerator)
-    assert isinstance(VllmEngine(VllmOptions(model="x", judge="x")), TextGenerator)
 
 
 async def test_the_greedy_verdict_is_the_larger_label_logit_whatever_the_seed() -> None:
@@ -89,12 +82,6 @@ async def test_at_a_temperature_verdicts_have_the_scripts_odds_and_repeat() -> N
     assert abs(share - 0.721) < 0.041
 
 
-async def test_demonstrations_do_not_change_the_verdict() -> None:
-    prompt = TEMPLATE.render(BETTER_FIRST)
-    demonstrated = prompt._replace(user=f"quality=0\n\nquality=9\n\n{prompt.user}")
-    assert by_quality(demonstrated) == by_quality(prompt)
-
-
 async def test_an_answer_is_complete_only_if_its_end_fits_the_limit_too() -> None:
     prompt = verbalized_prompt(TEMPLATE, BETTER_FIRST)
     # "[", "[", "A", "]", "]", " 0", ".", "87" are eight tokens; the ninth ends the turn.
@@ -122,21 +109,3 @@ async def test_an_error_of_one_prompt_is_returned_for_it_alone() -> None:
         assert isinstance(long, PromptTooLongError)
         assert isinstance(broken, JudgmentFailedError)
         assert isinstance(sound, Generated)
-
-
-async def test_a_writer_replaces_the_verdicts() -> None:
-    def write(prompt: Prompt, temperature: float, seed: int) -> Generated | PromptError:
-        return Generated(f"{prompt.user} {temperature} {seed}", complete=True)
-
-    prompts = [Prompt("", "x", ""), Prompt("", "y", "")]
-    found = await answers(ScriptedEngine(writer=write), prompts, temperature=0.5, seed=3)
-    assert found == [Generated("x 0.5 3", True), Generated("y 0.5 4", True)]
-
-
-async def test_more_or_fewer_seeds_than_prompts_are_refused() -> None:
-    for seeds in ([], [1, 2]):
-        with pytest.raises(ValueError, match="zip"):
-            await ScriptedEngine().generate(
-                [TEMPLATE.render(BETTER_FIRST)],
-                Sampling(max_tokens=1, temperature=0.0, seeds=seeds),
-            )

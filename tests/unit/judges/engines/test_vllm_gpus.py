@@ -6,14 +6,13 @@ import pytest
 
 from app.core.errors import StartupError
 from app.judges.engines import vllm_build
-from app.judges.engines.vllm_build import Gpus, check_gpus, gpu_fault, is_cpu_build, visible_gpus
+from app.judges.engines.vllm_build import check_gpus, is_cpu_build
 from app.judges.engines.vllm_local import VllmEngine
 from app.judges.engines.vllm_start import VllmOptions
 from app.ports import Prompt
 
 # More GPUs than any machine has.
 MANY = 4096
-GOOD = Gpus(count=2, driver="580.65.06", cuda=13, built_for=13, capability=(8, 0))
 
 
 async def test_tensor_parallel_without_the_gpus_is_refused_before_the_weights_are_fetched() -> None:
@@ -31,45 +30,21 @@ async def test_tensor_parallel_without_the_gpus_is_refused_before_the_weights_ar
         )
 
 
-@pytest.mark.parametrize("wanted", [1, 2])
-def test_enough_gpus_of_a_fitting_kind_have_no_fault(wanted: int) -> None:
-    assert gpu_fault(GOOD, wanted=wanted) is None
-
-
-def test_wheels_for_an_older_driver_are_accepted_by_it() -> None:
-    gpus = Gpus(count=1, driver="550.54.15", cuda=12, built_for=12, capability=(8, 0))
-    assert gpu_fault(gpus, wanted=1) is None
-
-
 @pytest.mark.parametrize(
     ("gpus", "wanted", "says"),
     [
-        (Gpus(), 1, "this machine has none that vLLM can use: see whether `nvidia-smi` lists one"),
-        (Gpus(), 2, "none that vLLM can use: set it to 1"),
-        (GOOD, 4, "this machine has only 2: set it to 2"),
-        (
-            Gpus(count=1, driver="550.54.15", cuda=12, built_for=13, capability=(8, 0)),
-            1,
-            "550.54.15 runs CUDA 12, and vLLM is built for CUDA 13: update the driver to 580",
-        ),
-        (
-            Gpus(count=1, driver="580.65.06", cuda=13, built_for=13, capability=(7, 5)),
-            1,
-            "compute capability 7.5, and the judge needs 8.0",
-        ),
+        (0, 1, "this machine has none that vLLM can use: see whether `nvidia-smi` lists one"),
+        (0, 2, "none that vLLM can use: set it to 1"),
+        (2, 4, "this machine has only 2: set it to 2"),
     ],
 )
 def test_a_machine_that_cannot_run_the_judge_is_told_what_to_do(
-    gpus: Gpus, wanted: int, says: str
+    gpus: int, wanted: int, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert says in (gpu_fault(gpus, wanted=wanted) or "")
-
-
-# Imports vLLM, which takes seconds.
-@pytest.mark.long
-@pytest.mark.skipif(not is_cpu_build(), reason="this machine may have a GPU")
-def test_a_machine_without_a_driver_has_no_gpus() -> None:
-    assert visible_gpus() == Gpus()
+    monkeypatch.setattr(vllm_build, "installed_builds", lambda: {"vllm": "0.32.0"})
+    monkeypatch.setattr(vllm_build, "visible_gpus", lambda: gpus)
+    with pytest.raises(StartupError, match=says):
+        check_gpus(wanted)
 
 
 def test_two_builds_of_vllm_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,9 +58,8 @@ def test_two_builds_of_vllm_are_refused(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_auto_takes_as_many_ranks_as_the_gpus_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    eight = Gpus(count=8, driver="580.65.06", cuda=13, built_for=13, capability=(8, 0))
     monkeypatch.setattr(vllm_build, "installed_builds", lambda: {"vllm": "0.32.0"})
-    monkeypatch.setattr(vllm_build, "visible_gpus", lambda: eight)
+    monkeypatch.setattr(vllm_build, "visible_gpus", lambda: 8)
     assert [check_gpus(each, ranks="auto") for each in (1, 2, 3)] == [8, 4, 2]
     with pytest.raises(StartupError, match=r"SCOPE_DATA_PARALLEL=8 takes 16 GPUs.*set it to 4"):
         check_gpus(2, ranks=8)
