@@ -3,7 +3,6 @@
 import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -22,7 +21,6 @@ from app.judges.reward_model import (
     score_of_rewards,
 )
 from app.ports import CallTimes, Conversation, PromptError
-from app.stores.sqlite import SqliteStore
 from tests.serving import client_of_scorer
 from tests.unit.judges.number_model import (
     INPUTS,
@@ -178,68 +176,9 @@ async def test_a_reward_model_calibrates_judges_and_says_its_temperature() -> No
         assert (long.status_code, long.json()["code"]) == (413, "prompt_too_long")
 
 
-async def test_a_group_of_eight_costs_eight_passes() -> None:
-    model = NumberModel()
-    async with service(model) as client:
-        await client.post("/calibrate", json={"examples": labelled(400)})
-        body = {"question": "Which?", "responses": [str(10 * i) for i in range(8)]}
-        passes = []
-        for opponents in ("all", 3):
-            model.calls.clear()
-            answer = await client.post("/rewards/group", json={**body, "opponents": opponents})
-            assert answer.json()["rewards"][-1] == 1.0, answer.text
-            passes.append([len(call) for call in model.calls])
-        assert passes == [[8], [8]]
-        soft = await client.post("/rewards/group", json={**body, "reward": "soft"})
-        rewards = soft.json()["rewards"]
-        assert rewards == sorted(rewards)
-        assert -1.0 < rewards[0] < rewards[-1] < 1.0
-
-
 async def test_a_model_that_is_lost_is_reported() -> None:
     class Lost(NumberModel):
         async def lost(self) -> str:
             return "it has died"
 
     assert await (await scorer_of(Lost())).lost() == "it has died"
-
-
-async def test_audits_become_examples_are_rolled_back_and_survive_a_restart(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "sets.db")
-    await store.open()
-    try:
-        async with service(NumberModel(), store=store, audit_rate=1.0) as client:
-            await client.post("/calibrate", json={"examples": labelled(200)})
-            before = (await client.get("/calibrations/default")).json()
-            pairs = [{**row, "question": f"Live {i}?"} for i, row in enumerate(labelled(40))]
-            asked = [{key: row[key] for key in row if key != "label"} for row in pairs]
-            judged = (await client.post("/judge/batch", json={"comparisons": asked})).json()
-            drawn = [each["audit"]["id"] for each in judged["results"]]
-            # Every eighth label is wrong: too few for an alarm.
-            other = {"A": "B", "B": "A"}
-            labels = [
-                {"id": audit, "label": row["label"] if i % 8 else other[row["label"]]}
-                for i, (audit, row) in enumerate(zip(drawn, pairs, strict=True))
-            ]
-            sent = await client.post("/audits/labels", json={"labels": labels})
-            assert sent.json()["labelled"] == 40, sent.text
-            monitor = (await client.get("/calibrations/default/monitor")).json()
-            assert monitor["criteria"][0]["errors"] > 0
-            assert not monitor["alarm"]
-            body = {"even_if_infeasible": True}
-            done = await client.post("/calibrations/default/absorb", json=body)
-            assert done.json()["n"] == 240, done.text
-            after = (await client.get("/calibrations/default")).json()
-            # Wrong labels make the rewards mean less.
-            assert after["temperature"] > before["temperature"]
-            path = "/calibrations/default/rollback"
-            undone = await client.post(path, json={"version": before["version"]})
-            assert undone.status_code == 200, undone.text
-            back = (await client.get("/calibrations/default")).json()
-            assert back["temperature"] == before["temperature"]
-        async with service(NumberModel(), store=store, audit_rate=1.0) as client:
-            again = (await client.get("/calibrations/default")).json()
-            assert again == back
-            assert len((await client.get("/audits?status=labelled")).json()["audits"]) == 40
-    finally:
-        await store.close()

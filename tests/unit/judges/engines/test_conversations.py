@@ -145,14 +145,3 @@ def test_a_conversation_is_never_cut() -> None:
     assert isinstance(long, PromptTooLongError)
     (huge,) = renderer_of(tokenizer).token_ids([turns("Which?", "x" * 10**6)])
     assert isinstance(huge, PromptTooLongError)
-
-
-def test_more_shapes_of_conversations_than_the_cache_holds_are_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("app.judges.engines.conversations._MOST_FRAMES", 2)
-    tokenizer = tokenizer_with()
-    renderer = renderer_of(tokenizer)
-    for length in (2, 4, 6, 2, 8, 4):
-        conversation = turns(*["text"] * length)
-        assert ids_of(renderer, conversation) == official(tokenizer, conversation)
