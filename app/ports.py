@@ -155,8 +155,8 @@ class EngineIdentity:
             None if the engine does not know it.
         unusual: Inputs of the scores that most judges do not have, by their names.
         left_out: Parameters of sampled answers that the engine refuses, or that have no effect.
-        think_end: Text between the thought of a judge and its prefill, for a `ThinkingEngine`; None
-            if the engine cannot continue a thought.
+        think_end: Text between the thought of a judge and its prefill; None if the engine cannot
+            continue a thought.
     """
 
     judge: str
@@ -178,6 +178,25 @@ OnStage = Callable[[str], None]
 
 def no_stage(text: str) -> None:
     """Ignores the stages of a start."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sampling:
+    """How an engine writes its answers to prompts.
+
+    Args:
+        max_tokens: Largest number of tokens of an answer, at least 1.
+        temperature: Sampling temperature; 0 is greedy and ignores the seeds.
+        seeds: One seed for each prompt, in [0, 2^63). The same prompt, temperature and seed give
+            the same text, unless another batch size changes the rounding so that the logits of two
+            tokens change their order.
+        n: Number of answers to each prompt. Answer i has the prompt's seed + i.
+    """
+
+    max_tokens: int
+    temperature: float
+    seeds: Sequence[int]
+    n: int = 1
 
 
 class Engine(Protocol):
@@ -223,6 +242,41 @@ class Engine(Protocol):
             UnavailableError: No prompt was scored.
         """
 
+    async def generate(
+        self, prompts: Sequence[Prompt], sampling: Sampling, times: CallTimes | None = None
+    ) -> list[Generated | PromptError]:
+        """Answers all prompts in one batched call; each answer continues the prefill.
+
+        Cancelling the call aborts the engine's work.
+
+        Args:
+            sampling: Length, temperature, seeds and number of the answers.
+            times: Receives the times of the call; None if the caller does not need them.
+
+        Returns:
+            For each prompt, in order, its n answers, or n times its own error: `ControlTokenError`,
+            `JudgmentFailedError`, or `PromptTooLongError` if the prompt and `max_tokens` do not fit
+            into the context together. Neither the prompt nor the answer is shortened for that.
+
+        Raises:
+            UnavailableError: No prompt was answered.
+            ValueError: There are more or fewer seeds than prompts.
+        """
+
+    async def think(
+        self, prompts: Sequence[Prompt], sampling: Sampling, times: CallTimes | None = None
+    ) -> list[Thought | PromptError]:
+        """Has the judge think about all prompts, and reads its labels behind each thought.
+
+        The label is read at one place, behind the end of the thought that the judge itself wrote,
+        whatever the texts and the thought contain. The arguments and errors are those of
+        `generate`; `max_tokens` is the largest number of tokens of a thought with its end. An
+        engine whose identity has no `think_end` cannot think.
+
+        Returns:
+            For each prompt, in order, its n thoughts, or n times its own error.
+        """
+
 
 @runtime_checkable
 class RecomputingEngine(Protocol):
@@ -260,70 +314,6 @@ class Reprompted(Protocol):
 
         Raises:
             StartupError: A label is not one token there; the engine stays as it was.
-        """
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Sampling:
-    """How an engine writes its answers to prompts.
-
-    Args:
-        max_tokens: Largest number of tokens of an answer, at least 1.
-        temperature: Sampling temperature; 0 is greedy and ignores the seeds.
-        seeds: One seed for each prompt, in [0, 2^63). The same prompt, temperature and seed give
-            the same text, unless another batch size changes the rounding so that the logits of two
-            tokens change their order.
-        n: Number of answers to each prompt. Answer i has the prompt's seed + i.
-    """
-
-    max_tokens: int
-    temperature: float
-    seeds: Sequence[int]
-    n: int = 1
-
-
-@runtime_checkable
-class TextGenerator(Protocol):
-    """An engine that also generates text."""
-
-    async def generate(
-        self, prompts: Sequence[Prompt], sampling: Sampling, times: CallTimes | None = None
-    ) -> list[Generated | PromptError]:
-        """Answers all prompts in one batched call; each answer continues the prefill.
-
-        Cancelling the call aborts the engine's work.
-
-        Args:
-            sampling: Length, temperature, seeds and number of the answers.
-            times: Receives the times of the call; None if the caller does not need them.
-
-        Returns:
-            For each prompt, in order, its n answers, or n times its own error: `ControlTokenError`,
-            `JudgmentFailedError`, or `PromptTooLongError` if the prompt and `max_tokens` do not fit
-            into the context together. Neither the prompt nor the answer is shortened for that.
-
-        Raises:
-            UnavailableError: No prompt was answered.
-            ValueError: There are more or fewer seeds than prompts.
-        """
-
-
-@runtime_checkable
-class ThinkingEngine(Protocol):
-    """An engine whose judge may think before its label; `label_logits` reads an empty thought."""
-
-    async def think(
-        self, prompts: Sequence[Prompt], sampling: Sampling, times: CallTimes | None = None
-    ) -> list[Thought | PromptError]:
-        """Has the judge think about all prompts, and reads its labels behind each thought.
-
-        The label is read at one place, behind the end of the thought that the judge itself wrote,
-        whatever the texts and the thought contain. The arguments and errors are those of
-        `TextGenerator.generate`; `max_tokens` is the largest number of tokens of a thought with its
-        end.
-
-        Returns:
-            For each prompt, in order, its n thoughts, or n times its own error.
         """
 
 

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 from app.core.errors import EngineUnavailableError, RequestError, StartupError
 from app.judges.engines.model_files import model_folder, weights_digest
 from app.judges.engines.rendering import LabelTokens, PromptRenderer, load_tokenizer
-from app.ports import CallTimes, EngineIdentity, LabelLogits, OnStage, Prompt, PromptError, no_stage
+from app.ports import (
+    CallTimes,
+    EngineIdentity,
+    Generated,
+    LabelLogits,
+    OnStage,
+    Prompt,
+    PromptError,
+    Thought,
+    no_stage,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -102,6 +112,14 @@ class TransformersEngine:
                     # A cancelled call releases the model only when its thread has finished.
                     await asyncio.wait((work,))
         return results
+
+    async def generate(self, *_: object) -> list[Generated | PromptError]:
+        """The reference has label logits only."""
+        raise NotImplementedError
+
+    async def think(self, *_: object) -> list[Thought | PromptError]:
+        """The reference has label logits only."""
+        raise NotImplementedError
 
     def _forward(self, model: "PreTrainedModel", ids: list[int]) -> LabelLogits:
         import torch

@@ -8,7 +8,7 @@ from app.core.errors import JudgmentFailedError
 from app.judges.calls import observed_call
 from app.judges.prompts import PromptTemplate, rendered
 from app.observability.telemetry import Telemetry
-from app.ports import CallTimes, Generated, Sampling, TextGenerator
+from app.ports import CallTimes, Engine, Generated, Sampling
 
 _MOST_TOKENS = 200
 # A comparison, and the side that the judge prefers; None without a preference.
@@ -33,7 +33,7 @@ class ExplainingScorer(Protocol):
 
 
 async def written_afterwards(
-    engine: TextGenerator,
+    engine: Engine,
     template: PromptTemplate,
     judged: Sequence[Judged],
     telemetry: Telemetry,

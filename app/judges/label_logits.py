@@ -23,7 +23,6 @@ from app.ports import (
     OnStage,
     PromptError,
     Reprompted,
-    TextGenerator,
     no_stage,
 )
 
@@ -56,8 +55,6 @@ class ChatScorer:
         return await lost(self.engine)
 
     async def explain(self, judged: Sequence[Judged]) -> list[str | None]:
-        if not isinstance(self.engine, TextGenerator):
-            return [None] * len(judged)
         return await written_afterwards(self.engine, self.template, judged, self.telemetry)
 
 

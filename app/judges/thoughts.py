@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -35,8 +34,6 @@ from app.ports import (
     Prompt,
     PromptError,
     Sampling,
-    TextGenerator,
-    ThinkingEngine,
     Thought,
     is_ahead,
     no_stage,
@@ -48,10 +45,6 @@ _READING = 1
 _SAMPLES, _VOTES = 1, 16
 
 UNFINISHED = NoScore(reason="thought_unfinished")
-
-
-class EngineOfThoughts(Engine, TextGenerator, ThinkingEngine, Protocol):
-    """An engine that thinks; without `think_end` after its start, it only answers in words."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -72,7 +65,6 @@ class ThoughtScorer(ChatScorer):
         votes: Whether its verdicts are votes.
     """
 
-    engine: EngineOfThoughts
     samples: int
     max_tokens: int
     temperature: float
@@ -81,7 +73,7 @@ class ThoughtScorer(ChatScorer):
     @classmethod
     async def start(
         cls,
-        engine: EngineOfThoughts,
+        engine: Engine,
         template: PromptTemplate,
         *,
         samples: int | None,

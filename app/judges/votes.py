@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError
@@ -26,7 +26,6 @@ from app.ports import (
     OnStage,
     PromptError,
     Sampling,
-    TextGenerator,
     no_stage,
 )
 
@@ -41,10 +40,6 @@ _FEW_PARSED = 0.9
 _VERDICT = re.compile(r"\[\[([AB])\]\]|([AB])")
 
 
-class VotingEngine(Engine, TextGenerator, Protocol):
-    """An engine that writes text."""
-
-
 @dataclass(kw_only=True, eq=False)
 class VoteScorer(ChatScorer):
     """A chat model that answers with a verdict, several times in each order of the responses.
@@ -54,14 +49,13 @@ class VoteScorer(ChatScorer):
         temperature: Temperature of the answers.
     """
 
-    engine: VotingEngine
     samples: int
     temperature: float
 
     @classmethod
     async def start(
         cls,
-        engine: VotingEngine,
+        engine: Engine,
         template: PromptTemplate,
         *,
         samples: int,

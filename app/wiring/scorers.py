@@ -19,7 +19,7 @@ from app.judges.scorer import Scorer
 from app.judges.thoughts import ThoughtScorer
 from app.judges.votes import VoteScorer
 from app.observability.telemetry import Telemetry
-from app.ports import ANY_LENGTH, Engine, OnStage, TextGenerator, ThinkingEngine
+from app.ports import ANY_LENGTH, Engine, OnStage
 from app.settings import Settings
 from app.wiring.engines import (
     endpoints_of,
@@ -96,7 +96,6 @@ async def _start_chat_model(
 ) -> Scorer:
     if settings.scoring == "labels":
         return await LabelLogitScorer.start(engine, prompts, telemetry=telemetry, on_stage=on_stage)
-    assert isinstance(engine, TextGenerator), "every engine of chat models writes text"
     temperature = settings.temperature or _TEMPERATURE
     if settings.scoring == "votes":
         return await VoteScorer.start(
@@ -107,7 +106,6 @@ async def _start_chat_model(
             telemetry=telemetry,
             on_stage=on_stage,
         )
-    assert isinstance(engine, ThinkingEngine), "every engine of chat models can think"
     return await ThoughtScorer.start(
         engine,
         prompts,

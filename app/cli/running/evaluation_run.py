@@ -188,7 +188,7 @@ async def _ask(
                 template=choice.template,
             )
             scorer = await stack.enter_async_context(opening)
-        check_judge(scorer, known.values(), [one.observation for one in missing if one.pairs])
+        check_judge(scorer, known.values())
         with progress_bar() as progress:
             tasks = {
                 (one.dataset.name, one.observation): progress.add_task(

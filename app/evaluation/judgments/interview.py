@@ -20,7 +20,7 @@ from app.evaluation.judgments.questions import GENERATION, Dataset, Question
 from app.evaluation.judgments.record import JudgedPair, Observation
 from app.judges.label_logits import LabelLogitScorer, label_gap
 from app.judges.scorer import ScoreOutcome, Scorer
-from app.ports import Engine, Generated, LabelLogits, PromptError, Sampling, TextGenerator
+from app.ports import Engine, Generated, LabelLogits, PromptError, Sampling
 
 # The answers of a chunk are saved together. This many pairs in flight keep a GPU busy.
 CHUNK_PAIRS, CHUNKS_IN_FLIGHT = 16, 8
@@ -81,14 +81,11 @@ def _is_answered(
     return (known.asked or {}).get(observation) == dataset.question(observation, pair).digest
 
 
-def check_judge(
-    scorer: Scorer, known: Iterable[JudgedPair], observations: Iterable[Observation]
-) -> None:
-    """Checks that the log is of this judge, and that its engine can answer.
+def check_judge(scorer: Scorer, known: Iterable[JudgedPair]) -> None:
+    """Checks that the log is of this judge.
 
     Raises:
-        InvalidRequestError: The log holds another judge's answers, or an observation needs text
-            and the engine writes none.
+        InvalidRequestError: The log holds another judge's answers.
     """
     judge = scorer.identity
     for pair in known:
@@ -97,9 +94,6 @@ def check_judge(
                 f"the judgments there were made by another judge called {judge.name} "
                 f"({INPUTS_DIFFER}): give another --out"
             )
-    for observation in observations:
-        if observation in GENERATION and not isinstance(_engine(scorer), TextGenerator):
-            raise InvalidRequestError(f"this engine writes no text, and {observation} needs it")
 
 
 async def ask(
@@ -180,7 +174,6 @@ async def _replies(
     prompts = [prompt for question in questions for prompt in question.prompts]
     replies: Sequence[Reply]
     if observation in GENERATION:
-        assert isinstance(engine, TextGenerator)
         max_tokens, temperature = GENERATION[observation]
         seeds = [seed for question in questions for seed in question.seeds]
         sampling = Sampling(max_tokens=max_tokens, temperature=temperature, seeds=seeds)

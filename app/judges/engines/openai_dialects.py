@@ -82,7 +82,7 @@ class TokenDialect:
         self._model = model
         self._renderer = renderer
         self._context = context
-        self.label_tokens = (labels.a, labels.b)
+        self.label_tokens = labels
         self.label_params = by_id_params(self.label_tokens)
         # Only a judge that thinks has it; `think_of` sets it.
         self.think_end: str | None = None

@@ -2,8 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from app.core.errors import RequestError, StartupError
 from app.judges.engines.chat_template import ChatTemplate
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
 _PROBES = ("x", " x", "  x", "\nx", "\n\nx", "1", "é", ".", "'s")
 
 
-@dataclass(frozen=True, slots=True)
-class LabelTokens:
+class LabelTokens(NamedTuple):
     """The token ids of the labels A and B at the place where the judge answers."""
 
     a: int

@@ -97,7 +97,7 @@ class VllmEngine:
             model=options.judge,
             weights=await asyncio.to_thread(weights_digest, folder),
             chat_frame=chat_frame,
-            label_tokens=(labels.a, labels.b),
+            label_tokens=labels,
             dtype=dtype,
             max_prompt_tokens=max_prompt_tokens,
             head_dtype=head_dtype,
@@ -111,7 +111,7 @@ class VllmEngine:
         self._set_labels(self._renderer.label_tokens(prompt))
         if self._end is not None:
             self._after_thought = self._renderer.tokens_after_thought(prompt)
-        self._identity = replace(self._identity, label_tokens=(self._labels.a, self._labels.b))
+        self._identity = replace(self._identity, label_tokens=self._labels)
         return self._identity
 
     def _set_labels(self, labels: LabelTokens) -> None:

@@ -78,7 +78,7 @@ async def ask(
     with JudgmentLog(folder / "judgments.jsonl", judge="scripted") as log:
         known = log.read()
         missing = missing_answers([data], observations, known)
-        check_judge(scorer, known.values(), observations)
+        check_judge(scorer, known.values())
         await ask_judge(scorer, missing, log, lambda _, n: answered.append(n))
         return log.read(), sum(answered)
 
@@ -200,7 +200,7 @@ async def test_the_same_name_with_other_weights_is_refused(tmp_path: Path) -> No
         with pytest.raises(
             InvalidRequestError, match="the prompt or another input of the scores differs"
         ):
-            check_judge(other, log.read().values(), ["orders"])
+            check_judge(other, log.read().values())
 
 
 async def ask_reward_model(

@@ -17,7 +17,7 @@ from app.core.errors import (
 )
 from app.judges.engines.openai_remote import OpenAiEngine
 from app.judges.engines.rendering import load_tokenizer
-from app.ports import CallTimes, Generated, LabelLogits, Sampling, TextGenerator
+from app.ports import CallTimes, Generated, LabelLogits, Sampling
 from app.settings import Settings
 from app.wiring.engines import make_engine
 from tests.patience import until
@@ -49,7 +49,6 @@ async def test_labels_are_read_by_token_id_whatever_the_order_of_the_choices() -
     server = FakeServer()
     async with started(server) as engine:
         assert await engine.label_logits(prompts) == expected(prompts)
-        assert isinstance(engine, TextGenerator)
     sent = server.scored
     assert [ids for body in sent for ids in body["prompt"]] == ids_of(prompts)
     # A request has at most 16 comparisons and asks for the two labels by id.
