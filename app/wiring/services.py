@@ -44,7 +44,7 @@ from app.wiring.startup import (
     check_in_background,
     prepare_default,
 )
-from app.wiring.stores import chosen_store, make_store
+from app.wiring.stores import make_store, own_store
 from scope_judge.records import Limits
 
 logger = logging.getLogger("app")
@@ -79,10 +79,10 @@ async def open_services(
         StartupError: The settings are wrong, or the model cannot be loaded.
         StoreUnavailableError: The store does not answer.
     """
-    chosen = chosen_store(settings.store_url, judge_name(settings))
-    if chosen.notice is not None:
-        observer.note(chosen.notice)
-    settings = settings.model_copy(update={"store_url": chosen.url})
+    if not settings.store_url:
+        file = own_store(judge_name(settings))
+        observer.note(f"Calibrations are in {file}")
+        settings = settings.model_copy(update={"store_url": f"sqlite:///{file}"})
     telemetry = Telemetry.on_own_registry()
     store = make_store(settings.store_url)
     # Before the store is opened, because wrong settings leave no file behind then.

@@ -5,7 +5,6 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from app.core.errors import StartupError
@@ -17,29 +16,15 @@ _OF_REDIS = _SHARED | {"unix"}
 _SQLITE = "sqlite"
 
 
-class StoreChoice(NamedTuple):
-    """The store to open, and a sentence about its place; None if the settings name the place."""
-
-    url: str
-    notice: str | None = None
-
-
-def chosen_store(url: str, judge: str) -> StoreChoice:
-    """The store that the settings name, or the file of a judge in the user's data folder.
+def own_store(judge: str) -> Path:
+    """The file of a judge in the user's data folder, where the settings name no store.
 
     Each judge has its own file, because each needs a set `default` of its own.
-
-    Args:
-        url: SCOPE_STORE_URL; empty if it is not set.
-        judge: Name of the judge.
 
     Raises:
         StartupError: The user has no home folder.
     """
-    if url:
-        return StoreChoice(url)
-    file = _data_folder() / "scope-judge" / (re.sub(r"[^A-Za-z0-9._-]+", "--", judge) + ".db")
-    return StoreChoice(f"{_SQLITE}:///{file}", f"Calibrations are in {file}")
+    return _data_folder() / "scope-judge" / (re.sub(r"[^A-Za-z0-9._-]+", "--", judge) + ".db")
 
 
 def _data_folder() -> Path:
@@ -57,11 +42,6 @@ def _data_folder() -> Path:
 def is_shared(url: str) -> bool:
     """Whether several machines can use the store at this URL together."""
     return url.partition("://")[0] in _SHARED
-
-
-def is_own_file(url: str) -> bool:
-    """Whether the store is a file of this service, which no other replica judges with."""
-    return url.partition(":")[0] == _SQLITE
 
 
 def make_store(url: str) -> Store:
@@ -128,5 +108,5 @@ async def opened(url: str, *, must_exist: bool) -> AsyncIterator[Store]:
 def _check_file(url: str) -> None:
     """Raises StartupError if the store is a file that does not exist."""
     file = Path(url.removeprefix("sqlite:///"))
-    if is_own_file(url) and not file.exists():
+    if url.startswith(f"{_SQLITE}:") and not file.exists():
         raise StartupError(f"there is no file {file}, which SCOPE_STORE_URL names")

@@ -5,26 +5,22 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import StartupError
-from app.wiring.stores import chosen_store, is_own_file, is_shared, make_store
+from app.wiring.stores import is_shared, make_store, own_store
 
 
 @pytest.mark.parametrize(
-    ("url", "shared", "own_file"),
+    ("url", "shared"),
     [
-        ("redis://store:6379/0", True, False),
-        ("rediss://store:6379/0", True, False),
-        ("redis+cluster://store:6379", True, False),
-        # One machine can open the socket, but several replicas on it can share the store.
-        ("unix:///run/redis.sock", False, False),
-        ("sqlite:///file.db", False, True),
-        ("memory://", False, False),
+        ("redis://store:6379/0", True),
+        ("rediss://store:6379/0", True),
+        ("redis+cluster://store:6379", True),
+        ("unix:///run/redis.sock", False),
+        ("sqlite:///file.db", False),
+        ("memory://", False),
     ],
 )
-def test_a_url_says_whether_machines_can_share_its_store(
-    url: str, shared: bool, own_file: bool
-) -> None:
+def test_a_url_says_whether_machines_can_share_its_store(url: str, shared: bool) -> None:
     assert is_shared(url) is shared
-    assert is_own_file(url) is own_file
 
 
 @pytest.mark.parametrize(
@@ -71,10 +67,4 @@ def test_without_a_url_calibrations_are_in_the_users_data_folder(
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value.format(tmp_path))
-    found = chosen_store("", judge)
-    assert found.url == f"sqlite:///{tmp_path}/{file}"
-    assert found.notice == f"Calibrations are in {tmp_path}/{file}"
-
-
-def test_a_url_is_used_as_it_is() -> None:
-    assert chosen_store("redis://store:6379/0", "demo") == ("redis://store:6379/0", None)
+    assert own_store(judge) == tmp_path / file

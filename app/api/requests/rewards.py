@@ -131,12 +131,9 @@ class RewardOptions(CriterionIn):
 
     def rule(self, defaults: CriterionDefaults) -> RewardRule:
         """The rule; raises InvalidRequestError if `delta` comes with the guarantee "marginal"."""
+        same = {"empty", "thoughts", "overlong", "opponents", "min_accepted"}
         return RewardRule(
-            criterion=self.criterion(defaults),
-            kind=self.reward,
-            empty=self.empty,
-            thoughts=self.thoughts,
-            overlong=self.overlong,
+            criterion=self.criterion(defaults), kind=self.reward, **self.model_dump(include=same)
         )
 
 
@@ -160,12 +157,6 @@ class GroupOptions(RewardOptions):
         description="Accepted comparisons that a reward needs: a number, or, below 1, their share "
         "of the response's comparisons.",
     )
-
-    def rule(self, defaults: CriterionDefaults) -> RewardRule:
-        """The rule; raises InvalidRequestError if `delta` comes with the guarantee "marginal"."""
-        return replace(
-            super().rule(defaults), opponents=self.opponents, min_accepted=self.min_accepted
-        )
 
 
 class GroupIn(Strict):

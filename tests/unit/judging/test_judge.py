@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.comparison import Comparison, Judgment
+from app.core.comparison import Comparison, Criterion, Judgment, Reason
 from app.core.errors import (
     CalibrationNotFoundError,
     JudgmentFailedError,
@@ -16,11 +16,16 @@ from app.core.errors import (
     RequestError,
     StoreCorruptError,
 )
-from app.core.score import Preference
+from app.core.fingerprint import JudgeIdentity
+from app.core.pac_pairs import PacPairs
+from app.core.score import Preference, Score
+from app.judges.case import Case
 from app.judges.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
+from app.judging.judge import decide, find_threshold
 from app.judging.services import Services
 from app.ports import Head, LabelLogits, Prompt
 from app.stores.memory import MemoryStore
+from tests.labeled_examples import calibration_of, labeled_example
 from tests.serving import ShortEngine, labelled, pair, request, services_of
 
 LN2 = math.log(2)
@@ -115,35 +120,6 @@ def test_swapping_the_responses_mirrors_p_bar(a: float, b: float, bias: float) -
     assert straight.reason == swapped.reason
     assert preference_of(straight).uncertainty == preference_of(swapped).uncertainty
     assert straight.risk_level == swapped.risk_level
-
-
-async def test_each_abstention_has_its_reason() -> None:
-    async with services_of() as services:
-        # Errors occur only below gap 1: a threshold exists, and gap 0.02 is beyond it.
-        await calibrate(services, n=200, wrong_below=1.0)
-        judge = services.judge.judge
-        sure = await judge(request(pair(3.9, 0.0)))
-        assert (sure.verdict, sure.reason, preference_of(sure).side) == ("A", None, "A")
-        assert sure.threshold is not None
-        assert preference_of(sure).uncertainty <= sure.threshold
-        unsure = await judge(request(pair(0.0, 0.02)))
-        assert (unsure.verdict, unsure.reason, preference_of(unsure).side) == (
-            "abstain",
-            "uncertain",
-            "B",
-        )
-        assert unsure.threshold is not None
-        assert preference_of(unsure).uncertainty > unsure.threshold
-        even = await judge(request(pair(1.0, 1.0)))
-        assert (even.verdict, even.reason, preference_of(even).side) == (
-            "abstain",
-            "no_preference",
-            None,
-        )
-        # (0 + 1) / 200 is the smallest alpha that 200 examples make feasible.
-        impossible = await judge(request(pair(3.9, 0.0), alpha=0.004))
-        assert (impossible.verdict, impossible.reason) == ("abstain", "infeasible")
-        assert (impossible.threshold, preference_of(impossible).side) == (None, "A")
 
 
 async def test_too_little_label_mass_gives_no_verdict_at_any_alpha() -> None:
@@ -346,3 +322,79 @@ async def test_a_missing_calibration_causes_no_engine_call() -> None:
         with pytest.raises(CalibrationNotFoundError, match="calibrate"):
             await services.judge.judge(request(pair(1, 0)))
     assert asked == []
+
+
+SURE = Preference(p_fwd=0.99, p_rev=0.99, p_bar=0.99, uncertainty=0.056)
+UNSURE = Preference(p_fwd=0.6, p_rev=0.6, p_bar=0.6, uncertainty=0.673)
+EVEN = Preference(p_fwd=0.5, p_rev=0.5, p_bar=0.5, uncertainty=math.log(2.0))
+
+
+JUDGE = JudgeIdentity(name="judge", inputs={}, described={}, max_prompt_tokens=1)
+
+
+def case(
+    preference: Preference, threshold: float, *, suspended: bool, label_mass: float = 0.9
+) -> Case:
+    return Case(
+        pair(1.0, 0.0),
+        Criterion(alpha=0.1, guarantee="marginal", delta=None, calibration="default"),
+        threshold=threshold,
+        suspended=suspended,
+        score=Score(gap_fwd=1.0, gap_rev=1.0, label_mass=label_mass),
+        preference=preference,
+    )
+
+
+@pytest.mark.parametrize(
+    ("preference", "threshold", "suspended", "label_mass", "reason"),
+    [
+        (SURE, 0.3, False, 0.9, None),
+        (SURE, 0.3, True, 0.9, "suspended"),
+        # The first of several reasons is named.
+        (SURE, 0.3, True, 0.4, "off_task"),
+        (EVEN, 0.3, True, 0.9, "no_preference"),
+        (UNSURE, -math.inf, True, 0.9, "suspended"),
+        (UNSURE, -math.inf, False, 0.9, "infeasible"),
+        (UNSURE, 0.3, True, 0.9, "suspended"),
+        (UNSURE, 0.3, False, 0.9, "uncertain"),
+    ],
+)
+def test_an_abstention_names_the_first_reason_that_applies(
+    preference: Preference,
+    threshold: float,
+    suspended: bool,
+    label_mass: float,
+    reason: Reason | None,
+) -> None:
+    asked = case(preference, threshold, suspended=suspended, label_mass=label_mass)
+    found = decide(asked, min_label_mass=0.5, judge=JUDGE)
+    assert found.reason == reason
+    assert found.verdict == ("A" if reason is None else "abstain")
+
+
+def test_a_suspended_judgment_keeps_its_scores_and_its_threshold() -> None:
+    found = decide(case(SURE, 0.3, suspended=True), min_label_mass=0.0, judge=JUDGE)
+    assert (found.preference, found.threshold) == (SURE, 0.3)
+
+
+def pac(alpha: float) -> Criterion:
+    return Criterion(alpha=alpha, guarantee="pac", delta=0.1, calibration="default")
+
+
+async def test_a_threshold_is_kept_for_all_later_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed = list[float]()
+    tests = PacPairs.tests
+
+    def counted(pairs: PacPairs, alpha: float, delta: float) -> object:
+        computed.append(alpha)
+        return tests(pairs, alpha, delta)
+
+    monkeypatch.setattr(PacPairs, "tests", counted)
+    known = calibration_of(
+        {str(i): labeled_example(i / 100, i / 100, 1.0, "A") for i in range(200)}
+    )
+    threshold = await find_threshold(pac(0.2), known)
+    # The second alpha rounds to the same value.
+    for alpha in (0.2, 0.20004):
+        assert await find_threshold(pac(alpha), known) == threshold
+    assert computed == [0.2]
