@@ -1,4 +1,4 @@
-"""Timeouts for events that must happen, where only a hang takes longer, and the wait for one.
+"""Time in tests: a clock, timeouts that only a hang exceeds, and the wait for an event.
 
 A machine three times slower, with other work on both its cores, takes ten times as long as a quiet
 one. Tests use these timeouts instead of their own, so that they pass on any machine.
@@ -18,3 +18,12 @@ async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not holds():  # noqa: ASYNC110 - a condition of any kind has no event
             await asyncio.sleep(0.001)
+
+
+class Clock:
+    """A clock that moves only when a test sets it."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now

@@ -90,6 +90,18 @@ async def client_of(
         yield client
 
 
+class Notes:
+    """An observer that keeps what a start says."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def stage(self, text: str) -> None:
+        self.said.append(text)
+
+    note = warning = stage
+
+
 @asynccontextmanager
 async def client_of_settings(
     settings: Settings, observer: StartupObserver | None = None

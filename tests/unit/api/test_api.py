@@ -48,15 +48,6 @@ async def test_a_judgment_has_every_field(client: httpx.AsyncClient) -> None:
     assert found["threshold"] == pytest.approx(math.log(2), abs=1e-15)
 
 
-async def test_pac_takes_its_delta_and_the_default_one(client: httpx.AsyncClient) -> None:
-    await calibrated(client)
-    asked = comparison(guarantee="pac", delta=0.02)
-    found = (await client.post("/judge", json=asked)).json()
-    assert (found["guarantee"], found["delta"]) == ("pac", 0.02)
-    found = (await client.post("/judge", json=comparison(guarantee="pac"))).json()
-    assert (found["guarantee"], found["delta"]) == ("pac", 0.1)
-
-
 async def test_settings_give_the_defaults() -> None:
     async with client_of(default_alpha=0.2, default_guarantee="pac", default_delta=0.03) as client:
         await calibrated(client)

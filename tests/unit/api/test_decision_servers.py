@@ -9,24 +9,9 @@ import pytest
 
 from app.core.errors import StartupError
 from app.settings import Settings
-from tests.serving import client_of_settings
+from tests.serving import Notes, client_of_settings
 from tests.unit.judges.engines.decisions_fake import FakeDecisions
 from tests.unit.judges.engines.openai_fake import serving
-
-
-class Notes:
-    """Keeps what a start says."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def stage(self, text: str) -> None: ...
-
-    def warning(self, text: str) -> None:
-        self.said.append(text)
-
-    def note(self, text: str) -> None:
-        self.said.append(text)
 
 
 def settings_of(server: FakeDecisions, **given: Any) -> Settings:

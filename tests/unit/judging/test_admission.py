@@ -10,14 +10,7 @@ from app.flow import Flow, Kind, flowing
 from app.judging.admission import Admission, RateLimits
 from app.observability.telemetry import Telemetry
 from app.stores.memory import MemoryStore
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.patience import Clock
 
 
 def admission_of(max_pending: int, clock: Clock | None = None) -> tuple[Admission, Telemetry]:

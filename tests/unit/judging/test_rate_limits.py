@@ -9,7 +9,7 @@ from app.flow import Flow
 from app.judging.admission import RateLimits
 from app.observability.telemetry import Telemetry
 from app.stores.memory import MemoryStore
-from tests.unit.judging.test_admission import Clock
+from tests.patience import Clock
 
 LIMITED = Flow(key="a", comparisons_per_minute=60)
 

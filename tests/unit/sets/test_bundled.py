@@ -6,31 +6,15 @@ from app.sets.cache import DEFAULT_CALIBRATION
 from app.settings import Settings
 from app.stores.memory import MemoryStore
 from app.wiring.startup import prepare_default
-from tests.serving import services_of
-
-
-class StageRecorder:
-    """An observer that records the stages of a start."""
-
-    def __init__(self) -> None:
-        self.stages: list[str] = []
-
-    def stage(self, text: str) -> None:
-        self.stages.append(text)
-
-    def note(self, text: str) -> None:
-        self.stages.append(text)
-
-    def warning(self, text: str) -> None:
-        raise AssertionError(text)
+from tests.serving import Notes, services_of
 
 
 async def started(services: Services, *, escalate_url: str = "") -> list[str]:
     """Starts the services as `make serve` does, and returns the stages of the start."""
-    recorder = StageRecorder()
+    notes = Notes()
     settings = Settings(engine="vllm", model="demo", escalate_url=escalate_url)
-    await prepare_default(services, settings, recorder)
-    return recorder.stages
+    await prepare_default(services, settings, notes)
+    return notes.said
 
 
 async def test_the_demo_judge_has_a_default_set_and_another_judge_takes_none_away() -> None:

@@ -16,17 +16,8 @@ from app.judging.services import Services
 from app.ports import Head
 from app.sets.cache import Calibrations
 from app.stores.memory import MemoryStore
+from tests.patience import Clock
 from tests.serving import calibrations_of, labelled, pair, request, services_of
-
-
-class Clock:
-    """A clock that changes only when the test sets it."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class FaultyStore(MemoryStore):

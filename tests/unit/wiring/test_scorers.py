@@ -15,28 +15,13 @@ from app.wiring import scorers
 from app.wiring.engines import make_engine, make_reward_model, reward_architecture
 from app.wiring.scorers import open_scorer
 from app.wiring.services import open_services
+from tests.serving import Notes
 from tests.unit.judges.number_model import NumberModel
 
 REWARD: dict[str, Any] = {
     "architectures": ["Qwen3ForSequenceClassification"],
     "id2label": {"0": "LABEL_0"},
 }
-
-
-class Notes:
-    """An observer that keeps the stages of a start."""
-
-    def __init__(self) -> None:
-        self.stages: list[str] = []
-
-    def stage(self, text: str) -> None:
-        self.stages.append(text)
-
-    def note(self, text: str) -> None:
-        pass
-
-    def warning(self, text: str) -> None:
-        pass
 
 
 def checkpoint(folder: Path, config: dict[str, Any] | None) -> Path:
@@ -144,4 +129,4 @@ async def test_a_service_of_a_reward_model_says_its_kind_and_judges(
         }
         (result,) = await judge_rows(services, rows, criterion)
     assert (result["verdict"], result["orders"], result["label_mass"]) == ("A", 1, None)
-    assert notes.stages == ["Loading judge m, a reward model (Qwen3ForSequenceClassification)"]
+    assert notes.said == ["Loading judge m, a reward model (Qwen3ForSequenceClassification)"]

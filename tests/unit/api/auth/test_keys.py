@@ -17,20 +17,8 @@ from app.core.errors import (
     StartupError,
     UnauthenticatedError,
 )
+from tests.patience import Clock
 from tests.unit.api.keyring import entry, key_of, write_keys
-
-
-class Clock:
-    """A clock that moves only when a test moves it."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def pass_check(self) -> None:
-        self.now += CHECK_EVERY_S
 
 
 @pytest.fixture
@@ -112,9 +100,9 @@ def test_a_new_key_is_accepted_without_a_restart(
     caplog.set_level(logging.INFO)
     keys = Keys(write_keys(path, entry("a")), clock=clock)
     write_keys(path, entry("a"), entry("b"))
-    clock.pass_check()
+    clock.now += CHECK_EVERY_S
     assert caller_name(keys, "b") == "b"
-    clock.pass_check()
+    clock.now += CHECK_EVERY_S
     assert caller_name(keys, "b") == "b"
     assert caplog.text.count("number of keys: 2") == 1
 
@@ -132,7 +120,7 @@ def test_an_edit_with_the_same_size_and_time_is_noticed(path: Path, clock: Clock
         before.st_size,
         before.st_mtime_ns,
     )
-    clock.pass_check()
+    clock.now += CHECK_EVERY_S
     assert keys.caller(key_of("a").encode()).roles == ["admin"]
 
 
@@ -150,7 +138,7 @@ def test_an_unreadable_file_refuses_every_key_until_it_is_readable(
     elif damage == "a pipe":
         os.mkfifo(path)
     for _ in range(3):
-        clock.pass_check()
+        clock.now += CHECK_EVERY_S
         with pytest.raises(KeysUnavailableError):
             caller_name(keys, "a")
     assert caplog.text.count("every key is refused") == 1
@@ -161,7 +149,7 @@ def test_an_unreadable_file_refuses_every_key_until_it_is_readable(
     else:
         path.unlink(missing_ok=True)
     path.write_text(content)  # the same bytes as before
-    clock.pass_check()
+    clock.now += CHECK_EVERY_S
     assert caller_name(keys, "a") == "a"
     assert "number of keys: 1" in caplog.text
 

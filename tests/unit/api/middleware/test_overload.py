@@ -19,7 +19,7 @@ from app.core.errors import StoreUnavailableError
 from app.judges.engines.scripted import ScriptedEngine
 from app.ports import CallTimes, Head, LabelLogits, Prompt, PromptError
 from app.stores.memory import MemoryStore
-from tests.patience import until
+from tests.patience import Clock, until
 from tests.serving import application_of
 from tests.unit.api.asgi import talk
 from tests.unit.api.keyring import entry, write_keys
@@ -205,15 +205,6 @@ async def test_a_request_still_in_progress_at_the_end_of_draining_gets_503() -> 
         assert engine.cancelled
     assert sent[0]["status"] == 503
     assert json.loads(sent[1]["body"])["code"] == "draining"
-
-
-class Clock:
-    """A clock that moves only when a test sets it."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class FailingStore(MemoryStore):

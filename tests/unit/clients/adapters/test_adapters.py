@@ -1,6 +1,5 @@
 """Each outcome through every adapter: no verdict is no label, and an error is no reward."""
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,9 +7,7 @@ from typing import Any
 import pytest
 
 from app.api.keys import Keys
-from app.core.errors import EngineUnavailableError, OverloadedError
 from app.judges.engines.scripted import ScriptedEngine
-from app.ports import LabelLogits
 from scope_judge import (
     AuthenticationError,
     NotFoundError,
@@ -20,10 +17,10 @@ from scope_judge import (
     UnavailableError,
 )
 from tests.unit.api.keyring import entry, write_keys
-from tests.unit.api.rewards.test_reward_routes import GoneStore, raises
 from tests.unit.clients.adapters.adapters import ADAPTERS
 from tests.unit.clients.adapters.scenes import SCENES, Found
 from tests.unit.clients.adapters.service import served
+from tests.unit.clients.planned import PlannedService, problem, serving
 
 through_every_adapter = pytest.mark.parametrize("adapter", ADAPTERS)
 
@@ -37,52 +34,32 @@ def test_an_outcome_is_the_same_through_every_adapter(url: str, adapter: str, na
     assert found.number == (None if expected.number is None else pytest.approx(expected.number))
 
 
-# URL, the exception of the client, and options.
-Failing = tuple[str, type[ScopeError], dict[str, Any]]
-
-# Failure -> engine, store, settings, and the exception of the client.
-FAILURES: dict[str, tuple[ScriptedEngine, Any, dict[str, Any], type[ScopeError]]] = {
-    "503, engine": (
-        ScriptedEngine(raises(EngineUnavailableError("down"))),
-        None,
-        {},
-        UnavailableError,
-    ),
-    "503, overload": (ScriptedEngine(raises(OverloadedError("full"))), None, {}, UnavailableError),
-    "503, store": (ScriptedEngine(), GoneStore, {}, UnavailableError),
-    "504": (ScriptedEngine(latency_s=3600.0), None, {"timeout_s": 0.05}, TooSlowError),
-    "502": (
-        ScriptedEngine(lambda prompt: LabelLogits(math.nan, math.nan)),
-        None,
-        {},
-        ServerError,
-    ),
-    "500": (ScriptedEngine(raises(ZeroDivisionError())), None, {}, ServerError),
+# Code of the service -> its status, and the exception of the client.
+FAILURES: dict[str, tuple[int, type[ScopeError]]] = {
+    "overloaded": (429, UnavailableError),
+    "engine_unavailable": (503, UnavailableError),
+    "deadline_exceeded": (504, TooSlowError),
+    "judgment_failed": (502, ServerError),
+    "internal": (500, ServerError),
 }
 
 
 @pytest.fixture(scope="module", params=FAILURES)
-def failing(
-    request: pytest.FixtureRequest,
-) -> Iterator[Failing]:
-    engine, store, settings, error = FAILURES[request.param]
-    options = {} if store else {"alpha": None}
-    with served(engine, store and store(), calibrated=False, **settings) as url:
-        yield url, error, options
+def failing(request: pytest.FixtureRequest) -> Iterator[tuple[str, type[ScopeError]]]:
+    status, error = FAILURES[request.param]
+    act = problem(status, request.param)
+    with serving(PlannedService(rule=lambda handler, body: act(handler))) as service:
+        yield service.url, error
 
 
 @through_every_adapter
-def test_a_failure_is_raised(failing: Failing, adapter: str) -> None:
-    url, error, options = failing
+def test_a_failure_is_raised_unless_it_shall_be_no_reward(failing: Any, adapter: str) -> None:
+    url, error = failing
+    asked = {"url": url, "patience_s": 0.0}
     with pytest.raises(error):
-        ADAPTERS[adapter]("quality=1", "quality=0", {"url": url, "patience_s": 0.0, **options})
-
-
-@through_every_adapter
-def test_a_failure_that_is_not_to_be_raised_is_no_reward(failing: Failing, adapter: str) -> None:
-    url, _, options = failing
-    asked = {"url": url, "patience_s": 0.0, "failures": "none", **options}
-    assert ADAPTERS[adapter]("quality=1", "quality=0", asked) == Found(None, "unanswered")
+        ADAPTERS[adapter]("quality=1", "quality=0", asked)
+    found = ADAPTERS[adapter]("quality=1", "quality=0", {**asked, "failures": "none"})
+    assert found == Found(None, "unanswered")
 
 
 @through_every_adapter

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from app.judges.engines.turns import Pace, Turns, run_all
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, Clock
 
 
 async def test_the_smallest_number_is_next_and_equal_numbers_are_first_come_first_served() -> None:
@@ -54,13 +54,6 @@ async def test_a_waiter_that_is_cancelled_at_any_step_does_not_keep_the_turn(ste
     assert await asyncio.wait_for(taker, PATIENCE_S) == "done"
     await asyncio.gather(holder, leaver, return_exceptions=True)
     assert await asyncio.wait_for(take(), PATIENCE_S) == "done"
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_a_single_prompt_overtakes_only_later_prompts_of_a_batch() -> None:
