@@ -285,8 +285,8 @@ def serve(cluster: RayCluster, redis: RedisServer, folder: Path) -> None:
         # The processes are checked, too: Serve's status may be out of date.
         took = seconds_until(lambda: len(cluster.running(SERVING, machine=0)) == 2)
         seconds_until(lambda: deployment.is_whole(1))
-    print(f"a machine killed: noticed after {noticed:.0f} s, two replicas {took:.0f} s later; ")
-    print(load.check(), flush=True)
+    told = f"noticed after {noticed:.0f} s, two replicas {took:.0f} s later; {load.check()}"
+    print(f"a machine killed: {told}", flush=True)
     cluster.start_second_machine()
     deployment.run("shutdown", "-y")
 

@@ -1,10 +1,6 @@
 """Thoughts of a tiny judge that counts ones, over real vLLM and over its own server."""
 
 import itertools
-import json
-import subprocess
-import sys
-import time
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +14,6 @@ from app.judges.engines.vllm_local import VllmEngine
 from app.ports import CallTimes
 from tests.demo_judge.train_thinking import LONGEST_THOUGHT, MOST_DIGITS, Sum, sums, trained
 from tests.integration.engines.vllm_server import body, remote, service, vllm_server
-from tests.integration.processes.server import Server
-from tests.patience import PATIENCE_S
 
 pytestmark = [
     pytest.mark.vllm,
@@ -27,7 +21,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Unclosed context:ResourceWarning"),
 ]
 
-JUDGE = (str(Path(sys.executable).with_name("scope-judge")), "judge")
 WHOLE = LONGEST_THOUGHT
 # Thoughts on the longest rows do not fit.
 SHORT = WHOLE - 3
@@ -119,44 +112,6 @@ async def test_thoughts_that_do_not_end_are_no_verdicts(folder: Path, server_url
         assert (added["n"], added["failed"]) == (len(PAIRS), 0)
         detail = (await client.get("/calibrations/default")).json()
         assert detail["unscored"] == sum(unfinished)
-
-
-def test_a_run_that_is_killed_goes_on_with_the_rest(
-    folder: Path, server_url: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "pairs.jsonl"
-    pairs = list(itertools.islice(sums(8), 400))
-    file.write_text("".join(json.dumps(body(pair)) + "\n" for pair in pairs))
-    given = thinking(folder, SHORT) | remote(server_url, str(folder))
-    settings = {f"SCOPE_{name.upper()}": str(value) for name, value in given.items()}
-    settings["SCOPE_STORE_URL"] = "memory://"
-    with Server(tmp_path, settings) as server:
-        url = f"http://127.0.0.1:{server.port}"
-
-        def command(out: Path) -> subprocess.Popen[bytes]:
-            options = ["--url", url, "--no-alpha", "--batch-size", "20", "--out", str(out)]
-            return subprocess.Popen([*JUDGE, str(file), *options], stderr=subprocess.DEVNULL)
-
-        out, undisturbed = tmp_path / "out.jsonl", tmp_path / "undisturbed.jsonl"
-        journal = out.with_name(f"{out.name}.partial")
-        run = command(out)
-        while not journal.exists() or journal.read_bytes().count(b"\n") < 60:
-            assert run.poll() is None
-            time.sleep(0.01)
-        run.kill()
-        run.wait()
-        assert not out.exists()
-        assert command(out).wait(PATIENCE_S) == 0
-        assert command(undisturbed).wait(PATIENCE_S) == 0
-
-    def results(path: Path) -> list[Any]:
-        return [json.loads(line)["judgment"] for line in path.read_text().splitlines()]
-
-    found, expected = results(out), results(undisturbed)
-    assert [row["reason"] for row in found] == [row["reason"] for row in expected]
-    assert 0 < sum(row["reason"] == "thought_unfinished" for row in found) < len(pairs) / 2
-    both = [(a["p_bar"], b["p_bar"]) for a, b in zip(found, expected, strict=True) if a["p_bar"]]
-    assert [a for a, _ in both] == pytest.approx([b for _, b in both], abs=1e-3)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, as it is imported

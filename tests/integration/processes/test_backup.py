@@ -106,8 +106,7 @@ def destroy(kind: str, folder: Path, server: RedisServer) -> None:
         file.unlink()
 
 
-@pytest.mark.parametrize("target", ["sqlite", "redis"])
-@pytest.mark.parametrize("source", ["sqlite", "redis"])
+@pytest.mark.parametrize(("source", "target"), [("sqlite", "redis"), ("redis", "sqlite")])
 def test_a_restored_store_has_all_that_was_acknowledged_before_the_backup(
     source: str, target: str, tmp_path: Path, redis_server: RedisServer
 ) -> None:

@@ -42,7 +42,8 @@ def test_the_service_logs_the_loss_ends_and_a_second_start_finds_its_calibration
     assert calibration_at(demo_server) == before
 
 
-@pytest.mark.parametrize("group", [False, True])
+# Draining without a signal to vLLM is tested with the scripted judge, too.
+@pytest.mark.parametrize("group", [pytest.param(False, marks=pytest.mark.long), True])
 def test_sigterm_ends_a_batch_with_its_verdicts_or_with_an_error(
     demo_server: Server, group: bool
 ) -> None:

@@ -211,7 +211,7 @@ async def test_a_cut_connection_leaves_redis_whole(redis_server: RedisServer, ac
         # Cut around the start of every command, and evenly within the script and its arguments.
         begins = [found.start() for found in re.finditer(rb"\*\d+\r\n\$", sent)]
         edges = {edge + by for edge in (*begins, len(sent)) for by in (-1, 0, 1)}
-        sent_cuts = {cut for cut in edges | set(range(0, len(sent), 97)) if 0 <= cut <= len(sent)}
+        sent_cuts = {cut for cut in edges | set(range(0, len(sent), 499)) if 0 <= cut <= len(sent)}
         cuts = [Cut(sent=cut) for cut in sorted(sent_cuts)]
         cuts += [Cut(answered=cut) for cut in range(len(answered))]
         found = set()

@@ -7,7 +7,6 @@ prints which parts ran and which did not.
 """
 
 import argparse
-import http.client
 import json
 import os
 import re
@@ -20,6 +19,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
+
+import httpx
 
 from tests.integration.packaging.container_files import (
     COMPOSE,
@@ -177,19 +178,13 @@ def eventually(
 
 def ask(port: int, path: str, key: str = "", body: object = None) -> tuple[int, bytes]:
     """Sends one request; the status is 0 if no process listens yet."""
-    client = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    headers = {"Content-Type": "application/json"} | (
-        {"Authorization": f"Bearer {key}"} if key else {}
-    )
+    url, headers = f"http://127.0.0.1:{port}{path}", {"Authorization": f"Bearer {key}"}
+    method = "GET" if body is None else "POST"
     try:
-        method = "GET" if body is None else "POST"
-        client.request(method, path, None if body is None else json.dumps(body), headers)
-        answer = client.getresponse()
-        return answer.status, answer.read()
-    except OSError:
+        answer = httpx.request(method, url, json=body, headers=headers if key else {}, timeout=30)
+    except httpx.TransportError:
         return 0, b""
-    finally:
-        client.close()
+    return answer.status_code, answer.content
 
 
 def make_base(shop: Workshop) -> str:

@@ -1,1 +1,0 @@
-"""docker/ and docker-compose.yml: checked in `make test`, built and run in `make containers`."""
