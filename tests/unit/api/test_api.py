@@ -13,7 +13,7 @@ from app import __version__
 from app.release import COMMIT
 from scope_judge import records
 from tests.serving import client_of
-from tests.unit.api.problems import calibrated, comparison, examples
+from tests.unit.api.problems import calibrated, comparison, examples, hard_examples
 
 
 def check(found: dict[str, Any], record: type[Any]) -> None:
@@ -137,7 +137,11 @@ async def test_a_judgment_says_in_words_why_it_is_a_verdict_or_none(
     client: httpx.AsyncClient,
 ) -> None:
     await calibrated(client)
+    hard = {"calibration": "hard", "examples": hard_examples()}
+    assert (await client.post("/calibrate", json=hard)).is_success
+    unsure = {"calibration": "hard", "alpha": 0.2, "response_a": "quality=0.01"}
     for asked, words in (
+        (unsure, ", the threshold of alpha 0.2 (marginal)"),
         ({}, "not above 0.6931, the threshold of alpha 0.1 (marginal)"),
         ({"alpha": None}, "Response A is better. No alpha was given, so nothing is promised."),
         ({"alpha": 0.0001, "guarantee": "pac"}, "not enough for alpha 0.0001 (pac, delta 0.1)"),

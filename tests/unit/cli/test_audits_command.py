@@ -49,6 +49,8 @@ def test_an_alarm_is_ended_with_a_reason_and_the_trail_has_both(url: str) -> Non
     assert "under alpha 0.1 (marginal) has ended." in ended.output
     again = run(url, "resume", "default", "--reason", "once more")
     assert "default has no alarm." in again.output
+    label(url, judged(url, range(100, 200)), "A")
+    assert run(url, "status", "default").stdout.rstrip("\n").split("\t")[-1] == "certified"
     trail = run(url, "trail", "default")
     resumed, alarm = [line for line in trail.output.splitlines() if "alpha 0.1" in line]
     assert "resumed" in resumed
@@ -75,6 +77,22 @@ def test_an_absorption_is_shown_before_it_happens(url: str) -> None:
     done = run(url, "absorb", "default", "--yes")
     assert done.exit_code == 0
     assert "default is version 2 with 85 examples." in done.stderr
+
+
+def test_after_an_alarm_the_audits_that_its_trail_names_replace_the_examples(url: str) -> None:
+    # All labels since the alarm are wrong for the judge.
+    httpx.get(f"{url}/calibrations/default/monitor").raise_for_status()
+    assert "the next 200 audits end it" in run(url, "trail", "default").stdout
+    label(url, judged(url, range(100, 299)), "B")
+    early = run(url, "absorb", "default", "--yes")
+    assert (early.exit_code, "needs 200" in early.stderr) == (1, True)
+    label(url, judged(url, range(299, 305)), "B")
+    refused = run(url, "absorb", "default", "--yes")
+    assert refused.exit_code == 1
+    assert refused.stdout.split("\t")[-1] == "not known to help\n"
+    assert "becomes_infeasible" in refused.stderr
+    assert run(url, "absorb", "default", "--yes", "--even-if-infeasible").exit_code == 0
+    assert httpx.get(f"{url}/calibrations/default").json()["n"] == 200
 
 
 def test_status_says_in_a_sentence_what_the_audits_show(url: str) -> None:

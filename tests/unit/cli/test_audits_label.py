@@ -9,12 +9,10 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from app.api.keys import Keys
 from app.cli import app
 from app.stores.memory import MemoryStore
 from tests.serving import application_of
-from tests.unit.api.keyring import entry, header_of, key_of, write_keys
-from tests.unit.api.problems import comparison, examples
+from tests.unit.api.problems import examples
 from tests.unit.cli.commands import one_line, rows_of, write_rows
 from tests.unit.cli.listening import listening
 
@@ -143,20 +141,3 @@ def test_nothing_is_sent_without_an_answer(url: str, drawn: Path) -> None:
     refused = run(url, "audits", "label", labelled(drawn, *"AAAA"))
     assert refused.exit_code == 1, json.dumps(refused.output)
     assert labels(url) == [None] * COUNT
-
-
-def test_a_key_that_may_only_label_sends_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    people = entry("ann", ["label"]), entry("ops", ["judge", "calibrate"])
-    keys = Keys(write_keys(tmp_path / "keys.json", *people))
-    with listening(application_of(store=MemoryStore(), audit_rate=1.0, keys=keys)) as url:
-        headers = header_of("ops")
-        body = {"examples": examples(60)}
-        httpx.post(f"{url}/calibrate", json=body, headers=headers).raise_for_status()
-        judged = httpx.post(f"{url}/judge", json=comparison(), headers=headers).json()
-        file = write_rows(
-            tmp_path / "labels.jsonl", [{"audit": judged["audit"]["id"], "label": "A"}]
-        )
-        monkeypatch.setenv("SCOPE_API_KEY", key_of("ann"))
-        assert "labeled 1, closed 0" in label(url, file)

@@ -1,6 +1,7 @@
 """Tests of `scope-judge calibrate FILE`: one version, and no pair lost or counted twice."""
 
 import json
+import math
 import re
 import signal
 import subprocess
@@ -39,7 +40,7 @@ class Judging:
     def application(self, judge: str = "scripted", **settings: Any) -> FastAPI:
         def script(prompt: Prompt) -> LabelLogits | PromptError:
             self.prompts.append(prompt.user)
-            return by_quality(prompt)
+            return LabelLogits(math.nan, 0.0) if "BROKEN" in prompt.user else by_quality(prompt)
 
         return application_of(ScriptedEngine(script, judge=judge), self._store, **settings)
 
@@ -83,6 +84,22 @@ def versions(url: str, name: str = "default") -> list[dict[str, Any]]:
 
 def examples_in(url: str, name: str) -> Any:
     return httpx.get(f"{url}/calibrations/{name}/examples").json()["examples"]
+
+
+def test_pairs_that_fail_are_named_in_part_and_the_others_count(
+    judging: Judging, tmp_path: Path
+) -> None:
+    rows = examples(ROWS)
+    # A whole request.
+    for row in rows[-4:]:
+        row["response_a"] = "BROKEN"
+    with listening(judging.application()) as url:
+        result = calibrated(url, written(tmp_path, rows))
+        assert result.exit_code == 1
+        assert "labels.jsonl, line 17: the judge" in result.stderr
+        assert "and 1 more" in result.stderr
+        assert "added 16, updated 0, ties 0, removed 0, failed 4" in result.stderr
+        assert [each["n"] for each in versions(url)] == [16]
 
 
 @pytest.mark.parametrize("size", [1, 7, 100])

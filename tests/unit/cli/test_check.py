@@ -1,14 +1,11 @@
 """`scope-judge check`: says what a service is and judges one group, or why it cannot be used."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from app.api.keys import Keys
 from app.cli import app
-from tests.unit.api.keyring import entry, key_of, write_keys
 from tests.unit.cli.commands import one_line
 from tests.unit.clients.adapters.service import served
 
@@ -45,16 +42,3 @@ def test_a_service_that_cannot_be_used_so_is_an_error(
     found = CliRunner().invoke(app, ["check", "--url", url, *options])
     assert found.exit_code != 0
     assert words in one_line(found.output)
-
-
-def test_a_key_without_the_role_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keys = Keys(write_keys(tmp_path / "keys.json", entry("reader", ["label"]), entry("judge")))
-    with served(calibrated=False, keys=keys) as url:
-        for name, words in (("reader", "forbidden"), ("judge", "calibration_not_found")):
-            monkeypatch.setenv("SCOPE_API_KEY", key_of(name))
-            found = CliRunner().invoke(app, ["check", "--url", url])
-            assert found.exit_code == 1
-            assert words in one_line(found.output)
-            assert key_of(name) not in found.output

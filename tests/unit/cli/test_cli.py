@@ -80,6 +80,7 @@ def test_stdin_is_judged_and_an_item_error_sets_the_exit_status(calibrated_url: 
         (["judge"], "give a file (or -), or --question"),
         (["judge", "x.jsonl", "--question", "q"], "give either files, or --question"),
         (["judge", "--question", "q", "--a", "a"], "or --question with --a and --b"),
+        (["judge", "x.jsonl", "--map", "q"], "FIELD=COLUMN"),
         (["judge", "[/absent].jsonl"], "no file matches [/absent].jsonl"),
         (["calibrate", "absent.jsonl"], "absent.jsonl cannot be read"),
         ([*ONE_PAIR, "--url", "http://127.0.0.1:1"], "start the service with `scope-judge serve`"),

@@ -39,15 +39,3 @@ def test_no_width_cuts_a_path_or_a_row(width: int, is_terminal: bool) -> None:
     lines = written.getvalue().splitlines()
     assert sum(path in line for line in lines) == 2
     assert any("a model with a long name" in line and "1043" in line for line in lines)
-
-
-def test_a_sentence_breaks_between_words_on_a_terminal_and_nowhere_in_a_pipe() -> None:
-    sentence = " ".join(f"word-{i}" for i in range(30))
-    for is_terminal, most in ((True, 40), (False, 1000)):
-        written = io.StringIO()
-        narrow = Console(file=written, width=40, force_terminal=is_terminal, color_system=None)
-        say(sentence, output=narrow)
-        lines = written.getvalue().splitlines()
-        assert " ".join(line.strip() for line in lines) == sentence
-        assert (len(lines) == 1) != is_terminal
-        assert max(map(len, lines)) <= most

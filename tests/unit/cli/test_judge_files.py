@@ -78,20 +78,6 @@ def test_several_files_of_several_shapes_are_judged(tmp_path: Path) -> None:
     assert service.asked[0] == {"question": "Which?", "response_a": "good", "response_b": "bad"}
 
 
-def test_a_table_has_columns_without_json_and_the_delimiter_of_the_input(tmp_path: Path) -> None:
-    file, out = tmp_path / "pairs.csv", tmp_path / "out.csv"
-    file.write_text("question;response_a;response_b;calibration_name\nq;x;y;mine\nq;;y;mine\n")
-    result = judged(Service(), file, "--no-alpha", out=out)
-    assert result.exit_code == 1
-    header, *rows = csv.reader(out.read_text().splitlines(), delimiter=";")
-    assert not any("{" in cell for row in rows for cell in row)
-    first, second = (dict(zip(header, row, strict=True)) for row in rows)
-    assert (first["verdict"], first["p_bar"], first["calibration_name"]) == ("A", "0.01", "mine")
-    assert second["error_code"] == "invalid_comparison"
-    assert "response_b" in first
-    assert "response_a is empty" in second["error_detail"]
-
-
 def test_only_verdicts_are_written_on_request(tmp_path: Path) -> None:
     file, out = pairs_in(tmp_path, count=6), tmp_path / "out.jsonl"
     service = Service()

@@ -89,6 +89,17 @@ def test_a_set_is_shown_with_thresholds_and_quality(url: str) -> None:
     assert "marginal" in shown
 
 
+def test_versions_say_when_by_whom_and_with_which_effect(own_url: str) -> None:
+    run(own_url, "rollback", "default", "1", "--yes")
+    lines = [line.split("\t") for line in run(own_url, "versions", "default").stdout.splitlines()]
+    assert [[each[0], *each[2:]] for each in lines] == [
+        ["3", "anonymous", "rollback to 1", "0", "0", "400", "60"],
+        ["2", "anonymous", "calibrate", "400", "0", "0", "460"],
+        ["1", "anonymous", "calibrate", "60", "0", "0", "60"],
+    ]
+    assert len(run(own_url, "versions", "default", "--limit", "1").stdout.splitlines()) == 1
+
+
 def test_a_deleted_set_comes_back_with_the_printed_command(own_url: str) -> None:
     before = set_at(own_url)
     result = run(own_url, "delete", "default", "--yes")
@@ -99,6 +110,19 @@ def test_a_deleted_set_comes_back_with_the_printed_command(own_url: str) -> None
     assert result.exit_code == 0
     assert "default is version 4, with the 460 examples of version 2" in one_line(result.stderr)
     assert set_at(own_url) == {**before, "version": 4}
+
+
+def test_a_pool_is_shown_with_what_its_labels_say_so_far(empty_url: str) -> None:
+    assert "`scope-judge calibrate FILE` makes one" in one_line(run(empty_url, "list").stderr)
+    pairs = [comparison(question=f"{i}?") for i in range(8)]
+    pool = {"comparisons": pairs}
+    httpx.post(f"{empty_url}/calibrations/pool/pool", json=pool).raise_for_status()
+    body = {"calibration": "pool", "examples": [{**pairs[0], "label": "A"}]}
+    httpx.post(f"{empty_url}/calibrate", json=body).raise_for_status()
+    shown = one_line(run(empty_url, "show", "pool").stdout)
+    assert "1 pairs labeled" in shown
+    assert "7 without a label" in shown
+    assert "labels missing" in shown
 
 
 def used(url: str) -> None:
@@ -301,15 +325,3 @@ def test_a_mistake_is_an_error_in_words(url: str, arguments: list[str], message:
     assert result.exit_code == 1
     assert message in one_line(result.stderr)
     assert "Traceback" not in result.stderr
-
-
-def test_an_export_that_is_there_is_only_replaced_on_request(url: str, tmp_path: Path) -> None:
-    file = tmp_path / "set.jsonl"
-    file.write_text("mine")
-    arguments = ["export", "small", "--out", str(file)]
-    result = run(url, *arguments)
-    assert result.exit_code == 1
-    assert "already exists" in one_line(result.stderr)
-    assert file.read_text() == "mine"
-    assert run(url, *arguments, "--overwrite").exit_code == 0
-    assert len(rows_of(file.read_text())) == 4

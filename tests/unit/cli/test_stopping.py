@@ -2,10 +2,7 @@
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
-from app.cli import app
-from app.cli.commands import sets
 from app.cli.console import CommandError
 from app.cli.stopping import ending, resumable
 from app.core.errors import InvalidRequestError
@@ -41,12 +38,3 @@ def test_a_resumable_command_says_what_is_kept(
     with pytest.raises(typer.Exit), ending(), resumable("the results are in /tmp/x"):
         raise error
     assert capsys.readouterr().err.splitlines() == lines
-
-
-def test_ctrl_c_ends_every_command_with_status_130(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(sets, "connected", interrupted)
-    result = CliRunner().invoke(app, ["sets", "list"])
-    assert (result.exit_code, result.stderr) == (130, "stopped\n")
