@@ -10,7 +10,7 @@ from app.judges.label_logits import LEAST_LABEL_MASS
 
 # Most modules of app.evaluation need libraries of the extra "evaluation": functions import them.
 if TYPE_CHECKING:
-    from app.evaluation.report.table import Table
+    from app.evaluation.report.tables import Table
     from app.evaluation.results import DatasetResults, Results
 
 # Tables of the report that are printed, too.
@@ -45,7 +45,7 @@ def write_results(results: "Results", folder: Path) -> None:
 
 def _report(results: "Results", tables: "Sequence[Table]") -> str:
     from app.evaluation.paper import source
-    from app.evaluation.report.table import as_text
+    from app.evaluation.report.tables import as_text
 
     design = results.design
     facts = [

@@ -1,10 +1,17 @@
-"""The binomial distribution, without scipy.stats, whose import takes half of a command's start."""
+"""The binomial distribution and a root, without scipy.stats and scipy.optimize.
+
+Their imports take most of a command's start.
+"""
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betainc, ndtri
 
 from app.core.preference import FloatArray
+
+_TOLERANCE = 1e-12
 
 
 def binomial_cdf(successes: ArrayLike, trials: ArrayLike, rate: ArrayLike) -> FloatArray:
@@ -44,3 +51,19 @@ def most_successes(probability: float, trials: ArrayLike, rate: float) -> FloatA
     while (down := (k >= 0.0) & (binomial_cdf(k, n, rate) > probability)).any():
         k -= down
     return k
+
+
+def root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Returns a root between two arguments at which the function has different signs.
+
+    Bisection, to an error of 1e-12, relative where the root is above 1. The function is not
+    negative at the returned argument.
+    """
+    rises = function(low) < 0.0
+    while high - low > _TOLERANCE * max(1.0, high):
+        middle = 0.5 * (low + high)
+        if (function(middle) < 0.0) == rises:
+            low = middle
+        else:
+            high = middle
+    return high if rises else low

@@ -29,8 +29,7 @@ from app.core.diagnostics import (
 from app.core.errors import CascadeError, LabelsMissingError
 from app.core.examples import Examples
 from app.core.examples import LabeledExample as LabeledExample
-from app.core.pac import rounded_down
-from app.core.pac_pairs import PacPairs
+from app.core.pac import PacPairs, rounded_down
 from app.core.preference import FloatArray, Preferences
 from app.core.questions import drawn_pairs, lots_of, question_numbers
 from app.core.score import Orders

@@ -20,9 +20,9 @@ from app.core.betting import (
     restarted_log_wealth,
     share_of,
 )
+from app.core.binomial import root
 from app.core.preference import FloatArray
 from app.core.questions import question_numbers
-from app.core.roots import root
 
 # False alarms of a version of a set, over all time and all its criteria; false certificates of one
 # criterion.

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from app.core.binomial import root
 from app.core.preference import FloatArray
-from app.core.roots import root
 
 # Digits of a temperature: replicas add the same numbers up in different orders.
 _DIGITS = 4

@@ -3,7 +3,7 @@
 The code of each part of the paper:
 
 - data sets: `benchmarks/catalogue.py` (`load_benchmark`), `benchmarks/hub.py`
-- prompts: `judgments/prompts.py`, `judgments/questions.py`
+- prompts: `judgments/questions.py`
 - uncertainty methods: `methods.py`, one function each, and the table `METHODS`
 - selection rules: `selectors.py`, one function each, and the table `SELECTORS`
 - metrics: `metrics.py`
@@ -11,5 +11,5 @@ The code of each part of the paper:
 - the paper's own numbers: `paper.py`, `paper_tables.json`
 
 `measurement.py` runs all of these on judged pairs, `results.py` holds the outcome, and `report/`
-prints it. `judgments/` asks the judge and keeps its answers. `curve/` is `scope-judge curve`.
+prints it. `judgments/` asks the judge and keeps its answers. `curve.py` is `scope-judge curve`.
 """

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from app.core.pac_pairs import PacPairs
+from app.core.pac import PacPairs
 from app.core.preference import LN2, FloatArray
 from tests.statistics.worlds.normal import NormalJudge
 from tests.statistics.worlds.questions import ALPHA, DELTA, Questions, Rule, measured, threshold_of

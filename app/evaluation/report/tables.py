@@ -1,15 +1,22 @@
 """The paper's tables of our results, with the paper's numbers beside ours where it has them."""
 
+import csv
+import io
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 
+from app.core.printable import printable_line
 from app.evaluation import paper
 from app.evaluation.methods import METHODS, MethodName
 from app.evaluation.metrics import RiskCoverage
 from app.evaluation.paper import PaperOutcome
 from app.evaluation.protocol import RuleOutcome
-from app.evaluation.report.table import Cell, Table, level
 from app.evaluation.results import DatasetResults, MethodResults, Results
+
+NONE = "\N{EN DASH}"
+
+# A missing number is None. CSV has numbers with 6 significant digits, Markdown with 3 decimals.
+Cell = str | int | float | None
 
 # Titles of the rules, in the order of the paper's table.
 RULES: Mapping[str, str] = {
@@ -35,6 +42,66 @@ _READINGS = (
     "errors of all splits by the accepted of all splits. The last share is that of the splits "
     "whose risk exceeds alpha."
 )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """A table with one row of headings.
+
+    Args:
+        name: Name of its CSV file.
+        title: Title of the table.
+        columns: Headings.
+        rows: As many cells in each row.
+        note: Meaning of the columns; "" if the headings say it.
+    """
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+
+    def markdown(self) -> str:
+        """The table below its title."""
+        lines = [self.columns, ("---",) * len(self.columns)]
+        lines += [tuple(_in_markdown(cell) for cell in row) for row in self.rows]
+        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        return "\n\n".join(filter(None, [f"## {self.title}", table, self.note]))
+
+    def csv(self) -> str:
+        """The table with a row of headings."""
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows([_in_csv(cell) for cell in row] for row in self.rows)
+        return file.getvalue()
+
+
+def number(value: float | None) -> str:
+    """Three decimals, never "-0.000"; a dash for a missing number."""
+    return NONE if value is None else f"{round(value, 3) + 0.0:.3f}"
+
+
+def level(alpha: float) -> str:
+    """An alpha or a share with two decimals, or with more if it has more."""
+    return f"{alpha:.2f}" if round(alpha, 2) == alpha else f"{alpha:g}"
+
+
+def as_text(name: str) -> str:
+    """A name of a data set or a judge, which may hold anything, as text in Markdown."""
+    shown = printable_line(name).replace("\\", "\\\\").replace("|", "\\|")
+    return shown.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def _in_markdown(cell: Cell) -> str:
+    return as_text(str(cell)) if isinstance(cell, str | int) else number(cell)
+
+
+def _in_csv(cell: Cell) -> str | int:
+    if isinstance(cell, float):
+        return f"{cell:.6g}"
+    return "" if cell is None else cell
 
 
 def nearest_alpha(alphas: Iterable[float]) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from app.core.pac_pairs import PacPairs
+from app.core.pac import PacPairs
 from app.core.preference import LN2, FloatArray
 from app.core.questions import drawn_pairs
 from tests.statistics.worlds.normal import NormalJudge

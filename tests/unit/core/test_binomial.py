@@ -5,8 +5,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from app.core.binomial import binomial_cdf, most_successes
-from app.core.roots import root
+from app.core.binomial import binomial_cdf, most_successes, root
 
 TRIALS = np.array([*range(1, 60), 97, 500, 1000, 12_345, 10**6])
 RATES = (1e-4, 0.01, 0.05, 0.2, 0.47, 0.9, 0.999)

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from app.core.pac import pac_threshold, rank_sequence
-from app.core.pac_pairs import PacPairs
+from app.core.pac import PacPairs, pac_threshold, rank_sequence
 from app.core.preference import LN2, FloatArray
 from tests.statistics.worlds.normal import NormalJudge
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from app.core.comparison import Comparison, Side
 from app.core.errors import InvalidRequestError
 from app.evaluation.benchmarks.labeled_pairs import LabeledPair
-from app.evaluation.judgments.prompts import annotator_prompts, draw_personas, verbalized_prompt
+from app.evaluation.judgments.questions import annotator_prompts, draw_personas, verbalized_prompt
 from app.judges.prompts import PromptTemplate
 
 TEMPLATE = PromptTemplate()

@@ -9,8 +9,7 @@ from app.evaluation.measurement import JudgedDataset, measure
 from app.evaluation.methods import METHODS
 from app.evaluation.protocol import Design
 from app.evaluation.report.figures import write_figures
-from app.evaluation.report.table import Cell, Table
-from app.evaluation.report.tables import tables_of
+from app.evaluation.report.tables import Cell, Table, tables_of
 from app.evaluation.results import Results
 from app.evaluation.selectors import SELECTORS
 from tests.unit.evaluation.test_measurement import simulated

@@ -9,7 +9,7 @@ import pytest
 
 from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError, PromptTooLongError
-from app.evaluation.judgments.prompts import verbalized_prompt
+from app.evaluation.judgments.questions import verbalized_prompt
 from app.judges.engines.scripted import ScriptedEngine, logits_of_gap
 from app.judges.prompts import PromptTemplate
 from app.ports import Generated, LabelLogits, Prompt, PromptError, Sampling
