@@ -1,7 +1,5 @@
 """Errors, thresholds and figures of a calibration set."""
 
-import random
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -116,19 +114,6 @@ def test_the_risk_coverage_curve_keeps_both_ends_and_200_points_at_most() -> Non
         column = [getattr(point, name) for point in points]
         assert column == sorted(column)
     assert len(good_judge(7).risk_coverage) == 7
-
-
-@patient
-@given(st.lists(scores, max_size=120), st.randoms())
-def test_the_order_of_the_examples_changes_nothing(
-    examples: list[LabeledExample], rng: random.Random
-) -> None:
-    here = calibration(examples)
-    rng.shuffle(examples)
-    there = calibration(examples)
-    assert here.standard_rows == there.standard_rows
-    assert here.risk_coverage == there.risk_coverage
-    assert here.accuracy == there.accuracy
 
 
 @patient

@@ -110,22 +110,6 @@ def test_entropy_is_within_0_and_ln_2(gap_fwd: float, gap_rev: float) -> None:
     assert not np.signbit(entropy)
 
 
-@patient
-@given(st.floats(0.0, 740.0), st.floats(1e-3, 5.0))
-def test_a_larger_gap_is_less_uncertain(gap: float, more: float) -> None:
-    found = of_gaps([gap, gap + more], [gap, gap + more]).entropy
-    assert found[1] <= found[0]
-
-
-@patient
-@given(st.lists(st.tuples(gaps, gaps), max_size=8))
-def test_each_comparison_is_scored_independently(pairs: list[tuple[float, float]]) -> None:
-    together = of_gaps([fwd for fwd, _ in pairs], [rev for _, rev in pairs])
-    for i, (fwd, rev) in enumerate(pairs):
-        alone = of_gaps([fwd], [rev])
-        assert [part[i] for part in together] == [part[0] for part in alone]
-
-
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("place", range(2))
 def test_a_gap_that_is_not_finite_is_refused(bad: float, place: int) -> None:

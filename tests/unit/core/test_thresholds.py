@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.preference import LN2
-from app.core.thresholds import ThresholdCurve, accepted_and_errors, exact_noise
+from app.core.thresholds import ThresholdCurve, accepted_and_errors
 
 patient = settings(max_examples=200)
 NOISES = ("0.0", "0.05", "0.1", "0.2", "0.3")
@@ -168,19 +168,6 @@ def test_a_judgment_is_accepted_exactly_from_its_risk_level(
     assert (accepted == (alphas[None, :] >= risk_level[:, None])).all()
 
 
-@patient
-@given(points)
-def test_a_finite_threshold_meets_the_condition_on_its_own_points(
-    data: list[tuple[float, bool]],
-) -> None:
-    curve = fit(data)
-    for alpha in (0.1, 0.3, 0.7):
-        accepted, errors = curve.accepted_at(curve.threshold(alpha))
-        brute = [e for s, e in data if s <= curve.threshold(alpha)]
-        assert (accepted, errors) == (len(brute), sum(brute))
-        assert accepted == 0 or (errors + 1) / accepted <= alpha
-
-
 @pytest.mark.parametrize("label_noise", [0.5, -0.1, 0.7, math.nan, math.inf])
 def test_label_noise_out_of_range_is_refused(label_noise: float) -> None:
     with pytest.raises(ValueError, match="label_noise"):
@@ -197,9 +184,3 @@ def test_shapes_that_differ_are_refused() -> None:
         ThresholdCurve.fit([0.1, 0.2], [False])
     with pytest.raises(ValueError, match="shape"):
         accepted_and_errors([[0.1]], [[False]])
-
-
-def test_noise_is_read_as_the_decimal_that_python_prints() -> None:
-    assert exact_noise(0.1) == Fraction(1, 10)
-    assert exact_noise(0.07) == Fraction(7, 100)
-    assert exact_noise(0.0) == 0

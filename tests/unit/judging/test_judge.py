@@ -17,7 +17,7 @@ from app.core.errors import (
     StoreCorruptError,
 )
 from app.core.fingerprint import JudgeIdentity
-from app.core.pac_pairs import PacPairs
+from app.core.pac import PacPairs
 from app.core.score import Preference, Score
 from app.judges.case import Case
 from app.judges.engines.scripted import ScriptedEngine, by_quality, logits_of_gap

@@ -106,14 +106,6 @@ def arena_models() -> list[str]:
     return [f"model-{number:02d}" for number in range(6)]
 
 
-def test_the_same_seed_gives_the_same_board_and_another_seed_other_intervals(
-    small: Board, tmp_path: Path
-) -> None:
-    assert rated(simulated(battles=1500), tmp_path) == small
-    other = rated(simulated(battles=1500), tmp_path, replace(FEW, seed=1))
-    assert by_model(other, "soft") != by_model(small, "soft")
-
-
 def test_questions_asked_twice_do_not_narrow_the_intervals(tmp_path: Path) -> None:
     """Ten copies of each question: rows would be 3.2 times too sure, questions are not."""
     arena = simulated(battles=600)
