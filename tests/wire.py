@@ -50,7 +50,9 @@ def exchange(
             connection.sendall(content)
             if and_no_more:
                 connection.shutdown(socket.SHUT_WR)
-        except (BrokenPipeError, ConnectionResetError):
+        except TimeoutError:
+            raise
+        except OSError:
             pass
         response = http.client.HTTPResponse(connection, method=method)
         answer: Answer | NoAnswer
