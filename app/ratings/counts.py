@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from app.core.shares import Share, weighted_share
+from app.core.verdict_errors import Share, weighted_share
 from app.ratings.battles import Battles
 from app.ratings.bradley_terry import Bools, Floats, Ints, sums
 from app.ratings.outcomes import preferred

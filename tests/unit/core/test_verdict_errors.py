@@ -5,8 +5,12 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pytest
 
-from app.core.shares import weighted_share
-from app.core.verdict_errors import LabeledVerdict, accepted_and_wrong, contradicted_verdicts
+from app.core.verdict_errors import (
+    LabeledVerdict,
+    accepted_and_wrong,
+    contradicted_verdicts,
+    weighted_share,
+)
 
 
 def verdicts(

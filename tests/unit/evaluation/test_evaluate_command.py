@@ -98,19 +98,6 @@ def test_a_second_run_asks_nothing_and_gives_the_same_results(
     assert {path.name: path.read_bytes() for path in out.rglob("*.*")} == before
 
 
-def test_more_methods_and_more_pairs_ask_only_the_missing_questions(tmp_path: Path) -> None:
-    file, out = pairs_file(tmp_path), tmp_path / "out"
-    first = ("--splits", "5", "--out", out, "--methods", "bpe", "--limit", "50")
-    assert run(file, *first).exit_code == 0
-    log = out / "judgments.jsonl"
-    before = log.read_text()
-    assert before.count("\n") == 50
-    assert run(file, "--splits", "5", "--out", out).exit_code == 0
-    assert log.read_text().startswith(before)
-    # 70 more pairs in both orders, and 120 confidences in words.
-    assert log.read_text().count("\n") == 50 + 70 + 120
-
-
 def test_a_users_judgments_are_reported_in_a_separate_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,6 @@ from app.evaluation.protocol import (
 from app.evaluation.results import MethodResults, Results
 from app.evaluation.selectors import Points
 from app.files.checking import LabelReport
-from app.ports import Generated
 from tests.statistics.worlds.normal import NormalJudge
 
 QUICK = Design(seed=1, splits=4, ablation_splits=3)
@@ -61,46 +60,6 @@ def test_quality_and_reliability_by_hand() -> None:
     assert found.quality.ece == pytest.approx((0.8 + 0.5 + 0.5) / 7)
     assert [(b.count, b.accuracy) for b in found.reliability] == [(1, 0.0), (2, 0.5), (4, 0.75)]
     assert [b.confidence for b in found.reliability] == pytest.approx([0.5, 0.75, 0.95])
-
-
-def test_missing_answers_are_counted_and_have_no_confidence() -> None:
-    pairs = [pair(i, 0.9) for i in range(6)]
-    answers = ["[[A]] 0.8", "[[A]] 0.9", "no idea", "[[A]] 0.8", "[[A]]"]
-    asked = [
-        JudgedPair(
-            dataset="d",
-            id=p.id,
-            group=None,
-            label="A",
-            gaps=p.gaps,
-            verbalized=Generated(text, True),
-        )
-        for p, text in zip(pairs, answers, strict=False)
-    ]
-    failed = JudgedPair(
-        dataset="d",
-        id="5",
-        group=None,
-        label="A",
-        gaps=pairs[5].gaps,
-        failed={"verbalized": "prompt_too_long"},
-    )
-    results = measure(
-        None, {"d": JudgedDataset(pairs=[*asked, failed], ties=3, left_out={"no label": 2})}, QUICK
-    )
-    found = method(results, "verbalized_confidence")
-    assert (found.n, found.unparsed, found.failed) == (3, 2, 1)
-    assert found.rows == ()
-    assert [b.confidence for b in found.reliability] == pytest.approx([0.8, 0.9])
-    assert [b.count for b in found.reliability] == [2, 1]
-    assert method(results, "bpe").n == 6
-    dataset = results.datasets[0]
-    assert (dataset.n, dataset.ties, dataset.left_out, dataset.groups) == (
-        6,
-        3,
-        {"no label": 2},
-        None,
-    )
 
 
 def simulated(accuracy: float, auroc: float, n: int, seed: int) -> list[JudgedPair]:
