@@ -30,8 +30,15 @@ from app.cli.running.run import Results, is_judged
 from app.cli.summary import print_summary
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError, InvalidRequestError, RequestError
-from app.files.battle_rows import JudgedBattle, Provenance, battle_rows
-from app.files.battles import Battle, BattleShape, Winner, battle_shape
+from app.files.battles import (
+    Battle,
+    BattleShape,
+    JudgedBattle,
+    Provenance,
+    Winner,
+    battle_rows,
+    battle_shape,
+)
 from app.files.reading import FileRow, files_of, read_rows
 
 _LABELS: Mapping[Winner, Label] = {"model_a": "A", "model_b": "B", "tie": "tie"}

@@ -93,7 +93,6 @@ def evaluate(
         raise CommandError("--from needs no judge and no data: give --from, or data to judge")
     from app.cli.evaluation_results import write_results
     from app.cli.running.evaluation_run import (
-        EvaluationJob,
         choose_judge,
         judged_sources,
         loaded_benchmarks,
@@ -116,13 +115,10 @@ def evaluate(
         name = judge_name(choice.settings)
         folder = Path(f"evaluation-{name.rpartition('/')[2]}")
         observations = _observations(_methods_of(choice, methods))
-        job = EvaluationJob(
-            benchmarks=loaded_benchmarks(data or (), form, contradictions),
-            observations=observations,
-            limit=limit,
-            seed=seed,
+        benchmarks = loaded_benchmarks(data or (), form, contradictions)
+        sources = judged_sources(
+            benchmarks, observations, choice, out or folder, limit=limit, seed=seed
         )
-        sources = judged_sources(job, choice, out or folder)
     if not alpha:
         design = replace(design, alphas=alphas(sources))
     write_results(_measured(name, sources, design), out or folder)

@@ -12,14 +12,14 @@ from app.cli.running.run import Results, is_judged
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError
 
-# numpy takes a while to import: functions import what needs it.
+# The help of a command needs its options only: functions import the client and numpy.
 if TYPE_CHECKING:
-    from app.core.calibration import Calibration
     from scope_judge import ScopeClient
     from scope_judge.records import ExamplePage
 
 # One page of a set. It is sorted by digest, so the first page of a larger set is a random sample.
 _MOST_EXAMPLES = 10_000
+_VALUES = ("uncertainty", "position_gap", "label_mass")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,8 +129,7 @@ def print_unlike(client: "ScopeClient | None", pairs: Iterable[JudgedPair]) -> N
         except ScopeError as exc:
             say(f"These pairs were not compared with those of {name!r}: {exc}")
             continue
-        calibration = _calibration_of(page, judged[0].result.get("temperature"))
-        if how := _difference(calibration, judged, tests=len(by_set)):
+        if how := _difference(page, judged, tests=len(by_set)):
             say(
                 ("warning:", "yellow"),
                 f" these pairs do not look like the {page.n} pairs of {name!r} ({how}): the "
@@ -139,54 +138,35 @@ def print_unlike(client: "ScopeClient | None", pairs: Iterable[JudgedPair]) -> N
             )
 
 
-def _calibration_of(page: "ExamplePage", temperature: float | None) -> "Calibration":
-    """The calibration of examples that a service has listed."""
-    # Imported late: numpy takes a while.
-    from app.core.calibration import Calibration, LabeledExample
-    from app.core.score import score_of_numbers
-
-    return Calibration(
-        name=page.name,
-        write_id="",
-        version=page.version,
-        judge=page.judge,
-        fingerprint=page.fingerprint,
-        examples={
-            example.digest: LabeledExample(
-                score=score_of_numbers(
-                    *(
-                        math.nan if number is None else number
-                        for number in (example.gap_fwd, example.gap_rev, example.label_mass)
-                    )
-                ),
-                label=example.label,
-                question=example.question,
-            )
-            for example in page.examples
-        },
-        given_temperature=temperature,
-    )
-
-
-def _difference(
-    calibration: "Calibration", judged: Sequence[JudgedPair], *, tests: int
-) -> str | None:
+def _difference(page: "ExamplePage", judged: Sequence[JudgedPair], *, tests: int) -> str | None:
     """The clearest difference between judged pairs and those of a set, in words.
 
     The first pair of each question counts, because others resemble it. `tests` sets share the false
     alarms of a run.
     """
-    # Imported late: scipy takes a while.
-    from app.audits.drift import STREAMS, tested_values
+    # Imported late: numpy and scipy take a while.
+    import numpy as np
+
     from app.core.likeness import difference
+    from app.core.preference import gaps_in_reverse, preference_from_gaps
 
     scored = [pair for pair in judged if pair.result["uncertainty"] is not None]
     first = {pair.question: pair for pair in reversed(scored)}
     if not first:
         return None
+    examples = {one.question: one for one in page.examples if one.gap_fwd is not None}.values()
+    numbers = [(one.gap_fwd, one.gap_rev, one.label_mass) for one in examples]
+    forward, reverse, mass = np.array(numbers, dtype=np.float64).reshape(-1, 3).T
+    temperature = judged[0].result.get("temperature") or 1.0
+    preferences = preference_from_gaps(
+        forward / temperature, gaps_in_reverse(forward, reverse) / temperature
+    )
+    gap = np.where(np.isnan(reverse), np.nan, np.abs(preferences.p_fwd - preferences.p_rev))
+    columns = zip(_VALUES, (preferences.entropy, gap, mass), strict=True)
+    # Not every judge has all of them.
+    expected = {name: column for name, column in columns if not np.isnan(column).all()}
     values = zip(*(pair.values for pair in first.values()), strict=True)
-    columns = dict(zip(STREAMS, values, strict=True))
-    differs = difference(columns, tested_values(calibration), tests=tests)
+    differs = difference(dict(zip(_VALUES, values, strict=True)), expected, tests=tests)
     if differs is None:
         return None
     return (

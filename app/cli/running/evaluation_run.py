@@ -34,23 +34,6 @@ _KEPT = "judgments are kept; rerun the command to resume"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EvaluationJob:
-    """The pairs to judge and the observations to make on each.
-
-    Args:
-        benchmarks: The data sets.
-        observations: Kinds of question that the methods need.
-        limit: Largest number of pairs of each data set.
-        seed: Seed of draws and samples.
-    """
-
-    benchmarks: "Sequence[Benchmark]"
-    observations: "Sequence[Observation]"
-    limit: int
-    seed: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class JudgeChoice:
     """A judge that is not loaded yet."""
 
@@ -79,7 +62,13 @@ def choose_judge(judge: str | None) -> JudgeChoice:
 
 
 def judged_sources(
-    job: EvaluationJob, choice: JudgeChoice, folder: Path
+    benchmarks: "Sequence[Benchmark]",
+    observations: "Sequence[Observation]",
+    choice: JudgeChoice,
+    folder: Path,
+    *,
+    limit: int,
+    seed: int,
 ) -> "dict[str, JudgedDataset]":
     """Judges the pairs that lack answers in the folder's judgments.jsonl.
 
@@ -90,25 +79,25 @@ def judged_sources(
     from app.evaluation.judgments.jsonl import LOG_NAME, JudgmentLog
     from app.evaluation.measurement import JudgedDataset
 
-    datasets = _drawn(job, choice.template)
+    datasets = _drawn(benchmarks, observations, choice.template, limit=limit, seed=seed)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise CommandError(f"--out {folder}: {exc.strerror}") from None
     with JudgmentLog(folder / LOG_NAME, judge=judge_name(choice.settings)) as log, resumable(_KEPT):
         known = log.read()
-        missing = missing_answers(datasets, job.observations, known)
+        missing = missing_answers(datasets, observations, known)
         if any(one.pairs for one in missing):
             asyncio.run(_ask(choice, missing, known, log))
         answers = log.read()
     return {
         dataset.name: JudgedDataset(
             # The file may have answers to other observations, from other runs.
-            pairs=[answers[dataset.name, pair.id].only(job.observations) for pair in dataset.pairs],
+            pairs=[answers[dataset.name, pair.id].only(observations) for pair in dataset.pairs],
             ties=benchmark.ties,
             left_out=benchmark.left_out,
         )
-        for dataset, benchmark in zip(datasets, job.benchmarks, strict=True)
+        for dataset, benchmark in zip(datasets, benchmarks, strict=True)
     }
 
 
@@ -130,21 +119,28 @@ def loaded_benchmarks(
     return benchmarks
 
 
-def _drawn(job: EvaluationJob, template: PromptTemplate | None) -> "list[Dataset]":
+def _drawn(
+    benchmarks: "Sequence[Benchmark]",
+    observations: "Sequence[Observation]",
+    template: PromptTemplate | None,
+    *,
+    limit: int,
+    seed: int,
+) -> "list[Dataset]":
     from app.evaluation.benchmarks.labeled_pairs import POOL, draw
     from app.evaluation.judgments.questions import Dataset
 
     datasets: list[Dataset] = []
-    for benchmark in job.benchmarks:
+    for benchmark in benchmarks:
         if benchmark.name in {other.name for other in datasets}:
             raise CommandError(
                 f"two data sets are called {benchmark.name}: rename one of the files"
             )
         pairs, demonstrations = draw(
             benchmark,
-            seed=job.seed,
-            at_most=job.limit,
-            demonstrations=POOL if "annotators" in job.observations else 0,
+            seed=seed,
+            at_most=limit,
+            demonstrations=POOL if "annotators" in observations else 0,
         )
         say(_summary(benchmark, pairs, len(demonstrations)))
         datasets.append(
@@ -153,8 +149,8 @@ def _drawn(job: EvaluationJob, template: PromptTemplate | None) -> "list[Dataset
                 pairs,
                 template,
                 demonstrations,
-                job.observations,
-                job.seed,
+                observations,
+                seed,
             )
         )
     return datasets

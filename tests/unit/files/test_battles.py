@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import InvalidComparisonError, InvalidRequestError
-from app.files.battle_rows import JudgedBattle, Provenance, battle_rows
-from app.files.battles import Battle, battle_shape
+from app.files.battles import Battle, JudgedBattle, Provenance, battle_rows, battle_shape
 
 ROW = {
     "question": "What is 2 + 2?",
