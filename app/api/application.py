@@ -11,6 +11,7 @@ from app.api import document, problems
 from app.api.access import Authentication
 from app.api.desk import routes as desk
 from app.api.document import DocumentedApplication
+from app.api.inputs import name_similar_sets
 from app.api.keys import Keys
 from app.api.middleware import Gate, Observation, Prefix
 from app.api.routes import audits as auditing
@@ -75,7 +76,7 @@ def create_application(
     app.add_middleware(Observation)
     if settings.root_path:
         app.add_middleware(Prefix, prefix=settings.root_path)
-    problems.install(app)
+    problems.install(app, name_similar_sets)
     # All applications of a process share the routes: `include_router` would analyze each of them
     # again, which takes 40 ms.
     for module in (

@@ -1,7 +1,9 @@
 """What a route gets: a request with its body, its caller, the services and their limits."""
 
 import json
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
+from difflib import get_close_matches
 from typing import Annotated, Any, ParamSpec, TypeVar, cast
 from urllib.parse import unquote
 
@@ -14,7 +16,7 @@ from app.api.keys import ANYONE, CALLER_KEY, Caller
 from app.api.problems import InvalidBodyError, invalid_request
 from app.api.requests.models import CalibrationName
 from app.core.comparison import Criterion
-from app.core.errors import BatchTooLargeError
+from app.core.errors import BatchTooLargeError, CalibrationNotFoundError, UnavailableError
 from app.flow import off_loop
 from app.judging.services import Services
 
@@ -154,3 +156,16 @@ async def _permitted(
 
 # Name of the set in the path, which the caller may use.
 SetName = Annotated[str, Depends(_permitted)]
+
+
+async def name_similar_sets(request: Request, outcomes: Iterable[object]) -> None:
+    """Adds to errors about unknown sets the names like theirs that the caller's key may use."""
+    unknown = [each for each in outcomes if isinstance(each, CalibrationNotFoundError)]
+    if not unknown:
+        return
+    caller = request.scope.get(CALLER_KEY)
+    with suppress(UnavailableError):
+        names = await request.app.state.services.calibrations.names()
+        usable = [name for name in names if caller is None or caller.may_use(name)]
+        for error in unknown:
+            error.similar = get_close_matches(error.name, usable)

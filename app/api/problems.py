@@ -1,6 +1,6 @@
 """Errors as RFC 9457 problems; STATUS is the only table of HTTP statuses."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -165,13 +165,21 @@ class InvalidBodyError(HTTPException):
         self.error = error
 
 
-def install(app: FastAPI) -> None:
-    """Installs the handlers that turn every exception of the routes into a problem."""
+def install(
+    app: FastAPI, completed: Callable[[Request, Sequence[ScopeJudgeError]], Awaitable[None]]
+) -> None:
+    """Installs the handlers that turn every exception of the routes into a problem.
+
+    Args:
+        app: The application.
+        completed: Adds to an error what its caller may know.
+    """
 
     async def on_ours(request: Request, exc: Exception) -> Response:
         assert isinstance(exc, ScopeJudgeError)
         if isinstance(exc, errors.DefectError):
             log_defect(exc)
+        await completed(request, [exc])
         return answer(request.app, exc)
 
     async def on_validation(request: Request, exc: Exception) -> Response:

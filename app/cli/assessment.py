@@ -24,7 +24,7 @@ def print_assessment(assessment: Assessment, *, output: Console = stdout) -> Non
     if assessment.n:
         # A cascade's set does not say which alphas are feasible, and with how many labels.
         more = [_more(assessment, row) if assessment.feasible else "" for row in assessment.rows]
-        title = f"calibrated on all {assessment.n} labels"
+        title = f"calibrated on these {assessment.n} labels"
         print_thresholds(title, assessment.rows, more=more, output=output)
         sets = "; ".join(
             f"{name} {alphas_in_words(intervals)}"
@@ -84,7 +84,7 @@ def _assessment_of(answer: "CalibrationDetail") -> Assessment:
 
 
 def _figures(assessment: Assessment) -> str:
-    parts = [f"n = {assessment.n}"]
+    parts = [f"{assessment.n} labels without ties"]
     if assessment.accuracy is not None and assessment.accuracy_interval is not None:
         low, high = assessment.accuracy_interval
         parts.append(f"accuracy {assessment.accuracy:.3f} (95% interval {low:.3f} to {high:.3f})")

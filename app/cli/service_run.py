@@ -207,7 +207,7 @@ def _print_ready(
                 "and calibrate this judge.",
             )
             continue
-        say(f"calibration {calibration.name}, version {calibration.version}, n = {calibration.n}")
+        say(f"calibration {calibration.name}, version {calibration.version}, {calibration.n} pairs")
     if not _default_accepts(services):
         reason = (
             f"The calibration 'default' accepts nothing at alpha {services.defaults.alpha:g}"

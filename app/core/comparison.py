@@ -100,10 +100,20 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabeledComparison:
-    """A comparison and the label that people gave it."""
+    """A comparison and the label that people gave it.
+
+    Raises:
+        InvalidComparisonError: One of two equal responses is labeled as the better one.
+    """
 
     comparison: Comparison
     label: Label
+
+    def __post_init__(self) -> None:
+        if self.label != "tie" and self.comparison.response_a == self.comparison.response_b:
+            raise InvalidComparisonError(
+                f"the responses are equal, and the label {self.label} prefers one: label them tie"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.core.comparison import Comparison, Turn
+from app.core.comparison import Comparison, LabeledComparison, Turn
 from app.core.errors import InvalidComparisonError, InvalidRequestError, RequestError
 from app.core.messages import Fields
 from app.files.checking import LabeledRow
@@ -135,6 +135,8 @@ def _pair(row: FileRow, shape: ComparisonShape) -> FilePair:
         fields = {name: whole[name] for name in REQUIRED}
         comparison = comparison_of(fields)
         label = shape.label_in(row.fields)
+        if label is not None:
+            LabeledComparison(comparison=comparison, label=label)
     except RequestError as exc:
         problem = exc.detail
     return FilePair(

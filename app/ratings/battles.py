@@ -27,7 +27,6 @@ class Battles:
             of every week; or UNNAMED and a number, if the rows do not name it.
         judged: Whether there is a judgment.
         verdict: 1 for model_a, 0 for model_b, 0.5 for a tie; NaN for none.
-        has_verdicts: Whether the rows have the column `winner` at all.
         reason: Index in `reasons`; -1 without an abstention.
         p_bar, p_fwd, p_rev: NaN where there is none.
         human: Outcome by a person, like `verdict`; also of battles without a judgment.
@@ -49,7 +48,6 @@ class Battles:
     key: Keys
     judged: Bools
     verdict: Floats
-    has_verdicts: bool
     reason: Ints
     reasons: tuple[str, ...]
     p_bar: Floats

@@ -124,6 +124,11 @@ def rated(battles: Battles, settings: RatingSettings) -> tuple[Board, Rounds]:
         _point(name, outcomes, battles, fitted, standing, settings)
         for name, outcomes in views_of(battles).items()
     ]
+    if not points:
+        raise InvalidRequestError(
+            "there is nothing to rank by: no verdict was accepted, and the rows have neither p_bar "
+            "nor labels of people"
+        )
     rounds = replicates(
         [point.cells for point in points],
         [point.theta for point in points],

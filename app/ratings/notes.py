@@ -108,6 +108,8 @@ def uneven_failures(board: Board) -> Iterator[str]:
 def _about_fallback(board: Board) -> Iterator[str]:
     if board.judge == PEOPLE:
         return
+    if not board.accepted:
+        yield "No verdict was accepted, so no view ranks by verdicts."
     if "soft" not in board.views:
         yield (
             f"The rows have no p_bar, so the table shows the view `{board.main}`: `soft` and "

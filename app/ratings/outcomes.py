@@ -30,7 +30,8 @@ def views_of(battles: Battles) -> dict[ViewName, Outcomes]:
     """The views that count any battle, in the order in which they are shown."""
     ones = np.ones(battles.n)
     views: dict[ViewName, Outcomes] = {}
-    if battles.has_verdicts:
+    # Ties alone would rank nobody.
+    if battles.accepted.any():
         halved = np.where(battles.abstained, 0.5, battles.verdict)
         views["accepted"] = Outcomes(battles.accepted, ones, battles.verdict)
         views["abstain_as_tie"] = Outcomes(battles.judged, ones, halved)

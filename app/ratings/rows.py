@@ -226,7 +226,6 @@ def _battles(columns: Columns, human_probability: float | None) -> Battles:
         key=key,
         judged=judged,
         verdict=verdict,
-        has_verdicts="winner" in columns,
         reason=np.where(judged & np.isnan(verdict), reason, -1),
         reasons=(*reasons, _NO_REASON),
         p_bar=_preference(columns, judged, verdict),

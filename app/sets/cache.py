@@ -296,8 +296,9 @@ class Calibrations:
                 "restore the store from a backup, or calibrate again"
             )
         raise CalibrationNotFoundError(
-            f"there is no calibration {name!r}: POST labeled examples to /calibrate first, or "
-            'judge with "alpha": null, which has no guarantee'
+            name,
+            ": POST labeled examples to /calibrate first, or judge with "
+            '"alpha": null, which has no guarantee',
         )
 
     def _note_runtimes(self, known: Calibration) -> None:

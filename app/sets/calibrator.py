@@ -351,7 +351,7 @@ class Calibrator:
 
         async def restore(head: Head | None) -> SetChange:
             if head is None:
-                raise _not_found(name)
+                raise CalibrationNotFoundError(name)
             now = await self._calibrations.current(name)
             was = await self._earlier(name, version, newest=head.number)
             refuse_other_judge(was, self._identity.fingerprint)
@@ -423,7 +423,7 @@ class Calibrator:
         except StoreCorruptError:
             return None
         if present is None:
-            raise _not_found(name)
+            raise CalibrationNotFoundError(name)
         return present
 
     async def versions(self, name: str, *, before: int | None, limit: int) -> list[Change]:
@@ -437,7 +437,7 @@ class Calibrator:
         """
         entries = await self._counted(self._store.trail(name, before=before, limit=limit))
         if not entries and await self._counted(self._store.head(name)) is None:
-            raise _not_found(name)
+            raise CalibrationNotFoundError(name)
         # In a thread: parsing a thousand records takes a tenth of a second.
         return await off_loop(readable_changes, name, entries)
 
@@ -591,7 +591,3 @@ def _refuse_full(name: str, pairs: int) -> None:
             f"{MOST_PAIRS:,}. Nothing was changed: use another set, or replace the examples "
             '("replace": true)'
         )
-
-
-def _not_found(name: str) -> CalibrationNotFoundError:
-    return CalibrationNotFoundError(f"there is no calibration {name!r}")

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Response
 
 from app.api.answers.judgments import judgment_batch, single_judgment
 from app.api.answers.making import AGED, age_headers, as_json
-from app.api.inputs import JsonRequest, JsonRoute
+from app.api.inputs import JsonRequest, JsonRoute, name_similar_sets
 from app.api.problems import PROBLEMS
 from app.api.requests.models import MOST_EXPLAINED, JudgeBatchIn, JudgeIn, PostedItems
 from app.core.comparison import Criterion, Judgment
@@ -67,6 +67,7 @@ async def judge_batch(body: JudgeBatchIn, request: JsonRequest) -> Response:
         _check_explains(len(asked), request)
     async with services.admission.admit(len(explained)):
         outcomes = await services.judge.judge_batch(asked, by=request.caller.name)
+        await name_similar_sets(request, outcomes)
         explanations = await _explanations(posted, outcomes, request)
     judgments = (outcome for outcome in outcomes if isinstance(outcome, Judgment))
     return await request.run(

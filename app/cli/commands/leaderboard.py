@@ -57,6 +57,9 @@ def leaderboard(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     encoding: Encoding = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the board in --out.")] = (
+        False
+    ),
 ) -> None:
     """Rate models from the rows that `scope-judge battles` writes.
 
@@ -64,7 +67,7 @@ def leaderboard(
     """
     _check(rounds, human_probability, label_noise)
     check_encoding(encoding)
-    from app.ratings.leaderboard import leaderboard_from
+    from app.ratings.leaderboard import RESULTS_NAME, leaderboard_from
     from app.ratings.results import RatingSettings
     from app.ratings.rows import read_battles
 
@@ -76,6 +79,10 @@ def leaderboard(
     )
     if title is not None and not title.strip():
         raise CommandError("--title is empty")
+    if (out / RESULTS_NAME).exists() and not overwrite:
+        raise CommandError(
+            f"{out} already has a board: name another --out, or replace it with --overwrite"
+        )
     begun = time.monotonic()
     made = datetime.now(UTC).isoformat(timespec="seconds")
     battles = read_battles(

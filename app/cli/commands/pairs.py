@@ -57,7 +57,8 @@ def pairs(
     """Make preference pairs for DPO from prompts with several responses.
 
     Of each prompt's accepted verdicts, the one between the responses with the largest difference
-    of rewards becomes a pair: prompt, chosen, rejected. Prompts without one are counted.
+    of rewards becomes a pair: prompt, chosen, rejected. Prompts without one are counted. If no
+    prompt has one, nothing is written and the exit status is 1.
     """
     from scope_judge import ItemError
 
@@ -92,11 +93,14 @@ def pairs(
                     "rejected_reward": found.rewards[rejected],
                 }
             )
-    write_all(out.resolve(), made)
-    say((f"{len(made):,} of {len(rows):,} prompts", "bold"), f" have a pair, in {out}")
+    say((f"{len(made):,} of {len(rows):,} prompts", "bold"), " have a pair")
     for reason, count in left_out.most_common():
         say(f"{count:,} without: {reason}")
     print_infeasible(infeasible)
+    if not made:
+        raise CommandError(f"no prompt has a pair, and {out} was not written")
+    write_all(out.resolve(), made)
+    say(f"They are in {out}.")
     if failed := sum(count for reason, count in left_out.items() if reason.startswith(_FAILED)):
         raise CommandError(f"{failed:,} prompts could not be judged")
 

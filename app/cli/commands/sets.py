@@ -34,7 +34,7 @@ app = typer.Typer(
 Name = Annotated[str, typer.Argument(help="Name of the calibration set.")]
 
 _SHOWN_ALPHA = 0.10
-_RIGHT = {"version", "accuracy", "added", "updated", "removed", "n"}
+_RIGHT = {"version", "accuracy", "added", "updated", "removed", "pairs"}
 # The first field of an exported set, with the version of the format, and the other ones.
 _MARK, _FORMAT = "scope_judge_set", 3
 _DESCRIBED = ("name", "version", "judge", "fingerprint", "n", "release", "runtimes")
@@ -48,7 +48,7 @@ def list_sets(url: Url = DEFAULT_URL) -> None:
     """
     with connected(url) as client:
         calibrations = client.calibrations()
-    headings = ("name", "version", "n", "judge", "accuracy", f"alpha {_SHOWN_ALPHA:.2f}")
+    headings = ("name", "version", "pairs", "judge", "accuracy", f"alpha {_SHOWN_ALPHA:.2f}")
     print_cells(headings, map(_cells, calibrations), right=_RIGHT)
     if not calibrations:
         say("There is no calibration set: `scope-judge calibrate FILE` makes one.")
@@ -89,7 +89,7 @@ def versions(
     """List the changes of a set, newest first."""
     with connected(url) as client:
         changes = client.versions(name, limit=limit)
-    headings = ("version", "when", "by", "action", "added", "updated", "removed", "n")
+    headings = ("version", "when", "by", "action", "added", "updated", "removed", "pairs")
     print_cells(headings, map(_change_cells, changes), right=_RIGHT)
 
 

@@ -91,8 +91,7 @@ def print_contradictions(pairs: Sequence[JudgedPair]) -> None:
     for alpha, count, share in contradicted_verdicts(labeled):
         figures = (
             f"the labels of the rows contradict {share.value:.1%} ({share.low:.1%} to "
-            f"{share.high:.1%}) of the {count} verdicts accepted at alpha "
-            f"{alpha:g}"
+            f"{share.high:.1%}) of the {count} verdicts with label A or B at alpha {alpha:g}"
         )
         if share.low > alpha:
             say(

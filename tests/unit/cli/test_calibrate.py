@@ -114,7 +114,9 @@ def test_a_run_makes_one_version_whatever_the_batches(
         result = calibrated(url, file)
         assert result.exit_code == 0, result.stderr
         assert result.stdout == ""
-        assert "calibration default, version 1 n = 19, accuracy" in one_line(result.stderr)
+        assert "calibration default, version 1 19 labels without ties, accuracy" in one_line(
+            result.stderr
+        )
         (only,) = versions(url)
         httpx.post(f"{url}/calibrate", json={"calibration": "one", "examples": rows})
         assert examples_in(url, "default") == examples_in(url, "one")
@@ -405,3 +407,15 @@ def test_the_held_out_figures_are_those_of_judging_these_pairs(
             wrong = [verdict != row["label"] for verdict, row in both if verdict != "abstain"]
             assert (int(accepted), int(wrong_ones)) == (len(wrong), sum(wrong))
     assert len({accepted for _, _, accepted, _ in shown}) > 2
+
+
+def test_equal_responses_are_a_tie_or_refused(judging: Judging, tmp_path: Path) -> None:
+    equal = {"question": "Which?", "response_a": "quality=1", "response_b": "quality=1"}
+    rows = [*examples(5), {**equal, "label": "A"}, {**equal, "question": "Or?", "label": "tie"}]
+    with listening(judging.application()) as url:
+        result = calibrated(url, written(tmp_path, rows))
+        assert result.exit_code == 1
+        assert "unusable, 1: the responses are equal, and the label A prefers one" in (
+            one_line(result.stderr)
+        )
+        assert len(examples_in(url, "default")) == 6

@@ -70,7 +70,7 @@ def test_battles_are_compared_too(service: str, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.stderr
     first, *_, last = [line for line in result.stderr.splitlines() if "warning" in line]
     assert "the labels of the rows contradict 100.0%" in first
-    assert "of the 100 verdicts accepted at alpha 0.1" in first
+    assert "of the 100 verdicts with label A or B at alpha 0.1" in first
     assert "do not look like the 200 pairs" in last
 
 
@@ -83,8 +83,8 @@ def test_labeled_rows_tell_the_share_of_wrong_verdicts_and_ties(
     said = " ".join(result.stderr.split())
     # Wilson's interval of 0 in 60 at 95% ends at z^2 / (60 + z^2).
     assert (
-        "The labels of the rows contradict 0.0% (0.0% to 6.0%) of the 60 verdicts accepted at "
-        "alpha 0.1." in said
+        "The labels of the rows contradict 0.0% (0.0% to 6.0%) of the 60 verdicts with "
+        "label A or B at alpha 0.1." in said
     )
     assert "40 labels are ties, 40 of them on accepted verdicts" in said
 

@@ -93,7 +93,7 @@ def screen(judged: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactor
     """The screen of the smallest file with the judgments."""
     folder: Path = tmp_path_factory.mktemp("expected")
     screen = run(written(folder / "expected.jsonl", probabilities(judged))).stdout
-    assert screen.startswith("n = 60, accuracy 0.")
+    assert screen.startswith("60 labels without ties, accuracy 0.")
     return screen
 
 

@@ -147,7 +147,7 @@ def test_one_map_leads_every_command_from_excel_to_its_end(tmp_path: Path, clean
     result = run(*command, *options)
     assert result.exit_code == 0, result.output
     assert "60 rows: 58 usable, 1 tie, 1 unlabeled" in one_line(result.stderr)
-    assert result.stdout.startswith("n = 58, accuracy 0.")
+    assert result.stdout.startswith("58 labels without ties, accuracy 0.")
     assert run("calibrate", file, "--url", clean_url, *options).exit_code == 0
     assert httpx.get(f"{clean_url}/calibrations/default").json()["n"] == 58 + 1
     # With a map of the texts alone, the error asks for the label.

@@ -92,3 +92,33 @@ def test_an_option_that_does_not_fit_is_refused(
     assert result.exit_code == 1
     assert message in one_line(result.stderr)
     assert not (tmp_path / "x").exists()
+
+
+def test_a_board_is_replaced_only_when_that_is_asked_for(
+    made: tuple[Path, Result], tmp_path: Path
+) -> None:
+    rows, out = made[0] / "rows.jsonl", tmp_path / "board"
+    assert run(rows, "--out", out).exit_code == 0
+    refused = run(rows, "--out", out, "--seed", "1")
+    assert (refused.exit_code, results(out)["settings"]["seed"]) == (1, 0)
+    assert "board already has a board: name another --out, or replace it with --overwrite" in (
+        one_line(refused.stderr)
+    )
+    assert run(rows, "--out", out, "--seed", "1", "--overwrite").exit_code == 0
+    assert results(out)["settings"]["seed"] == 1
+
+
+def test_without_an_accepted_verdict_nothing_is_ranked_by_verdicts(tmp_path: Path) -> None:
+    rows = [
+        {**row, "winner": "abstain", "accepted": False, "reason": "uncertain"}
+        for row in simulated(battles=300).rows()
+    ]
+    result = run(write(tmp_path / "rows.jsonl", rows), "--out", tmp_path / "board")
+    assert result.exit_code == 0, result.output
+    assert "No verdict was accepted, so no view ranks by verdicts." in one_line(result.stdout)
+    assert [*results(tmp_path / "board")["views"]] == ["soft"]
+    for row in rows:
+        row["p_bar"] = row["p_fwd"] = row["p_rev"] = None
+    refused = run(write(tmp_path / "rows.jsonl", rows), "--out", tmp_path / "x")
+    assert refused.exit_code == 1
+    assert "nothing to rank by: no verdict was accepted" in one_line(refused.stderr)

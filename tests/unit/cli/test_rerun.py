@@ -50,7 +50,7 @@ def test_a_judged_file_is_judged_again_and_read_by_every_command(
     # The answers of the judge are found beside those of earlier runs.
     screens = {run(service, "curve", path).stdout for path in (once, twice, thrice)}
     assert len(screens) == 1
-    assert screens.pop().startswith("n = 30, accuracy 0.667")
+    assert screens.pop().startswith("30 labels without ties, accuracy 0.667")
     kept, battles = tmp_path / f"kept.{ending}", tmp_path / f"battles.{ending}"
     run(service, "filter", thrice, "--alpha", "0.1", "--out", kept)
     assert len(list(read_rows(kept))) == 10

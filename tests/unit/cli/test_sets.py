@@ -85,7 +85,7 @@ def test_a_set_is_shown_with_thresholds_and_quality(url: str) -> None:
     result = run(url, "show", "default")
     assert result.exit_code == 0
     shown = one_line(result.stdout)
-    assert "calibration default, version 2 n = 460, accuracy 1.000" in shown
+    assert "calibration default, version 2 460 labels without ties, accuracy 1.000" in shown
     assert "marginal" in shown
 
 

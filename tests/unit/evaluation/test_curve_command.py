@@ -88,7 +88,7 @@ def test_the_command_prints_the_table_to_stdout_and_left_out_lines_to_stderr(fil
     options = ["--alpha", "0.3", "--alpha", "0.03", "--delta", "0.2"]
     result = runner.invoke(app, ["curve", str(file), *options])
     assert result.exit_code == 0, result.output
-    assert result.stdout.startswith("n = 300, accuracy 0.")
+    assert result.stdout.startswith("300 labels without ties, accuracy 0.")
     assert "\x1b" not in result.stdout
     rows = [line.split() for line in result.stdout.splitlines()]
     assert [row[1] for row in rows if row[:1] == ["marginal"]] == ["0.3", "0.03"]

@@ -10,13 +10,14 @@ from fastapi import FastAPI, Response
 
 from app.api import problems
 from app.api.answers.making import as_json, made
+from app.api.inputs import name_similar_sets
 from scope_judge.records import AuditReference
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 async def test_an_answer_with_a_number_that_is_not_finite_is_a_defect(number: float) -> None:
     app = FastAPI()
-    problems.install(app)
+    problems.install(app, name_similar_sets)
 
     @app.get("/")
     async def answer() -> Response:
