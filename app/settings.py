@@ -18,6 +18,8 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from app.core.errors import StartupError
+
 # Arguments of a chat template that are no variables of it, or that the service sets.
 _TEMPLATE_NAMES = {
     "add_generation_prompt",
@@ -375,7 +377,7 @@ def read_settings(**overrides: Any) -> Settings:
         overrides: Values that override the environment.
 
     Raises:
-        ValueError: One line for each invalid setting, without its value. An unknown variable with
+        StartupError: One line for each invalid setting, without its value. An unknown variable with
             the prefix SCOPE_ is invalid too: a misspelt SCOPE_STORE_ULR would otherwise leave the
             default store in use.
     """
@@ -385,13 +387,13 @@ def read_settings(**overrides: Any) -> Settings:
         if name.startswith("SCOPE_") and name not in VARIABLES and not is_of_client(name)
     )
     if unknown:
-        raise ValueError(_refusal(unknown))
+        raise StartupError(_refusal(unknown))
     try:
         return Settings(**overrides)
     except ValidationError as exc:
         faults = exc.errors(include_input=False, include_url=False)
         lines = [_fault_line(fault["loc"], fault["msg"]) for fault in faults]
-        raise ValueError("\n".join(lines)) from None
+        raise StartupError("\n".join(lines)) from None
 
 
 def _fault_line(place: tuple[int | str, ...], fault: str) -> str:

@@ -36,7 +36,7 @@ def run_service(*, host: str | None, port: int | None) -> None:
     # Lines for people would not be JSON.
     as_json = settings.log_format == "json"
     observer = LoggingObserver() if as_json else ConsoleObserver()
-    keys = _keys_of(settings, observer)
+    keys = open_keys(settings.api_keys_file, observer.warning)
     settings = _reachable(settings, keys, observer)
     try:
         run = _Run(settings, observer, keys)
@@ -131,23 +131,12 @@ class _Run:
 
 def _prepared(given: dict[str, Any]) -> Settings:
     """Reads the settings with the command line's on top, and sends all output through the log."""
-    try:
-        settings = read_settings(**{k: v for k, v in given.items() if v is not None})
-    except ValueError as exc:
-        raise CommandError(str(exc)) from None
+    settings = read_settings(**{k: v for k, v in given.items() if v is not None})
     log = start_log(settings.log_level, settings.log_format)
     # A stream that somebody has replaced, as a test does, stays.
     if sys.stderr is sys.__stderr__:
         console.file = cast(TextIO, LogStream(log))
     return settings
-
-
-def _keys_of(settings: Settings, observer: StartupObserver) -> Keys | None:
-    """The keys that the service accepts; None if no key file is set."""
-    try:
-        return open_keys(settings.api_keys_file, observer.warning)
-    except StartupError as exc:
-        raise CommandError(exc.detail) from None
 
 
 def _reachable(settings: Settings, keys: Keys | None, observer: StartupObserver) -> Settings:

@@ -5,15 +5,17 @@ the spread, too, and needs fewer judgments than the martingale of `conformal`, w
 at after each judgment (docs/design/decisions.md).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import ks_2samp
 
-from app.core.preference import FloatArray
+from app.core.preference import FloatArray, gaps_in_reverse, preference_from_gaps
 
+# Names of the values that are compared.
+VALUES = ("uncertainty", "position_gap", "label_mass")
 # Probability of a false alarm in one run, over all its tests together.
 RUN_DELTA = 0.01
 # The asymptotic distribution is too inexact for smaller samples.
@@ -59,6 +61,24 @@ def difference(
     if largest is None or largest.p_value > RUN_DELTA / (len(expected) * tests):
         return None
     return largest
+
+
+def values_of(
+    numbers: Sequence[tuple[float | None, float | None, float | None]], *, temperature: float
+) -> dict[str, FloatArray]:
+    """The values of labeled pairs by name, without those that their judge does not have.
+
+    Args:
+        numbers: `gap_fwd`, `gap_rev` and label mass of each pair; None where there is none.
+        temperature: Number by which the gaps are divided.
+    """
+    forward, reverse, mass = np.array(numbers, dtype=np.float64).reshape(-1, 3).T
+    preferences = preference_from_gaps(
+        forward / temperature, gaps_in_reverse(forward, reverse) / temperature
+    )
+    gap = np.where(np.isnan(reverse), np.nan, np.abs(preferences.p_fwd - preferences.p_rev))
+    columns = zip(VALUES, (preferences.entropy, gap, mass), strict=True)
+    return {name: column for name, column in columns if not np.isnan(column).all()}
 
 
 def _known(numbers: ArrayLike) -> FloatArray:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from app.core.errors import StartupError
 from app.settings import Settings, read_settings
 from scope_judge.reward_settings import VARIABLES
 
@@ -81,7 +82,7 @@ def test_overrides_replace_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_metrics_cannot_have_the_port_of_the_command_line() -> None:
     assert read_settings(port=9000, metrics_port=8000).metrics_port == 8000
-    with pytest.raises(ValueError, match=r"^SCOPE_METRICS_PORT: .*must differ from SCOPE_PORT$"):
+    with pytest.raises(StartupError, match=r"^SCOPE_METRICS_PORT: .*must differ from SCOPE_PORT$"):
         read_settings(port=9464, metrics_port=9464)
 
 
@@ -98,7 +99,9 @@ def test_a_setting_of_another_scoring_is_refused(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"SCOPE_{name.upper()}", "1")
-    with pytest.raises(ValueError, match=f"SCOPE_{name.upper()}: has no effect with SCOPE_SCORING"):
+    with pytest.raises(
+        StartupError, match=f"SCOPE_{name.upper()}: has no effect with SCOPE_SCORING"
+    ):
         read_settings()
 
 
@@ -116,7 +119,7 @@ def test_a_misspelt_setting_is_told_the_one_that_was_meant(
     written: str, meant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(written, SECRET)
-    with pytest.raises(ValueError, match="unknown") as raised:
+    with pytest.raises(StartupError, match="unknown") as raised:
         read_settings()
     assert str(raised.value) == f"{written}: unknown setting; did you mean {meant}?"
 
@@ -132,7 +135,7 @@ def test_variables_of_kubernetes_are_not_taken_for_misspelt_settings(
     for name in names:
         monkeypatch.setenv(f"{service}_{name}", "tcp://10.0.0.1:80")
     monkeypatch.setenv("SCOPE_PORTS", "1")
-    with pytest.raises(ValueError, match="unknown") as raised:
+    with pytest.raises(StartupError, match="unknown") as raised:
         read_settings()
     misspelt, others = str(raised.value).splitlines()
     assert misspelt == "SCOPE_PORTS: unknown setting; did you mean SCOPE_PORT?"
@@ -147,7 +150,7 @@ def test_an_invalid_value_is_reported_by_name_and_never_repeated(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"SCOPE_{name.upper()}", value)
-    with pytest.raises(ValueError, match=f"^SCOPE_{name.upper()}: ") as raised:
+    with pytest.raises(StartupError, match=f"^SCOPE_{name.upper()}: ") as raised:
         read_settings()
     assert SECRET not in str(raised.value)
     assert raised.value.__suppress_context__

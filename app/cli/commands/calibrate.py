@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,7 +27,7 @@ from app.cli.running.options import (
     given_format,
 )
 from app.cli.running.rows import Item, checked_pairs
-from app.cli.running.run import Ask, Run, error_of, finished, is_judged, journal_of_set
+from app.cli.running.run import Ask, error_of, finished, is_judged
 from app.cli.stopping import resumable
 from app.core.comparison import MIRRORED
 from app.files.labeled import FilePair
@@ -104,15 +105,19 @@ def calibrate(
             items = [
                 Item.of(row.row, row.shape, {**row.fields, "label": row.label}) for row in pairs
             ]
-            run = Run(
-                journal=journal_of_set(of_set),
+            kept = f"{of_set} is unchanged; rerun the command to resume"
+            running = finished(
+                items,
+                _scoring(client, of_set),
+                # The service checks the name of the set.
+                journal=Path(f"calibrate-{re.sub('[^A-Za-z0-9._-]', '_', of_set)}.partial"),
                 settings={"judge": info.fingerprint, "calibration": of_set},
                 overwrite=overwrite,
-                kept=f"{of_set} is unchanged; rerun the command to resume",
+                kept=kept,
                 title="calibrating",
                 keep_errors=False,
             )
-            with finished(items, _scoring(client, of_set), run) as done:
+            with running as done:
                 results = [done.results[item.key] for item in items]
                 failures = [
                     f"{item.row.place}: {result['error']['detail']}"
@@ -129,7 +134,7 @@ def calibrate(
                 add = partial(add, change_labels=change_labels or replace)
                 if replace:
                     add = partial(add, replace=True, even_if_infeasible=even_if_infeasible)
-                    with resumable(run.kept):
+                    with resumable(kept):
                         _confirm(of_set, add(dry_run=True), failed=len(failures), yes=yes)
                 whole = "has been replaced as a whole, or is unchanged"
                 state = whole if replace else "may have changed already"

@@ -1,7 +1,6 @@
 """`scope-judge fetch`: downloads the judge's weights before the service starts."""
 
-from app.cli.console import CommandError, say
-from app.core.errors import StartupError
+from app.cli.console import say
 
 
 def fetch() -> None:
@@ -12,11 +11,6 @@ def fetch() -> None:
     from app.settings import read_settings
     from app.wiring.engines import fetch_model
 
-    try:
-        folder = fetch_model(read_settings())
-    except ValueError as exc:
-        raise CommandError(str(exc)) from None
-    except StartupError as exc:
-        raise CommandError(exc.detail) from None
+    folder = fetch_model(read_settings())
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     say(f"the judge's files ({size / 1e9:.1f} GB) are in {folder}")

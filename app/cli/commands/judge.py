@@ -120,8 +120,4 @@ def _on_ray(
         from app.fleet.bulk import joined
     except ImportError:
         raise StartupError("Ray is not installed: install scope-judge[ray]") from None
-    try:
-        settings = read_settings()
-    except ValueError as exc:
-        raise CommandError(str(exc)) from None
-    return joined(address, settings, criterion, replicas=replicas, batch_size=batch_size)
+    return joined(address, read_settings(), criterion, replicas=replicas, batch_size=batch_size)

@@ -35,10 +35,7 @@ def noise_check(
 
     if threshold is not None and not threshold >= 0.0:
         raise CommandError(f"--threshold must be at least 0, got {threshold}")
-    try:
-        settings = read_settings(**({} if judge is None else {"model": judge}))
-    except ValueError as exc:
-        raise CommandError(str(exc)) from None
+    settings = read_settings(**({} if judge is None else {"model": judge}))
     runtime, check = asyncio.run(_checked(settings, threshold))
     resolution, noise = check.resolution, check.noise
     if as_json:

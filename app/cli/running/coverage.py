@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 # One page of a set. It is sorted by digest, so the first page of a larger set is a random sample.
 _MOST_EXAMPLES = 10_000
-_VALUES = ("uncertainty", "position_gap", "label_mass")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -143,29 +142,20 @@ def _difference(page: "ExamplePage", judged: Sequence[JudgedPair], *, tests: int
     The first pair of each question counts, because others resemble it. `tests` sets share the false
     alarms of a run.
     """
-    # Imported late: numpy and scipy take a while.
-    import numpy as np
-
-    from app.core.likeness import difference
-    from app.core.preference import gaps_in_reverse, preference_from_gaps
+    # Imported late: scipy takes a while.
+    from app.core.likeness import VALUES, difference, values_of
 
     scored = [pair for pair in judged if pair.result["uncertainty"] is not None]
     first = {pair.question: pair for pair in reversed(scored)}
     if not first:
         return None
     examples = {one.question: one for one in page.examples if one.gap_fwd is not None}.values()
-    numbers = [(one.gap_fwd, one.gap_rev, one.label_mass) for one in examples]
-    forward, reverse, mass = np.array(numbers, dtype=np.float64).reshape(-1, 3).T
-    temperature = judged[0].result.get("temperature") or 1.0
-    preferences = preference_from_gaps(
-        forward / temperature, gaps_in_reverse(forward, reverse) / temperature
+    expected = values_of(
+        [(one.gap_fwd, one.gap_rev, one.label_mass) for one in examples],
+        temperature=judged[0].result.get("temperature") or 1.0,
     )
-    gap = np.where(np.isnan(reverse), np.nan, np.abs(preferences.p_fwd - preferences.p_rev))
-    columns = zip(_VALUES, (preferences.entropy, gap, mass), strict=True)
-    # Not every judge has all of them.
-    expected = {name: column for name, column in columns if not np.isnan(column).all()}
     values = zip(*(pair.values for pair in first.values()), strict=True)
-    differs = difference(dict(zip(_VALUES, values, strict=True)), expected, tests=tests)
+    differs = difference(dict(zip(VALUES, values, strict=True)), expected, tests=tests)
     if differs is None:
         return None
     return (

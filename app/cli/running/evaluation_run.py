@@ -45,10 +45,7 @@ class JudgeChoice:
 def choose_judge(judge: str | None) -> JudgeChoice:
     """The judge of --judge or SCOPE_MODEL, with the prompt of the settings."""
     given: dict[str, Any] = {} if judge is None else {"model": judge}
-    try:
-        settings = read_settings(**given)
-    except ValueError as exc:
-        raise CommandError(str(exc)) from None
+    settings = read_settings(**given)
     # The scripted engine has no model: whoever chooses it has chosen the judge.
     if judge is None and "model" not in settings.model_fields_set and settings.engine != "scripted":
         raise CommandError(

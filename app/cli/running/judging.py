@@ -21,10 +21,8 @@ from app.cli.running.run import (
     Ask,
     Finished,
     Results,
-    Run,
     answered,
     asked_of,
-    beside,
     error_of,
     finished,
     is_judged,
@@ -157,13 +155,15 @@ def judged_into(
     """
     # A link stays, and its target is replaced.
     out = out.resolve()
-    run = Run(
-        journal=beside(out),
+    running = finished(
+        items,
+        ask,
+        journal=out.with_name(f"{out.name}.partial"),
         settings=settings,
         overwrite=overwrite,
         kept=f"rerun the command to resume {out}",
     )
-    with finished(items, ask, run) as done:
+    with running as done:
         delimiter = delimiter_of(item.row for item in items)
         # Before the output, which ends the run.
         _keep_drawn(out, items, done.results)

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 import typer
 
 from app.cli.console import CommandError
-from app.core.errors import RequestError
 from app.files.checking import Contradictions
 from app.files.reading import InputFormat
 from app.files.shapes import custom_shape
@@ -108,10 +107,7 @@ def given_criterion(options: Mapping[str, Any], *, no_alpha: bool = False) -> di
 def given_format(columns: str | None, encoding: str | None) -> InputFormat:
     """How the options say that rows are written."""
     check_encoding(encoding)
-    try:
-        shape = None if columns is None else custom_shape(columns)
-    except RequestError as exc:
-        raise CommandError(exc.detail) from None
+    shape = None if columns is None else custom_shape(columns)
     return InputFormat(shape=shape, encoding=encoding)
 
 

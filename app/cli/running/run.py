@@ -4,7 +4,6 @@ A result is kept as soon as it is there. So an interrupted run resumes where it 
 kill -9.
 """
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -26,27 +25,6 @@ Ask = Callable[[Mapping[str, Any]], Iterable[tuple[str, dict[str, Any]]]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
-    """Where a run keeps its results, and how it asks.
-
-    Args:
-        journal: File of the results so far.
-        settings: Everything that the results depend on beside their comparisons.
-        overwrite: Drop an unfinished run with other settings.
-        kept: Sentence for a run that is stopped.
-        title: Name of the work, for the progress bar.
-        keep_errors: Whether a row that failed is not asked about again by the next run.
-    """
-
-    journal: Path
-    settings: Mapping[str, Any]
-    overwrite: bool
-    kept: str
-    title: str = "judging"
-    keep_errors: bool = True
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Finished:
     """The results of all rows.
 
@@ -60,23 +38,43 @@ class Finished:
 
 
 @contextmanager
-def finished(items: Sequence[Item], ask: Ask, run: Run) -> Iterator[Finished]:
+def finished(
+    items: Sequence[Item],
+    ask: Ask,
+    *,
+    journal: Path,
+    settings: Mapping[str, Any],
+    overwrite: bool,
+    kept: str,
+    title: str = "judging",
+    keep_errors: bool = True,
+) -> Iterator[Finished]:
     """Asks about the rows that no earlier run has an answer for.
+
+    Args:
+        items: The rows.
+        ask: Asks about their comparisons.
+        journal: File of the results so far.
+        settings: Everything that the results depend on beside their comparisons.
+        overwrite: Drop an unfinished run with other settings.
+        kept: Sentence for a run that is stopped.
+        title: Name of the work, for the progress bar.
+        keep_errors: Whether a row that failed is not asked about again by the next run.
 
     Yields:
         The results of all rows. The journal is removed if the block does not raise.
     """
     results = unaskable(items)
-    with Journal(run.journal, run.settings, replace=run.overwrite) as journal:
-        results |= journal.results
+    with Journal(journal, settings, replace=overwrite) as kept_results:
+        results |= kept_results.results
         known = len(results)
-        with resumable(run.kept):
-            for key, result in answered(asked_of(items), ask, results, title=run.title):
-                if run.keep_errors or is_judged(result):
-                    journal.append(key, result)
+        with resumable(kept):
+            for key, result in answered(asked_of(items), ask, results, title=title):
+                if keep_errors or is_judged(result):
+                    kept_results.append(key, result)
                 results[key] = result
         yield Finished(results=results, asked=len(results) - known)
-        journal.remove()
+        kept_results.remove()
 
 
 def answered(
@@ -116,14 +114,3 @@ def asked_of(items: Iterable[Item]) -> dict[str, Any]:
 def is_judged(result: Mapping[str, Any]) -> bool:
     """Whether a result is not an error."""
     return "error" not in result
-
-
-def beside(out: Path) -> Path:
-    """The journal of a run that writes a file at its end."""
-    return out.with_name(f"{out.name}.partial")
-
-
-def journal_of_set(name: str) -> Path:
-    """The journal of a run that calibrates a set, in the working directory."""
-    # The service checks the name of the set.
-    return Path(f"calibrate-{re.sub('[^A-Za-z0-9._-]', '_', name)}.partial")

@@ -174,7 +174,7 @@ def test_a_setting_without_effect_is_refused_with_a_sentence(
 ) -> None:
     for name, value in given.items():
         monkeypatch.setenv(f"SCOPE_{name.upper()}", value)
-    with pytest.raises(ValueError, match="SCOPE_") as refused:
+    with pytest.raises(StartupError, match="SCOPE_") as refused:
         read_settings()
     assert message in str(refused.value)
 
