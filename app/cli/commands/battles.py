@@ -25,8 +25,7 @@ from app.cli.running.options import (
     check_encoding,
     given_criterion,
 )
-from app.cli.running.rows import Item, check_first, check_output
-from app.cli.running.run import Results, is_judged
+from app.cli.running.rows import Item, Results, check_first, check_output, is_judged
 from app.cli.summary import print_summary
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError, InvalidRequestError, RequestError

@@ -26,8 +26,7 @@ from app.cli.running.options import (
     check_share,
     given_format,
 )
-from app.cli.running.rows import Item, checked_pairs
-from app.cli.running.run import Ask, error_of, finished, is_judged
+from app.cli.running.rows import Ask, Item, checked_pairs, error_of, finished, is_judged
 from app.cli.stopping import resumable
 from app.core.comparison import MIRRORED
 from app.files.labeled import FilePair

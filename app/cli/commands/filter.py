@@ -24,8 +24,7 @@ from app.cli.running.options import (
     given_criterion,
     given_format,
 )
-from app.cli.running.rows import Item, check_first, check_output, read_items
-from app.cli.running.run import Results
+from app.cli.running.rows import Item, Results, check_first, check_output, read_items
 from app.cli.summary import REASONS, print_errors, print_promises
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError

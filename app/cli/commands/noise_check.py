@@ -1,7 +1,5 @@
 """`scope-judge noise-check`: measures how far a judge's scores depend on the pairs around them."""
 
-import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,7 +20,6 @@ def noise_check(
             "[default: one that accepts half]"
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure how much a judge's scores depend on the other pairs in a batch.
 
@@ -38,30 +35,20 @@ def noise_check(
     settings = read_settings(**({} if judge is None else {"model": judge}))
     runtime, check = asyncio.run(_checked(settings, threshold))
     resolution, noise = check.resolution, check.noise
-    if as_json:
-        fields = {
-            "runtime": runtime,
-            "resolution": asdict(resolution),
-            "noise": asdict(noise),
-            "unfinished": check.unfinished,
-            "warnings": check.warnings,
-        }
-        print(json.dumps(fields))
-    else:
-        say(f"on {runtime or 'an unknown runtime'}:")
-        say(f"{resolution.distinct} of {resolution.prompts} prompts have a unique score")
-        say(
-            f"gaps of {noise.pairs} pairs differ by at most {noise.largest:.2g}, 95% of them by at "
-            f"most {noise.p95:.2g}, between alone, together and from the cache"
-        )
-        say(
-            f"{noise.flips} of {noise.pairs} pairs get another verdict at the threshold "
-            f"{noise.threshold:.4f}"
-        )
-        if check.unfinished:
-            say(f"{check.unfinished} pairs with an unfinished thought are left out")
-        for warning in check.warnings:
-            say(("warning:", "yellow"), f" {warning}")
+    say(f"on {runtime or 'an unknown runtime'}:")
+    say(f"{resolution.distinct} of {resolution.prompts} prompts have a unique score")
+    say(
+        f"gaps of {noise.pairs} pairs differ by at most {noise.largest:.2g}, 95% of them by at "
+        f"most {noise.p95:.2g}, between alone, together and from the cache"
+    )
+    say(
+        f"{noise.flips} of {noise.pairs} pairs get another verdict at the threshold "
+        f"{noise.threshold:.4f}"
+    )
+    if check.unfinished:
+        say(f"{check.unfinished} pairs with an unfinished thought are left out")
+    for warning in check.warnings:
+        say(("warning:", "yellow"), f" {warning}")
     if check.warnings:
         raise typer.Exit(1)
 

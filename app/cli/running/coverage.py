@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app.cli.console import say
-from app.cli.running.rows import Item, comparison_key
-from app.cli.running.run import Results, is_judged
+from app.cli.running.rows import Item, Results, comparison_key, is_judged
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError
 

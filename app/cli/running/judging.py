@@ -16,17 +16,22 @@ from app.cli.running.coverage import (
     print_contradictions,
     print_unlike,
 )
-from app.cli.running.rows import Item, check_output, delimiter_of, is_table, read_items, write_all
-from app.cli.running.run import (
+from app.cli.running.rows import (
     Ask,
     Finished,
+    Item,
     Results,
     answered,
     asked_of,
+    check_output,
+    delimiter_of,
     error_of,
     finished,
     is_judged,
+    is_table,
+    read_items,
     unaskable,
+    write_all,
 )
 from app.cli.summary import print_summary
 from app.files.reading import DRAWN_ENDING, InputFormat, files_of, read_rows
