@@ -15,7 +15,7 @@ from app.core.threshold_rows import row_of, threshold_on
 from app.core.thresholds import ThresholdCurve
 from app.evaluation.judgments.jsonl import Judged
 from app.evaluation.methods import METHODS, preferences_of
-from app.files.checking import LabelReport, RowPlace
+from app.files.checking import LabeledRow, LabelReport
 from scope_judge.records import Infeasible, Threshold
 
 
@@ -52,7 +52,7 @@ def labeled_scores_of(judged: Judged, source: str) -> LabeledScores:
         )
     unscored = set(range(len(judged.pairs))) - set(scores.pairs.tolist())
     unusable = [
-        RowPlace(place=judged.places[i], detail="no judgment of both orders")
+        LabeledRow(place=judged.places[i], problem="no judgment of both orders")
         for i in sorted(unscored)
     ]
     used = [judged.pairs[i] for i in scores.pairs]

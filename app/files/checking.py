@@ -41,19 +41,6 @@ class LabeledRow:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RowPlace:
-    """A row in a report.
-
-    Args:
-        place: File and line or row number.
-        detail: The reason why it is not usable, or its label in the order of the first row.
-    """
-
-    place: str
-    detail: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class LabelReport:
     """The outcome of the check of labeled rows; each row counts once.
 
@@ -63,7 +50,8 @@ class LabelReport:
         unlabelled: Number of rows without a label.
         unusable: The rows that cannot be used.
         repeated: Places of the rows that repeat an earlier pair with the same label.
-        contradicting: For each pair with different labels, all of its rows.
+        contradicting: For each pair with different labels, all of its rows, with their labels in
+            the order of the first row.
         contradictions: The decision about these pairs.
         without_texts: Number of rows whose texts are unknown: repeated pairs are not found among
             them.
@@ -72,9 +60,9 @@ class LabelReport:
     usable: int = 0
     ties: int = 0
     unlabelled: int = 0
-    unusable: Sequence[RowPlace] = ()
+    unusable: Sequence[LabeledRow] = ()
     repeated: Sequence[str] = ()
-    contradicting: Sequence[Sequence[RowPlace]] = ()
+    contradicting: Sequence[Sequence[LabeledRow]] = ()
     contradictions: Contradictions = "drop"
     without_texts: int = 0
 
@@ -107,7 +95,7 @@ class LabelReport:
     @property
     def left_out(self) -> dict[str, int]:
         """Reason -> number of rows that do not count, without ties."""
-        counts = Counter(row.detail for row in self.unusable)
+        counts = Counter(str(row.problem) for row in self.unusable)
         counts["no label"] += self.unlabelled
         counts["a repeated pair"] += len(self.repeated)
         # The last row of each pair is among the usable ones or the ties.
@@ -115,19 +103,19 @@ class LabelReport:
         counts["contradicting labels"] += sum(map(len, self.contradicting)) - used
         return {reason: number for reason, number in counts.items() if number}
 
-    def without(self, unusable: Sequence[RowPlace]) -> "LabelReport":
+    def without(self, unusable: Sequence[LabeledRow]) -> "LabelReport":
         """The report after usable rows turned out to be unusable."""
         return replace(
             self, usable=self.usable - len(unusable), unusable=(*self.unusable, *unusable)
         )
 
     def _unusable(self) -> list[str]:
-        reasons = Counter(row.detail for row in self.unusable)
+        reasons = Counter(row.problem for row in self.unusable)
         told = []
         # One more is shown instead of being counted.
         shown = _SHOWN + (len(reasons) == _SHOWN + 1)
         for reason, number in reasons.most_common(shown):
-            places = [row.place for row in self.unusable if row.detail == reason]
+            places = [row.place for row in self.unusable if row.problem == reason]
             told.append(f"unusable, {number}: {reason} ({_listed(places)})")
         others = len(reasons) - shown
         return told + ([f"unusable for {others} other reasons"] if others > 0 else [])
@@ -139,7 +127,7 @@ class LabelReport:
         if not self.contradicting:
             return []
         pairs = [
-            " and ".join(f"{row.place} ({row.detail})" for row in rows)
+            " and ".join(f"{row.place} ({row.label})" for row in rows)
             for rows in self.contradicting
         ]
         decided = {
@@ -182,12 +170,12 @@ def checked(rows: Iterable[Row], contradictions: Contradictions = "drop") -> Che
     Raises:
         InvalidRequestError: Labels contradict each other, and they are to be refused.
     """
-    unusable: list[RowPlace] = []
+    unusable: list[LabeledRow] = []
     pairs: dict[str, list[Row]] = defaultdict(list)
     unknown = 0
     for number, row in enumerate(rows):
         if row.problem is not None:
-            unusable.append(RowPlace(place=row.place, detail=row.problem))
+            unusable.append(row)
         elif row.comparison is None or row.unique:
             unknown += not row.unique
             pairs[f"row {number}"].append(row)
@@ -195,12 +183,12 @@ def checked(rows: Iterable[Row], contradictions: Contradictions = "drop") -> Che
             pairs[example_digest("", row.comparison)].append(row)
     kept: list[Row] = []
     repeated: list[str] = []
-    contradicting: list[list[RowPlace]] = []
+    contradicting: list[Sequence[LabeledRow]] = []
     for same in pairs.values():
         labelled = [row for row in same if row.label is not None]
         found = labelled or same[:1]
-        told = [RowPlace(place=row.place, detail=_in_order_of(found[0], row)) for row in labelled]
-        if len({row.detail for row in told}) > 1:
+        told = [replace(row, label=_in_order_of(found[0], row)) for row in labelled]
+        if len({row.label for row in told}) > 1:
             contradicting.append(told)
             repeated += [row.place for row in same if row.label is None]
             kept += labelled[-1:] if contradictions == "last" else []
@@ -222,7 +210,7 @@ def checked(rows: Iterable[Row], contradictions: Contradictions = "drop") -> Che
     return CheckedRows(labelled=[row for row in kept if row.label is not None], report=report)
 
 
-def _in_order_of(first: LabeledRow, row: LabeledRow) -> str:
+def _in_order_of(first: LabeledRow, row: LabeledRow) -> Label:
     """The label of a row, in the order of the responses of the first row of its pair."""
     assert row.label is not None, "the row is labeled"
     return row.label if first.comparison == row.comparison else MIRRORED[row.label]

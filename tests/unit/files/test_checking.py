@@ -11,7 +11,6 @@ from app.core.errors import InvalidRequestError
 from app.files.checking import (
     Contradictions,
     LabeledRow,
-    RowPlace,
     checked,
 )
 
@@ -112,7 +111,7 @@ def test_the_first_rows_of_the_most_frequent_reasons_are_named() -> None:
 
 def test_a_row_that_turns_out_to_be_unusable_counts_once() -> None:
     report = checked([row(1, 1), row(2, 2)]).report
-    later = report.without([RowPlace(place="line 2", detail="no judgment")])
+    later = report.without([LabeledRow(place="line 2", problem="no judgment")])
     assert (later.rows, later.usable, later.left_out) == (2, 1, {"no judgment": 1})
 
 

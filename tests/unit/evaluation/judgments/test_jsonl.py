@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from app.core.errors import InvalidRequestError
 from app.evaluation.judgments.jsonl import JudgmentLog, judgment_line, read_judgments
 from app.evaluation.judgments.record import JudgedPair
-from app.files.checking import RowPlace
 from app.ports import Generated
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -124,9 +123,9 @@ def test_lines_without_label_or_answer_are_left_out_and_reported(tmp_path: Path)
     judged = read_judgments([file])
     assert [pair.id for pair in judged.pairs] == [f"{file}, line 1"]
     assert (judged.report.rows, judged.report.ties, judged.report.unlabelled) == (5, 1, 1)
-    assert list(judged.report.unusable) == [
-        RowPlace(place=f"{file}, line 5", detail="no p_rev"),
-        RowPlace(place=f"{file}, line 6", detail="no p_fwd and p_rev"),
+    assert [(row.place, row.problem) for row in judged.report.unusable] == [
+        (f"{file}, line 5", "no p_rev"),
+        (f"{file}, line 6", "no p_fwd and p_rev"),
     ]
 
 
