@@ -91,11 +91,11 @@ def evaluate(
     design = _design(alpha, delta, seed=seed, splits=splits)
     if judged is not None and (data or judge):
         raise CommandError("--from needs no judge and no data: give --from, or data to judge")
-    from app.cli.evaluation_results import write_results
     from app.cli.running.evaluation_run import (
         choose_judge,
         judged_sources,
         loaded_benchmarks,
+        write_results,
     )
     from app.evaluation.benchmarks.catalogue import benchmark_names, data_name
     from app.evaluation.judgments.jsonl import LOG_NAME

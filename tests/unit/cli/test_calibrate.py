@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from typer.testing import CliRunner, Result
 
 from app.cli import app
-from app.cli.running.held_out import print_held_out
+from app.cli.commands.calibrate import print_held_out
 from app.files.labeled import read_pairs
 from app.files.reading import InputFormat
 from app.judges.engines.scripted import ScriptedEngine, by_quality
