@@ -7,7 +7,7 @@ become one version of the set. So an interrupted run leaves the set unchanged, a
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -90,7 +90,6 @@ def calibrate(
     counts once. All pairs of a set become one new version.
     """
     # Imported late: the help needs no client.
-    from scope_judge import ConflictError
     from scope_judge.parsing import parse
     from scope_judge.records import ScoredExample
 
@@ -127,11 +126,15 @@ def calibrate(
                     for item, result in zip(items, results, strict=True)
                     if not is_judged(result)
                 ]
-                scores = [parse(ScoredExample, result) for result in results if is_judged(result)]
-                if not scores:
+                judged = [
+                    (item.row.place, parse(ScoredExample, result))
+                    for item, result in zip(items, results, strict=True)
+                    if is_judged(result)
+                ]
+                if not judged:
                     _print_failures(failures)
                     raise CommandError(f"no pair was judged, and {of_set} is unchanged")
-                add = partial(client.add_scores, of_set, scores)
+                add = partial(client.add_scores, of_set, [score for _, score in judged])
                 add = partial(add, fingerprint=info.fingerprint, judge=info.judge)
                 # Whoever agrees to a replacement has seen how many labels change.
                 add = partial(add, change_labels=change_labels or replace)
@@ -139,21 +142,7 @@ def calibrate(
                     add = partial(add, replace=True, even_if_infeasible=even_if_infeasible)
                     with resumable(kept):
                         _confirm(of_set, add(dry_run=True), failed=len(failures), yes=yes)
-                whole = "has been replaced as a whole, or is unchanged"
-                state = whole if replace else "may have changed already"
-                with resumable(f"{of_set} {state}; rerun the command to resume"):
-                    try:
-                        report = add()
-                    except ConflictError as exc:
-                        if exc.code != "labels_differ":
-                            raise
-                        judged = [
-                            item.row.place
-                            for item, result in zip(items, results, strict=True)
-                            if is_judged(result)
-                        ]
-                        told = _differing(client, of_set, judged, scores)
-                        raise CommandError(told) from None
+                report = _added(client, of_set, add, judged, replace=replace)
             detail = client.calibration(of_set)
             print_detail(detail)
             say(
@@ -174,6 +163,28 @@ def calibrate(
                     )
     if failed:
         raise typer.Exit(1)
+
+
+def _added(
+    client: "ScopeClient",
+    name: str,
+    add: "Callable[[], CalibrationReport]",
+    judged: "Sequence[tuple[str, ScoredExample]]",
+    *,
+    replace: bool,
+) -> "CalibrationReport":
+    """Adds judged pairs, given with their places; labels that differ from the set's are refused."""
+    from scope_judge import ConflictError
+
+    whole = "has been replaced as a whole, or is unchanged"
+    state = whole if replace else "may have changed already"
+    with resumable(f"{name} {state}; rerun the command to resume"):
+        try:
+            return add()
+        except ConflictError as exc:
+            if exc.code != "labels_differ":
+                raise
+            raise CommandError(_differing(client, name, judged)) from None
 
 
 def _confirm(name: str, would: "CalibrationReport", *, failed: int, yes: bool) -> None:
@@ -205,12 +216,12 @@ def _sets_by(column: str, name: str, pairs: Sequence[FilePair]) -> dict[str, lis
 
 
 def _differing(
-    client: "ScopeClient", name: str, places: Sequence[str], scores: "Sequence[ScoredExample]"
+    client: "ScopeClient", name: str, judged: "Sequence[tuple[str, ScoredExample]]"
 ) -> str:
     """Names the rows whose pairs have another label in the set."""
     known = {example.digest: example.label for example in client.examples(name).examples}
     rows = list[str]()
-    for place, score in zip(places, scores, strict=True):
+    for place, score in judged:
         was = known.get(score.digest)
         if was is not None and score.is_reversed:
             was = MIRRORED[was]
