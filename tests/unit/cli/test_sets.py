@@ -76,7 +76,7 @@ def test_sets_are_listed_for_people_and_pipes(url: str, monkeypatch: pytest.Monk
     ]
     monkeypatch.setattr(console, "on_a_terminal", lambda: True)
     table = one_line(run(url, "list").stdout)
-    for heading in ("name", "version", "n", "judge", "accuracy", "alpha 0.10"):
+    for heading in ("name", "version", "pairs", "judge", "accuracy", "alpha 0.10"):
         assert f" {heading} " in table
     assert "marginal, pac" in table
 
