@@ -45,14 +45,10 @@ def engine(mark: str) -> ScriptedEngine:
 
 @dataclass
 class Switch(httpx.AsyncBaseTransport):
-    """The network to the large service: it can be cut, and lead to another service.
+    """The network to the large service: it can be cut (`to` is None), and lead to another service.
 
-    Args:
-        to: The service; None if nothing listens.
-        asked: Number of pairs that were sent.
-        requests: Number of requests with pairs.
-        statuses: Statuses of the next answers.
-        delay_s: Seconds that each answer takes longer.
+    `asked` counts the pairs that were sent, and `requests` the requests with pairs. The next
+    answers have `statuses` alone.
     """
 
     to: httpx.ASGITransport | None = None

@@ -56,10 +56,7 @@ def _detached(duplicate: Any) -> int:
 class ForkedCommand:
     """A running `scope-judge` in a session of its own, used as a `subprocess.Popen`.
 
-    Args:
-        arguments: Arguments of the command.
-        environment: All its environment variables.
-        output: File to which it appends stdout and stderr, or the descriptor of its terminal.
+    Its output is appended to a file, or goes to the terminal with this descriptor.
     """
 
     def __init__(
@@ -88,11 +85,7 @@ class ForkedCommand:
         return self._process.exitcode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Waits until it ends; returns its exit status.
-
-        Raises:
-            TimeoutExpired: It still runs after so many seconds.
-        """
+        """Waits until it ends, or raises TimeoutExpired; returns its exit status."""
         self._process.join(timeout)
         status = self.poll()
         if status is None:

@@ -21,15 +21,7 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 class Shape(NamedTuple):
-    """A synthetic file.
-
-    Args:
-        n: Number of pairs.
-        votes: Number of votes in each order; 0 for a reward model.
-        margin: Mean of z.
-        spread: Standard deviation of z.
-        seed: Seed of the draws.
-    """
+    """A synthetic file of n pairs, with so many votes in each order; 0 for a reward model."""
 
     n: int
     votes: int

@@ -15,9 +15,7 @@ from tests.patience import PATIENCE_S
 class RedisServer:
     """A redis-server on a free port that logs every write to disk before it answers.
 
-    Args:
-        folder: Folder for its data and its log; kept after `stop` and `kill`.
-        options: Further arguments of redis-server.
+    The folder of its data and its log is kept after `stop` and `kill`.
     """
 
     def __init__(self, folder: Path, *options: str) -> None:

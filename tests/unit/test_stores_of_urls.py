@@ -32,6 +32,10 @@ def test_a_url_that_names_no_store_is_refused_without_its_password(url: str) -> 
     assert "phrase@" not in caught.value.detail
 
 
+def test_a_socket_of_redis_names_a_store() -> None:
+    assert make_store("unix:///run/redis.sock") is not None
+
+
 def test_an_unknown_scheme_is_answered_with_every_known_one() -> None:
     with pytest.raises(StartupError) as caught:
         make_store("postgres://store/0")

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app.judges.engines.scripted import ScriptedEngine, logits_of_gap
 from app.ports import CallTimes, LabelLogits, Prompt, PromptError
+from app.stores.memory import MemoryStore
 from tests.serving import client_of
 from tests.unit.api.problems import comparison, examples
 
@@ -100,9 +101,12 @@ async def test_an_invalid_item_of_a_batch_is_counted_by_its_code() -> None:
 
 
 async def test_a_calibration_is_shown_with_its_thresholds_until_it_is_deleted() -> None:
-    async with client_of() as client:
-        await client.post("/calibrate", json={"calibration": "mine", "examples": examples(40)})
-        shown = (await client.get("/calibrations/mine")).json()
+    store = MemoryStore()
+    async with client_of(store=store) as first, client_of(store=store) as client:
+        await first.post("/calibrate", json={"calibration": "mine", "examples": examples(40)})
+        shown = (await first.get("/calibrations/mine")).json()
+        # A replica that has not computed the thresholds yet.
+        await client.post("/judge", json=comparison(calibration="mine"))
         found = await metrics_of(client)
         assert found["scope_calibration_examples", "mine"] == shown["n"]
         assert found["scope_calibration_version", "mine"] == 1.0

@@ -81,3 +81,15 @@ async def test_a_set_of_another_judge_is_refused_with_the_release_that_made_it(
     assert (by_release in refused["detail"]) == (wrote != RELEASE)
     assert (f"this is scope-judge {RELEASE}" in refused["detail"]) == (wrote != RELEASE)
     assert "was made with judge 'scripted' (" in problem(judged, "judge_mismatch")["detail"]
+
+
+async def test_the_last_twenty_versions_can_be_restored_and_older_ones_are_refused() -> None:
+    async with client_of() as client:
+        for row in examples(22):
+            await client.post("/calibrate", json={"examples": [row]})
+        refused = problem(await roll_back(client, 2), "version_not_found")
+        assert "keeps its last 20 versions" in refused["detail"]
+        assert (await roll_back(client, 3)).json()["n"] == 3
+        await client.delete("/calibrations/default")
+        refused = problem(await roll_back(client, 24), "version_not_found")
+        assert "is its deletion" in refused["detail"]

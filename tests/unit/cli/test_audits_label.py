@@ -137,6 +137,13 @@ def test_contradicting_labels_are_refused(url: str, drawn: Path) -> None:
     assert told in one_line(refused.output)
 
 
+def test_a_file_without_a_usable_label_sends_nothing(url: str, drawn: Path) -> None:
+    for words, said in (([None] * 4, "no label to send"), (["A", "maybe", "B", "A"], "'maybe'")):
+        refused = run(url, "audits", "label", "--yes", labelled(drawn, *words))
+        assert (refused.exit_code, said in one_line(refused.output)) == (1, True)
+    assert labels(url) == [None] * COUNT
+
+
 def test_nothing_is_sent_without_an_answer(url: str, drawn: Path) -> None:
     refused = run(url, "audits", "label", labelled(drawn, *"AAAA"))
     assert refused.exit_code == 1, json.dumps(refused.output)

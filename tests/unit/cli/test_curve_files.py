@@ -1,7 +1,6 @@
 """`scope-judge curve` on files of every format, and on pairs that nobody has judged yet."""
 
 import itertools
-import json
 import random
 import socket
 from pathlib import Path
@@ -156,16 +155,3 @@ def test_without_a_service_and_a_judge_the_error_says_both_ways(tmp_path: Path) 
     assert "or load a judge with `scope-judge evaluate FILE --judge MODEL`" in one_line(
         result.output
     )
-
-
-def test_the_screen_of_calibrate_is_that_of_curve(
-    judged: list[dict[str, Any]], clean_url: str, tmp_path: Path
-) -> None:
-    curve = run(written(tmp_path / "judged.jsonl", judged)).stdout
-    file = written(tmp_path / "pairs.jsonl", pairs())
-    calibrated = CliRunner().invoke(
-        app, ["calibrate", str(file), "--url", clean_url], env={"COLUMNS": "200"}
-    )
-    assert calibrated.exit_code == 0, calibrated.output
-    assert curve in calibrated.stderr
-    assert json.loads(httpx.get(f"{clean_url}/calibrations/default").text)["n"] == 60
