@@ -4,17 +4,23 @@ import asyncio
 import gc
 import itertools
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
 from app.core.comparison import Comparison
 from app.core.errors import EngineUnavailableError, PromptTooLongError
+from app.core.preference import preference_from_gaps
+from app.core.score import Score
 from app.demo.pairs import demo_sets
 from app.judges.engines.rendering import PromptRenderer, load_tokenizer
 from app.judges.engines.vllm_local import VllmEngine
 from app.judges.engines.vllm_start import VllmOptions
+from app.judges.label_logits import LabelLogitScorer, chat_identity
 from app.judges.prompts import PromptTemplate
+from app.judges.votes import VoteScorer
+from app.observability.telemetry import Telemetry
 from app.ports import CallTimes, Generated, LabelLogits, Prompt, Sampling
 from app.wiring.engines import DEMO_FOLDER
 from tests.transformers_reference import TransformersEngine, TransformersOptions
@@ -168,6 +174,33 @@ async def test_sampled_answers_repeat_with_their_seeds_and_follow_the_label_logi
     expected = 1.0 / (1.0 + np.exp(-its_gap / temperature))
     print(f"{share:.3f} of {n} sampled answers begin with A, the label logits say {expected:.3f}")
     assert abs(share - expected) < 4.0 * np.sqrt(expected * (1.0 - expected) / n)
+
+
+async def test_votes_agree_with_the_label_logits(engine: VllmEngine) -> None:
+    pairs = itertools.islice(demo_sets().fresh, 60)
+    comparisons = [Comparison.of(p.question, p.response_a, p.response_b) for p in pairs]
+    parts: dict[str, Any] = {
+        "engine": engine,
+        "template": TEMPLATE,
+        "identity": chat_identity(await engine.use_prompt(prompt_of(comparisons[0])), TEMPLATE),
+        "telemetry": Telemetry.on_own_registry(),
+    }
+    votes = VoteScorer(samples=8, temperature=1.0, **parts)
+    voted, scored = (
+        await votes.score(comparisons),
+        await LabelLogitScorer(**parts).score(comparisons),
+    )
+    both = [
+        (vote.gaps, score.gaps)
+        for vote, score in zip(voted, scored, strict=True)
+        if isinstance(vote, Score) and isinstance(score, Score)
+    ]
+    # The demo judge was trained on the first token only, so some answers run on and do not parse.
+    assert len(both) >= 0.2 * len(comparisons)
+    gaps = np.array(both)
+    shares, probabilities = (preference_from_gaps(*gaps[:, kind].T).p_bar for kind in (0, 1))
+    assert np.corrcoef(shares, probabilities)[0, 1] > 0.9
+    assert abs((shares - probabilities).mean()) < 0.05
 
 
 async def test_answers_in_words_do_not_change_concurrent_label_logits(
