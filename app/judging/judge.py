@@ -115,24 +115,35 @@ class Judge:
                 by_criterion.setdefault(case.criterion, []).append(case)
         used: dict[Criterion, Calibration] = {}
         for criterion, same in by_criterion.items():
-            try:
-                calibration, age_s = await self._calibrations.usable(
-                    criterion.calibration, fingerprint=self._scorer.identity.fingerprint
-                )
-                threshold = await find_threshold(criterion, calibration)
-            except (RequestError, StoreCorruptError, StoreUnavailableError) as exc:
+            found = await self._threshold_of(criterion)
+            if isinstance(found, ScopeJudgeError):
                 for case in same:
-                    case.outcome = exc
+                    case.outcome = found
                 continue
-            used[criterion] = calibration
+            used[criterion] = found[0]
             for case in same:
-                case.calibration, case.age_s, case.threshold = calibration, age_s, threshold
+                case.calibration, case.age_s, case.threshold = found
         failed = [case.outcome for case in cases if isinstance(case.outcome, StoreUnavailableError)]
         if failed and len(failed) == len(cases):
             raise failed[0]
         for criterion in await self._monitor.suspended(used.items()):
             for case in by_criterion[criterion]:
                 case.suspended = True
+
+    async def _threshold_of(
+        self, criterion: Criterion
+    ) -> tuple[Calibration, float, float] | ScopeJudgeError:
+        """The version that decides, the seconds since it was confirmed, and its threshold.
+
+        An error is caught here, because its frames would keep the cases otherwise.
+        """
+        try:
+            calibration, age_s = await self._calibrations.usable(
+                criterion.calibration, fingerprint=self._scorer.identity.fingerprint
+            )
+            return calibration, age_s, await find_threshold(criterion, calibration)
+        except (RequestError, StoreCorruptError, StoreUnavailableError) as exc:
+            return exc
 
     async def _score(self, cases: Sequence[Case]) -> None:
         """Scores all comparisons in one call."""

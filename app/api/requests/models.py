@@ -277,7 +277,8 @@ class PostedItems(Generic[Read]):
                 self.ids.append(_sound_id(value))
                 self.items.append(invalid_request(faults))
             except RequestError as exc:
-                self.items.append(exc)
+                # Its frames would keep the whole batch until a garbage collection.
+                self.items.append(exc.with_traceback(None))
 
     @property
     def read(self) -> list[Read]:
