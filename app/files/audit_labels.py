@@ -33,12 +33,13 @@ def read_audit_labels(
     named = named_columns(columns, _FIELDS)
     rows = [row for path in files_of(inputs) for row in read_rows(path, encoding)]
     known = dict.fromkeys(column for row in rows for column in row.fields)
-    for field in ("audit", "label"):
-        if named.columns[field] not in known:
-            raise InvalidRequestError(
-                f"there is no column {named.columns[field]}: the columns are {', '.join(known)}; "
-                f"name it with --map {field}=COLUMN"
-            )
+    absent = [field for field in ("audit", "label") if named.columns[field] not in known]
+    if absent:
+        raise InvalidRequestError(
+            f"there is no column {' or '.join(named.columns[field] for field in absent)}: the "
+            f"columns are {', '.join(known)}; name them with --map "
+            + ",".join(f"{field}=COLUMN" for field in absent)
+        )
     labels: dict[str, Label] = {}
     reasons: dict[str, str] = {}
     places: dict[str, str] = {}

@@ -110,7 +110,8 @@ def test_a_map_names_columns_and_words(url: str, drawn: Path) -> None:
     file = write_rows(drawn.with_name("own.jsonl"), rows)
     refused = run(url, "audits", "label", file, "--yes")
     assert refused.exit_code == 1
-    assert "there is no column audit: the columns are id, Better?" in one_line(refused.output)
+    told = "there is no column audit or label: the columns are id, Better?; name them with --map "
+    assert f"{told}audit=COLUMN,label=COLUMN" in one_line(refused.output)
     told = label(url, file, "--map", "audit=id,label=Better?,A=1,B=2")
     assert "labeled 4" in told
     assert sorted(map(str, labels(url))) == ["A", "A", "A", "B"]

@@ -1,7 +1,5 @@
 """An acknowledged result survives, and results of another run are never mixed in."""
 
-import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -129,24 +127,3 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
     assert "cannot be written" in ended.stderr
     assert file.read_bytes().endswith(b"}\n")
     assert kept(file) == {"a": {}}
-
-
-def test_results_survive_kill_9(tmp_path: Path) -> None:
-    file = tmp_path / "out.partial"
-    program = (
-        "import sys, itertools, pathlib\n"
-        "from app.files.journal import Journal\n"
-        f"journal = Journal(pathlib.Path(sys.argv[1]), {SETTINGS!r})\n"
-        "for i in itertools.count():\n"
-        "    journal.append(str(i), {'verdict': 'A'})\n"
-        "    print(i, flush=True)\n"
-    )
-    command = [sys.executable, "-c", program, str(file)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if int(line) == 20:
-                break
-        os.kill(process.pid, signal.SIGKILL)
-        told = [20, *(int(line) for line in process.stdout if line.strip().isdigit())]
-    assert set(map(str, range(max(told) + 1))) <= set(kept(file))
