@@ -169,17 +169,12 @@ def _read(path: Path) -> "list[KeyEntry]":
         raise CommandError(f"the key file {path} cannot be used: {exc}") from None
 
 
-def _close_to_others(path: Path) -> None:
-    """Revokes the write permission of other users for a key file, with a message."""
-    if not path.exists():
-        return
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if mode & (stat.S_IWGRP | stat.S_IWOTH):
-        path.chmod(mode & ~(stat.S_IWGRP | stat.S_IWOTH))
-        say(
-            f"warning: users other than its owner could write to {path}, and could have added keys "
-            "of their own. Only its owner can write to it now. Look through its keys with "
-            "`scope-judge keys list`, and revoke those that you do not know."
+def _check_closed(path: Path) -> None:
+    """Refuses a key file to which users other than its owner can write."""
+    if path.exists() and path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise CommandError(
+            f"users other than its owner can write to {path}, and may have added keys of their "
+            f"own: look through its keys with `scope-judge keys list`, then run `chmod go-w {path}`"
         )
 
 
@@ -198,9 +193,9 @@ def _changing(path: Path, *, must_exist: bool = False) -> "Iterator[list[KeyEntr
         lock = os.open(f"{path}.lock", flags, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            _check_closed(path)
             held = _read(path) if path.exists() else []
             yield held
-            _close_to_others(path)
             # Only its owner may read a new key file; the service must be able to read it later.
             with replacing(path, mode=0o600, keep_owner=True) as file:
                 file.write(KeyFile(keys=held).model_dump_json(indent=1).encode() + b"\n")

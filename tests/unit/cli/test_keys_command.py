@@ -80,15 +80,17 @@ def test_only_the_owner_can_read_a_new_file_and_its_folder(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("mode", [0o666, 0o660, 0o602])
-def test_a_file_that_others_can_write_is_closed_with_a_warning(path: Path, mode: int) -> None:
+def test_a_file_that_others_can_write_is_refused(path: Path, mode: int) -> None:
     assert run(path, "add", "a").exit_code == 0
     for arguments in (("add", "b"), ("revoke", "a")):
         path.chmod(mode)
+        before = path.read_bytes()
         result = run(path, *arguments)
-        assert result.exit_code == 0, result.stderr
-        assert "could write to" in one_line(result.stderr)
-        assert stat.S_IMODE(path.stat().st_mode) == mode & ~0o022
-    assert "could write to" not in one_line(run(path, "add", "c").stderr)
+        assert result.exit_code == 1
+        assert f"then run `chmod go-w {path}`" in one_line(result.stderr)
+        assert path.read_bytes() == before
+    path.chmod(mode & ~0o022)
+    assert run(path, "add", "c").exit_code == 0
 
 
 def test_a_planted_lock_is_not_followed(tmp_path: Path, path: Path) -> None:
