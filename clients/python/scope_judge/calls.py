@@ -119,9 +119,11 @@ class Calls:
     def judge(
         self,
         question: Question,
-        a: Response,
-        b: Response,
+        a: Response | None = None,
+        b: Response | None = None,
         *,
+        response_a: Response | None = None,
+        response_b: Response | None = None,
         id: Identifier | None = None,
         explain: bool = False,
         **criterion: "Unpack[Criterion]",
@@ -134,6 +136,8 @@ class Calls:
             question: A text, or messages with `role` and `content`.
             a: Response A: a text, or one text for each turn of a conversation.
             b: Response B, in the form of response A.
+            response_a: Response A by its name in the service, instead of `a`.
+            response_b: Response B, likewise.
             id: Comes back in the judgment.
             explain: Whether the judge also explains its preference, which takes longer.
             **criterion: `alpha`, the largest share of wrong verdicts among the accepted ones (None
@@ -141,7 +145,11 @@ class Calls:
                 `delta`, the probability that a "pac" guarantee fails; `calibration`, the name of
                 the calibration set. By default each is the service's.
         """
-        body = {**checked(criterion, Criterion), **comparison(question, a, b, id)}
+        if (a is None) == (response_a is None) or (b is None) == (response_b is None):
+            raise TypeError("give both responses: (question, a, b), or response_a= and response_b=")
+        first: Any = response_a if a is None else a
+        second: Any = response_b if b is None else b
+        body = {**checked(criterion, Criterion), **comparison(question, first, second, id)}
         if explain:
             body["explain"] = True
         return self._read(

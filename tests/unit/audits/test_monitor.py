@@ -289,6 +289,30 @@ async def test_an_audit_that_holds_labels_up_is_shown_with_its_age_and_key() -> 
         assert shown() == {"scope_audits_waiting": (of_set, 0.0)}
 
 
+async def test_labels_errors_and_evidence_are_shown_by_key_beside_the_whole() -> None:
+    async with scene() as (stage, write_id):
+        # The attacker's judgments are wrong, those of the others are right.
+        by = ["attacker" if i % 3 == 0 else "ana" if i % 3 == 1 else "cyd" for i in range(90)]
+        draws = [drawn(i, write_id=write_id, by=by[i]) for i in range(90)]
+        # Only the first key that asked for a judgment counts.
+        await stage.append(*draws, *(drawn(i, write_id=write_id, by="bob") for i in range(90)))
+        await stage.append(*(labelled(i, WRONG if i % 3 == 0 else "A") for i in range(80)))
+        await stage.append(labelled(1, "tie"))
+        found = await stage.report()
+        wrong = [i % 3 == 0 for i in range(80) if i != 1]
+        figures = monitor(wrong, alpha=0.1, false_alarms=alarm_delta(1))
+        assert (found.evidence, found.alarm) == (figures.evidence, True)
+        # By errors, and then by labels: 27, 26 and 27 labels without the tie.
+        own = {"attacker": [True] * 27, "cyd": [False] * 26, "ana": [False] * 26}
+        assert [each.key for each in found.keys] == ["attacker", "ana", "cyd"]
+        for each in found.keys:
+            figures = monitor(own[each.key], alpha=0.1)
+            assert (each.audited, each.errors) == (figures.audited, figures.errors)
+            assert each.evidence == figures.evidence
+        assert [each.evidence > 20 for each in found.keys] == [True, False, False]
+        assert sum(each.open for each in found.keys) == found.open == 10
+
+
 @pytest.mark.parametrize("on_alarm", get_args(OnAlarm))
 async def test_an_alarm_suspends_all_alphas_of_its_set_up_to_its_own(
     on_alarm: OnAlarm,

@@ -32,6 +32,14 @@ def test_a_judgment_is_the_one_of_the_service(kind: Kind, service_url: str) -> N
     assert explained.explanation is not None
 
 
+def test_responses_may_have_their_names_in_the_service(kind: Kind, service_url: str) -> None:
+    named = {"response_a": "quality=0", "response_b": "quality=3"}
+    assert call(kind, service_url, "judge", "Which?", **named).verdict == "B"
+    for pair in ({}, {"a": "x"}, {"a": "x", **named}, {"a": "x", "b": "y", "response_b": "z"}):
+        with pytest.raises(TypeError, match="response_a= and response_b="):
+            call(kind, service_url, "judge", "Which?", **pair)
+
+
 def test_messages_and_turns_are_judged(kind: Kind, service_url: str) -> None:
     question = [
         {"role": "user", "content": "Which?"},
