@@ -1,6 +1,8 @@
 """Scores of a chat model that thinks before its verdict, in both orders of the responses."""
 
+import logging
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -39,10 +41,14 @@ from app.ports import (
     no_stage,
 )
 
+logger = logging.getLogger("app.judge")
+
 # Changes when the same thoughts would give other scores.
 _READING = 1
 # Thoughts in each order, and answers in each order where verdicts are votes.
 _SAMPLES, _VOTES = 1, 16
+# Tokens of the thought that measures the speed of a start.
+_MEASURED_TOKENS = 64
 
 UNFINISHED = NoScore(reason="thought_unfinished")
 
@@ -63,12 +69,14 @@ class ThoughtScorer(ChatScorer):
         max_tokens: Largest number of tokens of a thought.
         temperature: Temperature of the thoughts.
         votes: Whether its verdicts are votes.
+        tie_key: Key of the hash that breaks ties of votes.
     """
 
     samples: int
     max_tokens: int
     temperature: float
     votes: bool
+    tie_key: bytes = b""
 
     @classmethod
     async def start(
@@ -79,17 +87,21 @@ class ThoughtScorer(ChatScorer):
         samples: int | None,
         max_tokens: int,
         temperature: float,
+        timeout_s: float = math.inf,
+        tie_key: bytes = b"",
         telemetry: Telemetry,
         on_stage: OnStage = no_stage,
     ) -> "ThoughtScorer":
         """Loads the model. The arguments are those of the class.
 
-        Without `samples` these are 1, or 16 where verdicts are votes.
+        Without `samples` these are 1, or 16 where verdicts are votes. A request is stopped after
+        `timeout_s`; if a thought takes longer at the measured speed, the log has advice.
 
         Raises:
             StartupError: The model cannot be loaded, or cannot work as a judge that thinks.
         """
-        started = await engine.start(template.render(Comparison.of("x", "x", "x")), on_stage)
+        prompt = template.render(Comparison.of("x", "x", "x"))
+        started = await engine.start(prompt, on_stage)
         votes = started.think_end is None
         samples = samples or (_VOTES if votes else _SAMPLES)
         if votes and samples == 1:
@@ -105,7 +117,7 @@ class ThoughtScorer(ChatScorer):
                 f"SCOPE_THINK_TOKENS={max_tokens} leaves no room for a prompt in the "
                 f"context of {started.max_prompt_tokens + 1} tokens: set it to less"
             )
-        return cls(
+        scorer = cls(
             engine=engine,
             template=template,
             identity=identity,
@@ -113,8 +125,22 @@ class ThoughtScorer(ChatScorer):
             max_tokens=max_tokens,
             temperature=temperature,
             votes=votes,
+            tie_key=tie_key,
             telemetry=telemetry,
         )
+        if timeout_s < math.inf:
+            on_stage("measuring the speed of its thoughts")
+            advice = advice_on_timeout(await scorer._tokens_per_s(prompt), max_tokens, timeout_s)
+            if advice is not None:
+                logger.warning("%s", advice)
+        return scorer
+
+    async def _tokens_per_s(self, prompt: Prompt) -> float | None:
+        """Measures how fast one thought is written alone; None if the engine does not count."""
+        times, begun = CallTimes(), time.perf_counter()
+        short = replace(self._sampling([0]), max_tokens=_MEASURED_TOKENS)
+        await self._written([prompt], short, times)
+        return times.written_tokens / (time.perf_counter() - begun) or None
 
     async def score(self, comparisons: Sequence[Comparison]) -> list[ScoreOutcome]:
         """Scores comparisons; all thoughts in both orders are one call of the engine.
@@ -210,7 +236,7 @@ class ThoughtScorer(ChatScorer):
         first, second = votes
         assert not isinstance(first, NoScore)
         assert not isinstance(second, NoScore)
-        return score_of_votes(first, second, tie=draw.tie)
+        return score_of_votes(first, second, tie=draw.tie(self.tie_key))
 
     def _count(
         self, messages: Sequence[Thought | Generated | PromptError]
@@ -270,6 +296,19 @@ def _mean(thoughts: Sequence[Thought | Generated | PromptError]) -> LabelLogits 
     log_a = float(np.logaddexp.reduce(-np.logaddexp(0.0, -gaps))) - math.log(len(gaps))
     log_b = float(np.logaddexp.reduce(-np.logaddexp(0.0, gaps))) - math.log(len(gaps))
     return LabelLogits(log_a + mass, log_b + mass)
+
+
+def advice_on_timeout(tokens_per_s: float | None, max_tokens: int, timeout_s: float) -> str | None:
+    """Advice if a thought of full length takes longer than a request may; None if it does not."""
+    if tokens_per_s is None or max_tokens <= tokens_per_s * timeout_s:
+        return None
+    needed = math.ceil(max_tokens / tokens_per_s / 10.0) * 10
+    return (
+        f"a thought of SCOPE_THINK_TOKENS={max_tokens} tokens takes about {needed} s alone, at the "
+        f"measured {tokens_per_s:.0f} tokens/s, and SCOPE_TIMEOUT_S stops a request after "
+        f"{timeout_s:g} s: set SCOPE_TIMEOUT_S to {2 * needed} or more, or SCOPE_THINK_TOKENS to "
+        f"{int(tokens_per_s * timeout_s)} or less"
+    )
 
 
 def thought_identity(

@@ -1,6 +1,7 @@
 """Scores of a chat model without log-probabilities: shares of votes, sampled in both orders."""
 
 import hashlib
+import hmac
 import json
 import math
 import re
@@ -47,10 +48,12 @@ class VoteScorer(ChatScorer):
     Args:
         samples: Number of answers in each order, at least 2.
         temperature: Temperature of the answers.
+        tie_key: Key of the hash that breaks ties of shares.
     """
 
     samples: int
     temperature: float
+    tie_key: bytes = b""
 
     @classmethod
     async def start(
@@ -60,6 +63,7 @@ class VoteScorer(ChatScorer):
         *,
         samples: int,
         temperature: float,
+        tie_key: bytes = b"",
         telemetry: Telemetry,
         on_stage: OnStage = no_stage,
     ) -> "VoteScorer":
@@ -75,6 +79,7 @@ class VoteScorer(ChatScorer):
             identity=vote_identity(started, template, samples=samples, temperature=temperature),
             samples=samples,
             temperature=temperature,
+            tie_key=tie_key,
             telemetry=telemetry,
         )
 
@@ -107,7 +112,7 @@ class VoteScorer(ChatScorer):
         starts = range(0, len(answers), self.samples)
         votes = [self._votes(answers[start : start + self.samples]) for start in starts]
         scores = [
-            score_of_votes(forward, reverse, tie=draw.tie)
+            score_of_votes(forward, reverse, tie=draw.tie(self.tie_key))
             for forward, reverse, draw in zip(votes[::2], votes[1::2], draws, strict=True)
         ]
         voted = [score for score in scores if isinstance(score, Score)]
@@ -155,10 +160,9 @@ class Draw(NamedTuple):
         in_order = comparison.response_a <= comparison.response_b
         return cls(digest, (first, second) if in_order else (second, first))
 
-    @property
-    def tie(self) -> float:
-        """A number in [0, 1) by which ties are broken."""
-        hashed = hashlib.sha256(f"tie {self.digest}".encode()).digest()
+    def tie(self, key: bytes) -> float:
+        """A number in [0, 1) by which ties are broken; nobody without the key can choose it."""
+        hashed = hmac.digest(key, self.digest.encode(), "sha256")
         return int.from_bytes(hashed[:6], "big") / 2**48
 
 

@@ -38,6 +38,10 @@ _VOTES, _TEMPERATURE = 16, 1.0
 _PREFILL_PAIRS = 8
 
 
+# Returns the key by which ties of votes are broken.
+TieKey = Callable[[], Awaitable[bytes]]
+
+
 @asynccontextmanager
 async def open_scorer(
     settings: Settings,
@@ -46,6 +50,7 @@ async def open_scorer(
     telemetry: Telemetry,
     new_engine: Callable[[Settings], Engine] | None = None,
     template: PromptTemplate | None = None,
+    tie_key: TieKey = lambda: asyncio.sleep(0, b""),
 ) -> AsyncIterator[Scorer]:
     """Loads the judge that the settings name, and stops it when the block ends.
 
@@ -55,6 +60,8 @@ async def open_scorer(
         telemetry: Observes the judge's calls.
         new_engine: Makes the engine of a chat model; None for `make_engine`.
         template: Template of a chat model's prompts; None for the one of the settings.
+        tie_key: The key by which ties of votes are broken; all processes with the same sets need
+            the same.
 
     Raises:
         StartupError: The settings are wrong, or the model cannot be loaded.
@@ -79,7 +86,7 @@ async def open_scorer(
             yield scorer
         return
     engine = (new_engine or make_engine)(settings)
-    start = partial(_start_chat_model, engine, prompts, settings, telemetry)
+    start = partial(_start_chat_model, engine, prompts, settings, tie_key, telemetry)
     async with _started(start, engine.stop, observer, stage) as scorer:
         if template is None and isinstance(scorer, LabelLogitScorer):
             scorer = await _with_prefill(scorer, observer)
@@ -90,6 +97,7 @@ async def _start_chat_model(
     engine: Engine,
     prompts: PromptTemplate,
     settings: Settings,
+    tie_key: TieKey,
     telemetry: Telemetry,
     *,
     on_stage: OnStage,
@@ -103,6 +111,7 @@ async def _start_chat_model(
             prompts,
             samples=settings.samples or _VOTES,
             temperature=temperature,
+            tie_key=await tie_key(),
             telemetry=telemetry,
             on_stage=on_stage,
         )
@@ -112,6 +121,8 @@ async def _start_chat_model(
         samples=settings.samples,
         max_tokens=settings.think_tokens,
         temperature=temperature,
+        timeout_s=settings.timeout_s,
+        tie_key=await tie_key(),
         telemetry=telemetry,
         on_stage=on_stage,
     )

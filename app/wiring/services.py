@@ -86,7 +86,9 @@ async def open_services(
     telemetry = Telemetry.on_own_registry()
     store = make_store(settings.store_url)
     # Before the store is opened, because wrong settings leave no file behind then.
-    opening = open_scorer(settings, observer, telemetry=telemetry, new_engine=new_engine)
+    opening = open_scorer(
+        settings, observer, telemetry=telemetry, new_engine=new_engine, tie_key=store.secret
+    )
     if settings.escalate_url:
         opening = open_cascade(settings, opening, observer, telemetry)
     async with AsyncExitStack() as stack:

@@ -17,6 +17,7 @@ from app.judges.prompts import PromptTemplate
 from app.judges.thoughts import (
     UNFINISHED,
     ThoughtScorer,
+    advice_on_timeout,
     score_of_orders_after,
     thought_identity,
 )
@@ -150,6 +151,21 @@ async def test_a_limit_without_room_for_a_prompt_ends_the_start() -> None:
     with pytest.raises(StartupError, match="SCOPE_THINK_TOKENS=100 leaves no room"):
         await scorer_of(Short())
     assert (await scorer_of(Short(), max_tokens=60)).identity.max_prompt_tokens == 40
+
+
+@pytest.mark.parametrize(
+    ("tokens_per_s", "advice"),
+    [
+        (None, None),
+        (40.0, None),
+        (20.0, "SCOPE_TIMEOUT_S to 240 or more, or SCOPE_THINK_TOKENS to 1200 or less"),
+    ],
+)
+def test_the_timeout_is_compared_with_the_measured_speed(
+    tokens_per_s: float | None, advice: str | None
+) -> None:
+    given = advice_on_timeout(tokens_per_s, 2400, 60.0)
+    assert given is None if advice is None else advice in str(given)
 
 
 @pytest.mark.parametrize(

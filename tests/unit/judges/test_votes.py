@@ -43,12 +43,15 @@ def preferences(*scores: Score) -> Preferences:
     return preference_from_gaps(*zip(*(score.gaps for score in scores), strict=True))  # type: ignore[arg-type]
 
 
-async def scorer_of(engine: ScriptedEngine | None = None, *, samples: int = 16) -> VoteScorer:
+async def scorer_of(
+    engine: ScriptedEngine | None = None, *, samples: int = 16, key: bytes = b""
+) -> VoteScorer:
     return await VoteScorer.start(
         engine or ScriptedEngine(),
         PromptTemplate(),
         samples=samples,
         temperature=1.0,
+        tie_key=key,
         telemetry=Telemetry.on_own_registry(),
     )
 
@@ -179,11 +182,13 @@ async def test_the_same_pair_has_the_same_votes_and_the_swapped_one_mirrored_vot
     assert await scorer.score(PAIRS[3:5]) == first[3:5]
     swapped = await scorer.score([pair.swapped for pair in PAIRS])
     assert swapped == [score.swapped for score in first if isinstance(score, Score)]
+    # Nobody without the key knows the order of ties.
+    assert first != await (await scorer_of(key=b"other")).score(PAIRS)
 
 
 def test_another_wording_has_other_votes() -> None:
     draws = [Draw.of(Comparison.of("1?", "a", f"b{' ' * i}"), "judge") for i in range(100)]
-    assert len({draw.seeds for draw in draws}) == len({draw.tie for draw in draws}) == 100
+    assert len({draw.seeds for draw in draws}) == len({draw.tie(b"key") for draw in draws}) == 100
     assert all(0 <= seed < 2**30 for draw in draws for seed in draw.seeds)
 
 
@@ -225,8 +230,8 @@ async def test_info_and_the_set_show_unanimous_pairs() -> None:
     examples = [
         {
             "question": f"{i}?",
-            "response_a": f"quality={i % 5}",
-            "response_b": f"quality={-(i % 5)}",
+            "response_a": f"quality={i % 5} a",
+            "response_b": f"quality={-(i % 5)} b",
             "label": "A",
         }
         for i in range(100)
