@@ -29,6 +29,7 @@ from scope_judge.comparisons import (
     group_fields,
     group_item,
     pair_item,
+    rows_of,
     to_json,
 )
 from scope_judge.errors import AnswerError, ConflictError, ScopeError
@@ -171,13 +172,15 @@ class Calls:
 
         Args:
             pairs: Each is (question, a, b), or a mapping with the fields of POST /judge except
-                `explain`, whose criterion overrides the arguments. Asynchronous clients take an
+                `explain`, whose criterion overrides the arguments. Or a pandas DataFrame with the
+                columns question, response_a and response_b. Asynchronous clients take an
                 asynchronous iterable, too.
             **criterion: The criterion of every pair, as in `judge`.
         """
         given = checked(criterion, Criterion)
         ask = partial(self._judged, criterion=given)
-        return Stream(self._work("/judge/batch", ask), pairs, pair_item)
+        rows = rows_of(pairs, "calibration")
+        return Stream(self._work("/judge/batch", ask), rows, pair_item)
 
     @call
     def rewards(
@@ -211,6 +214,18 @@ class Calls:
         """
         found: Rewards = yield OneGroup((question, responses), checked(rule, GroupRule))
         return found
+
+    @call
+    def best_pair(
+        self, question: Question, responses: Sequence[Completion], **rule: "Unpack[GroupRule]"
+    ) -> Steps[tuple[int, int] | None]:
+        """The indices of a better and a worse response, for preference data, or None.
+
+        The arguments are those of `group_rewards`, and the pair is `Rewards.best_pair`.
+        """
+        given = {**checked(rule, GroupRule), "comparisons": True}
+        found: Rewards = yield OneGroup((question, responses), given)
+        return found.best_pair
 
     @call
     def reference_rewards(
@@ -260,7 +275,8 @@ class Calls:
         Args:
             name: Name of the set; it is made if there is none.
             examples: Each is (question, a, b, label), or a mapping with question, response_a,
-                response_b and label. A label is "A", "B" or "tie".
+                response_b and label. Or a pandas DataFrame with these columns, of which rows
+                without a label are left out. A label is "A", "B" or "tie".
             change_labels: Whether the new label of a pair counts if the set has another one; the
                 report says how many. If not, such a batch is refused.
 
@@ -268,15 +284,18 @@ class Calls:
             ConflictError: A pair has two labels in `examples` (`labels_differ`), or the set belongs
                 to another judge.
         """
-        items = [example_item(example, n) for n, example in enumerate(examples)]
+        rows = list(rows_of(examples, labeled=True))
+        numbers = [n for n, row in enumerate(rows) if row is not None]
+        items = [example_item(rows[n], n) for n in numbers]
         info = yield from self._read_info()
         ask = partial(self._scored, calibration=name)
         work = yield from self._work("/calibrate/scores", ask, in_flight=1)
         results = yield from _one_by_one(work, items)
-        scores = {n: each for n, each in enumerate(results) if not isinstance(each, ItemError)}
+        numbered = list(zip(numbers, results, strict=True))
+        scores = {n: each for n, each in numbered if not isinstance(each, ItemError)}
         errors = [
             records.ExampleError(index=n, id=each.id, error=each.error)
-            for n, each in enumerate(results)
+            for n, each in numbered
             if isinstance(each, ItemError)
         ]
         if errors and not scores:

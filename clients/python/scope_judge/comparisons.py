@@ -11,6 +11,7 @@ Message = Mapping[str, Any]
 Question = str | Sequence[Message]
 Response = str | Sequence[str]
 Pair = tuple[Question, Response, Response] | Mapping[str, Any]
+_TEXTS = ["question", "response_a", "response_b"]
 Example = tuple[Question, Response, Response, Label] | Mapping[str, Any]
 # As trainers hand a response over: a text, or one message of the assistant.
 Completion = str | Message | Sequence[Message]
@@ -108,6 +109,50 @@ def comparison(
     """The fields of a comparison."""
     fields: dict[str, Any] = {"question": question, "response_a": a, "response_b": b}
     return fields if identifier is None else {**fields, "id": identifier}
+
+
+def rows_of(given: Any, *more: str, labeled: bool = False) -> Any:
+    """The rows of a pandas DataFrame as mappings, without empty cells; other inputs as they are.
+
+    Only the columns of a pair are read, so that the table may have others. A number in place of a
+    text is written out.
+
+    Args:
+        given: The pairs of a caller.
+        more: Names of other columns that are read if the table has them.
+        labeled: Whether the rows have a label; a row without one is None.
+
+    Raises:
+        TypeError: The table lacks a column.
+    """
+    if not (hasattr(given, "to_dict") and hasattr(given, "columns")):
+        return given
+    needed = [*_TEXTS, "label"] if labeled else _TEXTS
+    if absent := [name for name in needed if name not in given.columns]:
+        raise TypeError(f"the DataFrame needs the columns {', '.join(needed)}: rename its columns, "
+                        f"or add {', '.join(absent)}")  # fmt: skip
+    read = [name for name in (*needed, "id", *more) if name in given.columns]
+    rows = [
+        {name: _cell(name, value) for name, value in row.items() if not _is_missing(value)}
+        for row in given[read].to_dict("records")
+    ]
+    return [row if not labeled or "label" in row else None for row in rows]
+
+
+def _is_missing(value: Any) -> bool:
+    # NaN differs from itself; pandas.NA has no truth value, and neither has an array.
+    try:
+        return value is None or bool(value != value)
+    except (TypeError, ValueError):
+        return type(value).__name__ == "NAType"
+
+
+def _cell(name: str, value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return value
+    # pandas makes floats of whole numbers if one of a column is missing.
+    number = int(value) if isinstance(value, float) and value.is_integer() else value
+    return str(number) if name in _TEXTS else number
 
 
 def pair_item(pair: Pair, number: int) -> Item:

@@ -123,6 +123,13 @@ def test_a_pair_with_two_labels_is_refused_before_the_set_changes(
     assert call(kind, service_url, "calibrate", name, given[:1]).changed_labels == 1
 
 
+def test_the_best_pair_of_responses_is_a_better_and_a_worse_one(
+    kind: Kind, service_url: str
+) -> None:
+    given = ["quality=1", "quality=9", "quality=-9"]
+    assert call(kind, service_url, "best_pair", "Which?", given, alpha=None) == (1, 2)
+
+
 def test_a_pool_of_several_requests_is_one_report_and_says_what_to_label(
     kind: Kind, service_url: str
 ) -> None:
