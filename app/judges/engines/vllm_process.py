@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import hashlib
 import itertools
 from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
@@ -18,6 +19,7 @@ from app.core.errors import (
 from app.judges.engines.descendants import bound_children
 from app.judges.engines.turns import Pace
 from app.judges.engines.vllm_start import (
+    BATCHED_TOKENS,
     VllmOptions,
     engine_arguments,
     import_vllm,
@@ -41,6 +43,27 @@ Tokenize = Callable[[Sequence[int]], Sequence[list[int] | RequestError]]
 Submit = Callable[[int, list[int], dict[str, Any]], AsyncGenerator[_Output, None] | RequestError]
 
 
+def rank_of(question: str, unread: Sequence[int]) -> int:
+    """The copy of the model, which vLLM calls a rank, for the prompts of a question.
+
+    A hash of the question names it, so that its cache has their beginning in later calls, too. A
+    second rank takes them if the first is more than two steps behind it.
+
+    Args:
+        question: The question.
+        unread: Tokens that each rank has still to read.
+    """
+    count = len(unread)
+    if count == 1:
+        return 0
+    digest = hashlib.blake2b(question.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    first = int.from_bytes(digest[:8]) % count
+    # Never the first one again.
+    second = (first + 1 + int.from_bytes(digest[8:]) % (count - 1)) % count
+    behind = unread[first] - unread[second] > 2 * BATCHED_TOKENS
+    return second if behind else first
+
+
 class VllmProcess:
     """One vLLM, whose scheduler runs in its own process."""
 
@@ -48,7 +71,7 @@ class VllmProcess:
         self._engine: AsyncLLM | None = None
         self._request_ids = itertools.count()
         self._pace = Pace()
-        # Tokens that each copy of the model, which vLLM calls a rank, has still to read.
+        # Tokens that each rank has still to read; see `rank_of`.
         self._unread = [0]
 
     def load(
@@ -156,7 +179,7 @@ class VllmProcess:
                             rendered = await asyncio.to_thread(tokenize, chunk)
                         for i, ids in zip(chunk, rendered, strict=True):
                             if questions[i] not in ranks:
-                                ranks[questions[i]] = self._ranks()
+                                ranks[questions[i]] = self._ranks(questions[i])
                             # `priority`: vLLM runs the smallest number first.
                             run = partial(self._run, i, ids, submit, times, priority=turns[i])
                             tasks.append([])
@@ -178,10 +201,10 @@ class VllmProcess:
 
         task.add_done_callback(done)
 
-    def _ranks(self) -> Sequence[int]:
-        """The ranks for the prompts of a question: the one with the least to read."""
-        ranks = range(len(self._unread))
-        return ranks if is_ahead() else (min(ranks, key=self._unread.__getitem__),)
+    def _ranks(self, question: str) -> Sequence[int]:
+        if is_ahead():
+            return range(len(self._unread))
+        return (rank_of(question, self._unread),)
 
     async def _run(
         self,
