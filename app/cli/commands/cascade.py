@@ -55,6 +55,10 @@ def plan(
             "nothing is written then."
         ),
     ] = None,
+    small_price: Annotated[float, typer.Option(min=0, help="Price of a small judge's call.")] = 1.0,
+    large_price: Annotated[
+        float, typer.Option(min=0, help="Price of a large judge's call.")
+    ] = 10.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing.")] = False,
     columns: ColumnMap = None,
     encoding: Encoding = None,
@@ -93,7 +97,7 @@ def plan(
                 share=share,
                 dry_run=dry_run or rungs is None,
             )
-    _print_plan(made, name)
+    _print_plan(made, name, small_price=small_price, large_price=large_price)
 
 
 def _scored_by_two(
@@ -129,13 +133,15 @@ def _refuse_present(client: "ScopeClient", name: str) -> None:
         )
 
 
-def _print_plan(made: "CascadePlan", name: str) -> None:
+def _print_plan(made: "CascadePlan", name: str, *, small_price: float, large_price: float) -> None:
+    cost = small_price + made.escalated * large_price
     within = made.contradictions_within
     lines = [
         f"{made.pairs} pairs: the judges contradict each other on {made.contradictions:.1%}",
         f"r = {made.share:.3f}: the small judge may decide the {made.share:.1%} of which it is "
         "surest" + ("" if within is None else f", where they contradict on {within:.1%}"),
-        f"the large judge is asked about at least {made.escalated:.1%} of the pairs",
+        f"the large judge is asked about at least {made.escalated:.1%} of the pairs: {cost:g} a "
+        f"pair, against {large_price:g} for the large judge alone",
     ]
     for line in lines:
         say(line, output=stdout)
