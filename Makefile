@@ -54,7 +54,7 @@ ray: setup-dev  ## Ray Serve and bulk judging on two nodes of this machine, one 
 containers: setup-dev  ## Build the images and run them with buildah and podman (root; 5-15 minutes)
 	$(BIN)/python -m tests.drills.containers $(ARGS)
 
-gpu: setup  ## Prove the GPU path in eleven steps, into docs/measured/gpu.json; ARGS="--only NAME"
+gpu: setup  ## Prove the GPU path in twelve steps, into docs/measured/gpu.json; ARGS="--only NAME"
 	@$(BIN)/python -m tests.drills.gpu $(ARGS)
 
 lock: setup-dev  ## Pin what CI, the image and a machine with a GPU install, anew

@@ -1,4 +1,4 @@
-"""`make gpu`: eleven steps that prove the GPU path, into docs/measured/gpu.json.
+"""`make gpu`: twelve steps that prove the GPU path, into docs/measured/gpu.json.
 
 On vLLM's CPU build it is a rehearsal: tiny judges, few pairs, and nothing is written without
 --write. SCOPE_MODEL names the judge whose scores and start are measured; the default is a judge
@@ -65,6 +65,12 @@ PEAKS, SHARE = {"A100": 312e12, "H100": 989e12, "H200": 989e12}, 0.6
 # Longest time after SIGKILL until the GPU is empty, but for what the driver keeps.
 EMPTY_S, NOISE_MIB = 5.0, 256
 DUMMY = {"load_format": "dummy"}
+# A judge that thinks, and what `tests/demo_judge/measure_thoughts.py` does with it.
+THINKER = "Qwen/Qwen3-8B"
+THINKS: tuple[str, ...] = (
+    *("--model", THINKER, "--max-model-len", "8192", "--prefill", "[["),
+    *("--think-tokens", "2048", "--temperature", "0.6"),
+)
 
 
 class Shape(NamedTuple):
@@ -602,6 +608,37 @@ def memory_mib(at: Machine) -> float:
     return sum(float(line.split()[0]) for line in smi("memory.used")) if at.gpus else 0.0
 
 
+def thoughts(at: Machine) -> Finding:
+    """Labels, one thought and four on the same pairs: AUROC, coverage, and its price."""
+    at.close()
+    options, figures = THINKS, at.folder / "thoughts.json"
+    if at.small:
+        from tests.demo_judge.train_thinking import LONGEST_THOUGHT, trained
+
+        judge = trained(at.folder / "thinking")
+        options = (
+            *("--model", str(judge), "--prompt-file", str(judge / "prompt.toml")),
+            *("--pairs", "sums", "--think-tokens", str(LONGEST_THOUGHT)),
+            *("--calibrated", "100", "--fresh", "100", "--shown", "10"),
+        )
+    else:
+        try:
+            model_folder(THINKER, revision=None)
+        except StartupError as exc:
+            raise NotRunError(exc.detail) from exc
+    command = [sys.executable, "-m", "tests.demo_judge.measure_thoughts", "--json", str(figures)]
+    with (at.folder / "thoughts.log").open("wb") as log:
+        subprocess.run([*command, *options], stdout=log, stderr=log, check=True)
+    kinds = json.loads(figures.read_text(encoding="utf-8"))
+    said = [
+        f"{kind['name']}: AUROC {kind['auroc']}, coverage {kind['coverage']:.3f} at "
+        f"{kind['seconds']:.2f} s a pair, {kind['unfinished']:.1%} unfinished"
+        for kind in kinds
+    ]
+    held = all(kind["unfinished"] < 0.5 for kind in kinds)
+    return Finding("; ".join(said), held, {"kinds": kinds})
+
+
 STEPS: dict[str, Callable[[Machine], Finding]] = {
     "machine": machine,
     "demo": demo,
@@ -614,6 +651,7 @@ STEPS: dict[str, Callable[[Machine], Finding]] = {
     "invariance": invariance,
     "speed": speed,
     "kills": kills,
+    "thoughts": thoughts,
 }
 
 
