@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from itertools import permutations
+from pathlib import Path
 
 import pytest
 
@@ -43,15 +44,13 @@ def preferences(*scores: Score) -> Preferences:
     return preference_from_gaps(*zip(*(score.gaps for score in scores), strict=True))  # type: ignore[arg-type]
 
 
-async def scorer_of(
-    engine: ScriptedEngine | None = None, *, samples: int = 16, key: bytes = b""
-) -> VoteScorer:
+async def scorer_of(engine: ScriptedEngine | None = None, *, samples: int = 16) -> VoteScorer:
     return await VoteScorer.start(
         engine or ScriptedEngine(),
         PromptTemplate(),
         samples=samples,
         temperature=1.0,
-        tie_key=key,
+        tie_key=b"key",
         telemetry=Telemetry.on_own_registry(),
     )
 
@@ -182,8 +181,27 @@ async def test_the_same_pair_has_the_same_votes_and_the_swapped_one_mirrored_vot
     assert await scorer.score(PAIRS[3:5]) == first[3:5]
     swapped = await scorer.score([pair.swapped for pair in PAIRS])
     assert swapped == [score.swapped for score in first if isinstance(score, Score)]
-    # Nobody without the key knows the order of ties.
-    assert first != await (await scorer_of(key=b"other")).score(PAIRS)
+
+
+async def test_nobody_without_the_key_of_the_store_knows_how_ties_of_votes_are_ordered(
+    tmp_path: Path,
+) -> None:
+    comparisons = [
+        dict(zip(("question", "response_a", "response_b"), pair.texts, strict=True))
+        for pair in PAIRS
+    ]
+    found = []
+    for store in ("one.db", "one.db", "other.db"):
+        settings = Settings(
+            engine="scripted", scoring="votes", store_url=f"sqlite:///{tmp_path / store}"
+        )
+        async with client_of_settings(settings) as client:
+            body = {"comparisons": comparisons, "alpha": None}
+            results = (await client.post("/judge/batch", json=body)).json()["results"]
+        found.append([each["p_bar"] for each in results])
+    ours, again, others = found
+    assert ours == again != others
+    assert ours == pytest.approx(others, abs=1e-8)
 
 
 def test_another_wording_has_other_votes() -> None:
