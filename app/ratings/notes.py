@@ -3,6 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 
 from scipy.stats import binomtest
 
@@ -212,11 +213,25 @@ def _about_rows(board: Board) -> Iterator[str]:
 
 
 def similar_names(models: Sequence[str]) -> list[tuple[str, ...]]:
-    """Names that differ only in case, spaces and punctuation."""
-    plain = defaultdict[str, list[str]](list)
-    for model in sorted(models):
-        plain[re.sub(r"[\W_]+", "", model.casefold()) or model].append(model)
-    return sorted(tuple(names) for names in plain.values() if len(names) > 1)
+    """Names that differ only in case, spaces, punctuation, or in two neighboring letters."""
+    plain = defaultdict[str, set[str]](set)
+    for model in models:
+        plain[re.sub(r"[\W_]+", "", model.casefold()) or model].add(model)
+    found = {frozenset(names) for names in plain.values()}
+    letters = defaultdict[str, list[str]](list)
+    for name in plain:
+        letters["".join(sorted(name))].append(name)
+    for names in letters.values():
+        pairs = combinations(names, 2)
+        found |= {frozenset(plain[a] | plain[b]) for a, b in pairs if _is_transposed(a, b)}
+    largest = (each for each in found if not any(each < other for other in found))
+    return sorted(tuple(sorted(each)) for each in largest if len(each) > 1)
+
+
+def _is_transposed(one: str, other: str) -> bool:
+    """Whether two neighboring letters of one name are exchanged in the other."""
+    wrong = [place for place, (a, b) in enumerate(zip(one, other, strict=True)) if a != b]
+    return len(wrong) == 2 and wrong[1] == wrong[0] + 1 and one[wrong[0] : wrong[1] + 1].isalpha()
 
 
 def _listed(models: list[str]) -> str:
