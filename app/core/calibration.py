@@ -243,13 +243,26 @@ class Calibration:
         """
         path = f"GET /calibrations/{self.name}/next"
         if alpha is None:
-            why = f'"marginal" needs all labels. Label the rest: {path}'
+            why = f'"marginal" needs all labels. {self._usable_pac}Label the rest: {path}'
         else:
             criterion = f"alpha={alpha:g}&delta={delta:g}"
             why = f"the tests of alpha {alpha:g} need more: {path}?{criterion}"
         return LabelsMissingError(
             f"calibration {self.name!r} has {self.unlabelled} pairs without a label, and {why} "
             "lists the pairs to label next"
+        )
+
+    @cached_property
+    def _usable_pac(self) -> str:
+        """Names the smallest standard alpha at which the labels so far give verdicts with "pac"."""
+        rows = (self.row(alpha, "pac", STANDARD_DELTA) for alpha in STANDARD_ALPHAS)
+        usable = next((row for row in rows if row.feasible), None)
+        if usable is None:
+            return ""
+        return (
+            'The labels so far give verdicts with "guarantee": "pac", '
+            f'"alpha": {usable.alpha:g}, "delta": {STANDARD_DELTA:g}, which is promised if you '
+            "labeled for these two. "
         )
 
     @cached_property

@@ -1,5 +1,6 @@
 """Pairs that are judged first and labeled later, through HTTP."""
 
+import re
 from typing import Any
 
 import httpx
@@ -253,3 +254,26 @@ async def test_a_pool_asks_only_for_the_pair_that_it_counts_of_each_question() -
     row = next(r for r in whole["thresholds"] if r["alpha"] == 0.25 and r["guarantee"] == "pac")
     assert row["feasible"]
     assert row["threshold"] == found["threshold"]
+
+
+async def test_the_error_of_a_partly_labeled_set_names_a_criterion_that_works() -> None:
+    # The judge is sure of the first 150 pairs, which are labeled, and unsure of the others.
+    def pair(number: int, quality: float) -> dict[str, Any]:
+        return comparison(question=f"{number}?", response_a=f"quality={quality:.6f}")
+
+    sure = [pair(i, 2 + i / 100) for i in range(150)]
+    unsure = [pair(i, 0.1 + i / 10_000) for i in range(150, 300)]
+    async with client_of() as client:
+        await pooled(client, sure + unsure)
+        wrong = [{**row, "label": "B"} for row in unsure[-100:]]
+        labeled = [{**row, "label": "A"} for row in sure]
+        await client.post("/calibrate", json={"examples": labeled + wrong})
+        refused = problem(await client.post("/judge", json=sure[0]), "labels_missing")
+        criterion = re.search(
+            r'"guarantee": "(pac)", "alpha": ([\d.]+), "delta": ([\d.]+)', refused["detail"]
+        )
+        assert criterion is not None, refused["detail"]
+        guarantee, alpha, delta = criterion.groups()
+        asked = {"guarantee": guarantee, "alpha": float(alpha), "delta": float(delta)}
+        answer = await client.post("/judge", json={**sure[0], **asked})
+        assert answer.json()["verdict"] == "A"
