@@ -114,8 +114,11 @@ class Judge:
             if case.criterion.alpha is not None:
                 by_criterion.setdefault(case.criterion, []).append(case)
         used: dict[Criterion, Calibration] = {}
+        # Each set is asked for once, so that all judgments of a batch by it use one version.
+        names = dict.fromkeys(criterion.calibration for criterion in by_criterion)
+        versions = {name: await self._version_of(name) for name in names}
         for criterion, same in by_criterion.items():
-            found = await self._threshold_of(criterion)
+            found = await _with_threshold(criterion, versions[criterion.calibration])
             if isinstance(found, ScopeJudgeError):
                 for case in same:
                     case.outcome = found
@@ -130,18 +133,14 @@ class Judge:
             for case in by_criterion[criterion]:
                 case.suspended = True
 
-    async def _threshold_of(
-        self, criterion: Criterion
-    ) -> tuple[Calibration, float, float] | ScopeJudgeError:
-        """The version that decides, the seconds since it was confirmed, and its threshold.
+    async def _version_of(self, name: str) -> tuple[Calibration, float] | ScopeJudgeError:
+        """The version of a set to judge by, and the seconds since it was confirmed, or an error.
 
         An error is caught here, because its frames would keep the cases otherwise.
         """
         try:
-            calibration, age_s = await self._calibrations.usable(
-                criterion.calibration, fingerprint=self._scorer.identity.fingerprint
-            )
-            return calibration, age_s, await find_threshold(criterion, calibration)
+            fingerprint = self._scorer.identity.fingerprint
+            return await self._calibrations.usable(name, fingerprint=fingerprint)
         except (RequestError, StoreCorruptError, StoreUnavailableError) as exc:
             return exc
 
@@ -199,6 +198,18 @@ class Judge:
             else:
                 uses["abstentions" if outcome.verdict == "abstain" else "verdicts"] += 1
         self._telemetry.count_use(CURRENT_FLOW.get().key, **uses)
+
+
+async def _with_threshold(
+    criterion: Criterion, version: tuple[Calibration, float] | ScopeJudgeError
+) -> tuple[Calibration, float, float] | ScopeJudgeError:
+    """Adds the threshold of a criterion to the version of its set; an error stays itself."""
+    if isinstance(version, ScopeJudgeError):
+        return version
+    try:
+        return *version, await find_threshold(criterion, version[0])
+    except RequestError as exc:
+        return exc
 
 
 async def find_threshold(criterion: Criterion, calibration: Calibration) -> float:

@@ -42,8 +42,7 @@ _PREFILL_PAIRS = 8
 TieKey = Callable[[], Awaitable[bytes]]
 
 
-@asynccontextmanager
-async def open_scorer(
+def open_scorer(
     settings: Settings,
     observer: StartupObserver,
     *,
@@ -51,11 +50,11 @@ async def open_scorer(
     new_engine: Callable[[Settings], Engine] | None = None,
     template: PromptTemplate | None = None,
     tie_key: TieKey = lambda: asyncio.sleep(0, b""),
-) -> AsyncIterator[Scorer]:
+) -> AbstractAsyncContextManager[Scorer]:
     """Loads the judge that the settings name, and stops it when the block ends.
 
     Args:
-        settings: Settings of the judge.
+        settings: Settings of the judge, which are checked at once.
         observer: Receives the progress of the start.
         telemetry: Observes the judge's calls.
         new_engine: Makes the engine of a chat model; None for `make_engine`.
@@ -64,33 +63,42 @@ async def open_scorer(
             the same.
 
     Raises:
-        StartupError: The settings are wrong, or the model cannot be loaded.
+        StartupError: The settings are wrong, or, in the block, the model cannot be loaded.
     """
-    judge = judge_name(settings)
     if settings.engine == "decisions":
         servers = _decision_scorer(settings, telemetry)
-        stage = f"Connecting to judge {judge}"
-        async with _started(servers.start, servers.stop, observer, stage):
-            observer.note(servers.in_words)
-            yield servers
-        return
+        return _connected(servers, observer, f"Connecting to judge {judge_name(settings)}")
     prompts = template or load_template(settings.prompt_file, prefill=settings.prefill)
-    architecture = await asyncio.to_thread(reward_architecture, settings)
-    start: Callable[..., Awaitable[Scorer]]
-    stage = f"Loading judge {judge}"
-    if architecture is not None:
-        model = make_reward_model(settings)
-        stage += f", a reward model ({architecture})"
-        start = partial(RewardModelScorer.start, model, telemetry=telemetry)
-        async with _started(start, model.stop, observer, stage) as scorer:
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Scorer]:
+        architecture = await asyncio.to_thread(reward_architecture, settings)
+        start: Callable[..., Awaitable[Scorer]]
+        stage = f"Loading judge {judge_name(settings)}"
+        if architecture is not None:
+            model = make_reward_model(settings)
+            stage += f", a reward model ({architecture})"
+            start = partial(RewardModelScorer.start, model, telemetry=telemetry)
+            async with _started(start, model.stop, observer, stage) as scorer:
+                yield scorer
+            return
+        engine = (new_engine or make_engine)(settings)
+        start = partial(_start_chat_model, engine, prompts, settings, tie_key, telemetry)
+        async with _started(start, engine.stop, observer, stage) as scorer:
+            if template is None and isinstance(scorer, LabelLogitScorer):
+                scorer = await _with_prefill(scorer, observer)
             yield scorer
-        return
-    engine = (new_engine or make_engine)(settings)
-    start = partial(_start_chat_model, engine, prompts, settings, tie_key, telemetry)
-    async with _started(start, engine.stop, observer, stage) as scorer:
-        if template is None and isinstance(scorer, LabelLogitScorer):
-            scorer = await _with_prefill(scorer, observer)
-        yield scorer
+
+    return opened()
+
+
+@asynccontextmanager
+async def _connected(
+    servers: DecisionScorer, observer: StartupObserver, stage: str
+) -> AsyncIterator[Scorer]:
+    async with _started(servers.start, servers.stop, observer, stage):
+        observer.note(servers.in_words)
+        yield servers
 
 
 async def _start_chat_model(

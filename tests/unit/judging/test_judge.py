@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.core.calibration import Calibration
 from app.core.comparison import Comparison, Criterion, Judgment, Reason
 from app.core.errors import (
     CalibrationNotFoundError,
@@ -375,6 +376,24 @@ def test_an_abstention_names_the_first_reason_that_applies(
 def test_a_suspended_judgment_keeps_its_scores_and_its_threshold() -> None:
     found = decide(case(SURE, 0.3, suspended=True), min_label_mass=0.0, judge=JUDGE)
     assert (found.preference, found.threshold) == (SURE, 0.3)
+
+
+async def test_all_criteria_of_a_batch_use_one_version_of_a_set() -> None:
+    async with services_of() as services:
+        await calibrate(services)
+        calibrations = services.calibrations
+        usable = calibrations.usable
+
+        async def changing(name: str, *, fingerprint: str) -> tuple[Calibration, float]:
+            found = await usable(name, fingerprint=fingerprint)
+            await services.calibrator.add(name, [labelled(5.0, "A", number=999)])
+            return found
+
+        calibrations.usable = changing  # type: ignore[method-assign]
+        asked = [request(pair(3.0, 0.0), alpha=alpha) for alpha in (0.1, 0.2, 0.3)]
+        judgments = await services.judge.judge_batch(asked)
+    used = [one.calibration for one in judgments if isinstance(one, Judgment)]
+    assert [one and one.version for one in used] == [1, 1, 1]
 
 
 def pac(alpha: float) -> Criterion:

@@ -111,6 +111,24 @@ async def test_the_start_of_a_service_finds_the_kind(tmp_path: Path) -> None:
             pass
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"engine": "scripted", "prompt_file": "/absent.toml"},
+        {"engine": "decisions", "prefill": "x"},
+    ],
+)
+async def test_a_start_with_wrong_settings_leaves_no_store_behind(
+    given: dict[str, Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "sets.db"
+    settings = Settings(store_url=f"sqlite:///{file}", **given)
+    with pytest.raises(StartupError):
+        async with open_services(settings, Notes(), on_lost=print):
+            pass
+    assert not file.exists()
+
+
 async def test_a_service_of_a_reward_model_says_its_kind_and_judges(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
