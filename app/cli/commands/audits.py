@@ -1,6 +1,7 @@
 """`scope-judge audits`: shows, labels and absorbs audits, and ends their alarms."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -61,7 +62,7 @@ def status(name: Name, url: Url = DEFAULT_URL) -> None:
     for each in found.criteria:
         if each.alarm:
             say(("alarm", "bold red"), f" under {criterion_in_words(each)} {_since(each)}")
-    for value in ("uncertainty", "position_gap", "label_mass"):
+    for value in (field.name for field in fields(found.drift)):
         stream = getattr(found.drift, value)
         if stream is not None and stream.alarm:
             say(

@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -38,7 +39,7 @@ from app.files.labeled import FilePair
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
     from scope_judge import ScopeClient
-    from scope_judge.records import CalibrationDetail, CalibrationReport, ScoredExample
+    from scope_judge.records import CalibrationDetail, CalibrationReport, Info, ScoredExample
 
 _SHOWN_FAILURES = 3
 _SET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -89,10 +90,6 @@ def calibrate(
     A label is A, B or tie (also model_a, model_b, both_bad, or a word of --map). A repeated pair
     counts once. All pairs of a set become one new version.
     """
-    # Imported late: the help needs no client.
-    from scope_judge.parsing import parse
-    from scope_judge.records import ScoredExample
-
     check_share("hold-out", hold_out)
     form = given_format(columns, encoding)
     rows = checked_pairs(files, form, contradictions)
@@ -104,36 +101,9 @@ def calibrate(
             raise CommandError("--hold-out is for one judge: a cascade has two thresholds")
         for of_set, all_pairs in sets.items():
             pairs, checked = held_out(all_pairs, hold_out or 0.0)
-            items = [
-                Item.of(row.row, row.shape, {**row.fields, "label": row.label}) for row in pairs
-            ]
             kept = f"{of_set} is unchanged; rerun the command to resume"
-            running = finished(
-                items,
-                _scoring(client, of_set),
-                # The service checks the name of the set.
-                journal=Path(f"calibrate-{re.sub('[^A-Za-z0-9._-]', '_', of_set)}.partial"),
-                settings={"judge": info.fingerprint, "calibration": of_set},
-                overwrite=overwrite,
-                kept=kept,
-                title="calibrating",
-                keep_errors=False,
-            )
-            with running as done:
-                results = [done.results[item.key] for item in items]
-                failures = [
-                    f"{item.row.place}: {result['error']['detail']}"
-                    for item, result in zip(items, results, strict=True)
-                    if not is_judged(result)
-                ]
-                judged = [
-                    (item.row.place, parse(ScoredExample, result))
-                    for item, result in zip(items, results, strict=True)
-                    if is_judged(result)
-                ]
-                if not judged:
-                    _print_failures(failures)
-                    raise CommandError(f"no pair was judged, and {of_set} is unchanged")
+            scoring = _scored(client, info, of_set, pairs, overwrite=overwrite, kept=kept)
+            with scoring as (judged, failures):
                 add = partial(client.add_scores, of_set, [score for _, score in judged])
                 add = partial(add, fingerprint=info.fingerprint, judge=info.judge)
                 # Whoever agrees to a replacement has seen how many labels change.
@@ -163,6 +133,50 @@ def calibrate(
                     )
     if failed:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _scored(
+    client: "ScopeClient",
+    info: "Info",
+    name: str,
+    pairs: Sequence[FilePair],
+    *,
+    overwrite: bool,
+    kept: str,
+) -> "Iterator[tuple[list[tuple[str, ScoredExample]], list[str]]]":
+    """Yields the scores of pairs, each with its place, and the failures of the others in words.
+
+    The scores are kept in a file until the block ends.
+    """
+    # Imported late: the help needs no client.
+    from scope_judge.parsing import parse
+    from scope_judge.records import ScoredExample
+
+    items = [Item.of(row.row, row.shape, {**row.fields, "label": row.label}) for row in pairs]
+    running = finished(
+        items,
+        _scoring(client, name),
+        # The service checks the name of the set.
+        journal=Path(f"calibrate-{re.sub('[^A-Za-z0-9._-]', '_', name)}.partial"),
+        settings={"judge": info.fingerprint, "calibration": name},
+        overwrite=overwrite,
+        kept=kept,
+        title="calibrating",
+        keep_errors=False,
+    )
+    with running as done:
+        judged, failures = list[tuple[str, ScoredExample]](), list[str]()
+        for item in items:
+            place, result = item.row.place, done.results[item.key]
+            if is_judged(result):
+                judged.append((place, parse(ScoredExample, result)))
+            else:
+                failures.append(f"{place}: {result['error']['detail']}")
+        if not judged:
+            _print_failures(failures)
+            raise CommandError(f"no pair was judged, and {name} is unchanged")
+        yield judged, failures
 
 
 def _added(

@@ -148,7 +148,9 @@ def _difference(page: "ExamplePage", judged: Sequence[JudgedPair], *, tests: int
     first = {pair.question: pair for pair in reversed(scored)}
     if not first:
         return None
-    examples = {one.question: one for one in page.examples if one.gap_fwd is not None}.values()
+    scores = (one for one in page.examples if one.gap_fwd is not None)
+    # A set need not know the question of a pair.
+    examples = {one.question or one.digest: one for one in scores}.values()
     expected = values_of(
         [(one.gap_fwd, one.gap_rev, one.label_mass) for one in examples],
         temperature=judged[0].result.get("temperature") or 1.0,

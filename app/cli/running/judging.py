@@ -3,10 +3,11 @@
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,22 +84,12 @@ def judge_files(
     begun = time.monotonic()
     items = read_items(inputs, form)
     check_output(out, files_of(inputs), overwrite=overwrite)
-    flat = is_table(out)
-    taken = {name for item in items for name in item.row.fields}
-
-    def rows_of(some: Sequence[Item], results: Results) -> list[dict[str, Any]]:
-        return [
-            # The row itself has the id.
-            with_result(
-                item.row.fields,
-                {name: value for name, value in results[item.key].items() if name != "id"},
-                taken=taken,
-                flat=flat,
-            )
-            for item in some
-            if not only_verdicts or _has_verdict(results[item.key])
-        ]
-
+    rows_of = partial(
+        _rows,
+        taken={name for item in items for name in item.row.fields},
+        flat=is_table(out),
+        only_verdicts=only_verdicts,
+    )
     # Connected last, so that a wrong file is reported first.
     with judges as service:
         # Imported late: the help needs no client.
@@ -125,7 +116,7 @@ def judge_files(
                 out,
                 items,
                 ask,
-                lambda results: rows_of(items, results),
+                partial(rows_of, items),
                 settings={"judge": fingerprint, "criterion": dict(criterion)},
                 overwrite=overwrite,
             )
@@ -137,6 +128,28 @@ def judge_files(
         print_unlike(client, pairs)
     if not may_fail:
         refuse_failed(results)
+
+
+def _rows(
+    items: Iterable[Item],
+    results: Results,
+    *,
+    taken: Collection[str],
+    flat: bool,
+    only_verdicts: bool,
+) -> list[dict[str, Any]]:
+    """The rows of the output."""
+    return [
+        # The row itself has the id.
+        with_result(
+            item.row.fields,
+            {name: value for name, value in results[item.key].items() if name != "id"},
+            taken=taken,
+            flat=flat,
+        )
+        for item in items
+        if not only_verdicts or _has_verdict(results[item.key])
+    ]
 
 
 def judged_into(
@@ -179,9 +192,9 @@ def judged_into(
 def _keep_drawn(out: Path, items: Iterable[Item], results: Results) -> None:
     """Writes the pairs of a run that were drawn for audits, with their texts, beside its output.
 
-    A service may keep no texts, so what is lost here cannot be labeled. Who labels an audit should
-    know neither the verdict nor the models: a row has the id and the texts alone. A pair that is in
-    the file already stays as it is, because it may have been labeled there.
+    A service may keep no texts, so what is lost here cannot be labeled. A row has the id and the
+    texts alone, because people who label audits should know neither the verdicts nor the models.
+    A pair that is in the file already stays as it is, because it may have been labeled there.
     """
     path = out.with_name(f"{out.name}{DRAWN_ENDING}")
     drawn = {

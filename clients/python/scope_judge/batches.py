@@ -137,8 +137,11 @@ class Work(Generic[R]):
         """Whether another batch may begin.
 
         One at a time until the speed is known. Twice the batches in flight may wait for earlier
-        ones, so that a caller who takes no results stops the work. None begins after a failure.
+        ones, so that a caller who takes no results stops the work. None begins after a failure, or
+        while there are results to take: the caller may keep them, and be ended at any time.
         """
+        if self._places and self._places[0][0] is not None:
+            return False
         unanswered = sum(1 for (results,) in self._places if results is None)
         if any(isinstance(results, ScopeError) for (results,) in self._places):
             return False

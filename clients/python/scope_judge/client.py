@@ -142,7 +142,6 @@ class ScopeClient(Calls):
             work = self._run(stream.preparation)
             batches = _batches(work, stream)
             while True:
-                # Before others are sent: a caller may keep results, and be ended at any time.
                 while results := work.take():
                     yield from results
                 while work.has_room() and (batch := next(batches, None)):

@@ -1,5 +1,6 @@
 """At the end of a run: whether labels and set say that the promise covers its pairs."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,18 @@ def test_pairs_unlike_those_of_the_set_are_named(
     assert "do not look like the 200 pairs of 'default' (uncertainty above" in warned
     assert "90% of them against 50%" in warned
     assert "Label some of them for a set of their own" in warned
+
+
+def test_pairs_are_compared_with_a_set_that_knows_no_questions(
+    service: str, tmp_path: Path
+) -> None:
+    with ScopeClient(service) as client:
+        page = client.examples("default")
+        examples = [replace(one, question=None) for one in page.examples]
+        client.add_scores("unnamed", examples, fingerprint=page.fingerprint)
+    file = write_rows(tmp_path / "new.jsonl", pairs(100, sure=10, first=1000))
+    result = ran(service, "judge", file, "--calibration", "unnamed")
+    assert "do not look like the 200 pairs of 'unnamed'" in " ".join(result.stderr.split())
 
 
 def test_many_pairs_of_one_question_count_once(service: str, tmp_path: Path) -> None:

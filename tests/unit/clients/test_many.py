@@ -215,6 +215,22 @@ def test_no_more_requests_are_in_flight_than_allowed_and_as_many_are(kind: Kind)
     assert now == [0, allowed]
 
 
+def test_no_batch_is_sent_while_results_are_there_to_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A request that is answered before the next one is begun, as may happen on a busy machine.
+    class Prompt(threading.Thread):
+        def start(self) -> None:
+            super().start()
+            self.join()
+
+    with serving(PlannedService()) as service, ScopeClient(service.url) as client:
+        monkeypatch.setattr("scope_judge.client.threading.Thread", Prompt)
+        next(client.judge_many(pairs(100)))
+        monkeypatch.undo()
+    assert service.sizes == [8]
+
+
 def test_pairs_are_read_as_they_are_needed() -> None:
     read = itertools.count()
     endless = ((str(number), "a", "b") for number in read)
