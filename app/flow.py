@@ -1,4 +1,4 @@
-"""Whose work is done now; and long work in two threads, in which callers take turns."""
+"""Tells whose work is done now, and does long work in two threads, where callers take turns."""
 
 import asyncio
 import contextvars

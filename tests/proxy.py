@@ -29,8 +29,8 @@ class Proxy:
 
     Args:
         target_port: Port of the server.
-        cut: Where the first connection ends. Later ones are not cut, so that a test can check the
-            answer of a client that retries.
+        cut: The place where the first connection ends. Later ones are not cut, so that a test can
+            check the answer of a client that retries.
     """
 
     def __init__(self, target_port: int, cut: Cut = Cut()) -> None:  # noqa: B008

@@ -142,7 +142,7 @@ def threshold_of(n: int) -> float | None:
 
 
 def fault_of(judgment: dict[str, Any], gap: float) -> str | None:
-    """What is wrong with a judgment of a pair with this gap in both orders; None if nothing is."""
+    """The fault of a judgment of a pair with this gap in both orders; None if there is none."""
     n, threshold = judgment["calibration"]["n"], judgment["threshold"]
     expected = threshold_of(n)
     is_same = (threshold is None) == (expected is None)

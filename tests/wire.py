@@ -39,7 +39,7 @@ def exchange(
 
     Args:
         port: Port of the service on this machine.
-        content: What is sent; a service that has already answered need not read all of it.
+        content: The bytes to send; a service that has already answered need not read all of them.
         method: The request's method, by which an answer has a body.
         timeout_s: Silence after which a service counts as hung.
         and_no_more: Whether the sending side is closed, so that nobody waits for a rest.

@@ -1,4 +1,4 @@
-"""What a route gets: a request with its body, its caller, the services and their limits."""
+"""The input of a route: a request with its body, its caller, the services and their limits."""
 
 import json
 from collections.abc import Callable, Coroutine, Iterable, Sequence

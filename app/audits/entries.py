@@ -229,7 +229,7 @@ class TrailEntry(records.AuditEvent):
 
     @property
     def ended_alarm(self) -> records.EndedAlarm:
-        """What callers see of an alarm that ends."""
+        """The alarm with its end, as callers see it."""
         return records.EndedAlarm(**in_fields(self), rang_at=self.at)
 
 

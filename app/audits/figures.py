@@ -35,7 +35,7 @@ class CriterionAudits:
 
     Args:
         criterion: The criterion, which has an alpha.
-        shown: What callers see of them.
+        shown: The figures that callers see.
         holder: The draw for which the waiting labels wait; None if they wait for none.
         span: Times of the first and the last judgment whose labels let the figures raise the
             alarm; None without an alarm in them.

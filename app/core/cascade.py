@@ -44,7 +44,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class CascadePlan:
-    """What is fixed before the first label: F1, F2 and r.
+    """The values that are fixed before the first label: F1, F2 and r.
 
     Args:
         small: Some sorted uncertainties of the small judge on unlabeled pairs, and the share of the
@@ -249,7 +249,7 @@ def choose(plan: CascadePlan, pairs: CascadePairs, *, alpha: float, delta: float
     within the plan's slack of the large judge's. With r = 0 the large judge has all of delta.
 
     Args:
-        plan: What was fixed before the first label.
+        plan: The values that were fixed before the first label.
         pairs: The labeled pairs.
         alpha: In (0, 1).
         delta: In (0, 1).

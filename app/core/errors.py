@@ -145,7 +145,7 @@ class CalibrationNotFoundError(RequestError):
 
     Args:
         name: The name.
-        remedy: What to do instead, after a colon; "" if the caller knows.
+        remedy: Advice after a colon; "" if the caller knows.
 
     Attributes:
         similar: Names like it, of sets that the caller may use.

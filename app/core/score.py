@@ -29,7 +29,7 @@ class Score:
         label_mass: Share of the whole vocabulary's probability on the two labels, in [0, 1]; the
             smaller one of the two orders. None where the judge has no labels, or does not say it.
         cached: Whether an earlier call made it; nothing keeps this.
-        small: What the small judge of a cascade made of it, where this is the large judge's score;
+        small: The small judge's result in a cascade, where this is the large judge's score;
             None for a judge alone, and where the small judge decides.
     """
 

@@ -18,7 +18,7 @@ class Case:
         calibration: The version of the set that decides; None without an alpha.
         age_s: Seconds since the store last confirmed the version; 0 while the store answers.
         threshold: Largest accepted uncertainty in nats; -inf if alpha is infeasible, None without
-            an alpha. Of a cascade, that of the large judge.
+            an alpha. For a cascade, it is the large judge's.
         suspended: Whether nothing is accepted, because audits have raised an alarm.
         score: Its score, or the reason why it has none.
         preference: The preference by its score.

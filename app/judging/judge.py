@@ -224,7 +224,7 @@ async def find_threshold(criterion: Criterion, calibration: Calibration) -> floa
     """
     assert criterion.alpha is not None, "without an alpha there is no threshold"
     key = criterion.alpha, criterion.guarantee, criterion.delta
-    # Of "marginal", a look-up in the calibration's curve.
+    # A threshold of "marginal" is only looked up in the calibration's curve.
     if criterion.guarantee == "marginal" or calibration.kept_threshold(*key) is not None:
         return calibration.threshold(*key)
     return await off_loop(calibration.threshold, *key)

@@ -1,4 +1,4 @@
-"""What battles say beside ratings: counts of each pair of models, and judge and people."""
+"""Counts of the battles of each pair of models, and the agreement of judge and people."""
 
 import numpy as np
 

@@ -243,7 +243,7 @@ def change_sentences(changes: Changes) -> Iterator[str]:
 
 
 def shown(results: LeaderboardResults) -> dict[str, Any]:
-    """What the page shows beside the fields of the results, by its name in the template."""
+    """The values that the page shows beside the fields of the results, by their template names."""
     board = results.board
     main = board.views[board.main]
     names = [board.main, *(n for n in VIEWS if n in board.views and n != board.main)]

@@ -14,7 +14,7 @@ and the others hold the examples, some in each, so that other threads can run in
 A threshold is null if it is infeasible; it is left out if it depends on missing labels. Readers
 compute thresholds with their own `min_label_mass`. A cascade's set has its plan as `cascade`.
 
-Of an example, `gap_rev` is null for a judge that sees no order, and `label_mass` where the judge
+In an example, `gap_rev` is null for a judge that sees no order, and `label_mass` where the judge
 does not say it. All three numbers are null if the judge gave no score (`thought_unfinished`). The
 label is null for a pair without one, and "tie" for a pair that people found equal. The digest of
 the question is left out if it is unknown.

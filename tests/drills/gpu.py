@@ -380,7 +380,7 @@ def transformers(model: Path, pairs: Sequence[Pair], *, dtype: str, device: str)
 
 
 def machine(at: Machine) -> Finding:
-    """What vLLM needs of a machine is there, and one build of vLLM."""
+    """The machine has all that vLLM needs, and one build of vLLM."""
     import torch
 
     builds = installed_builds()

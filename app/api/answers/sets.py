@@ -126,7 +126,7 @@ def calibration_report(
 def deletion(
     name: str, present: Calibration | None, in_use: Sequence[records.Threshold], book: Book
 ) -> records.Deletion:
-    """What the deletion of a set does, with its trail and its audits, which stay.
+    """The effect of deleting a set; its trail and its audits stay.
 
     Args:
         name: Name of the set.

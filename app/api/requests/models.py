@@ -241,7 +241,7 @@ class JudgeIn(_ComparisonIn, CriterionIn):
     explain: Explain = False
 
     def asked(self, defaults: CriterionDefaults, batch: "JudgeBatchIn | None" = None) -> Asked:
-        """What the judge is asked; raises RequestError if it cannot be judged as written."""
+        """The comparison and its criterion; raises RequestError if it cannot be judged so."""
         return self.comparison(), self.criterion(defaults, batch)
 
 

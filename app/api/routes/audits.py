@@ -132,7 +132,7 @@ async def list_audits(
 async def label_audits(body: AuditLabelsIn, request: JsonRequest) -> Response:
     """Labels audits, all in one step.
 
-    The first label of a pair counts. Who gave it can correct it, and so can a key that also has the
+    The first label of a pair counts. Its author can correct it, and so can a key that also has the
     role `admin`. The label `none`, with a `reason`, closes an audit that nobody can label.
     """
     caller = request.caller

@@ -31,7 +31,7 @@ class Slot:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Frame:
-    """What a chat template puts around texts, and facts about it.
+    """The text of a chat template around the texts of users, and facts about it.
 
     Args:
         gaps: The template's own texts before, between and after the texts: one more than slots.
@@ -63,7 +63,7 @@ class Framed(NamedTuple):
     """A prompt before it is tokenized.
 
     Args:
-        frame: What the template puts around the texts.
+        frame: The template's text around them.
         texts: The texts of users.
         prefill: The beginning of the judge's answer, behind the frame.
     """

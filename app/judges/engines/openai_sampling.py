@@ -1,4 +1,4 @@
-"""Which parameters of sampled answers a server takes, found out at the start."""
+"""Finds out at the start which parameters of sampled answers a server takes."""
 
 from collections.abc import Collection
 

@@ -372,7 +372,7 @@ class WorkerReport:
 
 
 async def runtime_of(engine: "AsyncLLM") -> tuple[str, str]:
-    """What computes the scores, and so decides their rounding, in one line; and the head's dtype.
+    """One line about what computes the scores and so decides their rounding; the head's dtype.
 
     Two runtimes run the same judge, and their scores differ by rounding. The parts that vLLM no
     longer tells are left out, because a report must not stop a start.

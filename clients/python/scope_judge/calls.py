@@ -567,7 +567,7 @@ class Calls:
 
     @call
     def monitor(self, name: str = "default") -> Steps[records.Monitor]:
-        """What audits and drift show about a calibration set."""
+        """Reads what audits and drift show about a calibration set."""
         return self._get(records.Monitor, _set_path(name, "/monitor"))
 
     @call
@@ -590,7 +590,7 @@ class Calls:
 
     @call
     def preview_deletion(self, name: str) -> Steps[records.Deletion]:
-        """What the deletion of a calibration set would do."""
+        """Reads what the deletion of a calibration set would do."""
         return self._read(records.Deletion, Call("DELETE", f"{_set_path(name)}?dry_run=true"))
 
     @call

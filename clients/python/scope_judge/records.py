@@ -263,7 +263,7 @@ class Problem:
         type: URN of the error.
         title: The kind of the error in words.
         status: HTTP status.
-        detail: What is wrong with this request, and what to do.
+        detail: The fault of this request, and advice.
         code: Stable code of the error.
         errors: The invalid fields; None for other errors.
     """
@@ -302,7 +302,7 @@ class JudgmentBatch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CascadeChoice:
-    """Which of a cascade and its large judge alone serves at one alpha, and its cost.
+    """The choice between a cascade and its large judge alone at one alpha, and its cost.
 
     Args:
         serves: `cascade`, or `large` if every pair goes to the large judge.
@@ -331,7 +331,7 @@ class Threshold(OfCriterion):
         tie_share: Share of ties among the accepted pairs that have a label; None if nothing is
             accepted. The promise leaves them out.
         tie_interval: The 95% interval of `tie_share`.
-        cascade: Which judges serve, for the set of a cascade, whose `threshold` is the large
+        cascade: The choice of judges, for the set of a cascade, whose `threshold` is the large
             judge's; else None.
     """
 
@@ -673,7 +673,7 @@ class JudgeScore:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PairScore(JudgeScore):
-    """What the judge makes of one pair: a score, the reason why there is none, or an error.
+    """The judge's result for one pair: a score, the reason why there is none, or an error.
 
     Args:
         reason: Reason for which the judge gives no score; None with a score or an error.
@@ -701,7 +701,7 @@ class PairScores:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CascadePlan:
-    """What a cascade fixes before its first label, on pairs without labels.
+    """The plan of a cascade, which is fixed on pairs without labels before the first label.
 
     Args:
         version: Version of the set that has the plan; None if nothing was written.
@@ -1427,7 +1427,7 @@ class ComparisonError:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Basis:
-    """What the comparisons of a group were judged by.
+    """The judge and the criterion of a group's comparisons.
 
     Args:
         alpha: Largest share of wrong verdicts among accepted ones; None without a promise.

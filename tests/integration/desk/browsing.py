@@ -177,7 +177,7 @@ def label_pairs(page: Page, better: dict[str, str], until: Locator, most: int = 
     Args:
         page: The page.
         better: Question -> the better response.
-        until: What ends it.
+        until: The element that ends it.
         most: Most labels.
     """
     question = page.get_by_role("region", name="Question")

@@ -87,7 +87,7 @@ class StepWorld:
 
 
 class Outcome(NamedTuple):
-    """What a chosen pair of thresholds does on the truth."""
+    """The effect of a chosen pair of thresholds on the truth."""
 
     coverage: float
     escalated: float

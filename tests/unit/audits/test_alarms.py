@@ -78,7 +78,7 @@ class Replica:
         await self.auditor.label(labels, may_use=bool)
 
     async def shown(self) -> MonitoredCriterion:
-        """What callers see of the only criterion."""
+        """The figures of the only criterion, as callers see them."""
         (only,) = (await self.monitor.of(await self.set)).criteria
         return only.shown
 

@@ -242,7 +242,7 @@ def test_evaluate_ends_if_a_decision_server_changes_its_model(
 
 
 def curve_of_evaluated(scene: Scene, file: Path, out: Path) -> str:
-    """What `curve` shows of the judgments of `evaluate`."""
+    """The output of `curve` for the judgments of `evaluate`."""
     judged = run(scene, "evaluate", file, "--judge", "the-judge", "--splits", "5", "--out", out)
     assert judged.exit_code == 0, judged.output
     shown = run(scene, "curve", out / "judgments.jsonl")

@@ -1,4 +1,4 @@
-"""What servers refuse or ignore of sampled answers, and how they are asked for votes then."""
+"""Parameters of sampled answers that servers refuse or ignore, and how votes are asked then."""
 
 from typing import Any
 
