@@ -9,12 +9,12 @@ from contextlib import suppress
 from dataclasses import replace
 
 from app.audits.auditor import Auditor
+from app.audits.drift import Drift
 from app.audits.monitor import Monitor
 from app.core.calibration import GUARANTEES, STANDARD_ALPHAS, STANDARD_DELTA, Calibration
 from app.core.comparison import Criterion
 from app.core.errors import InvalidRequestError, StoreCorruptError
 from app.sets.batch import JudgedBatch
-from app.sets.cache import Calibrations
 from app.sets.calibrator import Calibrator, Look
 from app.sets.effects import effects_of, refuse_infeasible, refuse_pool, rows_of
 from app.sets.trail import SetChange
@@ -39,13 +39,13 @@ class Changes:
         self,
         auditor: Auditor,
         calibrator: Calibrator,
-        calibrations: Calibrations,
         monitor: Monitor,
+        drift: Drift,
     ) -> None:
         self._auditor = auditor
         self._calibrator = calibrator
-        self._calibrations = calibrations
         self._monitor = monitor
+        self._drift = drift
 
     async def take(
         self, name: str, batch: JudgedBatch, *, by: str, dry_run: bool, even_if_infeasible: bool
@@ -162,4 +162,4 @@ class Changes:
         The traffic may be that of an earlier version, which nobody has judged by the next one yet.
         """
         drawn = self._auditor.book(calibration.name).begun(calibration.write_id)
-        return drawn | self._calibrations.traffic.criteria(calibration.name)
+        return drawn | self._drift.criteria(calibration.name)

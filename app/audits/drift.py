@@ -12,6 +12,7 @@ false alarm is as rare as that of one, and an alarm of any of them counts.
 
 import asyncio
 import logging
+import math
 import time
 from array import array
 from collections import OrderedDict
@@ -22,16 +23,17 @@ import numpy as np
 
 from app.audits.entries import NO_ALARM, between, written
 from app.core.calibration import Calibration
+from app.core.comparison import Criterion, Judgment
 from app.core.conformal import ConformalMartingale
 from app.core.preference import FloatArray
 from app.flow import off_loop
+from app.judges.case import Case
 from app.observability.telemetry import Row, Telemetry
 from app.sets.cache import Calibrations
-from app.sets.traffic import VALUES
 from scope_judge.records import DriftStream
 
-# The three values of a judgment, in the order of `traffic`; those of a cascade are of its small
-# judge, and of its large one on pairs that always reach it.
+# The three values of a judgment; those of a cascade are of its small judge, and of its large one on
+# pairs that always reach it. A value that is unknown is NaN.
 STREAMS = ("uncertainty", "position_gap", "label_mass")
 _OF_CASCADES = ("uncertainty", "position_gap", "large_uncertainty")
 # False alarms of one version of a set, of all streams and replicas together, over all time.
@@ -40,7 +42,14 @@ DRIFT_DELTA = 0.05
 _SETTLE_S = 1.0
 # Judgments that one call of a thread tests: 20 ms, so that other work gets its turn.
 _MOST_AT_ONCE = 4096
+# Callers choose the names of sets and the criteria, so their numbers are limited.
 _MOST_SETS = 1000
+_MOST_CRITERIA = 64
+# Judgments that wait for their test; further ones are left out. The choice depends on nothing that
+# is tested, so that the tests stay valid.
+_MOST_FRESH = 2**16
+# Questions that are remembered, so that each is tested once.
+_MOST_SEEN = 100_000
 
 logger = logging.getLogger("app.drift")
 
@@ -96,16 +105,11 @@ class Martingales:
     def add(self, values: Sequence[float], rng: np.random.Generator) -> None:
         """Adds judgments; `values` has those of one judgment after the other."""
         # In a random order: a batch that callers have sorted is not unlike the labeled pairs.
-        table = rng.permutation(np.asarray(values, dtype=np.float64).reshape(-1, VALUES))
+        table = rng.permutation(np.asarray(values, dtype=np.float64).reshape(-1, len(self._names)))
         for name, column in zip(self._names, table.T, strict=True):
             if name in self._streams:
                 known = column[~np.isnan(column)]
                 self._streams[name].update(known, rng.random((len(known), 2)))
-
-    @property
-    def judged(self) -> int:
-        """Number of judgments that were tested."""
-        return self._streams["uncertainty"].judged
 
     @property
     def largest(self) -> dict[str, float]:
@@ -115,13 +119,17 @@ class Martingales:
 
 @dataclass(slots=True)
 class _SetDrift:
-    """The state of one version of a set.
+    """What this process has judged by one version of a set.
 
     Args:
+        criteria: The first criteria that were asked for.
+        fresh: Values of the judgments that were not tested yet, one judgment after the other.
         begun: Time of the first judgment that was tested; None before that.
     """
 
     write_id: str
+    criteria: set[Criterion] = field(default_factory=set)
+    fresh: "array[float]" = field(default_factory=lambda: array("d"))
     martingales: Martingales | None = None
     figures: Figures = field(default_factory=dict)
     begun: float | None = None
@@ -129,7 +137,7 @@ class _SetDrift:
 
 
 class Drift:
-    """The drift of each set in use; mutated only on the event loop.
+    """The recent judgments by each set, and their drift; mutated only on the event loop.
 
     Args:
         replicas: Number of processes that judge by the same sets, and share the false alarms.
@@ -151,16 +159,43 @@ class Drift:
         self._now = now
         # The most recently used set comes last.
         self._sets: OrderedDict[str, _SetDrift] = OrderedDict()
+        # Hashes of questions, the one that came first first. In a plain dict, finding the first one
+        # would pass over all that were deleted.
+        self._seen: OrderedDict[int, None] = OrderedDict()
         telemetry.show(self._rows)
+
+    async def observe(self, judged: Sequence[Case]) -> None:
+        """Adds the judgments of a batch that used a set.
+
+        The tests need values that are independent of each other. So they get the first comparison
+        of each question.
+        """
+        for item in judged:
+            calibration = item.calibration
+            if calibration is not None:
+                state = self._state(calibration)
+                if len(state.criteria) < _MOST_CRITERIA:
+                    state.criteria.add(item.criterion)
+                question = hash((calibration.write_id, item.comparison.question))
+                if question not in self._seen and len(state.fresh) < _MOST_FRESH * len(STREAMS):
+                    state.fresh.extend(_values_of(item.judgment, calibration))
+                self._seen[question] = None
+                if len(self._seen) > _MOST_SEEN:
+                    self._seen.popitem(last=False)
+
+    def criteria(self, name: str) -> frozenset[Criterion]:
+        """Returns the criteria of judgments by the version of a set that was used last."""
+        state = self._sets.get(name)
+        return frozenset() if state is None else frozenset(state.criteria)
 
     async def follow(self) -> None:
         """Tests new judgments; runs until it is cancelled."""
         while True:
             await asyncio.sleep(_SETTLE_S)
-            for traffic in self._calibrations.traffic.sets():
-                calibration = self._calibrations.in_memory(traffic.name)
+            for name, state in [*self._sets.items()]:
+                calibration = self._calibrations.in_memory(name)
                 # Else a new version is in place, or the set was deleted.
-                if calibration is not None and calibration.write_id == traffic.write_id:
+                if calibration is not None and calibration.write_id == state.write_id:
                     await self.of(calibration)
 
     async def of(self, calibration: Calibration) -> Figures:
@@ -196,12 +231,13 @@ class Drift:
 
     async def _settle(self, state: _SetDrift, calibration: Calibration) -> None:
         """Tests the judgments since the last call, in threads."""
-        fresh = self._calibrations.traffic.take_fresh(calibration)
+        fresh, state.fresh = state.fresh, array("d")
         if fresh and state.begun is None:
             # They were judged within the last second or so.
             state.begun = self._now()
-        for begin in range(0, len(fresh), _MOST_AT_ONCE * VALUES):
-            part = fresh[begin : begin + _MOST_AT_ONCE * VALUES]
+        step = _MOST_AT_ONCE * len(STREAMS)
+        for begin in range(0, len(fresh), step):
+            part = fresh[begin : begin + step]
             tested = off_loop(self._tested, state.martingales, calibration, part)
             work = asyncio.ensure_future(tested)
             try:
@@ -249,6 +285,27 @@ class Drift:
                     stream.evidence,
                 )
             state.figures[name] = stream
+
+
+def _values_of(judgment: Judgment, calibration: Calibration) -> tuple[float, ...]:
+    """The values of a judgment that are tested; none for one without a preference."""
+    preference, last = judgment.preference, judgment.label_mass
+    if judgment.rungs:
+        # In a cascade, this is the judge that is asked first; the criterion does not matter.
+        preference, last = judgment.rungs[0].preference, _of_large(judgment, calibration)
+    if preference is None:
+        return ()
+    return preference.uncertainty, preference.position_gap, math.nan if last is None else last
+
+
+def _of_large(judgment: Judgment, calibration: Calibration) -> float | None:
+    """The uncertainty of a cascade's large judge on a pair that it is asked about at any alpha."""
+    if len(judgment.rungs) < 2 or calibration.cascade is None:
+        return None
+    small, large = (rung.preference for rung in judgment.rungs)
+    if small is None or large is None or small.uncertainty <= calibration.cascade.largest_first:
+        return None
+    return large.uncertainty
 
 
 def stream_figures(largest: float, *, shares: int = len(STREAMS)) -> DriftStream:

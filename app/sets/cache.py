@@ -28,7 +28,6 @@ from app.observability.telemetry import Row, Telemetry
 from app.ports import KEPT_VERSIONS, Head, SetStore
 from app.release import RELEASE
 from app.sets.codec import decode
-from app.sets.traffic import Traffic
 from app.sets.trail import readable_changes
 
 # A cached version is used for so long without asking the store, which costs one short read.
@@ -97,7 +96,8 @@ class Calibrations:
         self._lost: dict[str, int] = {}
         self._reads: dict[str, _Read] = {}
         self._store_is_away = False
-        self.traffic = Traffic()
+        # Names of cached sets that were judged by, the last one last.
+        self._used: dict[str, None] = {}
         telemetry.show(self._rows)
 
     async def usable(self, name: str, *, fingerprint: str) -> tuple[Calibration, float]:
@@ -126,6 +126,8 @@ class Calibrations:
         else:
             usable = await self._confirmed(name, *known)
         refuse_other_judge(usable[0], fingerprint)
+        self._used.pop(name, None)
+        self._used[name] = None
         return usable
 
     async def _confirmed(
@@ -210,6 +212,7 @@ class Calibrations:
             if known is None:
                 self._note_absence(name, before, head.number if head else 0)
                 self._known.pop(name, None)
+                self._used.pop(name, None)
             else:
                 self._note_presence(known, before)
                 if keep or before is not None:
@@ -404,7 +407,7 @@ class Calibrations:
         The default set comes first, then the sets used most recently. So new sets cannot push out
         the gauges of a set in use.
         """
-        wanted = (DEFAULT_CALIBRATION, *self.traffic.names(), *sorted(sets))
+        wanted = (DEFAULT_CALIBRATION, *reversed(self._used.copy()), *sorted(sets))
         known = dict.fromkeys(name for name in wanted if name in sets)
         return sorted(islice(known, _MOST_SHOWN))
 
@@ -433,7 +436,7 @@ class Calibrations:
         wanted = (
             calibration.name,
             DEFAULT_CALIBRATION,
-            *self.traffic.names(),
+            *reversed(self._used),
             *reversed(self._known),
         )
         for name in reversed(dict.fromkeys(wanted)):
@@ -445,9 +448,8 @@ class Calibrations:
 
     def forget(self, name: str) -> None:
         """Drops a deleted set, and reads of it that began before the deletion."""
-        self._known.pop(name, None)
-        self._lost.pop(name, None)
-        self._reads.pop(name, None)
+        for kept in (self._known, self._used, self._lost, self._reads):
+            kept.pop(name, None)
 
     async def names(self) -> list[str]:
         """Returns the names of all sets of the store, sorted."""

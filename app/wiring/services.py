@@ -187,6 +187,7 @@ def assembled(
         keeps_texts=settings.audit_texts,
     )
     monitor = Monitor(auditor, calibrations, telemetry, on_alarm=settings.on_alarm)
+    drift = Drift(calibrations, telemetry, replicas=settings.replicas)
     # The scorer of requests; checks of the judge use the one without kept scores.
     scoring = _cached(scorer, settings, store, telemetry)
     asked_first = scorer.small if isinstance(scorer, CascadeScorer) else scorer
@@ -195,7 +196,7 @@ def assembled(
         calibrations,
         telemetry,
         monitor=monitor,
-        observers=(calibrations.traffic, auditor),
+        observers=(drift, auditor),
     )
     rewarder = Rewarder(
         judge,
@@ -204,14 +205,14 @@ def assembled(
         most_characters=_REWARD_GROWTH * limits.max_body_bytes,
     )
     calibrator = Calibrator(scoring, store, calibrations)
-    changes = Changes(auditor, calibrator, calibrations, monitor)
+    changes = Changes(auditor, calibrator, monitor, drift)
     return Services(
         scorer=scorer,
         judge=judge,
         rewarder=rewarder,
         calibrator=calibrator,
         calibrations=calibrations,
-        drift=Drift(calibrations, telemetry, replicas=settings.replicas),
+        drift=drift,
         auditor=auditor,
         text_keeper=TextKeeper(store, auditor),
         monitor=monitor,

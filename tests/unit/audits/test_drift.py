@@ -1,6 +1,7 @@
 """Tests of drift: what a process finds. Statistics are in tests/statistics."""
 
 import asyncio
+from array import array
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -9,10 +10,11 @@ import pytest
 
 from app.audits.drift import STREAMS, Drift
 from app.audits.entries import written
+from app.core.preference import preference_from_gaps
 from app.judging.services import Services
 from app.observability.telemetry import Telemetry
 from app.stores.memory import MemoryStore
-from tests.serving import services_of
+from tests.serving import pair, request, services_of
 from tests.unit.audits.judged import UNSURE, calibrate, judge
 
 
@@ -33,6 +35,7 @@ def seeded(
     """The services with known random numbers, so that a test never meets a false alarm."""
     telemetry = Telemetry.on_own_registry()
     drift = Drift(services.calibrations, telemetry, replicas=share, seed=seed, now=now)
+    services.judge._observers = (drift, services.auditor)
     return replace(services, drift=drift)
 
 
@@ -117,3 +120,60 @@ async def test_sixteen_replicas_share_the_false_alarms_of_one() -> None:
         shared = await services.drift.of(calibration)
     for stream in STREAMS:
         assert shared[stream].evidence == pytest.approx(alone[stream].evidence / 16)
+
+
+def waiting(services: Services) -> int:
+    """Number of judgments that wait for a test, which are then taken."""
+    return len(taken(services)) // len(STREAMS)
+
+
+def taken(services: Services) -> list[float]:
+    """Takes the values that wait for a test."""
+    state = services.drift._sets["default"]
+    fresh, state.fresh = state.fresh, array("d")
+    return fresh.tolist()
+
+
+async def test_each_question_is_tested_once_by_its_first_comparison() -> None:
+    async with services_of() as services:
+        await calibrate(services)
+        batch = services.judge.judge_batch
+        one, other = (request(pair(1.0, 0.0, question=each)) for each in ("One?", "Other?"))
+        same = request(pair(2.0, 0.5, question="One?"))
+        await batch([one, same, other])
+        assert waiting(services) == 2
+        await batch([one, other])
+        assert waiting(services) == 0
+        # Another request about a question has pairs that resemble the first one.
+        await batch([same])
+        assert waiting(services) == 0
+        await batch([request(pair(3.0, 0.0, question="Without?"), alpha=None)])
+        assert waiting(services) == 0
+
+
+async def test_the_tested_values_are_uncertainty_position_gap_and_label_mass() -> None:
+    async with services_of() as services:
+        calibration = await calibrate(services)
+        (judgment,) = await judge(services, 1)
+        values = taken(services)
+        preference = judgment.preference
+        assert preference is not None
+        gap = abs(preference.p_fwd - preference.p_rev)
+        assert values == [preference.uncertainty, gap, judgment.label_mass]
+        # They are the same numbers as those of the labeled pairs.
+        numbers = calibration.table.numbers
+        found = preference_from_gaps(numbers[:, 0], numbers[:, 1])
+        assert found.entropy.tolist() == calibration.uncertainty.tolist()
+
+
+async def test_judgments_that_nobody_tests_take_a_bounded_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("app.audits.drift._MOST_FRESH", 50)
+    async with services_of() as services:
+        await calibrate(services)
+        for _ in range(5):
+            await judge(services, 30)
+        assert waiting(services) == 50
+        await judge(services, 30)
+        assert waiting(services) == 30
