@@ -6,8 +6,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import partial
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,11 +20,15 @@ from app.ports import (
     Entry,
     Head,
     StoredRow,
+    placed,
 )
-from app.stores import sqlite_audits, sqlite_file
+from app.stores import sqlite_file
 from app.stores.sqlite_file import OpenFile, transaction, unsynced
 
 T = TypeVar("T")
+
+_CHANGE = "UPDATE audit SET position = :position, text = :text WHERE name = :name AND key = :key"
+_INSERT = "INSERT INTO audit (name, key, position, text) VALUES (:name, :key, :position, :text)"
 
 
 class SqliteStore:
@@ -140,11 +143,18 @@ class SqliteStore:
         await self._run(put)
 
     async def audit_states(self) -> dict[str, AuditState]:
-        return await self._run(sqlite_audits.states)
+        return await self._run(_audit_states)
 
     async def audits(self, name: str, *, after: int, limit: int) -> list[StoredRow]:
+        query = (
+            "SELECT key, position, text FROM audit WHERE name = ? AND position > ?"
+            " ORDER BY position LIMIT ?"
+        )
+        # Row by row, so that other threads can run in between.
         return await self._run(
-            lambda connection: sqlite_audits.rows(connection, name, after=after, limit=limit)
+            lambda connection: [
+                StoredRow(*row) for row in connection.execute(query, (name, after, limit))
+            ]
         )
 
     async def write_audits(
@@ -158,30 +168,68 @@ class SqliteStore:
         removed: Collection[str] = (),
         synced: bool = True,
     ) -> int | None:
-        write = partial(
-            sqlite_audits.write,
-            name=name,
-            rows=rows,
-            expected=expected,
-            texts=texts,
-            forgotten=forgotten,
-            removed=removed,
-            synced=synced,
-        )
+        def write(connection: sqlite3.Connection) -> int | None:
+            log = nullcontext() if synced else unsynced(connection)
+            with log, transaction(connection, "IMMEDIATE"):
+                position_of = "SELECT position FROM audit WHERE name = ? AND key = ?"
+                for key in (*(row.key for row in rows), *removed):
+                    (present,) = connection.execute(position_of, (name, key)).fetchone() or (0,)
+                    if present != expected.get(key, 0):
+                        return None
+                query = "SELECT position, rows FROM audit_set WHERE name = ?"
+                before, count = connection.execute(query, (name,)).fetchone() or (0, 0)
+                last = before
+                for row in placed(rows, after=before):
+                    last = row.position
+                    values = {"name": name, **row._asdict()}
+                    if not connection.execute(_CHANGE, values).rowcount:
+                        connection.execute(_INSERT, values)
+                        count += 1
+                put = "UPDATE audit SET texts = ? WHERE name = ? AND key = ?"
+                connection.executemany(put, ((text, name, key) for key, text in texts.items()))
+                connection.executemany(put, ((None, name, key) for key in forgotten))
+                delete = "DELETE FROM audit WHERE name = ? AND key = ?"
+                for key in removed:
+                    count -= connection.execute(delete, (name, key)).rowcount
+                connection.execute(
+                    "INSERT OR REPLACE INTO audit_set (name, position, rows) VALUES (?, ?, ?)",
+                    (name, last + bool(removed), count),
+                )
+                return int(before)
+
         return await self._run(write)
 
     async def audit_texts(self, name: str, keys: Sequence[str]) -> dict[str, str]:
-        return await self._run(lambda connection: sqlite_audits.texts(connection, name, keys))
+        query = "SELECT key, texts FROM audit WHERE name = ? AND key = ? AND texts IS NOT NULL"
+        return await self._run(
+            lambda connection: dict(
+                row for key in keys for row in connection.execute(query, (name, key))
+            )
+        )
 
     async def charge(self, caller: str, cost_s: float, *, most_owed_s: float) -> float | None:
         """Counts nothing: one process uses the store."""
         return None
 
     async def kept_scores(self, slots: Collection[int]) -> dict[int, str]:
-        return await self._run(lambda connection: _scores(connection, slots))
+        query, now = "SELECT slot, text FROM score WHERE slot = ? AND until > ?", time.time()
+        return await self._run(
+            lambda connection: dict(
+                row for slot in slots for row in connection.execute(query, (slot, now))
+            )
+        )
 
     async def keep_scores(self, scores: Mapping[int, str], *, seconds: int) -> None:
-        await self._run(lambda connection: _put_scores(connection, scores, seconds))
+        query = "INSERT OR REPLACE INTO score (slot, text, until) VALUES (?, ?, ?)"
+        until = time.time() + seconds
+
+        def keep(connection: sqlite3.Connection) -> None:
+            with unsynced(connection), transaction(connection, "IMMEDIATE"):
+                connection.executemany(
+                    query, ((slot, text, until) for slot, text in scores.items())
+                )
+
+        await self._run(keep)
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Runs `work` in the thread of the store; connects first if `open` could not."""
@@ -291,6 +339,17 @@ def _put_version(
     )
 
 
+def _audit_states(connection: sqlite3.Connection) -> dict[str, AuditState]:
+    query = "SELECT name, position, rows FROM audit_set"
+    states = {name: AuditState(*state) for name, *state in connection.execute(query)}
+    if not all(type(number) is int for state in states.values() for number in state):
+        raise StoreCorruptError(
+            "the audits have a position that this service does not write. Another program wrote to "
+            "the file; restore it from a backup."
+        )
+    return states
+
+
 def _secret(connection: sqlite3.Connection) -> bytes:
     """Returns the secret; the first call of all processes makes it."""
     with transaction(connection, "IMMEDIATE"):
@@ -303,20 +362,3 @@ def _secret(connection: sqlite3.Connection) -> bytes:
             " the file; restore it from a backup."
         )
     return stored
-
-
-def _scores(connection: sqlite3.Connection, slots: Collection[int]) -> dict[int, str]:
-    """Returns the texts of slots, without empty and expired ones."""
-    query = "SELECT slot, text FROM score WHERE slot = ? AND until > ?"
-    now = time.time()
-    return dict(row for slot in slots for row in connection.execute(query, (slot, now)))
-
-
-def _put_scores(connection: sqlite3.Connection, scores: Mapping[int, str], seconds: int) -> None:
-    """Puts texts into slots for a time."""
-    until = time.time() + seconds
-    with unsynced(connection), transaction(connection, "IMMEDIATE"):
-        connection.executemany(
-            "INSERT OR REPLACE INTO score (slot, text, until) VALUES (?, ?, ?)",
-            ((slot, text, until) for slot, text in scores.items()),
-        )
