@@ -28,10 +28,10 @@ ALLOWED: dict[str, set[str]] = {
     # The paper and its statistics.
     "core": {"numpy", "scipy", "scope_judge.records"},
     "ports": {"core"},
-    "observability": {"core", "ports", "prometheus_client", "scope_judge.records"},
+    "observability": {"core", "prometheus_client"},
     # Kinds of judges, and the engines that they use.
     "judges": _SHARED | {"numpy", "httpx", "jinja2", "huggingface_hub"},
-    "stores": {"core", "ports", "numpy"},
+    "stores": {"core", "ports"},
     # A version of a set, and an audit, are JSON in the store, which pydantic parses.
     "sets": _SHARED | {"judges", "release"} | _ANSWERS,
     "audits": _SHARED | {"judges", "sets", "numpy"} | _ANSWERS,
@@ -45,19 +45,16 @@ ALLOWED: dict[str, set[str]] = {
     "ratings": {"core", "files", "numpy", "scipy", "pyarrow", "pydantic"}
     | {"jinja2", "markupsafe"},
     "evaluation": _SHARED
-    | {"judges", "sets", "files", "demo", "numpy", "scipy", "sklearn", "matplotlib"}
-    | {"jinja2", "datasets", "pydantic", "scope_judge.records"},
+    | {"judges", "files", "demo", "numpy", "scipy", "matplotlib", "datasets", "pydantic"}
+    | {"scope_judge.records"},
     # Composition, and the two programs that start what it composes.
     "wiring": _SHARED
     | {"judges", "stores", "sets", "audits", "judging", "settings", "release"}
     | {"scope_judge.records"},
-    "fleet": _SHARED
-    | {"main", "wiring", "api", "judging", "judges", "sets", "audits", "files", "settings"}
-    | {"ray", "pyarrow", "fastapi", "pydantic"},
+    "fleet": _SHARED | {"wiring", "api", "judging", "settings", "ray", "fastapi", "pydantic"},
     "cli": _SHARED
     | {"main", "api", "wiring", "judges", "judging", "sets", "audits", "files", "ratings"}
-    | {"evaluation"}
-    | {"fleet", "settings", "release", "scope_judge", "uvicorn", "typer", "rich", "httpx"},
+    | {"evaluation", "fleet", "settings", "release", "scope_judge", "typer", "rich"},
 }
 # Single files at the top, by what they may import. `main` composes the application.
 TOP: dict[str, set[str]] = {
@@ -73,7 +70,6 @@ TOP: dict[str, set[str]] = {
 VENDORS = {
     "vllm": "judges.engines.vllm_",
     "torch": "judges.engines.vllm_",
-    "pynvml": "judges.engines.vllm_",
     "transformers": "judges.engines.",
     "redis": "stores.redis",
 }

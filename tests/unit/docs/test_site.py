@@ -56,6 +56,9 @@ def test_the_site_builds_strictly_and_loads_nothing_from_other_hosts(tmp_path: P
         name = name.with_name("index.html") if name.stem == "README" else name
         assert name in built
         html = (tmp_path / "site" / name).read_text(encoding="utf-8")
+        # Lines that are indented by mistake would be one more block of code.
+        text = (DOCS / page).read_text(encoding="utf-8")
+        assert html.count("<pre") == len([*markdown.blocks(text)]), page
         fetched = [source or href for source, href in _FETCHED.findall(html)]
         assert fetched
         assert [each for each in fetched if re.match(r"(?:[a-z]+:)?//", each)] == []
