@@ -10,7 +10,6 @@ import asyncio
 import itertools
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -28,7 +27,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import psutil
 
-from app.core.comparison import Comparison
 from app.core.errors import StartupError
 from app.core.noise import MOST_FLIPS, Noise
 from app.core.preference import FloatArray, preference_from_gaps
@@ -36,29 +34,24 @@ from app.core.score import Score
 from app.demo.pairs import pairs as made_pairs
 from app.judges.engines.model_files import model_folder
 from app.judges.engines.vllm_build import check_gpus, installed_builds, is_cpu_build
-from app.judges.engines.vllm_local import VllmEngine
-from app.judges.engines.vllm_start import VllmOptions
-from app.judges.prompts import PromptTemplate
-from app.ports import Generated, LabelLogits, Prompt, Sampling
-from app.wiring.engines import DEMO_FOLDER
+from app.ports import LabelLogits
 from tests.benchmarks.figures import about
-from tests.benchmarks.processes import Worker, answer_questions
+from tests.benchmarks.processes import Worker
 from tests.benchmarks.texts import Pair
+from tests.drills.gpu_engine import DEMO, SHAPES, TOKENS, both_orders, made_checkpoint, made_config
 from tests.integration.engines.nested_judge import write_nested_judge
 from tests.integration.processes.server import Server
 from tests.patience import VLLM_START_S
 from tests.transformers_reference import TransformersEngine, TransformersOptions
 
 FILE = Path(__file__).parents[2] / "docs" / "measured" / "gpu.json"
-DEMO = DEMO_FOLDER / "model"
-TEMPLATE = PromptTemplate()
 # Largest accepted difference of p between the demo judge on a GPU and on a CPU, in float32.
 SAME_P = 2e-3
 # Accepted distance from float32, in that of transformers in the judge's own dtype.
 WORSE = 1.5
 TOGETHER = 64
-# Tokens of each order of a pair of MT-Bench, and how many of them are the same in all pairs.
-TOKENS, SHARED, READ_TOKENS = 785, 380, 800_000
+# How many of the tokens of a prompt are the same in all pairs of MT-Bench.
+SHARED, READ_TOKENS = 380, 800_000
 # Operations a second of dense matrix products in 16 bits, by the GPU's name as NVIDIA gives it, and
 # the share of them that docs/guides/scale.md computes with.
 PEAKS, SHARE = {"A100": 312e12, "H100": 989e12, "H200": 989e12}, 0.6
@@ -71,199 +64,6 @@ THINKS: tuple[str, ...] = (
     *("--model", THINKER, "--max-model-len", "8192", "--prefill", "[["),
     *("--think-tokens", "2048", "--temperature", "0.6"),
 )
-
-
-class Shape(NamedTuple):
-    """Sizes of a model of the Qwen2 architecture, by the names of its config.json."""
-
-    hidden_size: int
-    intermediate_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    num_key_value_heads: int
-    vocab_size: int = 152064
-    tie_word_embeddings: bool = False
-    max_position_embeddings: int = 8192
-
-    @property
-    def body(self) -> int:
-        """Number of weights that every token meets: no embeddings and head, biases and norms."""
-        head = self.hidden_size // self.num_attention_heads
-        attention = 2 * self.hidden_size * (self.hidden_size + head * self.num_key_value_heads)
-        layer = attention + 3 * self.hidden_size * self.intermediate_size
-        return self.num_hidden_layers * layer
-
-
-# The config.json of Qwen2.5-Instruct in each size, and a judge for a rehearsal: on a CPU a prompt
-# is read in one step, so the context is at most the step's tokens.
-SHAPES = {
-    "0.5B": Shape(896, 4864, 24, 14, 2, vocab_size=151936, tie_word_embeddings=True),
-    "7B": Shape(3584, 18944, 28, 28, 4),
-    "14B": Shape(5120, 13824, 48, 40, 8),
-    "32B": Shape(5120, 27648, 64, 40, 8),
-    "tiny": Shape(64, 128, 2, 2, 1, vocab_size=384, max_position_embeddings=2048),
-}
-
-
-def made_config(folder: Path, shape: str) -> Path:
-    """A folder with config and tokenizer and without weights, for vLLM's `load_format=dummy`."""
-    folder.mkdir(parents=True)
-    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
-        shutil.copy(DEMO / name, folder)
-    config = {
-        "architectures": ["Qwen2ForCausalLM"],
-        "model_type": "qwen2",
-        **SHAPES[shape]._asdict(),
-        "bos_token_id": None,
-        # Tokens of the demo judge's tokenizer.
-        "eos_token_id": 379,
-        "pad_token_id": 377,
-        "dtype": "bfloat16",
-        "hidden_act": "silu",
-        # More than the size of a normal start: prompts then differ in their scores.
-        "initializer_range": 0.06,
-        "rms_norm_eps": 1e-6,
-        "rope_parameters": {"rope_theta": 1000000.0, "rope_type": "default"},
-    }
-    (folder / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
-    return folder
-
-
-def made_checkpoint(folder: Path, shape: str) -> Path:
-    """A folder with a whole model: two programs that load it have the same weights."""
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    made_config(folder, shape)
-    torch.manual_seed(7)
-    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
-    model.to(torch.bfloat16).save_pretrained(folder)
-    return folder
-
-
-def both_orders(pairs: Sequence[Sequence[str]]) -> list[Prompt]:
-    return [prompt for each in pairs for prompt in TEMPLATE.both_orders(Comparison.of(*each))]
-
-
-class EngineWorker:
-    """The service's own engine without the service, in a process of its own.
-
-    Args:
-        options: Fields of `VllmOptions`.
-    """
-
-    def __init__(self, options: dict[str, Any]) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._engine = VllmEngine(VllmOptions(judge="judge", **options))
-        self.started = self._loop.run_until_complete(self._start())
-
-    async def _start(self) -> dict[str, Any]:
-        """Facts of the started judge, or the sentence that refuses it."""
-        began = time.perf_counter()
-        try:
-            identity = await self._engine.start(both_orders([("x", "x", "x")])[0])
-        except StartupError as exc:
-            return {"refused": exc.detail}
-        config = self._engine._process.running().vllm_config
-        return {
-            "seconds": time.perf_counter() - began,
-            "dtype": identity.dtype,
-            "head_dtype": identity.head_dtype,
-            "runtime": identity.runtime,
-            "context_tokens": config.model_config.max_model_len,
-            "cache_tokens": (config.cache_config.num_gpu_blocks or 0)
-            * config.cache_config.block_size,
-            "max_num_batched_tokens": config.scheduler_config.max_num_batched_tokens,
-        }
-
-    def __call__(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Answers {"what": "gaps" | "labels" | "tokens", ...}."""
-        what = question.pop("what")
-        if what == "tokens":
-            return self._loop.run_until_complete(self._tokens(**question))
-        ask = self._gaps if what == "gaps" else self._labels_beside_texts
-        return self._loop.run_until_complete(ask(**question))
-
-    async def _read(self, ids: list[int], name: str) -> Any:
-        """vLLM's output for a label request of these tokens."""
-        from vllm.inputs import tokens_input
-
-        last = None
-        async for output in self._engine._process.running().generate(
-            tokens_input(ids), self._engine._label_params, name
-        ):
-            last = output
-        assert last is not None
-        return last
-
-    async def _tokens(
-        self, seed: int, vocabulary: int, prompts: int, shared: int = 0, at_once: int = 512
-    ) -> dict[str, Any]:
-        """Reads random prompts, `at_once` at a time, whose first `shared` tokens are the same."""
-        rng, places = random.Random(seed), asyncio.Semaphore(at_once)
-
-        def drawn(count: int) -> list[int]:
-            return [rng.randrange(10, vocabulary) for _ in range(count)]
-
-        first = drawn(shared)
-        asked = [first + drawn(TOKENS - shared) for _ in range(prompts)]
-        seconds: list[float] = []
-
-        async def read(number: int) -> int:
-            async with places:
-                began = time.perf_counter()
-                output = await self._read(asked[number], f"{seed}-{number}")
-                seconds.append(time.perf_counter() - began)
-                return len(asked[number]) - (output.num_cached_tokens or 0)
-
-        if first:
-            await read(0)
-        began = time.perf_counter()
-        seconds.clear()
-        tokens = sum(await asyncio.gather(*map(read, range(prompts))))
-        taken, each = time.perf_counter() - began, sorted(seconds)
-        return {
-            "seconds": taken,
-            "tokens_read": tokens,
-            "tokens_per_s": tokens / taken,
-            "pairs_per_s": prompts / 2 / taken,
-            "p50_s": each[len(each) // 2],
-            "p99_s": each[int(len(each) * 0.99)],
-        }
-
-    async def _gaps(
-        self, pairs: list[list[str]], together: int, forget: bool = False
-    ) -> dict[str, Any]:
-        """Logit gaps of both orders, `together` pairs at a time; `forget` empties the cache."""
-        if forget:
-            await self._engine._process.running().reset_prefix_cache()
-        gaps: list[float] = []
-        began = time.perf_counter()
-        for first in range(0, len(pairs), together):
-            prompts = both_orders(pairs[first : first + together])
-            for logits in await self._engine.label_logits(prompts):
-                assert isinstance(logits, LabelLogits), logits
-                gaps.append(logits.a - logits.b)
-        # In the reverse order response_a is shown second.
-        reverse = [-gap for gap in gaps[1::2]]
-        return {"seconds": time.perf_counter() - began, "gaps": [gaps[::2], reverse]}
-
-    async def _labels_beside_texts(self, pairs: list[list[str]]) -> dict[str, Any]:
-        """Token ids that come back for label requests while texts are generated."""
-        engine, prompts = self._engine, both_orders(pairs)
-        wanted = {engine._labels.a, engine._labels.b}
-
-        async def is_right(number: int, ids: Any) -> bool:
-            (output,) = (await self._read(ids, f"label-{number}")).outputs
-            # vLLM adds the token that it has sampled.
-            return set(output.logprobs[0]) - (set(output.token_ids) - wanted) == wanted
-
-        sampling = Sampling(max_tokens=16, temperature=0.0, seeds=range(16))
-        texts = asyncio.create_task(engine.generate(prompts[:16], sampling))
-        rendered = engine._renderer.token_ids(prompts)
-        right = await asyncio.gather(*(is_right(i, ids) for i, ids in enumerate(rendered)))
-        written = sum(isinstance(text, Generated) for text in await texts)
-        return {"right": sum(right), "prompts": len(prompts), "texts": written}
 
 
 class NotRunError(Exception):
@@ -328,7 +128,7 @@ class Machine:
             options = {"model": str(model), "arguments": arguments or {}}
             name = f"engine-{next(self._count)}"
             self._engine = Worker(
-                self.folder, name, "tests.drills.gpu", options, environment=environment
+                self.folder, name, "tests.drills.gpu_engine", options, environment=environment
             )
             self._key = key
             if "refused" in self._engine.started:
@@ -703,8 +503,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 2 and sys.argv[1].startswith("{"):
-        worker = EngineWorker(json.loads(sys.argv[1]))
-        answer_questions(worker, started=worker.started)
-    else:
-        main()
+    main()

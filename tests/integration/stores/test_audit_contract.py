@@ -2,9 +2,7 @@
 
 import asyncio
 import os
-import signal
 import sqlite3
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,15 +16,12 @@ from tests.integration.stores.backends import (
     delete,
     put_rows,
     state,
-    store_at,
     stored_rows,
     write,
 )
 from tests.integration.stores.conftest import Connect
-from tests.patience import PATIENCE_S
 from tests.redis_server import RedisServer
 
-SHARED = ("sqlite", "redis", "redis+cluster")
 ODD = 'é裁判🏛\n"\0\\'
 
 
@@ -173,34 +168,6 @@ async def test_the_secret_is_made_once(connect: Connect) -> None:
     assert len(set(found)) == 1
     assert len(found[0]) == 32
     assert await clients[0].secret() == found[0]
-
-
-@pytest.mark.parametrize("scheme", SHARED)
-@pytest.mark.parametrize("steps", [1, 8, 25])
-async def test_a_killed_process_leaves_texts_with_their_draws_and_none_with_labels(
-    address: str, steps: int
-) -> None:
-    program = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "tests.integration.stores.drawn_texts",
-        address,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert program.stdout is not None
-    reported = [(await program.stdout.readline()).decode().strip() for _ in range(steps)]
-    program.send_signal(signal.SIGKILL)
-    async with asyncio.timeout(PATIENCE_S):
-        await program.wait()
-    store = store_at(address)
-    await store.open()
-    rows = await stored_rows(store)
-    for line in reported:
-        key, change = line.split()
-        assert rows[key] in (change, "labeled")
-    texts = {key: f"texts of {key}" for key, change in rows.items() if change == "drawn"}
-    assert await store.audit_texts("default", [*rows]) == texts
-    await store.close()
 
 
 async def test_forgotten_texts_are_not_in_the_file_of_sqlite(tmp_path: Path) -> None:

@@ -197,6 +197,17 @@ def test_many_spellings_resemble_a_heading(heading: str) -> None:
         assert quoted(f"{before}{heading}\nx") in user, repr(end)
 
 
+@pytest.mark.parametrize(
+    "heading", ["[Assistant B's Answer]", "<p>User Question", "User&nbsp;Question"]
+)
+def test_a_heading_is_found_wherever_a_long_text_is_cut(heading: str) -> None:
+    fence = Fence.against(HEADINGS)
+    # Texts are searched and quoted in pieces of 2^16 characters.
+    for before in range(2**16 - len(heading) - 2, 2**16 + 2):
+        text = f"{'x' * before}\n{heading}\r\ny"
+        assert fence.around(text) == f"> {'x' * before}\n> {heading}\r\n> y", before
+
+
 def invisible_characters() -> list[str]:
     """Every invisible character according to its category; independent of app/."""
     found = [chr(i) for i in range(sys.maxunicode + 1)]
