@@ -36,7 +36,6 @@ STATUS: dict[type[ScopeJudgeError], int] = {
     errors.BecomesInfeasibleError: 409,
     errors.LabelsDifferError: 409,
     errors.SetFullError: 409,
-    errors.LabelChangesError: 409,
     errors.OverloadedError: 429,
     errors.RateLimitedError: 429,
     errors.DeadlineExceededError: 504,

@@ -106,10 +106,10 @@ class Absorber:
         """Returns how the alarms of a set end by new examples; None without an alarm."""
         name = calibration.name
         book = self._auditor.book(name)
-        alarm = book.alarms.first()
+        alarm = book.first_alarm()
         if alarm is None:
             return None
-        criterion, needed = book.alarms.criterion(alarm), alarm.audits
+        criterion, needed = book.criterion(alarm), alarm.audits
         own = [audit for audit in book.since(alarm.position) if self._is_own(audit)]
         labelled = sum(audit.label is not None for audit in own[:needed])
         if needed is None:
@@ -148,12 +148,12 @@ class Absorber:
         await self._auditor.catch_up()
         report = await self._monitor.of(calibration)
         book = self._auditor.book(name)
-        alarm = book.alarms.first()
+        alarm = book.first_alarm()
         if alarm is None and report.alarmed:
             raise StoreUnavailableError(
                 f"the alarm of the calibration {name!r} is not in the store yet; try again"
             )
-        now, audits = self._monitor.now(), book.since(book.alarms.start)
+        now, audits = self._monitor.now(), book.since(book.start)
         own = [audit for audit in audits if self._is_own(audit)]
         if alarm is None:
             first_open = next(
@@ -161,7 +161,7 @@ class Absorber:
             )
             taken, later = own[:first_open], own[first_open:]
         else:
-            criterion = book.alarms.criterion(alarm)
+            criterion = book.criterion(alarm)
             taken, later = _first_since(alarm, criterion, own, now=now), []
         labelled = [audit for audit in taken if audit.status(now) == "labelled"]
         if alarm is not None and all(audit.label == "tie" for audit in labelled):

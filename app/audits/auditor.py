@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from app.audits.book import MOST_CRITERIA, Book
 from app.audits.entries import (
@@ -32,7 +32,6 @@ from app.core.calibration import Calibration
 from app.core.comparison import Criterion, CriterionDefaults
 from app.core.errors import (
     ForbiddenError,
-    LabelChangesError,
     StoreCorruptError,
     StoreUnavailableError,
 )
@@ -49,20 +48,16 @@ _FOLLOW_S = 1.0
 _PATIENCE_S = 2.0
 # More candidates are hashed on another thread.
 _MOST_ON_LOOP = 32
-# A person corrects a label a few times; a program that goes back and forth would fill the trail.
-MOST_LABEL_CHANGES = 100
 # Rows that are read in one step, which takes 5 ms.
 _PAGE = 200
 # Attempts at a change while other processes change the same set's audits.
 _ATTEMPTS = 100
-# Rows that one step removes, or whose texts it removes.
-_STEP = 500
 
 logger = logging.getLogger("app.audits")
 
 
 @dataclass(kw_only=True, slots=True)
-class _Change:
+class Change:
     """A change of a set's audits that a store makes in one step."""
 
     rows: dict[str, Row] = field(default_factory=dict)
@@ -101,7 +96,7 @@ class Auditor:
     ) -> None:
         self._store = store
         self._telemetry = telemetry
-        self._fingerprint = fingerprint
+        self.fingerprint = fingerprint
         self.rate = rate
         self._expires_s = expires_s
         self._default = default
@@ -150,7 +145,7 @@ class Auditor:
             self._sampler = Sampler(
                 await self._store.secret(),
                 rate=self.rate,
-                fingerprint=self._fingerprint,
+                fingerprint=self.fingerprint,
                 expires_s=self._expires_s,
                 keeps_texts=self._keeps_texts,
             )
@@ -223,14 +218,14 @@ class Auditor:
             await asyncio.sleep(0)
         book.position = max(book.position, end)
 
-    async def _change(
+    async def change(
         self,
         name: str,
-        plan: Callable[[Book, _Change], None],
+        plan: Callable[[Book, Change], None],
         *,
         draws: bool = False,
-    ) -> None:
-        """Changes the audits of a set, in one step of the store.
+    ) -> bool:
+        """Changes the audits of a set, in one step of the store; False if there was nothing to do.
 
         Args:
             plan: Puts the rows into a change, by the audits as they are. It is called again if
@@ -242,11 +237,11 @@ class Auditor:
             TimeoutError: The store has not taken draws in `_PATIENCE_S`.
         """
         for _ in range(_ATTEMPTS):
-            book, change = self.book(name), _Change()
+            book, change = self.book(name), Change()
             plan(book, change)
             keys = (*change.rows, *change.removed)
             if not keys:
-                return
+                return False
             position = int(self.now() * 1e6)
             rows = [StoredRow(key, position, to_text(row)) for key, row in change.rows.items()]
             with self._watched(writing=True):
@@ -275,7 +270,7 @@ class Auditor:
                     with self._watched():
                         await self._read(book)
                 book.remove(change.removed)
-            return
+            return True
         raise StoreUnavailableError(
             f"other processes keep changing the audits of the calibration {name!r}; try again"
         )
@@ -335,7 +330,7 @@ class Auditor:
         """Writes draws of a set in one step, and counts what becomes of them."""
         refused, taken = list[Drawn](), 0
 
-        def plan(book: Book, change: _Change) -> None:
+        def plan(book: Book, change: Change) -> None:
             nonlocal taken
             refused.clear()
             taken = 0
@@ -368,7 +363,7 @@ class Auditor:
         # Judgments do not wait for a store that has failed; `follow` notices when it is back.
         if not self._store_is_away:
             with suppress(TimeoutError, StoreUnavailableError, StoreCorruptError):
-                await self._change(name, plan, draws=True)
+                await self.change(name, plan, draws=True)
                 self._refused.update(drawn.use.write_id for drawn in refused)
                 self._telemetry.audit_draws.inc(taken)
                 self._telemetry.refused_draws.inc(len(refused))
@@ -410,148 +405,65 @@ class Auditor:
 
         Raises:
             ForbiddenError: A draw belongs to a set that the sender may not use; no label was taken.
-            LabelChangesError: A label was changed 100 times already; no label was taken.
             StoreUnavailableError: Some labels were not taken. Sending all again is safe.
         """
         await self.catch_up()
-        by_set, unknown = self._sorted(labels, may_use)
-        # So that nothing is taken if one of them is refused.
-        for name, sent in by_set.items():
-            _sort_labels(sent, self.book(name), yields=yields)
-        await asyncio.sleep(0)
-        done = [await self._label_set(name, sent, yields) for name, sent in by_set.items()]
-        expired = [identifier for taken in done for identifier in taken.expired]
-        earlier = [label for taken in done for label in taken.earlier]
-        unknown += [identifier for taken in done for identifier in taken.unknown]
-        changes = [change for taken in done for change in taken.changes]
-        _log_changes(changes)
-        first = [entry.label for before, entry in changes if before is None]
-        updated = len(changes) - len(first)
-        refused = len(unknown) + len(expired) + len(earlier)
-        return records.AuditLabels(
-            labelled=len(first) - first.count("none"),
-            closed=first.count("none"),
-            updated=updated,
-            unchanged=len(labels) - len(first) - updated - refused,
-            unknown=len(unknown),
-            expired=len(expired),
-            unknown_ids=tuple(unknown),
-            expired_ids=tuple(expired),
-            # A pair may have been sent twice.
-            earlier=tuple({label.id: label for label in earlier}.values()),
-        )
-
-    def _sorted(
-        self, labels: Sequence[LabelEntry], may_use: Callable[[str], bool]
-    ) -> tuple[dict[str, list[LabelEntry]], list[str]]:
-        """Returns the labels of each set, and the ids without a draw."""
-        by_set, unknown = dict[str, list[LabelEntry]](), list[str]()
-        for label in labels:
-            key = pair_of(label.id)
+        by_set, effects = defaultdict[str, list[LabelEntry]](list), list[_Effect]()
+        for entry in labels:
+            key = pair_of(entry.id)
             name = next((book.name for book in self.books if key in book.audits), None)
             if name is None:
-                unknown.append(label.id)
-            elif not may_use(name):
+                effects.append(_Effect("unknown", entry))
+            elif may_use(name):
+                by_set[name].append(entry)
+            else:
                 raise ForbiddenError(
-                    f"the audit {label.id} belongs to the calibration {name!r}, which the key "
-                    f"{label.by!r} may not use; none of the labels was taken. Send only labels of "
+                    f"the audit {entry.id} belongs to the calibration {name!r}, which the key "
+                    f"{entry.by!r} may not use; none of the labels was taken. Send only labels of "
                     "the sets that `scope-judge keys list` shows for this key"
                 )
-            else:
-                by_set.setdefault(name, []).append(label)
-        return by_set, unknown
+        for name, sent in by_set.items():
+            effects += await self._label_set(name, sent, yields=yields)
+        ids = defaultdict[str, list[str]](list)
+        for effect in effects:
+            effect.log()
+            ids[effect.kind].append(effect.entry.id)
+        # A pair may have been sent twice.
+        earlier = {effect.entry.id: effect.by for effect in effects if effect.kind == "earlier"}
+        return records.AuditLabels(
+            labelled=len(ids["labelled"]),
+            closed=len(ids["closed"]),
+            updated=len(ids["updated"]),
+            unchanged=len(ids["unchanged"]),
+            unknown=len(ids["unknown"]),
+            expired=len(ids["expired"]),
+            unknown_ids=tuple(ids["unknown"]),
+            expired_ids=tuple(ids["expired"]),
+            earlier=tuple(records.EarlierLabel(id=id, labeler=by) for id, by in earlier.items()),
+        )
 
     async def _label_set(
-        self, name: str, labels: Sequence[LabelEntry], yields: bool
-    ) -> "_SortedLabels":
-        taken = _SortedLabels()
+        self, name: str, labels: Sequence[LabelEntry], *, yields: bool
+    ) -> "list[_Effect]":
+        effects = list["_Effect"]()
 
-        def plan(book: Book, change: _Change) -> None:
-            nonlocal taken
-            taken = _sort_labels(labels, book, yields=yields)
-            for before, entry in taken.changes:
-                audit = book.audits[pair_of(entry.id)].labelled(entry)
-                change.put(audit)
-                change.forgotten.add(audit.key)
-                if before is not None or entry.label == "none":
-                    change.put(
-                        TrailEntry.of(
-                            event="closed" if before is None else "label_changed",
-                            at=written(entry.at),
-                            by=entry.by,
-                            reason=entry.reason,
-                            id=entry.id,
-                            before=before,
-                            after=entry.label,
-                            follows=audit.label_changes,
-                        )
-                    )
+        def plan(book: Book, change: Change) -> None:
+            effects[:] = _effects_of(labels, book, yields=yields)
+            for effect in effects:
+                if effect.kind in ("labelled", "closed", "updated"):
+                    entry = effect.entry
+                    audit = book.audits[pair_of(entry.id)].labelled(entry)
+                    change.put(audit)
+                    change.forgotten.add(audit.key)
+                    if effect.kind != "labelled":
+                        change.put(effect.trail_entry(follows=audit.label_changes))
 
-        await self._change(name, plan)
-        return taken
+        await self.change(name, plan)
+        return effects
 
-    async def page(
-        self,
-        *,
-        calibration: str | None,
-        status: Status | None,
-        after: int,
-        limit: int,
-        may_use: Callable[[str], bool],
-    ) -> records.AuditPage:
-        """Returns audits, oldest first.
-
-        Args:
-            after: Only audits that were drawn after this position.
-            limit: Most audits to return, at least 1; a few more if several sets have draws at the
-                same position.
-            may_use: Whether the caller may use a calibration set; audits of others are left out.
-
-        Raises:
-            StoreUnavailableError: The store does not answer.
-        """
+    async def usable(self, calibration: str | None, may_use: Callable[[str], bool]) -> list[Book]:
+        """Returns the newest audits of a set, or of all sets, that a caller may use."""
         await self.catch_up()
-        now = self.now()
-        audits = sorted(
-            (
-                audit
-                for book in self._usable(calibration, may_use)
-                for audit in book.audits.values()
-                if audit.position > after and status in (None, audit.status(now))
-            ),
-            key=lambda audit: audit.position,
-        )
-        end = limit
-        while end < len(audits) and audits[end].position == audits[end - 1].position:
-            end += 1
-        return records.AuditPage(
-            audits=tuple(audit.record(now) for audit in audits[:end]),
-            open=None,
-            without_texts=None,
-            next_after=audits[end - 1].position if end < len(audits) else None,
-        )
-
-    async def open_audits(
-        self, calibration: str | None, *, may_use: Callable[[str], bool]
-    ) -> list[Audit]:
-        """Returns open audits, oldest first; see `page`."""
-        await self.catch_up()
-        audits = [
-            audit for book in self._usable(calibration, may_use) for audit in book.open(self.now())
-        ]
-        return sorted(audits, key=lambda audit: audit.position)
-
-    def ending(self, name: str) -> list[Audit]:
-        """Returns the draws whose labels end the alarms of a set, as far as there are any."""
-        book = self.book(name)
-        alarm = book.alarms.first()
-        if alarm is None or alarm.audits is None:
-            return []
-        audits = book.since(alarm.position)
-        own = [audit for audit in audits if audit.fingerprint == self._fingerprint]
-        return own[: alarm.audits]
-
-    def _usable(self, calibration: str | None, may_use: Callable[[str], bool]) -> list[Book]:
         return [
             book for book in self.books if calibration in (None, book.name) and may_use(book.name)
         ]
@@ -563,70 +475,12 @@ class Auditor:
             StoreUnavailableError: The store does not answer. Recording them again is safe.
         """
 
-        def plan(book: Book, change: _Change) -> None:
-            for entry in filter(book.alarms.takes, entries):
+        def plan(book: Book, change: Change) -> None:
+            for entry in filter(book.takes, entries):
                 change.put(entry)
 
         await self.catch_up()
-        await self._change(name, plan)
-
-    async def trail(self, calibration: str, *, before: int | None, limit: int) -> list[TrailEntry]:
-        """Returns the trail of a set's audits, newest first.
-
-        It has each changed label and closed draw, and each entry about an alarm.
-
-        Raises:
-            StoreUnavailableError: The store does not answer.
-        """
-        await self.catch_up()
-        return self.book(calibration).page_of_trail(before, limit)
-
-    async def remove_texts(self) -> None:
-        """Removes the texts of expired audits.
-
-        Raises:
-            StoreUnavailableError: The store does not answer.
-        """
-
-        def plan(book: Book, change: _Change) -> None:
-            for key, audit in book.with_texts():
-                if audit.status(self.now()) != "open" and len(change.rows) < _STEP:
-                    change.put(replace(audit, has_texts=False))
-                    change.forgotten.add(key)
-
-        for book in self.books:
-            while any(audit.status(self.now()) != "open" for _, audit in book.with_texts()):
-                await self._change(book.name, plan)
-                book = self.book(book.name)
-
-    async def forget(self, name: str, *, in_force: str | None, older_than: float) -> int:
-        """Removes audits of versions out of force, and the entries about their labels.
-
-        An audit stays while it is open, and while it may be among the draws since an active alarm.
-
-        Args:
-            in_force: Write id of the version in force; None if the set was deleted.
-            older_than: Audits that have changed since stay, in seconds since 1970.
-
-        Returns:
-            The number of audits that were removed.
-
-        Raises:
-            StoreUnavailableError: The store does not answer.
-        """
-        removed = step = 0
-
-        def plan(book: Book, change: _Change) -> None:
-            nonlocal step
-            old = book.out_of_force(in_force, older_than=older_than, now=self.now())
-            change.removed |= set(old[:_STEP])
-            step = len(change.removed & book.audits.keys())
-
-        await self.catch_up()
-        while self.book(name).out_of_force(in_force, older_than=older_than, now=self.now()):
-            await self._change(name, plan)
-            removed += step
-        return removed
+        await self.change(name, plan)
 
     @contextmanager
     def _watched(self, *, writing: bool = False) -> Iterator[None]:
@@ -656,58 +510,56 @@ class Auditor:
             logger.warning("the store takes draws for audits again")
 
 
-@dataclass(kw_only=True, slots=True)
-class _SortedLabels:
-    """Labels by their effect.
+class _Effect(NamedTuple):
+    """What a label did.
 
     Args:
-        changes: Labels that change something, with the label that each one replaces.
-        unknown: Ids without a draw.
-        expired: Ids of draws that take no more labels.
-        earlier: Draws that keep the label of another key.
+        before: The label that it replaces.
+        by: Name of the key whose earlier label stays.
     """
 
-    changes: list[tuple[AuditLabel | None, LabelEntry]] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
-    expired: list[str] = field(default_factory=list)
-    earlier: list[records.EarlierLabel] = field(default_factory=list)
+    kind: Literal["labelled", "closed", "updated", "unchanged", "unknown", "expired", "earlier"]
+    entry: LabelEntry
+    before: AuditLabel | None = None
+    by: str = ""
+
+    def trail_entry(self, *, follows: int) -> TrailEntry:
+        """The entry of the trail about a draw that was closed, or whose label was changed."""
+        return TrailEntry.of(
+            event="closed" if self.kind == "closed" else "label_changed",
+            at=written(self.entry.at),
+            by=self.entry.by,
+            reason=self.entry.reason,
+            id=self.entry.id,
+            before=self.before,
+            after=self.entry.label,
+            follows=follows,
+        )
+
+    def log(self) -> None:
+        """Logs a changed label with both values, and a draw that was closed."""
+        entry = self.entry
+        if self.kind == "updated":
+            text = "audit %s: label changed from %s to %s by %r"
+            logger.warning(text, entry.id, self.before, entry.label, entry.by)
+        elif self.kind == "closed":
+            logger.info("audit %s: closed without a label by %r", entry.id, entry.by)
 
 
-def _sort_labels(labels: Sequence[LabelEntry], book: Book, *, yields: bool) -> _SortedLabels:
-    """Sorts labels of a set; raises LabelChangesError if one was changed too often."""
-    taken = _SortedLabels()
-    last = dict[str, tuple[AuditLabel | None, LabelEntry]]()
-    for entry in labels:
+def _effects_of(labels: Sequence[LabelEntry], book: Book, *, yields: bool) -> Iterator[_Effect]:
+    """Yields the effect of each label of a set; only the last one of a draw has any."""
+    last = {pair_of(entry.id): i for i, entry in enumerate(labels)}
+    for i, entry in enumerate(labels):
         audit = book.audits.get(pair_of(entry.id))
         if audit is None:
-            taken.unknown.append(entry.id)
-            continue
-        if audit.status(entry.at) == "expired":
-            taken.expired.append(entry.id)
-            continue
-        if yields and audit.label is not None and audit.labelled_by != entry.by:
-            labeler = audit.labelled_by or "service"
-            taken.earlier.append(records.EarlierLabel(id=entry.id, labeler=labeler))
-            continue
-        last.pop(audit.key, None)
-        before = audit.label_of(entry.id)
-        if before == entry.label:
-            continue
-        if audit.label_changes >= MOST_LABEL_CHANGES:
-            raise LabelChangesError(
-                f"the label of the audit {entry.id} was changed {MOST_LABEL_CHANGES} times, too "
-                "often to change again; no label was taken"
-            )
-        last[audit.key] = before, entry
-    taken.changes = list(last.values())
-    return taken
-
-
-def _log_changes(changes: Sequence[tuple[AuditLabel | None, LabelEntry]]) -> None:
-    """Logs each changed label with both values, and each draw that was closed."""
-    for before, entry in changes:
-        if before is not None:
-            text = "audit %s: label changed from %s to %s by %r"
-            logger.warning(text, entry.id, before, entry.label, entry.by)
-        elif entry.label == "none":
-            logger.info("audit %s: closed without a label by %r", entry.id, entry.by)
+            yield _Effect("unknown", entry)
+        elif audit.status(entry.at) == "expired":
+            yield _Effect("expired", entry)
+        elif yields and audit.label is not None and audit.labelled_by != entry.by:
+            yield _Effect("earlier", entry, by=audit.labelled_by or "service")
+        elif i != last[audit.key] or audit.label_of(entry.id) == entry.label:
+            yield _Effect("unchanged", entry)
+        elif audit.label is not None:
+            yield _Effect("updated", entry, audit.label_of(entry.id))
+        else:
+            yield _Effect("closed" if entry.label == "none" else "labelled", entry)

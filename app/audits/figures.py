@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from app.audits.alarms import AlarmState
+from app.audits.book import AlarmState
 from app.audits.entries import NO_ALARM, Audit, AuditLabel, Use, in_fields
 from app.core.comparison import Criterion
 from app.core.monitoring import (

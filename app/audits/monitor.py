@@ -1,7 +1,7 @@
 """The audits of each criterion: an alarm, a certificate, and the error so far.
 
 The figures are a function of the stored audits and the time alone, so replicas agree and a restart
-changes nothing. Alarms and their ends are part of the audits (`alarms`). The labels count by
+changes nothing. Alarms and their ends are part of the audits (`book`). The labels count by
 question, in the order of the first draws: those after the first question with an open draw wait
 until that is labeled or has expired, and each waits until the hour is over in which draws of its
 question count.
@@ -142,7 +142,7 @@ class Monitor:
         position = book.position
         if known is not None and known.is_current(book, now):
             return known
-        rows, states = list(book.audits.values()), book.alarms.states()
+        rows, states = list(book.audits.values()), dict(book.alarms)
         by, is_full = book.last_sender, book.room(now) <= 0
         criteria, until = await off_loop(
             monitored,
@@ -179,7 +179,7 @@ class Monitor:
         that ended the alarm.
         """
         entries = list[TrailEntry]()
-        for state in self._book(calibration.name).alarms.states().values():
+        for state in list(self._book(calibration.name).alarms.values()):
             alarm, end = state.last, state.end
             if alarm is None or (end is not None and end.event == "resumed"):
                 continue
@@ -245,7 +245,7 @@ class Monitor:
         ended = list[TrailEntry]()
         if after is now:
             return ended
-        for alarm in self._book(after.name).alarms.standing().values():
+        for alarm in self._book(after.name).standing().values():
             with suppress(StoreUnavailableError, StoreCorruptError):
                 if await self._calibrations.is_renewed(after, since=_raised_by(alarm)):
                     ended.append(alarm)
@@ -266,7 +266,7 @@ class Monitor:
         # An alarm ends by its place in the trail. One that the store has not taken has none yet.
         if unrecorded := self._alarms(calibration, await self.of(calibration)):
             await self._auditor.record(calibration.name, unrecorded)
-        standing = list(self._book(calibration.name).alarms.standing().values())
+        standing = list(self._book(calibration.name).standing().values())
         ends = [self._end(alarm, calibration, by=by, reason=reason) for alarm in standing]
         await self._auditor.record(calibration.name, ends)
         await self.of(calibration)
@@ -287,7 +287,7 @@ class Monitor:
         suspended = set[Criterion]()
         for criterion, calibration in asked:
             report = self._report(calibration) or await self._computed(calibration)
-            standing = self._book(calibration.name).alarms.standing()
+            standing = self._book(calibration.name).standing()
             both = report.alarmed.union(standing)
             if _alpha(criterion) <= max(map(_alpha, both), default=0.0):
                 suspended.add(criterion)
@@ -308,14 +308,14 @@ class Monitor:
             if audits.shown.alarm and audits.criterion not in told:
                 self._log_alarm(calibration, report, audits.criterion)
         for criterion in told - report.alarmed:
-            _log_end(criterion, self._book(calibration.name).alarms.state(criterion).end)
+            _log_end(criterion, self._book(calibration.name).alarm(criterion).end)
         if report.alarmed:
             self._told[calibration.name] = report.alarmed
         else:
             self._told.pop(calibration.name, None)
 
     def _log_alarm(self, calibration: Calibration, report: SetReport, criterion: Criterion) -> None:
-        alarm = self._book(calibration.name).alarms.state(criterion).standing
+        alarm = self._book(calibration.name).alarm(criterion).standing
         if alarm is None:
             # The store has not taken it yet, or it ended while the report was computed.
             unrecorded = self._alarms(calibration, report)

@@ -220,13 +220,6 @@ class SetFullError(RequestError):
     title = "The calibration set is full"
 
 
-class LabelChangesError(RequestError):
-    """The label of an audit was changed too often to change again."""
-
-    code = "too_many_label_changes"
-    title = "The label was changed too often"
-
-
 class OverloadedError(UnavailableError):
     """A limit on concurrent work, bytes or connections is reached."""
 

@@ -9,7 +9,6 @@ from app.audits.auditor import Auditor
 from app.audits.changes import Changes
 from app.audits.drift import Drift
 from app.audits.monitor import Monitor
-from app.audits.text_keeper import TextKeeper
 from app.core.comparison import Comparison, CriterionDefaults, Judgment
 from app.core.errors import JudgmentFailedError, UnavailableError
 from app.core.fingerprint import JudgeIdentity
@@ -37,7 +36,6 @@ class Services:
     calibrations: Calibrations
     drift: Drift
     auditor: Auditor
-    text_keeper: TextKeeper
     monitor: Monitor
     changes: Changes
     absorber: Absorber

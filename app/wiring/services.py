@@ -12,9 +12,8 @@ from app.audits.absorption import Absorber
 from app.audits.auditor import Auditor
 from app.audits.changes import Changes
 from app.audits.drift import Drift
-from app.audits.keeping import remove_old_audits
+from app.audits.keeping import keep_few
 from app.audits.monitor import Monitor
-from app.audits.text_keeper import TextKeeper
 from app.core.comparison import CriterionDefaults
 from app.core.errors import (
     EngineUnavailableError,
@@ -102,8 +101,7 @@ async def open_services(
         background = {
             "following the calibration store": services.calibrations.follow(),
             "following the audits": services.auditor.follow(),
-            "the texts of audits": services.text_keeper.follow(),
-            "audits of replaced versions": remove_old_audits(
+            "the deletion of audits": keep_few(
                 services.auditor, store, keep_days=settings.audit_keep_days
             ),
             "the monitor of audits": services.monitor.follow(),
@@ -214,7 +212,6 @@ def assembled(
         calibrations=calibrations,
         drift=drift,
         auditor=auditor,
-        text_keeper=TextKeeper(store, auditor),
         monitor=monitor,
         changes=changes,
         absorber=Absorber(auditor, changes, calibrations, monitor, fingerprint=fingerprint),

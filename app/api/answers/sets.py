@@ -147,7 +147,7 @@ def deletion(
             f"its trail stays, so a rollback to version {present.version} restores its {present.n} "
             "examples"
         )
-    alarms = tuple(alarm.ended_alarm for alarm in book.alarms.standing().values())
+    alarms = tuple(alarm.ended_alarm for alarm in book.standing().values())
     return records.Deletion(
         name=name,
         version=None if present is None else present.version,

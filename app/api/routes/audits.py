@@ -11,6 +11,7 @@ from app.api.answers.sets import absorb_report
 from app.api.inputs import JsonRequest, JsonRoute, SetName
 from app.api.problems import PROBLEMS
 from app.api.requests.models import NOT_BLANK, CalibrationName, DryRun, EvenIfInfeasible, Strict
+from app.audits import listing
 from app.audits.entries import DrawId, LabelEntry
 from app.core.comparison import Label
 from app.flow import off_loop
@@ -110,7 +111,9 @@ async def list_audits(
         caller.check_calibration(calibration)
     if texts:
         caller.check_may_label()
-        page = await request.services.text_keeper.to_label(
+        page = await listing.page_to_label(
+            request.services.auditor,
+            request.services.store,
             calibration=calibration,
             person=caller.name,
             after=after,
@@ -118,7 +121,8 @@ async def list_audits(
             may_use=caller.may_use,
         )
     else:
-        page = await request.services.auditor.page(
+        page = await listing.page(
+            request.services.auditor,
             calibration=calibration,
             status=status,
             after=after,
@@ -153,7 +157,8 @@ async def list_audit_trail(
     ] = None,
 ) -> Response:
     """Lists alarms, changed labels and closed audits of a set, newest first."""
-    entries = await request.services.auditor.trail(name, before=before, limit=limit)
+    await request.services.auditor.catch_up()
+    entries = request.services.auditor.book(name).page_of_trail(before, limit)
     following = entries[-1].position if len(entries) == limit else None
     page = AuditTrail(name=name, entries=tuple(entries), next_before=following)
     return await off_loop(as_json, lambda: page)

@@ -93,11 +93,15 @@ class Replica:
         await self.monitor.of(calibration)
         return bool(await self.monitor.suspended([(MARGINAL, calibration)]))
 
+    async def page(self, name: str, before: int | None, limit: int) -> list[TrailEntry]:
+        await self.auditor.catch_up()
+        return self.auditor.book(name).page_of_trail(before, limit)
+
     async def trail(self) -> list[tuple[object, ...]]:
         """Kind, key, time and meaning of each entry, oldest first."""
         found = list[tuple[object, ...]]()
         meaning: tuple[object, ...]
-        for each in reversed(await self.auditor.trail("default", before=None, limit=100)):
+        for each in reversed(await self.page("default", None, 100)):
             meaning = each.before, each.after
             if each.event == "alarm":
                 meaning = each.errors, each.audited
@@ -395,17 +399,17 @@ async def test_a_trail_has_pages_and_the_entries_of_its_set_alone() -> None:
         await replica.draw([200], calibration="other")
         await replica.label([200], "none")
         await replica.label(range(7), "A")
-        whole = await replica.auditor.trail("default", before=None, limit=100)
+        whole = await replica.page("default", None, 100)
         assert len(whole) == 8
         pages, before = [], None
-        while page := await replica.auditor.trail("default", before=before, limit=3):
+        while page := await replica.page("default", before, 3):
             pages += page
             before = page[-1].position
         assert pages == whole
-        (only,) = await replica.auditor.trail("other", before=None, limit=3)
+        (only,) = await replica.page("other", None, 3)
         assert (only.before, only.after, only.reason) == (None, "none", "no text")
         # In the order of the id that was labeled.
         mirrored = LabelEntry(id=draw_id(9, mirrored=True), label="B", by="ana", at=1.0)
         await replica.auditor.label([mirrored], may_use=bool)
-        (newest,) = await replica.auditor.trail("default", before=None, limit=1)
+        (newest,) = await replica.page("default", None, 1)
         assert (newest.before, newest.after) == ("A", "B")

@@ -1,21 +1,17 @@
 """Labels of draws count exactly once, in the order that their sender judged."""
 
 import asyncio
-import itertools
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from app.audits.auditor import MOST_LABEL_CHANGES, Auditor
+from app.audits.auditor import Auditor
 from app.audits.entries import AuditLabel, LabelEntry
-from app.core.errors import (
-    ForbiddenError,
-    LabelChangesError,
-)
+from app.core.errors import ForbiddenError
 from app.ports import AuditStore, StoredRow
 from app.stores.memory import MemoryStore
 from scope_judge.records import AuditLabels, EarlierLabel
@@ -77,31 +73,6 @@ async def test_a_draw_that_nobody_can_label_is_closed_and_may_be_labeled_after_a
         assert f"audit {one}: label changed from none to B by 'bob'" in caplog.text
         # A reason is a text of a caller.
         assert "texts are gone" not in caplog.text
-
-
-async def test_a_label_may_change_a_hundred_times(caplog: pytest.LogCaptureFixture) -> None:
-    async with services_of(audit_rate=1.0) as services:
-        await services.calibrator.add("default", EXAMPLES)
-        one, two = await ids(services, traffic(range(2)))
-        auditor = services.auditor
-        sides: Iterator[AuditLabel] = itertools.cycle(("A", "B"))
-        assert await label(auditor, (one, next(sides))) == (1, 0, 0, 0, 0)
-        before = await rows_of(services.store)
-        for _ in range(MOST_LABEL_CHANGES):
-            # Labels of one batch are one change, and one entry.
-            turn = [(one, next(sides)) for _ in range(95)]
-            assert await label(auditor, *turn) == (0, 1, 94, 0, 0)
-        assert await rows_of(services.store) == before + MOST_LABEL_CHANGES
-        with pytest.raises(LabelChangesError, match="no label was taken"):
-            await label(auditor, (two, "A"), (one, next(sides)))
-        assert await rows_of(services.store) == before + MOST_LABEL_CHANGES
-        with pytest.raises(LabelChangesError):
-            await label(auditor, (one, "none"))
-        # The label that it has may be sent again, and other audits take theirs.
-        kept = audits(auditor)[0].label
-        assert kept is not None
-        assert await label(auditor, (one, kept), (two, "A")) == (1, 0, 1, 0, 0)
-        assert caplog.text.count(f"audit {one}: label changed") == MOST_LABEL_CHANGES
 
 
 async def test_a_draw_takes_its_first_label_in_time_and_corrections_for_ever() -> None:

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from app.audits import book as book_module
-from app.audits.keeping import remove_once
+from app.audits.keeping import forget, remove_old_audits
 from app.stores.memory import MemoryStore
 from tests.serving import services_of
 from tests.unit.audits.drawing import EXAMPLES, audits, ids, judged, label, replica, traffic
@@ -25,9 +25,9 @@ async def test_audits_of_replaced_versions_are_deleted_after_so_many_days() -> N
         new = await ids(services, traffic(range(10, 12)))
         late = replica(store, seconds_later=91 * DAY)
         await late.open()
-        await remove_once(late, store, keep_days=100)
+        await remove_old_audits(late, store, keep_days=100)
         assert len(audits(late)) == 6
-        await remove_once(late, store, keep_days=90)
+        await remove_old_audits(late, store, keep_days=90)
         assert {audit.id for audit in audits(late)} == {old[3], *new}
         # With them goes the entry that closed one of them, and every replica notices.
         await services.auditor.catch_up()
@@ -41,7 +41,7 @@ async def test_audits_of_a_deleted_set_go_with_their_entries_and_open_ones_stay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # The entries of the audits that the first step removes do not fit into it.
-    monkeypatch.setattr("app.audits.auditor._STEP", 3)
+    monkeypatch.setattr("app.audits.keeping._STEP", 3)
     store = MemoryStore()
     async with services_of(store=store, audit_rate=1.0) as services:
         await services.calibrator.add("default", EXAMPLES)
@@ -49,7 +49,7 @@ async def test_audits_of_a_deleted_set_go_with_their_entries_and_open_ones_stay(
         auditor = services.auditor
         for each in ("A", "B"):
             await label(auditor, *((identifier, each) for identifier in drawn[:2]))
-        assert await auditor.forget("default", in_force=None, older_than=time.time() + 1) == 2
+        await forget(auditor, "default", in_force=None, older_than=time.time() + 1)
         assert [audit.id for audit in audits(auditor)] == drawn[2:]
         assert auditor.book("default").trail == []
 

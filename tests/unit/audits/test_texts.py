@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from app.audits.entries import pair_of
+from app.audits.keeping import remove_texts
+from app.audits.listing import page_to_label
 from app.audits.texts import LONGEST_TEXTS, read_texts, written_texts
 from app.core.comparison import Comparison, Role, Turn
 from app.judging.services import Services
@@ -35,8 +37,14 @@ def kept_keys(store: MemoryStore) -> set[str]:
 
 
 async def page(services: Services, **asked: Any) -> records.AuditPage:
-    given = {"calibration": None, "person": "ana", "after": 0, "limit": 64, "may_use": bool}
-    return await services.text_keeper.to_label(**{**given, **asked})
+    given: dict[str, Any] = {
+        "calibration": None,
+        "person": "ana",
+        "after": 0,
+        "limit": 64,
+        "may_use": bool,
+    }
+    return await page_to_label(services.auditor, services.store, **{**given, **asked})
 
 
 async def shown(services: Services, **asked: Any) -> dict[str, tuple[object, ...]]:
@@ -192,7 +200,7 @@ async def test_texts_of_expired_audits_are_removed_and_those_of_open_ones_stay()
             # Also if no service keeps texts any more.
             other = replica(store, seconds_later=later)
             await other.open()
-            await other.remove_texts()
+            await remove_texts(other)
             assert kept_keys(store) == keys
 
 
@@ -201,7 +209,7 @@ async def test_texts_reach_no_row_no_log_and_no_metric(caplog: pytest.LogCapture
     async with keeping(MemoryStore()) as services:
         (one,) = await ids(services, [pair(3.0, 0.0, question="a secret question")])
         await label(services.auditor, (one, "A"))
-        await services.auditor.remove_texts()
+        await remove_texts(services.auditor)
         assert "secret" not in services.telemetry.exposition()[0].decode()
         rows = await services.store.audits("default", after=0, limit=10)
         assert rows
