@@ -6,14 +6,12 @@ markup nor characters that steer a terminal.
 Lines that programs read, and paths, are never cut at the width of the terminal.
 """
 
-import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich import box
-from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
 from rich.segment import Segment
@@ -48,8 +46,6 @@ class _PlainConsole(Console):
 # Progress and notes go to stderr, so that a pipe reads only results from stdout.
 console = _PlainConsole(stderr=True)
 stdout = _PlainConsole()
-# A word with the space behind it, or before it where a line is indented.
-_WORD = re.compile(r"[^\S\n]*\S+[^\S\n]*\n?|\n")
 # More than any table is wide.
 _UNLIMITED = 100_000
 # A cell that lists names is broken after so many characters.
@@ -76,13 +72,12 @@ def print_error(message: str) -> None:
 
 
 def say(*parts: str | tuple[str, str], output: Console = console) -> None:
-    """Prints a sentence; lines break between words on a terminal, and nowhere in a pipe."""
+    """Prints a sentence; lines break between words on a terminal, and nowhere in a pipe.
+
+    A word longer than a line, such as a path, is not cut.
+    """
     words = _words(*parts)
-    lines = words.divide(_breaks(words.plain, output.width)) if output.is_terminal else [words]
-    for line in lines:
-        # A space at the end of a full line would wrap, as an empty line.
-        line.rstrip()
-        output.print(line, soft_wrap=True)
+    output.print(words, overflow="ignore", crop=False, soft_wrap=not output.is_terminal)
 
 
 def _words(*parts: str | tuple[str, str]) -> Text:
@@ -90,17 +85,6 @@ def _words(*parts: str | tuple[str, str]) -> Text:
     return Text.assemble(
         *((printable(text).replace("\n", _CONTINUED), style) for text, style in styled)
     )
-
-
-def _breaks(text: str, width: int) -> list[int]:
-    """Where lines of a text begin; a word longer than a line, such as a path, is not cut."""
-    breaks, column = [], 0
-    for word in _WORD.finditer(text):
-        if column and column + cell_len(word[0].rstrip()) > width:
-            breaks.append(word.start())
-            column = 0
-        column = 0 if word[0].endswith("\n") else column + cell_len(word[0])
-    return breaks
 
 
 def print_table(table: Table, *, title: str = "", output: Console = stdout) -> None:

@@ -7,15 +7,10 @@ with the swapped label agrees.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, Literal, TypeVar
+from typing import Generic, TypeVar
 
 from app.core.comparison import MIRRORED, Comparison, Label
-from app.core.errors import InvalidRequestError
 from app.core.fingerprint import example_digest
-
-# The decision about pairs whose labels differ: no label of them counts, or the last one does, or
-# all rows are refused.
-Contradictions = Literal["drop", "last", "refuse"]
 
 _SHOWN = 3
 
@@ -52,7 +47,6 @@ class LabelReport:
         repeated: Places of the rows that repeat an earlier pair with the same label.
         contradicting: For each pair with different labels, all of its rows, with their labels in
             the order of the first row.
-        contradictions: The decision about these pairs.
         without_texts: Number of rows whose texts are unknown: repeated pairs are not found among
             them.
     """
@@ -63,7 +57,6 @@ class LabelReport:
     unusable: Sequence[LabeledRow] = ()
     repeated: Sequence[str] = ()
     contradicting: Sequence[Sequence[LabeledRow]] = ()
-    contradictions: Contradictions = "drop"
     without_texts: int = 0
 
     @property
@@ -98,9 +91,7 @@ class LabelReport:
         counts = Counter(str(row.problem) for row in self.unusable)
         counts["no label"] += self.unlabelled
         counts["a repeated pair"] += len(self.repeated)
-        # The last row of each pair is among the usable ones or the ties.
-        used = len(self.contradicting) if self.contradictions == "last" else 0
-        counts["contradicting labels"] += sum(map(len, self.contradicting)) - used
+        counts["contradicting labels"] += sum(map(len, self.contradicting))
         return {reason: number for reason, number in counts.items() if number}
 
     def without(self, unusable: Sequence[LabeledRow]) -> "LabelReport":
@@ -130,13 +121,7 @@ class LabelReport:
             " and ".join(f"{row.place} ({row.label})" for row in rows)
             for rows in self.contradicting
         ]
-        decided = {
-            "drop": "none of them counts; --contradictions last lets the last one count, and "
-            "refuse stops",
-            "last": "the last row of each pair counts",
-            "refuse": "",
-        }[self.contradictions]
-        return [f"contradict each other: {_listed(pairs)}{decided and f': {decided}'}"]
+        return [f"contradict each other, so that none of them counts: {_listed(pairs)}"]
 
     def _unknown(self) -> list[str]:
         if not self.without_texts:
@@ -160,15 +145,10 @@ class CheckedRows(Generic[Row]):
     report: LabelReport
 
 
-def checked(rows: Iterable[Row], contradictions: Contradictions = "drop") -> CheckedRows[Row]:
+def checked(rows: Iterable[Row]) -> CheckedRows[Row]:
     """Finds the rows that count; long work for large texts, because each text is hashed.
 
-    Args:
-        rows: The rows in order.
-        contradictions: The decision about pairs whose labels differ. A tie and a side differ, too.
-
-    Raises:
-        InvalidRequestError: Labels contradict each other, and they are to be refused.
+    No row of a pair with different labels counts. A tie and a side differ, too.
     """
     unusable: list[LabeledRow] = []
     pairs: dict[str, list[Row]] = defaultdict(list)
@@ -191,7 +171,6 @@ def checked(rows: Iterable[Row], contradictions: Contradictions = "drop") -> Che
         if len({row.label for row in told}) > 1:
             contradicting.append(told)
             repeated += [row.place for row in same if row.label is None]
-            kept += labelled[-1:] if contradictions == "last" else []
         else:
             kept.append(found[0])
             repeated += [row.place for row in same if row is not found[0]]
@@ -202,11 +181,8 @@ def checked(rows: Iterable[Row], contradictions: Contradictions = "drop") -> Che
         unusable=unusable,
         repeated=repeated,
         contradicting=contradicting,
-        contradictions=contradictions,
         without_texts=unknown,
     )
-    if contradicting and contradictions == "refuse":
-        raise InvalidRequestError("\n".join([report.sentence, *report.details]))
     return CheckedRows(labelled=[row for row in kept if row.label is not None], report=report)
 
 

@@ -26,7 +26,6 @@ from app.cli.running.options import (
     ColumnMap,
     Encoding,
     Inputs,
-    OnContradictions,
     check_share,
     given_format,
 )
@@ -62,7 +61,6 @@ def calibrate(
     ] = None,
     columns: ColumnMap = None,
     encoding: Encoding = None,
-    contradictions: OnContradictions = "drop",
     overwrite: Annotated[
         bool, typer.Option(help="Discard an unfinished run with another judge.")
     ] = False,
@@ -92,7 +90,7 @@ def calibrate(
     """
     check_share("hold-out", hold_out)
     form = given_format(columns, encoding)
-    rows = checked_pairs(files, form, contradictions)
+    rows = checked_pairs(files, form)
     sets = {name: rows.labelled} if by is None else _sets_by(by, name, rows.labelled)
     failed = unusable = len(rows.report.unusable)
     with connected(url, patience_s=patience) as client:

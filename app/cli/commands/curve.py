@@ -12,7 +12,6 @@ from app.cli.running.options import (
     ColumnMap,
     Encoding,
     Inputs,
-    OnContradictions,
     check_share,
     given_format,
 )
@@ -32,7 +31,6 @@ def curve(
     delta: Annotated[float, typer.Option(help="Delta of pac, in (0, 1).")] = STANDARD_DELTA,
     columns: ColumnMap = None,
     encoding: Encoding = None,
-    contradictions: OnContradictions = "drop",
     out: Annotated[
         Path | None,
         typer.Option(help="File for new judgments.  [default: FILE-judged.jsonl]"),
@@ -54,12 +52,12 @@ def curve(
     from app.evaluation.judgments.jsonl import read_judgments
 
     form = given_format(columns, encoding)
-    judged = read_judgments(files, form, contradictions)
+    judged = read_judgments(files, form)
     told = None
     if judged.signal is None:
         if STDIN in files:
             raise CommandError("standard input has no judgments: judge a file, which is read twice")
-        report = checked_pairs(files, form, contradictions).report
+        report = checked_pairs(files, form).report
         told, out = report.sentence, out or _beside(files[0])
         say(
             f"These {report.rows} pairs are not judged yet: the service at {url} judges them "
@@ -67,7 +65,7 @@ def curve(
         )
         _judge(files, form, out, url=url, patience_s=patience)
         # The results are UTF-8 with the columns of the input.
-        judged = read_judgments([out], InputFormat(shape=form.shape), contradictions)
+        judged = read_judgments([out], InputFormat(shape=form.shape))
     scores = labeled_scores_of(judged, ", ".join(map(str, files)))
     # A judgment that failed makes another report.
     if scores.report.sentence != told:

@@ -12,14 +12,12 @@ from app.cli.console import CommandError, console
 from app.cli.running.options import (
     ColumnMap,
     Encoding,
-    OnContradictions,
     check_extra,
     check_share,
     given_format,
 )
 from app.cli.running.rows import print_label_report
 from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
-from app.files.checking import Contradictions
 from app.files.reading import InputFormat
 
 # The help of the command needs its options only, and most modules of app.evaluation need libraries
@@ -80,7 +78,6 @@ def evaluate(
     delta: Annotated[float, typer.Option(help="Delta of pac, in (0, 1).")] = STANDARD_DELTA,
     columns: ColumnMap = None,
     encoding: Encoding = None,
-    contradictions: OnContradictions = "drop",
 ) -> None:
     """Measure a judge on labeled pairs with the paper's protocol.
 
@@ -109,13 +106,13 @@ def evaluate(
         observations = None if methods is None else _observations(_named(methods))
         own = judged.name == LOG_NAME
         folder = judged.parent if own else Path(f"evaluation-{data_name(judged)}")
-        name, sources = _read(judged, form, contradictions, observations, limit=limit, seed=seed)
+        name, sources = _read(judged, form, observations, limit=limit, seed=seed)
     else:
         choice = choose_judge(judge)
         name = judge_name(choice.settings)
         folder = Path(f"evaluation-{name.rpartition('/')[2]}")
         observations = _observations(_methods_of(choice, methods))
-        benchmarks = loaded_benchmarks(data or (), form, contradictions)
+        benchmarks = loaded_benchmarks(data or (), form)
         sources = judged_sources(
             benchmarks, observations, choice, out or folder, limit=limit, seed=seed
         )
@@ -143,7 +140,6 @@ def _design(alpha: list[float] | None, delta: float, *, seed: int, splits: int) 
 def _read(
     file: Path,
     form: InputFormat,
-    contradictions: Contradictions,
     observations: "Sequence[Observation] | None",
     *,
     limit: int,
@@ -152,7 +148,7 @@ def _read(
     from app.evaluation.judgments.jsonl import read_judgments
     from app.evaluation.measurement import sources_of
 
-    judged = read_judgments([file], form, contradictions)
+    judged = read_judgments([file], form)
     print_label_report(judged.report)
     if observations is not None:
         pairs = tuple(pair.only(observations) for pair in judged.pairs)

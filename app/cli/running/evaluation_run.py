@@ -11,7 +11,6 @@ from app.cli.console import CommandError, say, stdout
 from app.cli.progress import ConsoleObserver, progress_bar
 from app.cli.running.rows import print_label_report
 from app.cli.stopping import ending_at_ctrl_c, resumable
-from app.files.checking import Contradictions
 from app.files.reading import InputFormat
 from app.files.replacing import replace_text
 from app.judges.label_logits import LEAST_LABEL_MASS
@@ -104,18 +103,14 @@ def judged_sources(
     }
 
 
-def loaded_benchmarks(
-    data: Sequence[str], form: InputFormat, contradictions: Contradictions
-) -> "list[Benchmark]":
+def loaded_benchmarks(data: Sequence[str], form: InputFormat) -> "list[Benchmark]":
     """Loads data sets, and prints what became of the rows of files."""
     from app.evaluation.benchmarks.catalogue import load_benchmark
 
     benchmarks = []
     for entry in data:
         name, _, source = entry.partition("=") if not Path(entry).exists() else (entry, "", "")
-        benchmark = load_benchmark(
-            name, source=source or None, form=form, contradictions=contradictions
-        )
+        benchmark = load_benchmark(name, source=source or None, form=form)
         if benchmark.report is not None:
             print_label_report(benchmark.report)
         benchmarks.append(benchmark)

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 import typer
 
 from app.cli.console import CommandError
-from app.files.checking import Contradictions
 from app.files.reading import InputFormat
 from app.files.shapes import custom_shape
 
@@ -29,14 +28,6 @@ Encoding = Annotated[
     str | None,
     typer.Option(
         help="Encoding of text files, such as cp1252 for CSV from Excel.  [default: utf-8]"
-    ),
-]
-OnContradictions = Annotated[
-    Contradictions,
-    typer.Option(
-        "--contradictions",
-        help="If a pair has different labels: drop the pair, use its last label, or refuse all "
-        "files.",
     ),
 ]
 HumanProbability = Annotated[

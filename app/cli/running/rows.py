@@ -17,7 +17,7 @@ from app.cli.console import CommandError, say
 from app.cli.progress import progress_bar
 from app.cli.stopping import resumable
 from app.core.errors import RequestError, ScopeJudgeError
-from app.files.checking import CheckedRows, Contradictions, LabelReport, checked
+from app.files.checking import CheckedRows, LabelReport, checked
 from app.files.journal import Journal
 from app.files.labeled import FilePair, read_pairs, shape_of_rows
 from app.files.reading import FileRow, InputFormat, files_of, read_rows
@@ -110,11 +110,9 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def checked_pairs(
-    files: Sequence[Path], form: InputFormat, contradictions: Contradictions
-) -> CheckedRows[FilePair]:
+def checked_pairs(files: Sequence[Path], form: InputFormat) -> CheckedRows[FilePair]:
     """The rows of files that count, after the report is printed."""
-    rows = checked(read_pairs(files, form), contradictions)
+    rows = checked(read_pairs(files, form))
     print_label_report(rows.report)
     return rows
 

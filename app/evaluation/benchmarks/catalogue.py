@@ -7,7 +7,7 @@ from app.core.errors import InvalidRequestError
 from app.demo.pairs import demo_sets
 from app.evaluation.benchmarks.hub import HUB_BENCHMARKS, hub_benchmark
 from app.evaluation.benchmarks.labeled_pairs import Benchmark, LabeledPair, digest_of
-from app.files.checking import CheckedRows, Contradictions, checked
+from app.files.checking import CheckedRows, checked
 from app.files.labeled import FilePair, read_pairs
 from app.files.reading import ENDINGS, InputFormat
 
@@ -24,7 +24,6 @@ def load_benchmark(
     *,
     source: str | None = None,
     form: InputFormat | None = None,
-    contradictions: Contradictions = "drop",
 ) -> Benchmark:
     """Loads a benchmark by its name, or labeled pairs from a file.
 
@@ -35,7 +34,6 @@ def load_benchmark(
         source: For a benchmark of the paper, a folder with a local copy that
             `datasets.load_dataset` can read. For any other name, a file to load under that name.
         form: How the rows of a file are written; None to recognize it.
-        contradictions: The decision about pairs of a file whose labels differ.
 
     Raises:
         InvalidRequestError: No such benchmark or file exists, it cannot be loaded, or it has no
@@ -51,7 +49,7 @@ def load_benchmark(
             f"{path} is neither a file nor a benchmark; the benchmarks are "
             f"{', '.join(benchmark_names())}"
         )
-    rows = checked(read_pairs([path], form or InputFormat()), contradictions)
+    rows = checked(read_pairs([path], form or InputFormat()))
     name = name_or_path if source else data_name(path)
     return _of_file(name, rows)
 

@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from app.core.comparison import Side
 from app.core.errors import InvalidRequestError
 from app.evaluation.judgments.record import JudgedPair, Observation
-from app.files.checking import Contradictions, LabeledRow, LabelReport, checked
+from app.files.checking import LabeledRow, LabelReport, checked
 from app.files.journal import LineFile
 from app.files.labeled import check_labeled, check_words, known_comparison
 from app.files.reading import FileRow, InputFormat, files_of, read_rows
@@ -85,11 +85,7 @@ class Judged:
             )
 
 
-def read_judgments(
-    inputs: Sequence[Path],
-    form: InputFormat | None = None,
-    contradictions: Contradictions = "drop",
-) -> Judged:
+def read_judgments(inputs: Sequence[Path], form: InputFormat | None = None) -> Judged:
     """Reads files of pairs that a judge has judged and people have labeled.
 
     Each row has a label and the judge's answers: `gap_fwd` and `gap_rev`, the
@@ -102,7 +98,6 @@ def read_judgments(
     Args:
         inputs: Files of any format, folders and patterns.
         form: How the rows are written; None to recognize it.
-        contradictions: The decision about pairs whose labels differ.
 
     Raises:
         InvalidRequestError: A file cannot be read, or an answer does not have this format; the
@@ -118,7 +113,7 @@ def read_judgments(
     rows = _rows(lines, kind)
     # A repeated pair may be the answer of another judge, which must not be lost in silence.
     judges = frozenset(row.pair.judge for row in rows if row.pair is not None)
-    checked_rows = checked(rows, contradictions)
+    checked_rows = checked(rows)
     kept = [row for row in checked_rows.labelled if row.pair is not None]
     return Judged(
         pairs=tuple(row.pair for row in kept if row.pair is not None),

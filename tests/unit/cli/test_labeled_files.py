@@ -101,20 +101,6 @@ def test_an_unknown_word_is_refused_before_anything_is_judged(
     assert f"{told}{whole}" in one_line(result.stderr)
 
 
-@pytest.mark.parametrize("command", ["curve", "calibrate", "evaluate"])
-def test_contradictions_can_stop_a_command_before_anything_is_judged(
-    command: str, file: Path, tmp_path: Path
-) -> None:
-    options = ["--judge", "demo"] if command == "evaluate" else ["--url", "http://127.0.0.1:9"]
-    result = run(command, file, *options, "--contradictions", "refuse")
-    assert result.exit_code == 1
-    told = one_line(result.stderr)
-    assert REPORT in told
-    assert f"contradict each other: {file}, line 61 (A) and {file}, line 62 (B);" in told
-    wrong = run(command, file, *options, "--contradictions", "first")
-    assert wrong.exit_code == 2
-
-
 def excel_file(path: Path) -> Path:
     """Labeled pairs as a German Excel saves them as CSV."""
     rng = random.Random(3)

@@ -2,14 +2,11 @@
 
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.comparison import Comparison, Label
-from app.core.errors import InvalidRequestError
 from app.files.checking import (
-    Contradictions,
     LabeledRow,
     checked,
 )
@@ -65,29 +62,8 @@ def test_every_kind_of_row_by_hand() -> None:
     assert report.details == [
         "unusable, 1: response_a is blank (line 4)",
         "repeated: line 5; line 10; line 11",
-        "contradict each other: line 6 (A) and line 7 (B); line 8 (B) and line 9 (tie): none of "
-        "them counts; --contradictions last lets the last one count, and refuse stops",
-    ]
-
-
-def test_the_last_label_of_a_pair_counts_where_that_is_asked_for() -> None:
-    rows = [row(1, 1, "A"), row(2, 1, "A"), row(3, 1, "B", swapped=True), row(4, 2, "A")]
-    found = checked(rows, "last")
-    assert places(found.labelled) == ["line 3", "line 4"]
-    assert found.report.sentence == "4 rows: 2 usable, 3 contradict each other"
-    assert found.report.rows == 4
-    assert found.report.left_out == {"contradicting labels": 2}
-    assert found.report.details[-1].endswith("(B): the last row of each pair counts")
-
-
-def test_contradictions_are_refused_where_that_is_asked_for() -> None:
-    agreeing = [row(1, 1, "A"), row(2, 1, "A", swapped=True)]
-    assert checked(agreeing, "refuse").report.repeated == ["line 2"]
-    with pytest.raises(InvalidRequestError) as caught:
-        checked([*agreeing, row(3, 1, "tie")], "refuse")
-    assert caught.value.detail.splitlines() == [
-        "3 rows: 0 usable, 3 contradict each other",
-        "contradict each other: line 1 (A) and line 2 (A) and line 3 (tie)",
+        "contradict each other, so that none of them counts: line 6 (A) and line 7 (B); line 8 (B) "
+        "and line 9 (tie)",
     ]
 
 
@@ -122,14 +98,14 @@ some_rows = st.lists(
 )
 
 
-@given(some_rows, st.sampled_from(["drop", "last"]))
+@given(some_rows)
 def test_each_row_counts_once_and_the_order_of_responses_changes_nothing(
-    drawn: list[tuple[int, Label | None, bool, str | None]], decision: Contradictions
+    drawn: list[tuple[int, Label | None, bool, str | None]],
 ) -> None:
     rows = [
         row(i, pair, label, swapped=s, problem=p) for i, (pair, label, s, p) in enumerate(drawn)
     ]
-    found = checked(rows, decision)
+    found = checked(rows)
     report = found.report
     assert report.rows == len(rows)
     assert len(found.labelled) == report.usable + report.ties
@@ -141,8 +117,6 @@ def test_each_row_counts_once_and_the_order_of_responses_changes_nothing(
         agree = all(one[1] == two[1] for one, two in pairwise(said))
         if said and agree:
             expected.append(said[0][0])
-        elif said and decision == "last":
-            expected.append(said[-1][0])
     assert places(found.labelled) == [f"line {i}" for i in expected]
     plain = [row(i, pair, label, problem=p) for i, (pair, label, _, p) in enumerate(drawn)]
-    assert places(checked(plain, decision).labelled) == places(found.labelled)
+    assert places(checked(plain).labelled) == places(found.labelled)
