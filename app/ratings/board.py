@@ -75,13 +75,11 @@ class _Standing:
         judged: Number of judged battles.
         failed: Number of battles without a judgment.
         established: Whether the model has enough judged battles for a rank.
-        reference: Index of the reference; None without one.
     """
 
     judged: Ints
     failed: Ints
     established: Bools
-    reference: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,9 +111,14 @@ def rated(battles: Battles, settings: RatingSettings) -> tuple[Board, Rounds]:
     """Rates the models of one judge's battles, and keeps the bootstrap for later comparisons.
 
     Raises:
-        InvalidRequestError: The reference is no model of the battles, or a provisional one.
+        InvalidRequestError: There is nothing to rank by.
     """
-    standing = _standing(battles, settings)
+    judged = battles.played(battles.judged)
+    standing = _Standing(
+        judged=judged,
+        failed=battles.played(~battles.judged),
+        established=judged >= settings.min_battles,
+    )
     fitted = battles
     both = standing.established[battles.first] & standing.established[battles.second]
     if both.any():
@@ -166,30 +169,6 @@ def rated(battles: Battles, settings: RatingSettings) -> tuple[Board, Rounds]:
     return board, Rounds(keys=keys[keys < UNNAMED], theta=theta)
 
 
-def _standing(battles: Battles, settings: RatingSettings) -> _Standing:
-    judged = battles.played(battles.judged)
-    established = judged >= settings.min_battles
-    reference = None
-    if settings.reference is not None:
-        if settings.reference not in battles.models:
-            raise InvalidRequestError(
-                f"the reference {settings.reference!r} is not a model of these battles: "
-                f"{', '.join(battles.models[:20])}"
-            )
-        reference = battles.models.index(settings.reference)
-        if established.any() and not established[reference]:
-            raise InvalidRequestError(
-                f"the reference {settings.reference!r} has {judged[reference]} judged battles, and "
-                f"a rating needs {settings.min_battles}"
-            )
-    return _Standing(
-        judged=judged,
-        failed=battles.played(~battles.judged),
-        established=established,
-        reference=reference,
-    )
-
-
 def _point(
     name: ViewName,
     outcomes: Outcomes,
@@ -204,7 +183,7 @@ def _point(
         counted = Outcomes(np.zeros(fitted.n, dtype=bool), nothing, nothing)
     games = games_of(fitted, counted)
     cells = cells_of(games)
-    structure = structure_of(cells.whole, standing.reference)
+    structure = structure_of(cells.whole)
     return _Point(
         name=name,
         played=battles.played(outcomes.counted),
@@ -241,9 +220,9 @@ def _view(
     standing: _Standing,
     settings: RatingSettings,
 ) -> View:
-    level, reference = settings.level, standing.reference
-    unsolved, structure = unsolved_of(drawn.pull, point.structure, standing.established, reference)
-    shares = center_shares(structure, weight, reference)
+    level = settings.level
+    unsolved, structure = unsolved_of(drawn.pull, point.structure, standing.established)
+    shares = center_shares(structure, weight)
     theta = centered(point.theta, structure, shares)
     rounds = centered(drawn.theta, structure, shares)
     prior_sd = settings.prior_sd / settings.points

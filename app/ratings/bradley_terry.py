@@ -94,13 +94,10 @@ class Structure:
         return self.no_floor | self.no_ceiling
 
 
-def structure_of(tally: Tally, reference: int | None = None) -> Structure:
+def structure_of(tally: Tally) -> Structure:
     """Finds the components, and the models that won or lost everything against the others.
 
-    Args:
-        tally: One problem.
-        reference: Index of the model from which its component is seen; None to see it from the
-            group of models with the most battles.
+    A component is seen from the group of models with the most battles.
     """
     played = tally.weight > 0
     first, second = tally.first[played], tally.second[played]
@@ -119,14 +116,6 @@ def structure_of(tally: Tally, reference: int | None = None) -> Structure:
     for number in range(component.max(initial=-1) + 1):
         inside = component == number
         seen_from = int(np.argmax(np.where(inside, battles_of[group], -1.0)))
-        if reference is not None and inside[reference]:
-            seen_from = reference
-            if all_won[reference] or all_lost[reference]:
-                # Then all distances to it are infinite, however the others met.
-                no_floor |= inside & all_won[reference]
-                no_ceiling |= inside & all_lost[reference]
-                no_floor[reference] = no_ceiling[reference] = False
-                continue
         above, below = _reached(wins.T, seen_from), _reached(wins, seen_from)
         no_ceiling |= inside & (all_won | ~below)
         no_floor |= inside & (all_lost | ~above)
@@ -321,14 +310,13 @@ def centered(theta: Floats, structure: Structure, shares: Floats | None = None) 
     return result
 
 
-def center_shares(structure: Structure, weight: Floats, reference: int | None = None) -> Floats:
+def center_shares(structure: Structure, weight: Floats) -> Floats:
     """How much each model counts in the rating that is the zero of its component.
 
     Args:
         structure: Structure of the battles. A model without a finite rating does not count, unless
             there are no others.
         weight: Shape (models,). Weights of the models; equal ones in a component without any.
-        reference: Index of the model that is the zero of its component.
 
     Returns:
         Shape (models,). They sum to 1 in each component.
@@ -341,7 +329,5 @@ def center_shares(structure: Structure, weight: Floats, reference: int | None = 
         counted = np.where(bounded, weight, 0.0)
         if not counted.any():
             counted = (bounded if bounded.any() else inside).astype(np.float64)
-        if reference is not None and inside[reference]:
-            counted = (np.arange(len(component)) == reference).astype(np.float64)
         shares += counted / counted.sum()
     return shares

@@ -14,16 +14,13 @@ MOST_UNSOLVED = 0.01
 _PULLED = 0.5
 
 
-def unsolved_of(
-    pull: Floats, structure: Structure, established: Bools, reference: int | None = None
-) -> tuple[float, Structure]:
+def unsolved_of(pull: Floats, structure: Structure, established: Bools) -> tuple[float, Structure]:
     """Finds the rounds without a finite solution, and the models whose intervals would rest on it.
 
     Args:
         pull: Shape (rounds, models), as `Solution` has it.
         structure: Structure of the battles.
         established: Shape (models,). The models with enough battles.
-        reference: Index of the model that is the zero of its component, whose own rating is finite.
 
     Returns:
         The share of the rounds in which the rating of any established model is not finite; and the
@@ -34,10 +31,7 @@ def unsolved_of(
     for number in range(structure.component.max(initial=-1) + 1):
         inside = structure.component == number
         own = pull[:, inside]
-        middle = np.median(own, axis=1, keepdims=True)
-        if reference is not None and inside[reference]:
-            middle = pull[:, [reference]]
-        relative = own - middle
+        relative = own - np.median(own, axis=1, keepdims=True)
         above[:, inside], below[:, inside] = relative > _PULLED, relative < -_PULLED
     counted = established & (structure.component >= 0)
     unbounded = replace(
@@ -67,7 +61,7 @@ def intervals_of(
     implies. So are both ends of a model with few battles.
 
     Args:
-        theta: Shape (models,). Ratings, less their reference.
+        theta: Shape (models,). Ratings, less their zero.
         replicates: Shape (rounds, models). The same in each round.
         implied: Shape (models,). Standard deviations that the model implies.
         structure: Structure of the battles.

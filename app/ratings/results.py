@@ -226,9 +226,8 @@ class RatingSettings:
     Args:
         level: Level of the intervals, e.g. 0.95.
         scale: Points of the Elo scale for ten-fold odds.
-        center: Score of `reference`.
-        reference: The model whose score is `center`; None for the mean of the established models
-            of each component, weighted by the information of their battles.
+        center: Mean score of the established models of each component, weighted by the information
+            of their battles.
         min_battles: Judged battles that make a model established; others are provisional.
         prior_sd: Standard deviation of the prior of a rating in points; it keeps the rating of a
             model that won all its battles finite.
@@ -239,7 +238,6 @@ class RatingSettings:
     level: float = 0.95
     scale: float = 400.0
     center: float = 1000.0
-    reference: str | None = None
     prior_sd: float = 1000.0
     min_battles: int = 30
 

@@ -37,10 +37,6 @@ def leaderboard(
         Path | None,
         typer.Option(help="Folder of an earlier run, to show the changes."),
     ] = None,
-    reference: Annotated[
-        str | None,
-        typer.Option(help="Model whose score is 1000.  [default: the mean of the ranked models]"),
-    ] = None,
     human_probability: HumanProbability = None,
     label_noise: Annotated[
         float,
@@ -74,7 +70,6 @@ def leaderboard(
     settings = RatingSettings(
         rounds=rounds,
         seed=seed,
-        reference=reference,
         min_battles=min_battles,
     )
     if title is not None and not title.strip():

@@ -40,20 +40,12 @@ def test_without_labels_there_is_no_debiased_view_and_no_promise(tmp_path: Path)
     assert board.notes[0].startswith("Ratings come without a guarantee.")
 
 
-def test_the_mean_of_the_scores_is_the_center_unless_there_is_a_reference(
-    small: Board, tmp_path: Path
-) -> None:
+def test_the_mean_of_the_scores_is_the_center(small: Board) -> None:
     for view in small.views.values():
         shares = [rating.center_share or 0.0 for rating in view.ratings]
         scores = [rating.score or 0.0 for rating in view.ratings]
         assert sum(shares) == pytest.approx(1.0)
         assert np.dot(shares, scores) == pytest.approx(1000.0)
-    anchored = rated(simulated(battles=1500), tmp_path, replace(FEW, reference="model-02"))
-    anchor = by_model(anchored, "soft")["model-02"]
-    assert (anchor.score, anchor.low, anchor.high) == (1000.0, 1000.0, 1000.0)
-    before, after = by_model(small, "soft"), by_model(anchored, "soft")
-    gaps = {round((after[model].score or 0) - (before[model].score or 0), 6) for model in before}
-    assert len(gaps) == 1
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -86,20 +78,15 @@ def test_a_board_of_one_group_is_the_exact_fit(seed: int, tmp_path: Path) -> Non
         assert {rating.unbounded for rating in view.values()} == {None}
 
 
-@pytest.mark.parametrize("reference", [None, "model-01", "rookie"])
-def test_the_model_that_lost_its_only_battle_is_the_one_without_a_bound(
-    reference: str | None, tmp_path: Path
-) -> None:
+def test_the_model_that_lost_its_only_battle_is_the_one_without_a_bound(tmp_path: Path) -> None:
     arena = simulated(battles=600)
     rows = arena.rows()
     lost = {"id": "new", "model_a": "rookie", "winner": "model_b", "p_bar": 0.1}
     path = write(tmp_path / "rows.jsonl", [*rows, rows[0] | lost | {"accepted": True}])
     # One battle is enough here, so nobody is provisional.
-    board = board_of(read_battles([path]), replace(FEW, reference=reference, min_battles=1))
+    board = board_of(read_battles([path]), replace(FEW, min_battles=1))
     found = {model: each.unbounded for model, each in by_model(board, "accepted").items()}
-    others = "above" if reference == "rookie" else None
-    anchor = None if reference == "rookie" else "below"
-    assert found == dict.fromkeys(arena_models(), others) | {"rookie": anchor}
+    assert found == dict.fromkeys(arena_models()) | {"rookie": "below"}
 
 
 def arena_models() -> list[str]:
@@ -164,14 +151,6 @@ def test_an_interval_that_would_rest_on_the_prior_has_no_end(tmp_path: Path) -> 
         assert (each.low is None) == (each.unbounded in ("below", "both"))
         assert (each.rank is None) == (each.unbounded == "both")
     assert board.views["soft"].unsolved == 0.0
-
-
-def test_a_provisional_reference_is_refused(tmp_path: Path) -> None:
-    rows = simulated(battles=600).rows()
-    rows.append(rows[0] | {"id": "new", "model_a": "rookie"})
-    path = write(tmp_path / "rows.jsonl", rows)
-    with pytest.raises(InvalidRequestError, match="'rookie' has 1 judged battles"):
-        board_of(read_battles([path]), replace(FEW, reference="rookie"))
 
 
 @pytest.mark.parametrize(
