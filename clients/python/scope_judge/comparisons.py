@@ -71,15 +71,6 @@ def to_json(value: Any) -> bytes:
     return _ENCODER.encode(value).encode()
 
 
-def text_of(response: Any) -> str:
-    """The text of a response, or its JSON if it is more than one text."""
-    if isinstance(response, str):
-        return response
-    message = response[0] if isinstance(response, list) and len(response) == 1 else response
-    content = message.get("content") if isinstance(message, Mapping) else None
-    return content if isinstance(content, str) else to_json(response).decode()
-
-
 def _list_of(value: Any) -> Any:
     """A list for a sequence that is none, such as a column of a data set."""
     if isinstance(value, Mapping):

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any, Literal, TypedDict, cast, get_args
 
 from scope_judge.comparisons import GroupRule, checked
@@ -26,7 +25,6 @@ VARIABLES: Mapping[str, str] = {
     "timeout_s": "SCOPE_REWARD_TIMEOUT_S",
     "patience_s": "SCOPE_REWARD_PATIENCE_S",
     "stop_after_s": "SCOPE_REWARD_STOP_AFTER_S",
-    "comparisons_file": "SCOPE_REWARD_COMPARISONS_FILE",
 }
 
 
@@ -46,13 +44,11 @@ class RewardOptions(GroupRule, Connection, total=False):
     SCOPE_REWARD_ALPHA, or else is the service's default. `failures` says what happens if the
     service does not answer: "raise" raises the error, and "none" gives no reward. After
     `stop_after_s` in which judging was suspended or unanswered, UnavailableError is raised in any
-    case. Each judged comparison is appended to `comparisons_file` as a line of JSON, with its
-    texts.
+    case.
     """
 
     failures: Failures
     stop_after_s: float
-    comparisons_file: str | Path | None
 
 
 def resolved(

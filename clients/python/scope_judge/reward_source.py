@@ -4,15 +4,14 @@ import asyncio
 import functools
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, get_args, get_type_hints
 from weakref import WeakKeyDictionary
 
 from scope_judge.async_client import AsyncScopeClient
 from scope_judge.client import ScopeClient
-from scope_judge.comparisons import Group, group_fields, text_of, to_json
+from scope_judge.comparisons import Group, group_fields, to_json
 from scope_judge.errors import ScopeError, ServerError, UnavailableError
 from scope_judge.records import Check, ItemError, NoReward, Rewards
 from scope_judge.reward_settings import Connection, RewardOptions, resolved
@@ -52,9 +51,6 @@ class RewardSource:
         rule: dict[str, Any] = dict(options)
         self._is_tolerant = rule.pop("failures", "raise") == "none"
         self._stop_after_s = rule.pop("stop_after_s", _STOP_AFTER_S)
-        self._comparisons_file = rule.pop("comparisons_file", None)
-        if self._comparisons_file is not None:
-            rule["comparisons"] = True
         names = get_type_hints(Connection)
         self._connection: Any = {name: rule.pop(name) for name in names if name in rule}
         self._rule: Any = rule
@@ -110,13 +106,8 @@ class RewardSource:
         self, asked: Sequence["_Asked"], outcomes: Iterable["_Outcome"]
     ) -> list[list[Reward]]:
         """The rewards of groups, given the outcomes of those with responses to send."""
-        both = zip((one for one in asked if one.places), outcomes, strict=True)
-        for one, outcome in both:
-            one.outcome = outcome
-        rewards = list(map(self._of_one, asked))
-        if self._comparisons_file is not None:
-            rows = (row for one in asked for row in _comparisons(one))
-            _append(Path(self._comparisons_file), b"".join(to_json(row) + b"\n" for row in rows))
+        remaining = iter(outcomes)
+        rewards = [self._of_one(one, next(remaining) if one.places else None) for one in asked]
         self._stop_if_silent([reward for group in rewards for reward in group])
         return rewards
 
@@ -173,10 +164,9 @@ class RewardSource:
             client = self._clients[loop] = AsyncScopeClient(**self._connection)
         return client
 
-    def _of_one(self, asked: "_Asked") -> list[Reward]:
+    def _of_one(self, asked: "_Asked", outcome: "_Outcome | None") -> list[Reward]:
         """The rewards of a group; logs an error that leaves it without, and raises all others."""
-        fields, outcome = asked.fields, asked.outcome
-        rewards = [Reward(None, asked.reason)] * len(fields["responses"])
+        rewards = [Reward(None, asked.reason)] * len(asked.fields["responses"])
         if outcome is None:
             return rewards
         if isinstance(outcome, Rewards):
@@ -200,14 +190,13 @@ class RewardSource:
 _Outcome = Rewards | ItemError | ScopeError
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Asked:
     """A group that the service is asked for, with the places of the responses that are sent."""
 
     fields: Mapping[str, Any]
     places: list[int]
     reason: str = "failed"
-    outcome: _Outcome | None = None
 
     @classmethod
     def of(cls, group: Group, *, tolerant: bool) -> "_Asked":
@@ -254,30 +243,6 @@ def _is_sendable(text: str) -> bool:
 def shared_source(**options: Any) -> RewardSource:
     """The source with these options, for functions that a trainer calls once for each sample."""
     return RewardSource(resolved(options))
-
-
-def _comparisons(asked: _Asked) -> Iterator[dict[str, Any]]:
-    """Each judged comparison of a group in the fields of POST /judge and its answer."""
-    group, outcome = asked.group, asked.outcome
-    if not isinstance(outcome, Rewards):
-        return
-    assert isinstance(group, Mapping)
-    responses = group["responses"]
-    for one in outcome.comparisons or ():
-        other = group["reference"] if one.b is None else responses[one.b]
-        yield {
-            "question": group["question"],
-            "response_a": text_of(responses[one.a]),
-            "response_b": text_of(other),
-            "with_reference": one.b is None,
-            **asdict(one.judgment),
-        }
-
-
-def _append(file: Path, lines: bytes) -> None:
-    """Appends lines in one write, so that those of several processes do not mix."""
-    with file.open("ab", buffering=0) as opened:
-        opened.write(lines)
 
 
 def flags_of(reward: Reward) -> dict[str, int]:

@@ -35,7 +35,6 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "timeout_s": ("20", 20.0),
     "patience_s": ("0", 0.0),
     "stop_after_s": ("60", 60.0),
-    "comparisons_file": ("rows.jsonl", "rows.jsonl"),
     "failures": ("none", "none"),
 }
 
