@@ -7,8 +7,8 @@ become one version of the set. So an interrupted run leaves the set unchanged, a
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from app.cli.running.options import (
 from app.cli.running.rows import Ask, Item, checked_pairs, error_of, finished, is_judged
 from app.cli.stopping import resumable
 from app.core.assessment import share_interval
-from app.core.comparison import MIRRORED
+from app.core.comparison import MIRRORED, Label
 from app.files.labeled import FilePair
 
 # The help of a command needs its options only: functions import the client.
@@ -110,7 +110,12 @@ def calibrate(
                     add = partial(add, replace=True, even_if_infeasible=even_if_infeasible)
                     with resumable(kept):
                         _confirm(of_set, add(dry_run=True), failed=len(failures), yes=yes)
-                report = _added(client, of_set, add, judged, replace=replace)
+                elif not change_labels:
+                    _refuse_differing(client, of_set, judged)
+                whole = "has been replaced as a whole, or is unchanged"
+                state = whole if replace else "may have changed already"
+                with resumable(f"{of_set} {state}; rerun the command to resume"):
+                    report = add()
             detail = client.calibration(of_set)
             print_detail(detail)
             say(
@@ -177,28 +182,6 @@ def _scored(
         yield judged, failures
 
 
-def _added(
-    client: "ScopeClient",
-    name: str,
-    add: "Callable[[], CalibrationReport]",
-    judged: "Sequence[tuple[str, ScoredExample]]",
-    *,
-    replace: bool,
-) -> "CalibrationReport":
-    """Adds judged pairs, given with their places; labels that differ from the set's are refused."""
-    from scope_judge import ConflictError
-
-    whole = "has been replaced as a whole, or is unchanged"
-    state = whole if replace else "may have changed already"
-    with resumable(f"{name} {state}; rerun the command to resume"):
-        try:
-            return add()
-        except ConflictError as exc:
-            if exc.code != "labels_differ":
-                raise
-            raise CommandError(_differing(client, name, judged)) from None
-
-
 def _confirm(name: str, would: "CalibrationReport", *, failed: int, yes: bool) -> None:
     """Asks before pairs replace all examples of a set."""
     if failed:
@@ -227,11 +210,15 @@ def _sets_by(column: str, name: str, pairs: Sequence[FilePair]) -> dict[str, lis
     return sets
 
 
-def _differing(
+def _refuse_differing(
     client: "ScopeClient", name: str, judged: "Sequence[tuple[str, ScoredExample]]"
-) -> str:
-    """Names the rows whose pairs have another label in the set."""
-    known = {example.digest: example.label for example in client.examples(name).examples}
+) -> None:
+    """Refuses pairs that have another label in the set, before any of them is added."""
+    from scope_judge import NotFoundError
+
+    known: dict[str, Label | None] = {}
+    with suppress(NotFoundError):
+        known = {example.digest: example.label for example in client.examples(name).examples}
     rows = list[str]()
     for place, score in judged:
         was = known.get(score.digest)
@@ -239,11 +226,13 @@ def _differing(
             was = MIRRORED[was]
         if was not in (None, score.label):
             rows.append(f"{place} ({score.label}, and {was} in {name})")
-    shown = "; ".join(rows[:_SHOWN_FAILURES]) + ("; ..." if len(rows) > _SHOWN_FAILURES else "")
-    return (
-        f"{len(rows)} of the pairs have another label in {name}, which is unchanged: {shown}. "
-        "Correct them, or let these labels count with --change-labels"
-    )
+    if rows:
+        more = "; ..." if len(rows) > _SHOWN_FAILURES else ""
+        raise CommandError(
+            f"{len(rows)} of the pairs have another label in {name}, which is unchanged: "
+            f"{'; '.join(rows[:_SHOWN_FAILURES])}{more}. Correct them, or let these labels count "
+            "with --change-labels"
+        )
 
 
 def _scoring(client: "ScopeClient", name: str) -> Ask:

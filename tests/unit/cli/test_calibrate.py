@@ -217,25 +217,30 @@ def test_an_unfinished_run_over_standard_input_is_resumed(judging: Judging, tmp_
     assert journals(tmp_path) == []
 
 
+# The labels that differ are in the last of several requests, or all are in one.
+@pytest.mark.parametrize("max_body_bytes", [2500, 2**20])
 def test_labels_that_differ_from_the_set_are_named_and_need_an_option(
-    judging: Judging, tmp_path: Path
+    judging: Judging, tmp_path: Path, max_body_bytes: int
 ) -> None:
     rows = examples(ROWS)
-    with listening(judging.application()) as url:
+    with listening(judging.application(max_body_bytes=max_body_bytes)) as url:
         assert calibrated(url, written(tmp_path, rows)).exit_code == 0
-        before = examples_in(url, "default")
+        before, made = examples_in(url, "default"), versions(url)
         flipped = [{**row, "label": "B" if row["label"] == "A" else "A"} for row in rows[:5]]
         # The same pair in the other order, with the label that it has.
         turned = {**rows[7], "response_a": rows[7]["response_b"]}
         turned["response_b"] = rows[7]["response_a"]
         turned["label"] = "B" if rows[7]["label"] == "A" else "A"
-        file = written(tmp_path, [*flipped, turned, *rows[8:]])
+        file = written(tmp_path, [turned, *rows[8:], *flipped])
         refused = calibrated(url, file)
         assert refused.exit_code == 1
-        told = f"5 of the pairs have another label in default, which is unchanged: {file}, line 1 "
+        told = "5 of the pairs have another label in default, which is unchanged: "
+        told += f"{file}, line {ROWS - 6} "
         assert told in one_line(refused.output)
         assert "--change-labels" in refused.output
+        assert "may have changed" not in refused.output
         assert examples_in(url, "default") == before
+        assert versions(url) == made
         judged = judging.pairs
         changed = calibrated(url, file, "--change-labels")
         assert changed.exit_code == 0, changed.output
