@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from app.audits.absorption import Absorber
 from app.audits.auditor import Auditor
 from app.audits.changes import Changes
 from app.audits.drift import Drift
@@ -38,7 +37,6 @@ class Services:
     auditor: Auditor
     monitor: Monitor
     changes: Changes
-    absorber: Absorber
     store: Store
     admission: Admission
     readiness: Readiness

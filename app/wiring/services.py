@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 
 from app import __version__
-from app.audits.absorption import Absorber
 from app.audits.auditor import Auditor
 from app.audits.changes import Changes
 from app.audits.drift import Drift
@@ -203,7 +202,6 @@ def assembled(
         most_characters=_REWARD_GROWTH * limits.max_body_bytes,
     )
     calibrator = Calibrator(scoring, store, calibrations)
-    changes = Changes(auditor, calibrator, monitor, drift)
     return Services(
         scorer=scorer,
         judge=judge,
@@ -213,8 +211,7 @@ def assembled(
         drift=drift,
         auditor=auditor,
         monitor=monitor,
-        changes=changes,
-        absorber=Absorber(auditor, changes, calibrations, monitor, fingerprint=fingerprint),
+        changes=Changes(auditor, calibrator, calibrations, monitor, drift),
         store=store,
         admission=admission,
         readiness=Readiness(asked_first, store, calibrations, telemetry),

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 from app.api.answers.judgments import usage_of_request
 from app.api.answers.making import made
-from app.audits.absorption import Chosen as Absorbed
 from app.audits.book import Book
+from app.audits.changes import Absorbed
 from app.core.assessment import share_interval
 from app.core.calibration import STANDARD_DELTA, Calibration, LabeledExample
 from app.core.score import NoScore, Score

@@ -183,7 +183,7 @@ async def absorb(name: SetName, body: AbsorbIn, request: JsonRequest) -> Respons
     number is `audits` of the monitor's `recovery`; it follows from alpha, delta and guarantee.
     Without an alarm, the audits up to the first open one are added.
     """
-    change, chosen = await request.services.absorber.absorb(
+    change, chosen = await request.services.changes.absorb(
         name,
         by=request.caller.name,
         dry_run=body.dry_run,

@@ -81,7 +81,7 @@ async def calibrate(body: CalibrateIn, request: JsonRequest) -> Response:
             replaces=body.replace,
             change_labels=body.change_labels,
         )
-        change = await services.changes.take(
+        change = await services.changes.put(
             body.calibration,
             batch,
             by=request.caller.name,
@@ -163,7 +163,7 @@ async def monitor_calibration(name: SetName, request: JsonRequest) -> Response:
     await services.auditor.catch_up()
     report = await services.monitor.of(calibration)
     drift = await services.drift.of(calibration)
-    recovery = services.absorber.recovery(calibration)
+    recovery = services.changes.recovery(calibration)
     return await off_loop(as_json, partial(monitor, services, calibration, report, drift, recovery))
 
 
@@ -209,7 +209,7 @@ async def list_examples(
 async def import_examples(name: SetName, body: ImportIn, request: JsonRequest) -> Response:
     """Adds examples with scores of the same judge, as one new version."""
     batch = await request.run(body.batch)
-    change = await request.services.changes.take(
+    change = await request.services.changes.put(
         name,
         batch,
         by=request.caller.name,
@@ -252,7 +252,7 @@ async def add_pairs(name: SetName, body: PoolIn, request: JsonRequest) -> Respon
     pairs = await request.run(_read_pairs, body)
     delta = services.defaults.delta if body.delta is None else body.delta
     least = await request.run(lambda: _least(body.alpha, delta))
-    look = None if body.even_if_infeasible else await services.changes.look_at_pool()
+    look = None if body.even_if_infeasible else services.changes.look_at_pool
     async with services.admission.admit(len(pairs.read)):
         batch, change = await services.calibrator.pool(
             name,

@@ -229,7 +229,7 @@ async def test_pairs_are_refused_if_the_set_gets_verdicts_while_they_are_judged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with services_of() as services:
-        calibrator, look = services.calibrator, await services.changes.look_at_pool()
+        calibrator, look = services.calibrator, services.changes.look_at_pool
         judge = calibrator._scores
 
         async def slow(*given: Any) -> Any:
