@@ -376,7 +376,7 @@ class Head(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """An entry of a set's trail. `sets.trail` writes and reads the record."""
+    """An entry of a set's trail. `sets.change` writes and reads the record."""
 
     head: Head
     record: str

@@ -34,11 +34,10 @@ from app.core.errors import (
     StoreUnavailableError,
 )
 from app.core.fingerprint import is_reversed
-from app.sets.batch import Judged, JudgedBatch
 from app.sets.cache import Calibrations
 from app.sets.calibrator import Calibrator, Look
+from app.sets.change import Judged, JudgedBatch, SetChange
 from app.sets.effects import effects_of, refuse_infeasible, refuse_pool, rows_of
-from app.sets.trail import SetChange
 from scope_judge import records
 from scope_judge.records import Effect, Threshold
 

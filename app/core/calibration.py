@@ -514,13 +514,6 @@ class Calibration:
             for alpha in STANDARD_ALPHAS
         )
 
-    @property
-    def kept_standard_rows(self) -> tuple[Threshold, ...] | None:
-        """The standard rows if they were computed already; None before that."""
-        # `cached_property` keeps its value in the dict of the instance.
-        rows: tuple[Threshold, ...] | None = self.__dict__.get("standard_rows")
-        return rows
-
     @cached_property
     def risk_coverage(self) -> tuple[CurvePoint, ...]:
         """The risk-coverage curve at 200 scores at most, evenly spread over the ranks.

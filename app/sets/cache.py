@@ -27,8 +27,8 @@ from app.flow import off_loop
 from app.observability.telemetry import Row, Telemetry
 from app.ports import KEPT_VERSIONS, Head, SetStore
 from app.release import RELEASE
+from app.sets.change import readable_changes
 from app.sets.codec import decode
-from app.sets.trail import readable_changes
 
 # A cached version is used for so long without asking the store, which costs one short read.
 _FRESH_S = 0.5
@@ -203,7 +203,7 @@ class Calibrations:
                 # In a thread: decoding a large set takes a while.
                 known = await off_loop(self._decoded, name, blob) if blob else None
         except StoreUnavailableError as exc:
-            self.count_store_error()
+            self._telemetry.store_errors.inc()
             self._note_store(outage=exc.detail)
             raise
         self._note_store(outage=None)
@@ -353,27 +353,11 @@ class Calibrations:
             logger.warning("the calibration store is back")
         self._store_is_away = outage is not None
 
-    def count_store_error(self) -> None:
-        """Counts a call that the store did not answer, in the metrics."""
-        self._telemetry.store_errors.inc()
-
     def _decoded(self, name: str, blob: bytes) -> Calibration:
         calibration = decode(name, blob, min_label_mass=self.min_label_mass)
-        # Computed here, in a thread, so that the first judgment does not wait for it.
-        _ = calibration.pac_pairs if calibration.unlabelled else calibration.curve
+        # Computed here, in a thread, so that neither a judgment nor the metrics wait for it.
+        _ = calibration.standard_rows
         return calibration
-
-    async def find_shown_thresholds(self, *, within_s: float) -> None:
-        """Computes the thresholds that the metrics show, in a thread, as far as there is time.
-
-        Args:
-            within_s: No computation begins after so many seconds.
-        """
-        until = time.monotonic() + within_s
-        for calibration in self.shown():
-            if calibration.kept_standard_rows is None and time.monotonic() < until:
-                # One set at a time, so that other work can run in between.
-                await off_loop(getattr, calibration, "standard_rows")
 
     def _rows(self) -> Iterator[Row]:
         """The numbers of the sets that the metrics show, and the first sets that are lost."""
@@ -389,7 +373,7 @@ class Calibrations:
             yield "calibration_unconfirmed_seconds", (name,), away_s
             if known.changed_at is not None:
                 yield "calibration_changed_timestamp_seconds", (name,), known.changed_at
-            for row in known.kept_standard_rows or ():
+            for row in known.standard_rows:
                 if not row.labels_missing:
                     place = (name, row.guarantee, f"{row.alpha:.2f}")
                     yield "calibration_feasible", place, row.feasible

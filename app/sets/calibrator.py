@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TypeVar
 
 from app.core.calibration import Calibration
 from app.core.cascade import CascadePlan
@@ -23,7 +22,6 @@ from app.core.errors import (
     JudgeMismatchError,
     JudgmentFailedError,
     LabelsDifferError,
-    ScopeJudgeError,
     SetFullError,
     StoreCorruptError,
     StoreUnavailableError,
@@ -37,12 +35,15 @@ from app.judges.cascade import CascadeScorer
 from app.judges.scorer import ScoreOutcome, Scorer
 from app.ports import KEPT_VERSIONS, Head, SetStore
 from app.release import RELEASE
-from app.sets.batch import Judged, JudgedBatch, labeled_example
 from app.sets.cache import Calibrations, refuse_other_judge
+from app.sets.change import (
+    Change,
+    JudgedBatch,
+    SetChange,
+    judged_examples,
+    readable_changes,
+)
 from app.sets.codec import decode, encode, stored_thresholds
-from app.sets.trail import Change, SetChange, readable_changes
-
-T = TypeVar("T")
 
 # Each conflict means that another writer succeeded, so somebody always makes progress. Fifty in a
 # row mean dozens of writers on one set.
@@ -122,28 +123,27 @@ class Calibrator:
         unread: int = 0,
         replaces: bool = False,
         change_labels: bool = True,
-        adds: bool = True,
     ) -> JudgedBatch:
         """Judges a labeled batch for a set, and changes nothing.
 
         The arguments are those of `add`. With `replaces`, the batch is to remove all other examples
         of the set, and with `change_labels`, its labels count for pairs that have another one.
-        Without `adds`, nothing is to be done with it.
 
         Raises:
             JudgeMismatchError: The set belongs to another judge; nothing was judged.
-            SetFullError: The set has no room for the batch; nothing was judged.
             JudgmentFailedError: Every example failed.
             UnavailableError: The engine or the store does not answer.
         """
-        present = await self._present(name)
+        present = await self._calibrations.current(name)
+        if present is not None:
+            refuse_other_judge(present, self._identity.fingerprint)
+        self._refuse_without_plan(name, present)
         comparisons = [example.comparison for example in examples]
-        if adds:
-            await self._refuse_above_limit(name, None if replaces else present, comparisons)
-        return await off_loop(
-            JudgedBatch.of,
-            examples,
-            await self._scores(comparisons, "examples"),
+        labels = [example.label for example in examples]
+        scores = await self._scores(comparisons, "examples")
+        digests = await off_loop(self._digests, comparisons)
+        return JudgedBatch(
+            examples=await off_loop(judged_examples, digests, comparisons, labels, scores),
             fingerprint=self._identity.fingerprint,
             unread=unread,
             replaces=replaces,
@@ -151,26 +151,9 @@ class Calibrator:
             runtimes=self._runtimes,
         )
 
-    async def _refuse_above_limit(
-        self, name: str, present: Calibration | None, comparisons: Sequence[Comparison]
-    ) -> None:
-        """Raises SetFullError if comparisons have no room beside the present examples."""
-        known = {} if present is None else present.examples
-        if len(known) + len(comparisons) > MOST_PAIRS:
-            digests = await off_loop(self._digests, comparisons)
-            _refuse_full(name, len(known) + len(set(digests) - known.keys()))
-
     def _digests(self, comparisons: Sequence[Comparison]) -> list[str]:
         """The digest of each comparison; long work for large texts."""
         return [example_digest(self._identity.fingerprint, pair) for pair in comparisons]
-
-    async def _present(self, name: str) -> Calibration | None:
-        """Returns the set as it is now; raises JudgeMismatchError if another judge made it."""
-        present = await self._calibrations.current(name)
-        if present is not None:
-            refuse_other_judge(present, self._identity.fingerprint)
-        self._refuse_without_plan(name, present)
-        return present
 
     def _refuse_without_plan(self, name: str, present: Calibration | None) -> None:
         if isinstance(self._scorer, CascadeScorer) and present is None:
@@ -260,14 +243,11 @@ class Calibrator:
         async def put(
             scores: Mapping[str, ScoreOutcome], *, dry_run: bool
         ) -> tuple[JudgedBatch, SetChange]:
-            def judged(digest: str, pair: Comparison) -> Judged | ScopeJudgeError:
-                score = scores[digest] if digest in scores else known[digest].score
-                if isinstance(score, ScopeJudgeError):
-                    return score
-                return digest, labeled_example(score, pair, None)
-
+            known_too = [scores.get(digest) or known[digest].score for digest in digests]
             batch = JudgedBatch(
-                examples=await off_loop(lambda: list(map(judged, digests, comparisons))),
+                examples=await off_loop(
+                    judged_examples, digests, comparisons, [None] * len(digests), known_too
+                ),
                 fingerprint=self._identity.fingerprint,
                 action="pool",
                 unread=unread,
@@ -299,6 +279,7 @@ class Calibrator:
         Raises:
             JudgeMismatchError: The examples or the set belong to another judge; nothing was added.
             LabelsDifferError: A pair has another label than before, and the batch changes none.
+            SetFullError: The set has no room for the batch.
             UnavailableError: Nothing was added; or everything was, if the connection to the store
                 broke. Putting the batch again is safe.
         """
@@ -374,11 +355,11 @@ class Calibrator:
 
     async def _earlier(self, name: str, version: int, *, newest: int) -> Calibration:
         """Returns an earlier version of a set."""
-        blob = await self._counted(self._store.read(name, version))
+        blob = await self._store.read(name, version)
         if blob is not None:
             least = self._calibrations.min_label_mass
             return await off_loop(decode, name, blob, min_label_mass=least)
-        entries = await self._counted(self._store.trail(name, before=version + 1, limit=1))
+        entries = await self._store.trail(name, before=version + 1, limit=1)
         if not entries or entries[0].head.number != version:
             raise VersionNotFoundError(
                 f"calibration {name!r} has no version {version}: GET /calibrations/{name}/versions "
@@ -435,8 +416,8 @@ class Calibrator:
         Raises:
             CalibrationNotFoundError: There is no such set and never was.
         """
-        entries = await self._counted(self._store.trail(name, before=before, limit=limit))
-        if not entries and await self._counted(self._store.head(name)) is None:
+        entries = await self._store.trail(name, before=before, limit=limit)
+        if not entries and await self._store.head(name) is None:
             raise CalibrationNotFoundError(name)
         # In a thread: parsing a thousand records takes a tenth of a second.
         return await off_loop(readable_changes, name, entries)
@@ -461,7 +442,7 @@ class Calibrator:
         for _ in range(_ATTEMPTS):
             # The head before the set: a change made after this line has another one, so that our
             # attempt is refused.
-            head = await self._counted(self._store.head(name))
+            head = await self._store.head(name)
             change = await plan(head)
             if look is not None:
                 change = await look(change)
@@ -491,15 +472,13 @@ class Calibrator:
         blob, entry = await off_loop(_encoded, number, change)
         what = (name, number, change.action, change.by)
         try:
-            written = await self._counted(
-                self._store.write(
-                    name,
-                    Head(entry.write_id or "", number),
-                    blob=blob,
-                    thresholds=stored_thresholds(entry.thresholds_after or {}),
-                    record=entry.record,
-                    expected=head,
-                )
+            written = await self._store.write(
+                name,
+                Head(entry.write_id or "", number),
+                blob=blob,
+                thresholds=stored_thresholds(entry.thresholds_after or {}),
+                record=entry.record,
+                expected=head,
             )
         except (StoreUnavailableError, asyncio.CancelledError):
             # If the connection breaks here, the set may or may not be deleted. It stays cached: the
@@ -527,14 +506,6 @@ class Calibrator:
             entry.rolled_back_to,
         )
         return change
-
-    async def _counted(self, call: Awaitable[T]) -> T:
-        """Awaits a call of the store; counts a failure in the metrics."""
-        try:
-            return await call
-        except StoreUnavailableError:
-            self._calibrations.count_store_error()
-            raise
 
     def _empty(self, name: str) -> Calibration:
         return Calibration(

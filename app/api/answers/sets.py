@@ -11,9 +11,8 @@ from app.audits.changes import Absorbed
 from app.core.assessment import share_interval
 from app.core.calibration import STANDARD_DELTA, Calibration, LabeledExample
 from app.core.score import NoScore, Score
-from app.sets.batch import JudgedBatch
+from app.sets.change import JudgedBatch, SetChange
 from app.sets.effects import criterion_of, missing_labels
-from app.sets.trail import SetChange
 from scope_judge import records
 
 C = TypeVar("C", bound=records.Calibration)

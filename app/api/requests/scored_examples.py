@@ -26,7 +26,7 @@ from app.api.requests.models import (
 from app.core.calibration import LabeledExample
 from app.core.comparison import Label
 from app.core.score import NoScore, Score, score_of_numbers
-from app.sets.batch import Judged, JudgedBatch
+from app.sets.change import Judged, JudgedBatch
 
 # An import with more faults is refused without reading the rest.
 _MOST_FAULTY = 10

@@ -40,7 +40,7 @@ from app.core.errors import RequestError
 from app.core.examples import MOST_PAIRS
 from app.core.start_rank import fair_start_rank
 from app.flow import off_loop
-from app.sets.batch import JudgedBatch
+from app.sets.change import JudgedBatch
 from scope_judge.records import (
     Calibration,
     CalibrationChange,
@@ -102,7 +102,7 @@ async def score(body: LabeledBatchIn, request: JsonRequest) -> Response:
     request.check_comparisons(len(body.examples))
     examples = await request.run(_read_all, body)
     async with services.admission.admit(len(examples.read)):
-        batch = await services.calibrator.judged(body.calibration, examples.read, adds=False)
+        batch = await services.calibrator.judged(body.calibration, examples.read)
     return await request.run(
         as_json,
         lambda: scores(services.identity.name, batch, examples.errors(batch.errors)),

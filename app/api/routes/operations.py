@@ -15,9 +15,6 @@ from scope_judge.records import Info, ServiceStatus, Usage
 
 router = APIRouter(tags=["operations"], route_class=JsonRoute, responses=PROBLEMS)
 
-# Seconds that one reading of the metrics may spend on thresholds; the next reading continues.
-_FIND_S = 1.0
-
 
 @router.get("/healthz", response_model_exclude_none=True)
 async def healthz() -> ServiceStatus:
@@ -45,7 +42,6 @@ async def readyz(request: JsonRequest) -> ServiceStatus:
 async def metrics(request: JsonRequest) -> Response:
     """Shows the Prometheus metrics, with the names of up to 100 calibration sets."""
     request.caller.check_all_calibrations()
-    await request.services.calibrations.find_shown_thresholds(within_s=_FIND_S)
     content, content_type = await off_loop(request.services.telemetry.exposition)
     return Response(content, media_type=content_type)
 

@@ -4,7 +4,7 @@ from contextlib import AsyncExitStack
 
 from app.core.comparison import Judgment
 from app.core.examples import MOST_PAIRS
-from app.sets.batch import JudgedBatch
+from app.sets.change import JudgedBatch
 from app.stores.redis import RedisStore
 from tests.labeled_examples import labeled_example
 from tests.redis_server import RedisServer

@@ -3,7 +3,6 @@
 import asyncio
 import math
 import shutil
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from app.core.errors import (
     StoreUnavailableError,
 )
 from app.judges.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
-from app.ports import Entry, Head, LabelLogits, Prompt
+from app.ports import Head, LabelLogits, Prompt
 from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
 from tests.serving import ShortEngine, calibrations_of, labelled, services_of
@@ -196,7 +195,7 @@ async def test_two_replicas_that_write_at_once_lose_nothing() -> None:
         assert (found.n, found.version) == (6 + 12, 12)
 
 
-async def test_a_full_set_takes_no_further_pair_and_judges_none(
+async def test_a_full_set_takes_no_further_pair(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("app.sets.calibrator.MOST_PAIRS", 3)
@@ -209,20 +208,17 @@ async def test_a_full_set_takes_no_further_pair_and_judges_none(
     async with services_of(ScriptedEngine(script)) as services:
         calibrator = services.calibrator
         # A pair that comes twice needs one place.
-        await calibrator.add("default", batch(1, 2, 2, 3))
+        before = (await calibrator.add("default", batch(1, 2, 2, 3))).calibration
         judged = len(asked)
-        for full in (
-            calibrator.add("default", batch(3, 4)),
-            calibrator.pool("default", [batch(4)[0].comparison]),
-            calibrator.judged("default", batch(1, 2, 3, 4), replaces=True),
-        ):
-            with pytest.raises(SetFullError, match="would have 4 pairs"):
-                await full
+        with pytest.raises(SetFullError, match="would have 4 pairs"):
+            await calibrator.pool("default", [batch(4)[0].comparison])
+        # The pair was not judged.
         assert len(asked) == judged
-        # Known pairs, those that replace others, and scores alone need no place.
+        with pytest.raises(SetFullError, match="would have 4 pairs"):
+            await calibrator.add("default", batch(3, 4))
+        assert await services.calibrations.get("default") is before
+        # Known pairs need no place.
         assert (await calibrator.add("default", batch(1, 2, 3))).updated == 3
-        assert (await calibrator.judged("default", batch(4), replaces=True)).errors == ()
-        assert (await calibrator.judged("default", batch(4), adds=False)).errors == ()
 
 
 async def test_pairs_are_refused_if_the_set_gets_verdicts_while_they_are_judged(
@@ -256,48 +252,9 @@ class Failing(MemoryStore):
         await self._asked("head")
         return await super().head(name)
 
-    async def read(self, *args: Any, **kwargs: Any) -> bytes | None:
-        await self._asked("read")
-        return await super().read(*args, **kwargs)
-
     async def write(self, *args: Any, **kwargs: Any) -> bool:
         await self._asked("write")
         return await super().write(*args, **kwargs)
-
-    async def trail(self, *args: Any, **kwargs: Any) -> list[Entry]:
-        await self._asked("trail")
-        return await super().trail(*args, **kwargs)
-
-
-@pytest.mark.parametrize(
-    ("method", "action"),
-    [
-        ("head", "add"),
-        ("head", "rollback"),
-        ("head", "delete"),
-        ("write", "add"),
-        ("write", "rollback"),
-        ("write", "delete"),
-        ("read", "rollback"),
-        ("trail", "versions"),
-    ],
-)
-async def test_a_store_that_does_not_answer_is_counted_once(method: str, action: str) -> None:
-    store = Failing()
-    async with services_of(store=store) as services:
-        calibrator = services.calibrator
-        await calibrator.add("default", [labelled(1.0, "A", number=1)])
-        await calibrator.add("default", [labelled(1.0, "A", number=2)])
-        actions: dict[str, Callable[[], Awaitable[object]]] = {
-            "add": lambda: calibrator.add("default", [labelled(1.0, "A", number=3)]),
-            "rollback": lambda: calibrator.rollback("default", 1),
-            "delete": lambda: calibrator.delete("default"),
-            "versions": lambda: calibrator.versions("default", before=None, limit=9),
-        }
-        store.method = method
-        with pytest.raises(StoreUnavailableError):
-            await actions[action]()
-        assert b"scope_store_errors_total 1.0" in services.telemetry.exposition()[0]
 
 
 async def test_judging_continues_after_a_deletion_that_the_store_refused() -> None:

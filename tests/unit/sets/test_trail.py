@@ -10,7 +10,7 @@ from app.core.errors import CalibrationNotFoundError
 from app.judging.services import Services
 from app.ports import Entry, Head
 from app.sets.calibrator import Calibrator
-from app.sets.trail import Change, readable_changes
+from app.sets.change import Change, readable_changes
 from tests.serving import labelled, services_of
 from tests.unit.sets.trails import batch, trail
 

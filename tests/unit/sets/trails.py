@@ -7,8 +7,8 @@ from app.core.calibration import Calibration
 from app.core.comparison import LabeledComparison
 from app.judging.services import Services
 from app.ports import SetStore
+from app.sets.change import Change
 from app.sets.codec import decode
-from app.sets.trail import Change
 from tests.serving import labelled
 
 
