@@ -3,12 +3,11 @@
 Usage: python docs/tools/make_reference.py. tests/unit/docs/test_reference.py compares the pages.
 """
 
-import inspect
 import re
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from itertools import chain
@@ -19,7 +18,6 @@ from app.api.access import NEEDS
 from app.api.application import create_application
 from app.api.problems import STATUS
 from app.cli import COMMANDS
-from app.cli import command as loaded_command
 from app.core import errors
 from app.judging.services import Services
 from app.settings import Settings
@@ -176,7 +174,7 @@ Some routes have a link to their guide instead of fields.
         else:
             parts = [_paragraph(begin), *(f"{paragraph}\n" for paragraph in more)]
             parts += _objects(fields[route.name], repeated)
-            if route.name in shown and route.method != "GET":
+            if route.name in shown:
                 parts.append(_shown(route, shown[route.name]))
         sections.append("\n".join([f"## {route.name}\n", *parts]))
     every = dict.fromkeys(each.row for each in chain(*fields.values()) if each.row in repeated)
@@ -304,11 +302,8 @@ def _paragraph(text: str) -> str:
 
 
 def _shown(route: Route, example: Example) -> str:
-    request = f"{route.method} {example.target}"
-    if example.body is not None:
-        request += "\n" + pretty(example.body)
-    answer = "" if example.answer is None else pretty(example.answer)
-    return f"```text\n{request}\n```\n\n```json\n{answer}\n```\n"
+    request = f"```text\n{route.name}\n{pretty(example.body)}\n```\n"
+    return f"{request}\n```json\n{pretty(example.answer)}\n```\n"
 
 
 def _rows(schema: dict[str, Any]) -> list[Row]:
@@ -359,35 +354,14 @@ def _interval(schema: dict[str, Any]) -> str:
 
 
 def cli_page() -> str:
-    """Every command with its purpose; the options are left to `--help`."""
+    """Every command with its purpose; subcommands and options are left to `--help`."""
     introduction = """
-`make setup` installs the command in `.venv/bin`. `scope-judge COMMAND --help` has the options of a
-command. Results go to standard output, progress and notes to standard error. If a command that
-judges or labels is interrupted, rerun it to resume.
+`make setup` installs the command in `.venv/bin`. `scope-judge COMMAND --help` has the options and
+subcommands of a command. Results go to standard output, progress and notes to standard error. If a
+command that judges or labels is interrupted, rerun it to resume.
 """
-    commands = _commands({name: loaded_command(name) for name in COMMANDS}, "")
-    rows = (_command_row(name, command) for name, command in commands)
+    rows = ((f"`{name}`", purpose) for name, purpose in COMMANDS.items())
     return page("Command line", introduction, table(("command", "what it does"), rows))
-
-
-def _commands(group: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
-    """Yields the name and the object of each command, groups taken apart."""
-    for name, command in group.items():
-        full = f"{path} {name}".strip()
-        if hasattr(command, "commands"):
-            yield from _commands(command.commands, full)
-        else:
-            yield full, command
-
-
-def _command_row(name: str, command: Any) -> tuple[str, str]:
-    arguments = [
-        f"{each.name.upper()}{'...' if each.nargs == -1 else ''}"
-        for each in command.params
-        if each.param_type_name == "argument"
-    ]
-    purpose = inspect.cleandoc(command.help or "").split("\n\n")[0]
-    return f"`{' '.join([name, *arguments])}`", one_line(purpose)
 
 
 # --- Error codes

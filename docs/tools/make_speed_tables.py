@@ -6,7 +6,7 @@ Usage: python -m docs.tools.make_speed_tables
 """
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests import markdown
@@ -91,25 +91,11 @@ def _place(run: Mapping[str, Any]) -> str:
     return "no commit" if commit is None else f"`{commit[:7]}{'+' if commit[-1] == '+' else ''}`"
 
 
-def runs(file: FigureFile) -> Iterator[str]:
-    """One item a run: commit, day, repeats, machine and versions."""
-    shown = (entry for name, entry in file.entries.items() if name in LABELS)
-    for run in {entry.run["made"]: entry.run for entry in shown}.values():
-        machine = run["machine"]
-        versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
-        yield (
-            f"- {_place(run)}, {run['made'][:10]}: {run['repeats']} repeats on {machine['cpu']}, "
-            f"{machine['cores']} cores, {machine['memory_gib']} GiB, load "
-            f"{machine['load_before_average']:.1f} before the run; {versions}."
-        )
-
-
 def page() -> str:
     """The page as it should be."""
     file = FigureFile(MEASURED)
     text = PAGE.read_text(encoding="utf-8")
-    text = between_markers("figures", f"\n{table(file)}\n\n", text)
-    return between_markers("runs", "\n".join(["", *runs(file), ""]), text)
+    return between_markers("figures", f"\n{table(file)}\n\n", text)
 
 
 def main() -> None:
