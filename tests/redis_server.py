@@ -1,7 +1,6 @@
 """A real Redis server for tests, which they may stop, kill and start again."""
 
 import shutil
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -10,70 +9,35 @@ from typing import Self
 import redis
 
 from tests.patience import PATIENCE_S
+from tests.programs import Program, free_port
 
 
-class RedisServer:
+class RedisServer(Program):
     """A redis-server on a free port that logs every write to disk before it answers.
 
-    The folder of its data and its log is kept after `stop` and `kill`.
+    The folder of its data and its log is kept when it ends.
     """
 
     def __init__(self, folder: Path, *options: str) -> None:
-        self._folder = folder
-        self._options = options
-        self._process: subprocess.Popen[bytes] | None = None
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.stop()
+        self.port = free_port()
+        program = shutil.which("redis-server")
+        assert program, "These tests need redis-server on PATH: install Redis (apt: redis-server)."
+        command = [program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(folder)]
+        command += ["--appendonly", "yes", "--appendfsync", "always", "--save", "", *options]
+        super().__init__(folder, "redis", command)
 
     @property
     def url(self) -> str:
         """The URL for clients."""
         return f"redis://127.0.0.1:{self.port}/0"
 
-    def start(self) -> None:
-        """Starts the server on its data, and returns when it answers."""
-        program = shutil.which("redis-server")
-        assert program, "These tests need redis-server on PATH: install Redis (apt: redis-server)."
-        command = [program, "--port", str(self.port), "--bind", "127.0.0.1"]
-        command += ["--dir", str(self._folder), "--logfile", "redis.log"]
-        command += ["--appendonly", "yes", "--appendfsync", "always", "--save", ""]
-        command += self._options
-        self._process = subprocess.Popen(command)
-        deadline = time.monotonic() + PATIENCE_S
-        while not self._answers():
-            log = self._folder / "redis.log"
-            assert self._process.poll() is None, f"redis-server ended: {log.read_text()}"
-            assert time.monotonic() < deadline, f"redis-server does not answer; see {log}"
-            time.sleep(0.02)
-
-    def stop(self) -> None:
-        """Ends the server in order; does nothing if it does not run."""
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait(PATIENCE_S)
-            self._process = None
-
-    def kill(self) -> None:
-        """Kills the server, as in a crash."""
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait(PATIENCE_S)
-        self._process = None
-
     def command(self, *words: str) -> object:
         """The server's answer to one command."""
         with redis.Redis.from_url(self.url, decode_responses=True, protocol=2) as client:
             return client.execute_command(*words)
 
-    def _answers(self) -> bool:
+    def is_ready(self) -> bool:
+        """Whether it answers."""
         try:
             return bool(self.command("PING"))
         except redis.RedisError:
@@ -89,10 +53,7 @@ class RedisCluster:
             own = folder / str(number)
             own.mkdir()
             # Without --cluster-port, the bus would need the port plus 10,000.
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                bus = str(probe.getsockname()[1])
-            options = ("--cluster-enabled", "yes", "--cluster-port", bus)
+            options = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
             self._nodes.append(RedisServer(own, *options))
 
     @property

@@ -13,9 +13,9 @@ import httpx
 
 from app.judges.engines import vllm_start
 from app.judges.prompts import PromptTemplate
-from tests.benchmarks.processes import HttpServer
 from tests.benchmarks.texts import Pair
-from tests.integration.processes.server import free_port
+from tests.patience import VLLM_START_S
+from tests.programs import HttpServer, free_port
 
 MODEL = "judge"
 AT_ONCE = 32
@@ -45,7 +45,10 @@ def chat_server(folder: Path, model: str, further: Mapping[str, Any] | None = No
         f"--served-model-name={MODEL}",
         *(flag for name, value in arguments.items() for flag in _flag(name, value)),
     ]
-    return HttpServer(folder, "chat-server", command, _ENVIRONMENT, port=port, ready_path="/health")
+    place: dict[str, Any] = {"port": port, "ready_path": "/health"}
+    return HttpServer(
+        folder, "chat-server", command, _ENVIRONMENT, start_timeout_s=VLLM_START_S, **place
+    )
 
 
 def _flag(name: str, value: Any) -> list[str]:

@@ -9,9 +9,9 @@ import httpx
 
 from scope_judge import Judgment, ScopeClient
 from tests.benchmarks.figures import Figure, Sampling
-from tests.benchmarks.processes import HttpServer
 from tests.benchmarks.service import AS_USERS_RUN_IT, HEADERS, KEY, scripted_service
 from tests.patience import PATIENCE_S
+from tests.programs import HttpServer
 
 # The size of the batches that are compared with a bare call.
 _BATCH = 64

@@ -6,17 +6,18 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import httpx
 
 from app.wiring.engines import DEMO_FOLDER
 from tests.benchmarks.chat_client import chat_server, judge_pairs
 from tests.benchmarks.figures import Figure, Sampling
-from tests.benchmarks.processes import HttpServer, Process, Worker
 from tests.benchmarks.real_judge import real_judge
 from tests.benchmarks.service import AS_USERS_RUN_IT, HEADERS, calibrate, our_service
 from tests.benchmarks.texts import TEXTS, Pair, demo_pairs, real_slices
+from tests.benchmarks.worker import Worker
+from tests.programs import HttpServer
 
 # Largest accepted difference in p_fwd between a contestant and ours. Causes: 16-bit weights in
 # batches of another size (docs/design/engine.md), and a 16-bit head where the chat client's top
@@ -38,7 +39,6 @@ class Judged(NamedTuple):
     p_fwd: list[float | None]
 
 
-P = TypeVar("P", bound=Process)
 Contestant = Callable[[Sequence[Pair]], Judged]
 
 
@@ -171,21 +171,19 @@ class Arena:
     def _started(self, name: str) -> Contestant:
         folder, model = self._sampling.folder, self._field.model
         if name == "chat-client":
-            return _chat(self._kept(chat_server(folder, model)))
+            return _chat(self._stack.enter_context(chat_server(folder, model)))
         engine = {"engine": "vllm", "transformers-loop": "transformers"}[name]
         worker = Worker(
             folder, name, "tests.benchmarks.offline", {"engine": engine, "model": model}
         )
-        return _offline(self._kept(worker))
+        return _offline(self._stack.enter_context(worker))
 
     def _ours(self) -> Contestant:
-        server = self._kept(
-            our_service(
-                self._sampling.folder,
-                model=self._field.model_setting,
-                timeout_s=str(_TIMEOUT_S),
-            )
-        )
+        settings = {
+            "SCOPE_MODEL": self._field.model_setting,
+            "SCOPE_TIMEOUT_S": str(_TIMEOUT_S),
+        }
+        server = self._stack.enter_context(our_service(self._sampling.folder, settings))
         if self._field.calibration:
             calibrate(server, [pair._asdict() | {"label": "A"} for pair in self._field.calibration])
         client = self._stack.enter_context(
@@ -209,10 +207,6 @@ class Arena:
             return Judged(seconds, [result["p_fwd"] for result in results])
 
         return judge
-
-    def _kept(self, process: P) -> P:
-        self._stack.callback(process.stop)
-        return process
 
 
 def _offline(worker: Worker) -> Contestant:

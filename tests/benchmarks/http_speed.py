@@ -5,10 +5,12 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import httpx
+import psutil
 
 from tests.benchmarks.figures import Figure, Sampling
-from tests.benchmarks.processes import HttpServer, Worker
 from tests.benchmarks.service import AS_USERS_RUN_IT, HEADERS, KEY, scripted_service
+from tests.benchmarks.worker import Worker
+from tests.programs import HttpServer
 
 # Enough connections to keep one process busy; more would only lengthen the queue.
 _BATCH_CONNECTIONS = 4
@@ -46,7 +48,7 @@ class _Loaded(NamedTuple):
         for start in range(first, first + count, 10_000):
             self.rate("/judge/batch", first=start, requests=10, connections=2, batch=1000)
             self.draws()
-        return self.server.rss_bytes() / 2**20
+        return float(psutil.Process(self.server.pid).memory_info().rss / 2**20)
 
     def draws(self) -> int:
         """Reads /metrics, as Prometheus does, and returns the number of draws for audits."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-from tests.benchmarks.processes import answer_questions
+from tests.benchmarks.worker import answer_questions
 
 _NAMES = ("quality=0.31", "quality=-1.27", "quality=2.05", "quality=0.88", "quality=-0.46")
 

@@ -19,8 +19,8 @@ from app.judges.engines.model_files import checkpoint_dtype
 from app.judges.engines.rendering import PromptRenderer, load_tokenizer
 from app.judges.prompts import PromptTemplate
 from app.ports import LabelLogits, Prompt
-from tests.benchmarks.processes import answer_questions
 from tests.benchmarks.texts import Pair
+from tests.benchmarks.worker import answer_questions
 from tests.transformers_reference import TransformersEngine, TransformersOptions
 
 

@@ -2,14 +2,14 @@
 
 import json
 import random
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
-
 from app.api.keys import hash_of
-from tests.benchmarks.processes import HttpServer, serve
-from tests.integration.processes.server import free_port
-from tests.patience import PATIENCE_S
+from tests.integration.processes.server import SERVE, Server
+from tests.patience import VLLM_START_S
+from tests.programs import free_port
 
 # Not secret: each service lives only as long as its figures.
 KEY = "scope_key_of_the_bench"
@@ -19,16 +19,14 @@ AUDIT_RATE = 0.01
 AS_USERS_RUN_IT = f"ours with a key, metrics, SQLite and SCOPE_AUDIT_RATE={AUDIT_RATE}"
 
 
-def our_service(folder: Path, **settings: str) -> HttpServer:
-    """`scope-judge serve` as users run it; settings are named without the prefix SCOPE_."""
-    port = str(free_port())
+def our_service(folder: Path, settings: Mapping[str, str]) -> Server:
+    """`scope-judge serve` as users run it, in a process of its own."""
     defaults = {
-        "store_url": f"sqlite:///{folder}/store-{port}.db",
-        "api_keys_file": str(keys_file(folder)),
-        "audit_rate": str(AUDIT_RATE),
-        "port": port,
+        "SCOPE_STORE_URL": f"sqlite:///{folder}/store-{free_port()}.db",
+        "SCOPE_API_KEYS_FILE": str(keys_file(folder)),
+        "SCOPE_AUDIT_RATE": str(AUDIT_RATE),
     }
-    return serve(folder, {**defaults, **settings})
+    return Server(folder, {**defaults, **settings}, command=SERVE, start_timeout_s=VLLM_START_S)
 
 
 def keys_file(folder: Path) -> Path:
@@ -45,22 +43,18 @@ def keys_file(folder: Path) -> Path:
     return file
 
 
-def scripted_service(folder: Path, **settings: str) -> HttpServer:
+@contextmanager
+def scripted_service(folder: Path) -> Iterator[Server]:
     """A service with the scripted judge and a calibration set."""
-    server = our_service(folder, engine="scripted", **settings)
-    try:
+    with our_service(folder, {"SCOPE_ENGINE": "scripted"}) as server:
         calibrate(server, _examples())
-    except BaseException:
-        server.stop()
-        raise
-    return server
+        yield server
 
 
-def calibrate(server: HttpServer, examples: list[dict[str, str]]) -> None:
+def calibrate(server: Server, examples: list[dict[str, str]]) -> None:
     """Calibrates the set `default` with labeled pairs."""
-    httpx.post(
-        f"{server.url}/calibrate", json={"examples": examples}, headers=HEADERS, timeout=PATIENCE_S
-    ).raise_for_status()
+    body = {"examples": examples}
+    server.client.post("/calibrate", json=body, headers=HEADERS).raise_for_status()
 
 
 def _examples() -> list[dict[str, str]]:

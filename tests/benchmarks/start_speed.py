@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.benchmarks.figures import Figure, Sampling
-from tests.benchmarks.processes import SERVE, HttpServer
 from tests.benchmarks.service import keys_file
-from tests.integration.processes.server import free_port
+from tests.integration.processes.server import SERVE, Server
+from tests.patience import VLLM_START_S
 
 NAMES = ("start-first", "start-again")
 _WHAT = {
@@ -35,17 +35,13 @@ def starts(sampling: Sampling, names: Sequence[str]) -> list[Figure]:
 def _started(sampling: Sampling, home: Path) -> float:
     """Starts a service with this home, where its caches and its store are; returns seconds."""
     home.mkdir(exist_ok=True)
-    port = free_port()
     environment = {
         "HOME": str(home),
         "XDG_CACHE_HOME": str(home / ".cache"),
         "XDG_CONFIG_HOME": str(home / ".config"),
         "XDG_DATA_HOME": str(home / ".local" / "share"),
         "SCOPE_API_KEYS_FILE": str(keys_file(sampling.folder)),
-        "SCOPE_PORT": str(port),
-        "SCOPE_DRAIN_LAG_S": "0",
     }
-    name = f"start-{port}"
     begun = time.perf_counter()
-    with HttpServer(sampling.folder, name, [*SERVE], environment, port=port, ready_path="/readyz"):
+    with Server(sampling.folder, environment, command=SERVE, start_timeout_s=VLLM_START_S):
         return time.perf_counter() - begun

@@ -31,7 +31,7 @@ from tests.integration.packaging.container_files import (
     health_check,
     values,
 )
-from tests.integration.processes.server import free_port
+from tests.programs import free_port
 
 TOOLS = ("debootstrap", "buildah", "podman", "runc", "iptables")
 STAND_IN = "localhost/stand-in"

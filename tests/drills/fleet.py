@@ -23,7 +23,7 @@ import httpx
 import psutil
 
 from app.wiring.stores import make_store
-from tests.integration.processes.server import free_port
+from tests.programs import free_port
 from tests.redis_server import RedisServer
 from tests.serving import labelled, services_of
 

@@ -36,8 +36,8 @@ from app.judges.engines.model_files import model_folder
 from app.judges.engines.vllm_build import check_gpus, installed_builds, is_cpu_build
 from app.ports import LabelLogits
 from tests.benchmarks.figures import about
-from tests.benchmarks.processes import Worker
 from tests.benchmarks.texts import Pair
+from tests.benchmarks.worker import Worker
 from tests.drills.gpu_engine import DEMO, SHAPES, TOKENS, both_orders, made_checkpoint, made_config
 from tests.integration.engines.nested_judge import write_nested_judge
 from tests.integration.processes.server import Server
@@ -131,8 +131,9 @@ class Machine:
                 self.folder, name, "tests.drills.gpu_engine", options, environment=environment
             )
             self._key = key
-            if "refused" in self._engine.started:
-                raise RuntimeError(f"the judge refused: {self._engine.started['refused']}")
+            self._engine.start()
+            if "refused" in self._engine.said:
+                raise RuntimeError(f"the judge refused: {self._engine.said['refused']}")
         return self._engine
 
     def close(self) -> None:
@@ -208,7 +209,7 @@ def demo(at: Machine) -> Finding:
     theirs = transformers(DEMO, pairs, dtype="float32", device="cpu")
     largest = float(np.abs(ours - theirs).max())
     sentence = f"p differs by at most {largest:.1e} in {len(pairs)} pairs (aim {SAME_P:g})"
-    figures = {"largest_difference": largest, "pairs": len(pairs), "start": engine.started}
+    figures = {"largest_difference": largest, "pairs": len(pairs), "start": engine.said}
     return Finding(sentence, largest <= SAME_P, figures)
 
 
@@ -249,13 +250,13 @@ def head(at: Machine) -> Finding:
     On a GPU the head of a language model nested in a multimodal one is looked at, too.
     """
     engine = at.engine(at.judge)
-    heads = {at.judge.name: engine.started["head_dtype"]}
+    heads = {at.judge.name: engine.said["head_dtype"]}
     gaps = engine.ask(what="gaps", pairs=at.pairs(50), together=TOGETHER)["gaps"]
     both = [*gaps[0], *gaps[1]]
     distinct = len(set(both))
     if not at.small:
         nested = at.engine(write_nested_judge(at.folder / "nested"))
-        heads["a language model in a multimodal one"] = nested.started["head_dtype"]
+        heads["a language model in a multimodal one"] = nested.said["head_dtype"]
     sentence = f"{heads}; {distinct} distinct gaps in {len(both)} prompts"
     held = set(heads.values()) == {"float32"} and distinct == len(both)
     figures = {"head_dtypes": heads, "prompts": len(both), "distinct": distinct}
@@ -266,7 +267,7 @@ def against_transformers(at: Machine) -> Finding:
     """Not further from a forward pass in float32 than transformers in the same dtype."""
     pairs, engine = at.pairs(100), at.engine(at.judge)
     ours = p_bar(engine.ask(what="gaps", pairs=pairs, together=TOGETHER)["gaps"])
-    dtype = engine.started["dtype"]
+    dtype = engine.said["dtype"]
     device = "cpu" if at.small else "cuda"
     at.close()  # A GPU has no room for both.
     exact = transformers(at.judge, pairs, dtype="float32", device=device)

@@ -20,7 +20,7 @@ from app.judges.engines.vllm_start import VllmOptions
 from app.judges.prompts import PromptTemplate
 from app.ports import Generated, LabelLogits, Prompt, Sampling
 from app.wiring.engines import DEMO_FOLDER
-from tests.benchmarks.processes import answer_questions
+from tests.benchmarks.worker import answer_questions
 
 DEMO = DEMO_FOLDER / "model"
 # Tokens of each order of a pair of MT-Bench.

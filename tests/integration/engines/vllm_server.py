@@ -1,10 +1,7 @@
 """Runs vLLM's API server with the demo judge or another model, in a process group of its own."""
 
 import os
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
@@ -14,8 +11,8 @@ import httpx
 
 from app.settings import Settings
 from app.wiring.engines import DEMO_FOLDER
-from tests.integration.processes.server import free_port
 from tests.patience import VLLM_START_S
+from tests.programs import HttpServer, free_port
 from tests.serving import client_of_settings
 
 FOLDER = str(DEMO_FOLDER / "model")
@@ -84,30 +81,14 @@ def vllm_server(
         more: Further arguments of the server, which override the usual ones.
     """
     port = free_port()
-    log = folder / "server.log"
-    with log.open("wb") as file:
-        process = subprocess.Popen(
-            [sys.executable, *program, "--port", str(port), *ARGUMENTS, *more],
-            env=os.environ | ENVIRONMENT,
-            stdout=file,
-            stderr=file,
-            start_new_session=True,
-        )
+    command = [sys.executable, *program, "--port", str(port), *ARGUMENTS, *more]
+    given: dict[str, Any] = {"port": port, "ready_path": "/health"}
+    server = HttpServer(
+        folder, "server", command, ENVIRONMENT, start_timeout_s=VLLM_START_S, **given
+    )
+    server.start()
     try:
-        _wait_until_ready(process, f"http://127.0.0.1:{port}/health", log)
-        yield f"http://127.0.0.1:{port}/v1"
+        yield f"{server.url}/v1"
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def _wait_until_ready(process: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
-    deadline = time.monotonic() + VLLM_START_S
-    while time.monotonic() < deadline:
-        assert process.poll() is None, f"vLLM ended:\n{log.read_text()}"
-        try:
-            if httpx.get(url).status_code == 200:
-                return
-        except httpx.TransportError:
-            time.sleep(0.1)
-    raise AssertionError(f"vLLM was not ready in time:\n{log.read_text()}")
+        server.kill()
+        server.client.close()

@@ -13,7 +13,8 @@ from tests.integration.kubernetes.kustomize import (
     the,
 )
 from tests.integration.monitoring.prometheus import FOLDER, Prometheus
-from tests.integration.processes.server import Server, free_port
+from tests.integration.processes.server import Server
+from tests.programs import free_port
 
 _POD = "scope-judge-7d9c5b7f4-x2x5k"
 

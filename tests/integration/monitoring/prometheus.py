@@ -5,12 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import httpx
 import yaml
 
-from tests.benchmarks.processes import HttpServer
-from tests.integration.processes.server import free_port
 from tests.patience import PATIENCE_S
+from tests.programs import HttpServer, free_port
 from tests.unit.docs.markdown import ROOT
 
 FOLDER = ROOT / "deploy" / "prometheus"
@@ -54,18 +52,11 @@ class Prometheus(HttpServer):
             f"--web.listen-address=127.0.0.1:{port}",
             "--log.level=warn",
         ]
-        super().__init__(folder, "prometheus", command, {}, port=port, ready_path="/-/ready")
-        self._client = httpx.Client(base_url=self.url, timeout=PATIENCE_S)
-
-    def stop(self) -> None:
-        """Ends the server."""
-        if hasattr(self, "_client"):
-            self._client.close()
-        super().stop()
+        super().__init__(folder, "prometheus", command, port=port, ready_path="/-/ready")
 
     def ask(self, path: str, **parameters: str | float) -> Any:
         """The `data` of an answer of its API; raises AssertionError with a refusal's reason."""
-        answer = self._client.get(f"/api/v1/{path}", params=parameters).json()
+        answer = self.client.get(f"/api/v1/{path}", params=parameters).json()
         assert answer["status"] == "success", f"{parameters}: {answer.get('error')}"
         return answer["data"]
 

@@ -14,11 +14,10 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.grafana import make_dashboard
-from tests.benchmarks.processes import serve
 from tests.integration.monitoring import dashboard
 from tests.integration.monitoring.prometheus import FOLDER, Prometheus
 from tests.integration.monitoring.traffic import MixedTraffic
-from tests.integration.processes.server import free_port
+from tests.integration.processes.server import Server
 from tests.patience import PATIENCE_S
 
 # Enough scrapes for several samples in every rate.
@@ -57,20 +56,12 @@ class Scraped(NamedTuple):
 @pytest.fixture(scope="module")
 def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
     folder = tmp_path_factory.mktemp("monitoring")
-    port = free_port()
+    settings = {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": "memory://", "SCOPE_AUDIT_RATE": "1"}
+    service = Server(folder, settings)
     # Prometheus starts first: it needs five seconds until it scrapes its targets.
     with (
-        Prometheus(folder / "prometheus", [f"127.0.0.1:{port}"]) as prometheus,
-        serve(
-            folder,
-            {
-                "engine": "scripted",
-                "store_url": "memory://",
-                "port": str(port),
-                "audit_rate": "1",
-            },
-            command=("-m", "tests.serve_at_once"),
-        ) as service,
+        Prometheus(folder / "prometheus", [f"127.0.0.1:{service.port}"]) as prometheus,
+        service,
         MixedTraffic(service.url) as traffic,
     ):
         began = time.time()

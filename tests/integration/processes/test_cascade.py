@@ -109,7 +109,7 @@ def test_the_large_judge_is_killed_restarted_and_replaced(tmp_path: Path) -> Non
 
             # Another model behind the same address.
             large.kill()
-            large._environment["SCOPE_PREFILL"] = "[["
+            large.environment["SCOPE_PREFILL"] = "[["
             large.start()
             time.sleep(2.5)
             for now, then in zip(_judged(small, fresh), right, strict=True):

@@ -9,8 +9,9 @@ from typer.testing import CliRunner
 
 from app.api.keys import hash_of
 from app.cli import app
-from tests.integration.processes.server import Server, free_port
+from tests.integration.processes.server import Server
 from tests.patience import PATIENCE_S
+from tests.programs import free_port
 from tests.unit.api.problems import comparison, problem
 
 runner = CliRunner()

@@ -67,7 +67,7 @@ def test_a_start_that_fails_logs_its_reason_as_json(tmp_path: Path) -> None:
         "SCOPE_STORE_URL": "memory://",
         "SCOPE_LOG_FORMAT": "json",
     }
-    with pytest.raises(AssertionError, match="serve ended"):
+    with pytest.raises(AssertionError, match="ended"):
         Server(tmp_path, settings).start()
     last = json.loads((tmp_path / "serve.log").read_text().splitlines()[-1])
     assert last["level"] == "error"

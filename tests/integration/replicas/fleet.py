@@ -17,9 +17,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.benchmarks.processes import HttpServer
-from tests.integration.processes.server import Server, free_port
+from tests.integration.processes.server import Server
 from tests.patience import PATIENCE_S
+from tests.programs import HttpServer, free_port
 from tests.redis_server import RedisServer
 from tests.traffic import Traffic, figure_in
 
@@ -41,7 +41,7 @@ class Fleet(NamedTuple):
 
 
 def haproxy(folder: Path, replicas: Sequence[int]) -> HttpServer:
-    """A running haproxy in front of ready replicas; only addresses of the file are replaced."""
+    """A haproxy in front of ready replicas; only addresses of the file are replaced."""
     port = free_port()
     text = CONFIGURATION.read_text()
     text, binds = re.subn(r"^  bind \S+$", f"  bind 127.0.0.1:{port}", text, flags=re.MULTILINE)
@@ -53,7 +53,7 @@ def haproxy(folder: Path, replicas: Sequence[int]) -> HttpServer:
     program = shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
     assert program, "This test needs haproxy on PATH (apt: haproxy)."
     command = [program, "-f", str(file)]
-    return HttpServer(folder, f"haproxy-{port}", command, {}, port=port, ready_path="/readyz")
+    return HttpServer(folder, f"haproxy-{port}", command, port=port, ready_path="/readyz")
 
 
 def replica(folder: Path, redis: RedisServer, **settings: str) -> Server:

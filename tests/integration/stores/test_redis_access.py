@@ -1,15 +1,14 @@
 """Redis behind TLS with a private authority, and as a user with the rights that the pages name."""
 
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.integration.processes.server import Server, free_port
-from tests.patience import PATIENCE_S
+from tests.integration.processes.server import Server
+from tests.programs import Program, free_port
 from tests.redis_server import RedisServer
 from tests.unit.api.problems import comparison, examples
 
@@ -57,20 +56,13 @@ def test_a_certificate_of_a_private_authority_needs_its_file(tmp_path: Path) -> 
     named = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
     files = ["-keyout", str(key), "-out", str(certificate)]
     subprocess.run([*make.split(), *named, *files], check=True, capture_output=True)
-    options = f"--port 0 --tls-port {port} --tls-auth-clients no --logfile log"
+    options = f"--port 0 --tls-port {port} --tls-auth-clients no"
     tls = ["--tls-cert-file", str(certificate), "--tls-key-file", str(key)]
-    redis = subprocess.Popen(["redis-server", *options.split(), *tls], cwd=tmp_path)
-    log, deadline = tmp_path / "log", time.monotonic() + PATIENCE_S
-    while not (log.exists() and "Ready to accept" in log.read_text()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    command = ["redis-server", *options.split(), *tls]
     settings = {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": f"rediss://localhost:{port}/0"}
-    try:
+    with Program(tmp_path, "redis", command, ready="Ready to accept", cwd=tmp_path):
         with pytest.raises(AssertionError, match=r"certificate of Redis[\s\S]*ssl_ca_certs"):
             Server(tmp_path, settings).start()
         settings["SCOPE_STORE_URL"] += f"?ssl_ca_certs={certificate}"
         with Server(tmp_path, settings) as server:
             assert done(server.client, "POST", "/calibrate", {"examples": examples()})
-    finally:
-        redis.terminate()
-        redis.wait()

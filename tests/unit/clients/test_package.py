@@ -14,7 +14,7 @@ import scope_judge
 from app.api.problems import STATUS
 from scope_judge import AsyncScopeClient, ScopeClient, ScopeError, records
 from scope_judge.errors import class_of
-from tests.integration.processes.server import free_port
+from tests.programs import free_port
 from tests.unit.clients.client_kinds import KINDS, Kind, call
 from tests.unit.clients.planned import PlannedService, hang_up, page, problem, serving
 from tests.unit.docs.markdown import ROOT

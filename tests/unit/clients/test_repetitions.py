@@ -20,7 +20,7 @@ from scope_judge import (
     UnavailableError,
 )
 from scope_judge.exchange import Pause
-from tests.integration.processes.server import free_port
+from tests.programs import free_port
 from tests.unit.clients.client_kinds import KINDS, Kind, call
 from tests.unit.clients.planned import (
     Act,

@@ -24,6 +24,7 @@ from app.core.errors import (
 )
 from app.judges.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
 from app.ports import Head, LabelLogits, Prompt
+from app.sets.change import JudgedBatch
 from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
 from tests.serving import ShortEngine, calibrations_of, labelled, services_of
@@ -73,6 +74,16 @@ async def test_a_swapped_duplicate_is_an_update() -> None:
         assert (report.added, report.updated, report.calibration.n) == (0, 1, 1)
         # The label B of the swapped pair agrees with the judge.
         assert report.calibration.accuracy == 1.0
+
+
+async def test_a_pair_that_comes_again_without_its_question_keeps_it() -> None:
+    async with services_of() as services:
+        first = await services.calibrator.add("default", [labelled(1.0, "A", number=1)])
+        ((digest, known),) = first.calibration.examples.items()
+        again = (digest, replace(known, question=None, label="B"))
+        batch = JudgedBatch(examples=[again], fingerprint=services.identity.fingerprint)
+        done = await services.calibrator.put("default", batch, by="ana")
+        assert done.calibration.examples[digest] == replace(known, label="B")
 
 
 async def test_posting_a_batch_again_writes_nothing() -> None:

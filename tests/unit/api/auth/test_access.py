@@ -1,6 +1,7 @@
 """Tests of access: every route with every role, and every way to send no valid key."""
 
 import itertools
+from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -150,7 +151,8 @@ UNUSABLE: dict[str, list[tuple[bytes, bytes]]] = {
     "empty": [(b"Authorization", b"")],
     "no key": [(b"Authorization", b"Bearer")],
     "spaces": [(b"Authorization", b"Bearer   ")],
-    "other scheme": [(b"Authorization", b"Basic " + KEY)],
+    # Only trainers may send their key so, to the routes of rewards.
+    "in a URL": [(b"Authorization", b"Basic " + b64encode(b"x:" + KEY))],
     "no scheme": [(b"Authorization", KEY)],
     "two headers": [(b"Authorization", b"Bearer " + KEY)] * 2,
     "two headers, one wrong": [
