@@ -165,7 +165,7 @@ async def name_similar_sets(request: Request, outcomes: Iterable[object]) -> Non
         return
     caller = request.scope.get(CALLER_KEY)
     with suppress(UnavailableError):
-        names = await request.app.state.services.calibrations.names()
+        names = await request.app.state.services.store.names()
         usable = [name for name in names if caller is None or caller.may_use(name)]
         for error in unknown:
             error.similar = get_close_matches(error.name, usable)

@@ -133,7 +133,9 @@ class Monitor:
             if alarms:
                 await self._auditor.record(calibration.name, alarms)
                 report = await self._computed(calibration)
-        self._tell(calibration, report)
+        book, unrecorded = self._book(calibration.name), self._alarms(calibration, report)
+        active = {book.criterion(alarm): alarm for alarm in unrecorded} | book.standing()
+        self._tell(book, active)
         return report
 
     async def _computed(self, calibration: Calibration) -> SetReport:
@@ -301,33 +303,22 @@ class Monitor:
         known = self._known.get(calibration.name)
         return known if known is not None and known.write_id == calibration.write_id else None
 
-    def _tell(self, calibration: Calibration, report: SetReport) -> None:
+    def _tell(self, book: Book, active: Mapping[Criterion, TrailEntry]) -> None:
         """Logs alarms that this process has not seen before, and the ends of others."""
-        told = self._told.get(calibration.name, frozenset())
-        for audits in report.criteria:
-            if audits.shown.alarm and audits.criterion not in told:
-                self._log_alarm(calibration, report, audits.criterion)
-        for criterion in told - report.alarmed:
-            _log_end(criterion, self._book(calibration.name).alarm(criterion).end)
-        if report.alarmed:
-            self._told[calibration.name] = report.alarmed
-        else:
-            self._told.pop(calibration.name, None)
+        told = self._told.pop(book.name, frozenset())
+        for criterion in active.keys() - told:
+            self._log_alarm(criterion, active[criterion])
+        for criterion in told - active.keys():
+            _log_end(criterion, book.alarm(criterion).end)
+        if active:
+            self._told[book.name] = frozenset(active)
 
-    def _log_alarm(self, calibration: Calibration, report: SetReport, criterion: Criterion) -> None:
-        alarm = self._book(calibration.name).alarm(criterion).standing
-        if alarm is None:
-            # The store has not taken it yet, or it ended while the report was computed.
-            unrecorded = self._alarms(calibration, report)
-            own = (entry for entry in unrecorded if in_fields(entry) == in_fields(criterion))
-            alarm = next(own, None)
-        if alarm is None:
-            return
+    def _log_alarm(self, criterion: Criterion, alarm: TrailEntry) -> None:
         logger.warning(
             "alarm: audits of calibration %r (version %d) show more errors than %s since %s, by a "
             "label of %r: %d of %d labels of accepted judgments%s are errors%s; "
             "docs/guides/monitoring.md says what to do",
-            calibration.name,
+            criterion.calibration,
             alarm.version,
             criterion.words,
             alarm.at,

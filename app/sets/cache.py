@@ -435,10 +435,6 @@ class Calibrations:
         for kept in (self._known, self._used, self._lost, self._reads):
             kept.pop(name, None)
 
-    async def names(self) -> list[str]:
-        """Returns the names of all sets of the store, sorted."""
-        return await self._store.names()
-
     async def readable(self, names: Iterable[str]) -> AsyncIterator[Calibration]:
         """Yields the sets that can be read, one at a time, and caches none of them."""
         for name in names:

@@ -143,20 +143,11 @@ def _log_failure(task: asyncio.Task[None]) -> None:
 
 
 def assembled(
-    settings: Settings,
-    scorer: Scorer,
-    store: Store,
-    *,
-    telemetry: Telemetry,
+    settings: Settings, scorer: Scorer, store: Store, *, telemetry: Telemetry
 ) -> Services:
     """Makes the services around a started scorer and an open store."""
     _show(scorer.identity, telemetry)
-    fingerprint = scorer.identity.fingerprint
-    defaults = CriterionDefaults(
-        alpha=settings.default_alpha,
-        guarantee="pac" if settings.escalate_url else settings.default_guarantee,
-        delta=settings.default_delta,
-    )
+    defaults = _defaults(settings)
     admission = Admission(
         max_pending=settings.max_pending,
         telemetry=telemetry,
@@ -177,7 +168,7 @@ def assembled(
     auditor = Auditor(
         store,
         telemetry,
-        fingerprint=fingerprint,
+        fingerprint=scorer.identity.fingerprint,
         rate=settings.audit_rate,
         expires_s=settings.audit_expires_s,
         default=defaults,
@@ -188,13 +179,7 @@ def assembled(
     # The scorer of requests; checks of the judge use the one without kept scores.
     scoring = _cached(scorer, settings, store, telemetry)
     asked_first = scorer.small if isinstance(scorer, CascadeScorer) else scorer
-    judge = Judge(
-        scoring,
-        calibrations,
-        telemetry,
-        monitor=monitor,
-        observers=(drift, auditor),
-    )
+    judge = Judge(scoring, calibrations, telemetry, monitor=monitor, observers=(drift, auditor))
     rewarder = Rewarder(
         judge,
         admission,
@@ -219,6 +204,14 @@ def assembled(
         limits=limits,
         defaults=defaults,
         cascade_slack=settings.cascade_slack,
+    )
+
+
+def _defaults(settings: Settings) -> CriterionDefaults:
+    return CriterionDefaults(
+        alpha=settings.default_alpha,
+        guarantee="pac" if settings.escalate_url else settings.default_guarantee,
+        delta=settings.default_delta,
     )
 
 

@@ -122,7 +122,7 @@ async def list_calibrations(
     """Lists the sets that the key can use, with thresholds, in pages sorted by name."""
     names = [
         name
-        for name in await request.services.calibrations.names()
+        for name in await request.services.store.names()
         if name > after and request.caller.may_use(name)
     ]
     page = names[:limit]
