@@ -12,8 +12,8 @@ from scope_judge.records import Effect, Threshold
 
 def criterion_of(row: Threshold | Effect) -> str:
     """Names the criterion in words."""
-    delta = "" if row.delta is None else f", delta {row.delta:g}"
-    return f"alpha {row.alpha:g} ({row.guarantee}{delta})"
+    alpha, guarantee, delta = row.alpha, row.guarantee, row.delta
+    return Criterion(alpha=alpha, guarantee=guarantee, delta=delta, calibration="").words
 
 
 async def effects_of(

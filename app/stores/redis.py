@@ -68,22 +68,20 @@ from app.ports import (
     Head,
     StoredRow,
 )
-from app.stores.redis_keys import (
+from app.stores.redis_scripts import (
     AUDITED_KEY,
+    CHARGE_SCRIPT,
     DEBT_PREFIX,
     FORMAT,
     FORMAT_KEY,
     NAMES_KEY,
+    READ_SCRIPT,
     SCORE_PREFIX,
     SECRET_KEY,
-    AuditKeys,
-    SetKeys,
-)
-from app.stores.redis_scripts import (
-    CHARGE_SCRIPT,
-    READ_SCRIPT,
     WRITE_AUDITS_SCRIPT,
     WRITE_SCRIPT,
+    AuditKeys,
+    SetKeys,
 )
 
 T = TypeVar("T")

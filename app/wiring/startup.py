@@ -1,17 +1,18 @@
 """Steps of a start: probe the judge, calibrate the demo judge, and, once ready, check the judge."""
 
 import asyncio
+import json
 import logging
+from pathlib import Path
 from typing import Protocol
 
-from app.core.comparison import Comparison
-from app.core.errors import CalibrationNotFoundError, StoreCorruptError
+from app.core.comparison import Comparison, LabeledComparison
+from app.core.errors import StoreCorruptError
 from app.core.score import Score
 from app.flow import off_loop
 from app.judges.checking import CHECKED, check_judge
 from app.judges.label_logits import LabelLogitScorer
 from app.judging.services import Services
-from app.sets.bundled import labeled_comparisons
 from app.sets.cache import DEFAULT_CALIBRATION
 from app.settings import Settings
 from app.wiring.engines import DEMO_FOLDER, is_demo_judge
@@ -82,22 +83,31 @@ async def prepare_default(
                 f"release. For this one: scope-judge calibrate {pairs} --name default --replace"
             )
         return
-    try:
-        await services.calibrator.versions(DEFAULT_CALIBRATION, before=None, limit=1)
-    except CalibrationNotFoundError:
-        pass
-    else:
+    if await services.store.head(DEFAULT_CALIBRATION) is not None:
         observer.note("The default calibration was deleted, and stays so")
         return
-    examples = labeled_comparisons(pairs)
+    examples = _labeled_comparisons(pairs)
     observer.stage(f"Calibrating with {len(examples)} labeled pairs")
     await services.calibrator.add(DEFAULT_CALIBRATION, examples)
 
 
 def bundled_comparisons() -> list[Comparison]:
     """The comparisons on which a judge is checked; the demo judge has not learnt them."""
-    examples = labeled_comparisons(DEMO_FOLDER / "try.jsonl")
+    examples = _labeled_comparisons(DEMO_FOLDER / "try.jsonl")
     return [example.comparison for example in examples[:CHECKED]]
+
+
+def _labeled_comparisons(path: Path) -> list[LabeledComparison]:
+    """Reads shipped pairs: JSONL with the fields question, response_a, response_b and label."""
+    with path.open(encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
+    return [
+        LabeledComparison(
+            comparison=Comparison.of(row["question"], row["response_a"], row["response_b"]),
+            label=row["label"],
+        )
+        for row in rows
+    ]
 
 
 async def check_in_background(services: Services, scorer: LabelLogitScorer) -> None:

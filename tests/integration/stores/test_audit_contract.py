@@ -10,7 +10,7 @@ import pytest
 from app.core.errors import StoreCorruptError, StoreUnavailableError
 from app.ports import AuditState, Store, StoredRow, placed
 from app.stores.redis import RedisStore
-from app.stores.redis_keys import AUDITED_KEY, SECRET_KEY, AuditKeys
+from app.stores.redis_scripts import AUDITED_KEY, SECRET_KEY, AuditKeys
 from app.stores.sqlite import SqliteStore
 from tests.integration.stores.backends import (
     delete,

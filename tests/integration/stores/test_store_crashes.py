@@ -16,7 +16,7 @@ import uvloop
 from app.core.errors import StartupError, StoreCorruptError, StoreUnavailableError
 from app.ports import Head, SetStore, Store
 from app.stores.redis import RedisStore
-from app.stores.redis_keys import FORMAT, FORMAT_KEY, SetKeys
+from app.stores.redis_scripts import FORMAT, FORMAT_KEY, SetKeys
 from app.stores.sqlite import SqliteStore
 from app.stores.sqlite_file import APPLICATION_ID, SCHEMA_VERSION
 from tests.integration.stores.backends import (
@@ -298,7 +298,7 @@ async def test_a_trail_with_a_number_out_of_range_is_corrupt(
             await store.head("default")
 
 
-async def test_redis_keys_are_those_that_other_programs_read(redis_server: RedisServer) -> None:
+async def test_redis_scripts_are_those_that_other_programs_read(redis_server: RedisServer) -> None:
     async with opened(redis_server.url) as store:
         await write(store, OLD, expected=None)
     assert redis_server.command("HGETALL", "scope:{default}:thresholds") == {
