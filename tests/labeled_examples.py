@@ -5,7 +5,7 @@ from typing import Any
 
 from app.core.calibration import Calibration, LabeledExample
 from app.core.comparison import Label
-from app.core.score import Score
+from app.core.preference import Score
 
 
 def labeled_example(

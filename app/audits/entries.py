@@ -22,7 +22,7 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 from app.core.comparison import MIRRORED, Criterion
 from app.core.comparison import AuditLabel as AuditLabel
 from app.core.fingerprint import drawn_pair
-from app.core.score import Score
+from app.core.preference import Score
 from app.ports import StoredRow
 from scope_judge import records
 from scope_judge.records import Status

@@ -23,7 +23,7 @@ from app.audits.figures import CriterionAudits, monitored
 from app.core.calibration import Calibration
 from app.core.comparison import Criterion
 from app.core.errors import StoreCorruptError, StoreUnavailableError
-from app.core.recovery import labels_for_verdicts
+from app.core.pac import labels_for_verdicts
 from app.flow import off_loop
 from app.observability.telemetry import MONITORED, Row, Telemetry
 from app.ports import Head

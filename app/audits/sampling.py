@@ -8,7 +8,7 @@ from app.audits.entries import Audit, Use
 from app.audits.texts import written_texts
 from app.core.comparison import Comparison, Criterion
 from app.core.fingerprint import example_digest, question_digest
-from app.core.score import Score
+from app.core.preference import Score
 from app.judges.case import Case
 
 _BITS = 64

@@ -19,7 +19,7 @@ from app.core.cascade import (
 )
 from app.core.comparison import STANDARD_ALPHAS as STANDARD_ALPHAS
 from app.core.comparison import STANDARD_DELTA as STANDARD_DELTA
-from app.core.comparison import Guarantee
+from app.core.comparison import Guarantee, Orders
 from app.core.diagnostics import (
     auroc,
     expected_calibration_error,
@@ -27,15 +27,12 @@ from app.core.diagnostics import (
     more_examples,
 )
 from app.core.errors import CascadeError, LabelsMissingError
-from app.core.examples import Examples
+from app.core.examples import Examples, drawn_pairs, lots_of, question_numbers
 from app.core.examples import LabeledExample as LabeledExample
 from app.core.pac import PacPairs, rounded_down
 from app.core.preference import FloatArray, Preferences
-from app.core.questions import drawn_pairs, lots_of, question_numbers
-from app.core.score import Orders
 from app.core.temperature import fitted_temperature
-from app.core.threshold_rows import row_of, with_ties
-from app.core.thresholds import ThresholdCurve
+from app.core.thresholds import ThresholdCurve, row_of, with_ties
 from scope_judge.records import CascadeChoice, CurvePoint, Threshold
 
 GUARANTEES: tuple[Guarantee, ...] = ("marginal", "pac")
@@ -60,7 +57,6 @@ class Calibration:
             yet.
         runtimes: Runtimes (`JudgeIdentity.runtime`) that computed scores of the set, as far as they
             are known, sorted. Their scores differ by rounding.
-        given_temperature: Temperature of the whole set, if these are the examples of one group.
         cascade: The plan of a cascade's set; None for a judge alone. The scores of its examples are
             the large judge's, with the small judge's in them, and so is every figure of the judge.
 
@@ -89,7 +85,6 @@ class Calibration:
     changed_at: float | None = None
     release: str | None = None
     runtimes: tuple[str, ...] = ()
-    given_temperature: float | None = None
     cascade: CascadePlan | None = None
 
     @property
@@ -114,8 +109,6 @@ class Calibration:
         1 for a judge that sees both orders, whose gaps are differences of logits. 1 until all pairs
         have labels, too: those that have one are not a sample.
         """
-        if self.given_temperature is not None:
-            return self.given_temperature
         if self.cascade is not None or self.orders == 2 or self.unlabelled:
             return 1.0
         gap = self.table.numbers[self.sided, 0]
@@ -351,7 +344,7 @@ class Calibration:
             threshold = self.chosen(alpha, delta).threshold
         else:
             assert delta is not None, "pac needs a delta"
-            computed = self.pac_pairs.tests(alpha, delta).threshold
+            computed, _ = self.pac_pairs.tests(alpha, delta)
             if computed is None:
                 raise self.labels_missing(alpha, delta)
             threshold = computed

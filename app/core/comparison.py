@@ -6,14 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from app.core.errors import InvalidComparisonError
-from app.core.score import Orders as Orders
-from app.core.score import Preference, Unscored
-from app.core.score import Side as Side
 
-# The help of a command needs the labels only: scope_judge imports httpx.
+# The help of a command needs the labels only: scope_judge imports httpx, and preferences numpy.
 if TYPE_CHECKING:
+    from app.core.preference import Preference
     from scope_judge.records import AuditReference, CalibrationReference
 
+Side = Literal["A", "B"]
+# The number of orders of the responses in which a kind of judge sees a comparison.
+Orders = Literal[1, 2]
+# Reasons for which a judge gives a comparison no score: the service abstains, whatever alpha is.
+Unscored = Literal["thought_unfinished", "escalation_unavailable"]
 Label = Literal["A", "B", "tie"]
 # "none" closes an audit that nobody can label.
 AuditLabel = Label | Literal["none"]
@@ -161,11 +164,11 @@ class Rung:
     """
 
     judge: str
-    preference: Preference | None
+    preference: "Preference | None"
     threshold: float | None
 
     @classmethod
-    def of(cls, judge: str, preference: Preference | None, threshold: float | None) -> "Rung":
+    def of(cls, judge: str, preference: "Preference | None", threshold: float | None) -> "Rung":
         """The rung with a threshold that is -inf if it decides nothing."""
         decides = threshold is not None and threshold > -math.inf
         return cls(judge=judge, preference=preference, threshold=threshold if decides else None)
@@ -193,7 +196,7 @@ class Judgment:
 
     verdict: Verdict
     reason: Reason | None
-    preference: Preference | None
+    preference: "Preference | None"
     label_mass: float | None
     threshold: float | None
     criterion: Criterion

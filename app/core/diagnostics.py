@@ -11,7 +11,7 @@ from app.core.assessment import AlphaInterval
 from app.core.binomial import binomial_cdf
 from app.core.comparison import Guarantee
 from app.core.examples import MOST_PAIRS
-from app.core.start_rank import (
+from app.core.pac import (
     fair_start_rank,
     observed_error,
     start_rank,

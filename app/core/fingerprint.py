@@ -75,7 +75,7 @@ def example_digest(fingerprint: str, comparison: Comparison) -> str:
 def question_digest(comparison: Comparison) -> str:
     """Identifies the question of a comparison, whatever the judge and the responses.
 
-    Pairs of one question are not independent of each other: `core.questions` counts one of them.
+    Pairs of one question are not independent of each other: "pac" counts one of them.
 
     Returns:
         64 hexadecimal digits.

@@ -21,8 +21,8 @@ from app.core.betting import (
     share_of,
 )
 from app.core.binomial import root
+from app.core.examples import question_numbers
 from app.core.preference import FloatArray
-from app.core.questions import question_numbers
 
 # False alarms of a version of a set, over all time and all its criteria; false certificates of one
 # criterion.

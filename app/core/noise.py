@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.core.preference import FloatArray, Preferences, preference_from_gaps
-from app.core.score import Score
+from app.core.preference import FloatArray, Preferences, Score, preference_from_gaps
 
 # More pairs than this share that change are worth a warning.
 MOST_FLIPS = 0.01

@@ -5,23 +5,32 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, Context
 from functools import lru_cache, partial
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from app.core.binomial import binomial_cdf
+from app.core.binomial import binomial_cdf, most_successes
+from app.core.comparison import Criterion, Guarantee
+from app.core.examples import MOST_PAIRS
 from app.core.preference import LN2, FloatArray
-from app.core.start_rank import allowable_errors as allowable_errors
-from app.core.start_rank import observed_error as observed_error
-from app.core.start_rank import start_rank
-from app.core.thresholds import ThresholdCurve, accepted_and_errors
+from app.core.thresholds import ThresholdCurve, accepted_and_errors, exact_noise
 
 _STEP_SHARE = 0.01
 # A probability that equals delta may be rounded to either side of it.
 _CLEARLY_BELOW = 1.0 - 1e-12
 _FOUR_DIGITS = Context(prec=4, rounding=ROUND_DOWN)
+# Power is the probability that the test passes if the true error is _ASSUMED_ERROR_SHARE * alpha.
+# Trust-or-Escalate starts at the most confident points, where a test has no power.
+_ASSUMED_ERROR_SHARE = 0.6
+_FAIR_POWER, _GOOD_POWER = 0.5, 0.8
+# Good power pays for its later start if that is within this share of the points, and within this
+# multiple of alpha: a judge's accepted share falls with alpha. Measured for six judges and alphas
+# from 0.02 to 0.4 (docs/design/guarantees.md, section 3).
+_LATEST_START_SHARE, _LATEST_START_ALPHAS = 0.5, 2.5
+_LARGEST_CHUNK = 1024
+# No realistic number of labels distinguishes two error rates that are closer than this.
+_SMALLEST_GAP = 1e-12
 
 
 def pac_threshold(
@@ -59,23 +68,9 @@ def pac_threshold(
     if not (0.0 < alpha < 1.0 and 0.0 < delta < 1.0):
         raise ValueError(f"alpha and delta must be in (0, 1), got {alpha} and {delta}")
     counted = accepted_and_errors(uncertainty, error)
-    tests = pac_tests(*counted, alpha=alpha, delta=delta, label_noise=label_noise)
-    assert tests.threshold is not None, "every pair has a label"
-    return tests.threshold
-
-
-class PacTests(NamedTuple):
-    """The outcome of fixed-sequence testing on pairs of which some may have no label yet.
-
-    Args:
-        threshold: In nats; -inf if no rank passes, ln 2 if the test at the last rank passes; None
-            while a test that may change the threshold lacks labels.
-        score: The next test needs the labels of all pairs up to this score, in nats; None once the
-            threshold is known.
-    """
-
-    threshold: float | None
-    score: float | None
+    threshold, _ = pac_tests(*counted, alpha=alpha, delta=delta, label_noise=label_noise)
+    assert threshold is not None, "every pair has a label"
+    return threshold
 
 
 def pac_tests(
@@ -88,7 +83,7 @@ def pac_tests(
     label_noise: float = 0.0,
     labelled: int | None = None,
     drawn: int | None = None,
-) -> PacTests:
+) -> tuple[float | None, float | None]:
     """Tests the ranks in ascending order, as far as labels reach.
 
     Fixed-sequence testing looks at no label beyond the first test that fails. So the threshold of
@@ -108,6 +103,11 @@ def pac_tests(
             if no pair was left out since then. It is larger than `accepted[-1]` if people found
             pairs equal.
 
+    Returns:
+        The threshold in nats: -inf if no rank passes, ln 2 if the test at the last rank passes,
+        None while a test that may change it lacks labels. And the score up to which the next test
+        needs the labels of all pairs; None once the threshold is known.
+
     Raises:
         ValueError: An argument is out of range.
     """
@@ -120,12 +120,12 @@ def pac_tests(
     ready = blocks[blocks < (len(scores) if labelled is None else labelled)]
     failed = np.flatnonzero(binomial_cdf(errors[ready], accepted[ready], bound) > delta)
     if not len(failed) and len(ready) < len(blocks):
-        return PacTests(None, float(scores[blocks[len(ready)]]))
+        return None, float(scores[blocks[len(ready)]])
     passed = int(failed[0]) if len(failed) else len(ready)
     if passed == 0:
-        return PacTests(-math.inf, None)
+        return -math.inf, None
     last = ready[passed - 1]
-    return PacTests(LN2 if last == len(scores) - 1 else float(scores[last]), None)
+    return LN2 if last == len(scores) - 1 else float(scores[last]), None
 
 
 def ranks_to_test(
@@ -212,19 +212,6 @@ def rounded_down(share: float) -> float:
     return float(_FOUR_DIGITS.create_decimal(repr(share)))
 
 
-class LabelsNeeded(NamedTuple):
-    """The labels that one alpha and delta still need.
-
-    Args:
-        threshold: In nats, as of `pac_threshold` with all labels; None while labels are missing.
-        places: Indices of the pairs to label next, in the order of rising uncertainty; all that the
-            next test needs. Empty once the threshold is known.
-    """
-
-    threshold: float | None
-    places: NDArray[np.int64]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class PacPairs:
     """Sorted pairs of which some may have no label yet.
@@ -275,8 +262,8 @@ class PacPairs:
         ready = np.searchsorted(curve.scores, scores[0]) if len(scores) else len(curve.scores)
         return cls(curve, len(score) if drawn is None else drawn, int(ready), missing, scores)
 
-    def tests(self, alpha: float, delta: float) -> PacTests:
-        """Runs the tests of "pac"; alpha and delta are rounded down to four significant digits."""
+    def tests(self, alpha: float, delta: float) -> tuple[float | None, float | None]:
+        """Runs `pac_tests`; alpha and delta are rounded down to four significant digits."""
         return pac_tests(
             self.curve.scores,
             self.curve.accepted,
@@ -287,7 +274,7 @@ class PacPairs:
             drawn=self.drawn,
         )
 
-    def needed(self, alpha: float, delta: float) -> LabelsNeeded:
+    def needed(self, alpha: float, delta: float) -> tuple[float | None, NDArray[np.int64]]:
         """Returns the threshold, or else the pairs that must be labeled before the next test.
 
         Labeling exactly these pairs again and again, until there is a threshold, gives the
@@ -296,9 +283,169 @@ class PacPairs:
         Args:
             alpha: In (0, 1); choose it before the first label is seen.
             delta: In (0, 1); choose it before the first label is seen.
+
+        Returns:
+            The threshold in nats, None while labels are missing; and the indices of the pairs to
+            label next, in the order of rising uncertainty.
         """
         threshold, score = self.tests(alpha, delta)
         if score is None:
-            return LabelsNeeded(threshold, self.unlabelled[:0])
+            return threshold, self.unlabelled[:0]
         last = int(np.searchsorted(self.unlabeled_scores, score, side="right"))
-        return LabelsNeeded(None, self.unlabelled[:last])
+        return None, self.unlabelled[:last]
+
+
+def threshold_on(
+    curve: ThresholdCurve, alpha: float, guarantee: Guarantee, delta: float | None
+) -> float:
+    """Returns lambda_hat in nats on the curve of pairs that all have labels."""
+    if guarantee == "marginal":
+        return curve.threshold(alpha)
+    assert delta is not None, "pac needs a delta"
+    threshold, _ = pac_tests(
+        curve.scores,
+        curve.accepted,
+        curve.errors,
+        alpha=rounded_down(alpha),
+        delta=rounded_down(delta),
+        label_noise=curve.label_noise,
+    )
+    assert threshold is not None, "every pair has a label"
+    return threshold
+
+
+def observed_error(alpha: float, label_noise: float) -> float:
+    """Returns the error rate that noisy labels show if the true error rate is alpha."""
+    noise = float(exact_noise(label_noise))
+    return noise + (1 - 2 * noise) * alpha
+
+
+def allowable_errors(ranks: NDArray[np.int64], bound: float, delta: float) -> FloatArray:
+    """Returns the largest number of errors that passes at each rank; -1 if 0 errors fail."""
+    return most_successes(delta, ranks, bound)
+
+
+def start_rank(alpha: float, delta: float, label_noise: float, n: int) -> int | None:
+    """Returns the first rank to test with n points, which depends on no score and no label.
+
+    It is the rank with power 0.8 if that is within the share 2.5 alpha of the points, and within
+    their half; else the one with power 0.5. For alpha = delta = 0.1 these are 210, from n = 840 on,
+    and 91.
+
+    Returns:
+        The rank; None if it is above n.
+    """
+    good = good_start_rank(alpha, delta, label_noise, at_most=_latest_good_start(alpha, n))
+    if good is not None:
+        return good
+    return fair_start_rank(alpha, delta, label_noise, at_most=n)
+
+
+def points_for_good_start(alpha: float, good: int) -> int:
+    """Returns the number of points from which on tests start at the rank with good power."""
+    n = max(1, math.floor(good / _latest_start_share(alpha)) - 1)
+    while _latest_good_start(alpha, n) < good:
+        n += 1
+    return n
+
+
+def _latest_good_start(alpha: float, n: int) -> int:
+    return math.floor(n * _latest_start_share(alpha))
+
+
+def _latest_start_share(alpha: float) -> float:
+    return min(_LATEST_START_SHARE, _LATEST_START_ALPHAS * alpha)
+
+
+def fair_start_rank(alpha: float, delta: float, label_noise: float, *, at_most: int) -> int | None:
+    """Returns the smallest rank at which the test has power 0.5; None if it is above `at_most`."""
+    return _rank_with_power(alpha, delta, label_noise, _FAIR_POWER, at_most)
+
+
+def good_start_rank(alpha: float, delta: float, label_noise: float, *, at_most: int) -> int | None:
+    """Returns the smallest rank at which the test has power 0.8; None if it is above `at_most`."""
+    return _rank_with_power(alpha, delta, label_noise, _GOOD_POWER, at_most)
+
+
+def good_marginal_rank(alpha: float, label_noise: float, *, at_most: int) -> int | None:
+    """Returns the smallest rank up to which "marginal" accepts with power 0.8.
+
+    It accepts k points with e errors if (e + 1) / k <= alpha, so only the first rank at which one
+    more error is allowed can be the smallest one.
+
+    Returns:
+        The rank; None if it is above `at_most`.
+    """
+    bound = observed_error(alpha, label_noise)
+    errors = np.arange(int(at_most * bound))
+    ranks = np.ceil((errors + 1) / bound).astype(np.int64)
+    ranks += (errors + 1) / ranks > bound
+    power = binomial_cdf(errors, ranks, observed_error(_ASSUMED_ERROR_SHARE * alpha, label_noise))
+    enough = ranks[(power >= _GOOD_POWER) & (ranks <= at_most)]
+    return int(enough[0]) if len(enough) else None
+
+
+def _rank_with_power(
+    alpha: float, delta: float, label_noise: float, power: float, at_most: int
+) -> int | None:
+    """Returns the smallest rank with that power, at least 0.5; None if it is above `at_most`."""
+    bound = observed_error(alpha, label_noise)
+    assumed_error = observed_error(_ASSUMED_ERROR_SHARE * alpha, label_noise)
+    # Below this rank not even a test without errors passes.
+    passable = math.log(delta) / math.log1p(-bound)
+    # With gap = bound - assumed_error, the normal approximation of the rank solves
+    # k gap = z sqrt(k bound (1 - bound)) + y sqrt(k assumed_error (1 - assumed_error)). Rounding to
+    # whole errors, skewness, and the distance between median and mean are less than one error each,
+    # so 5 / gap ranks are a safe distance.
+    gap = bound - assumed_error
+    if gap < _SMALLEST_GAP:
+        return None
+    spread = -float(ndtri(delta)) * math.sqrt(bound * (1 - bound))
+    spread += float(ndtri(power)) * math.sqrt(assumed_error * (1 - assumed_error))
+    estimate = (max(0.0, spread) / gap) ** 2
+    low = max(1, math.floor(max(passable, estimate - 5 / gap)))
+    # The rank is at most as far above that estimate as `low` is below it.
+    chunk = math.ceil(min(10 / gap, _LARGEST_CHUNK))
+    while low <= at_most:
+        high = min(low + chunk, at_most + 1)
+        rank = _powerful_rank(bound, assumed_error, delta, power, low, high)
+        if rank is not None:
+            return rank
+        low = high
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _powerful_rank(
+    bound: float, assumed_error: float, delta: float, power: float, low: int, high: int
+) -> int | None:
+    """Returns the smallest rank in [low, high) at which the test has that power."""
+    ranks = np.arange(low, high)
+    allowable = allowable_errors(ranks, bound, delta)
+    passing = np.where(allowable >= 0, binomial_cdf(allowable, ranks, assumed_error), 0.0)
+    enough = np.flatnonzero(passing >= power)
+    return int(ranks[enough[0]]) if len(enough) else None
+
+
+def labels_for_verdicts(criterion: Criterion) -> int | None:
+    """Returns the number of labels with which a criterion accepts something with probability 0.8.
+
+    That holds if the judge is wrong in at most 0.6 alpha of its most certain pairs: of the share
+    2.5 alpha of them, at most half. `pac` then starts its tests at the rank with power 0.8. The
+    number depends on no label, so calibrating after exactly so many labels keeps the promise.
+
+    Args:
+        criterion: It has an alpha.
+
+    Returns:
+        The number; None if a set has no room for so many.
+    """
+    alpha = criterion.alpha
+    assert alpha is not None, "a criterion without alpha needs no labels"
+    if criterion.guarantee == "pac":
+        assert criterion.delta is not None, "pac needs a delta"
+        rank = good_start_rank(alpha, criterion.delta, 0.0, at_most=MOST_PAIRS)
+    else:
+        rank = good_marginal_rank(alpha, 0.0, at_most=MOST_PAIRS)
+    labels = None if rank is None else points_for_good_start(alpha, rank)
+    return labels if labels is not None and labels <= MOST_PAIRS else None

@@ -11,15 +11,19 @@ Symbols of the SCOPE paper, for a comparison x and a threshold lambda:
 "Eq. scope_condition" is equation 5 of the paper, in section 2.3: sum S (E - alpha) <= -1.
 """
 
+import math
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from app.core.assessment import share_interval
+from app.core.comparison import Guarantee
 from app.core.preference import LN2, FloatArray
+from scope_judge.records import Threshold
 
 # Largest denominator of a label noise. The integers below stay exact for up to 1e9 points.
 _NOISE_DENOMINATOR = 10**6
@@ -185,3 +189,38 @@ def exact_noise(label_noise: float) -> Fraction:
     noise = Fraction(repr(float(label_noise))).limit_denominator(_NOISE_DENOMINATOR)
     # Rounding must not reach 1/2: at 1/2 the labels carry no information.
     return min(noise, Fraction(_NOISE_DENOMINATOR // 2 - 1, _NOISE_DENOMINATOR))
+
+
+def row_of(
+    threshold: float,
+    *,
+    alpha: float,
+    guarantee: Guarantee,
+    delta: float | None,
+    accepted: int,
+    errors: int,
+    n: int,
+) -> Threshold:
+    """Returns the row of a threshold in nats, which accepts so many of n pairs with such errors."""
+    feasible = threshold > -math.inf
+    return Threshold(
+        alpha=alpha,
+        guarantee=guarantee,
+        delta=delta,
+        threshold=threshold if feasible else None,
+        coverage=accepted / n if n else 0.0,
+        empirical_risk=errors / accepted if accepted else None,
+        feasible=feasible,
+        labels_missing=False,
+        tie_share=None,
+        tie_interval=None,
+    )
+
+
+def with_ties(row: Threshold, *, ties: int, sided: int) -> Threshold:
+    """Adds the share of ties among the pairs with a label that the threshold accepts."""
+    labeled = ties + sided
+    if not labeled:
+        return row
+    share = ties / labeled
+    return replace(row, tie_share=share, tie_interval=share_interval(share, labeled))

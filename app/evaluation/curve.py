@@ -10,9 +10,9 @@ from app.core.assessment import Assessment
 from app.core.calibration import GUARANTEES
 from app.core.diagnostics import auroc, feasible_alphas, more_examples
 from app.core.errors import InvalidRequestError
+from app.core.pac import threshold_on
 from app.core.preference import LN2, FloatArray
-from app.core.threshold_rows import row_of, threshold_on
-from app.core.thresholds import ThresholdCurve
+from app.core.thresholds import ThresholdCurve, row_of
 from app.evaluation.judgments.jsonl import Judged
 from app.evaluation.methods import METHODS, preferences_of
 from app.files.checking import LabeledRow, LabelReport

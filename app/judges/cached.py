@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from app.circuit_breaker import CircuitBreaker
 from app.core.comparison import Comparison
 from app.core.fingerprint import JudgeIdentity, digest_of_json, example_digest
-from app.core.score import NoScore, Score, score_of_json
+from app.core.preference import NoScore, Score, score_of_json
 from app.flow import off_loop
 from app.judges.scorer import ScoreOutcome, Scorer
 from app.judges.thoughts import UNFINISHED

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from app.core.comparison import Comparison
+from app.core.comparison import Comparison, Unscored
 from app.core.errors import (
     ControlTokenError,
     EngineUnavailableError,
@@ -25,7 +25,7 @@ from app.core.errors import (
     UnavailableError,
 )
 from app.core.fingerprint import JudgeIdentity, cascade_inputs
-from app.core.score import NoScore, Score, Unscored, score_of_json
+from app.core.preference import NoScore, Score, score_of_json
 from app.flow import CURRENT_FLOW
 from app.judges.calls import lost
 from app.judges.engines.openai_servers import (

@@ -5,7 +5,7 @@ from dataclasses import KW_ONLY, dataclass
 from app.core.calibration import Calibration
 from app.core.comparison import Comparison, Criterion, Judgment
 from app.core.errors import ScopeJudgeError
-from app.core.score import NoScore, Preference, Score
+from app.core.preference import NoScore, Preference, Score
 
 
 @dataclass(slots=True, eq=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError
 from app.core.noise import Noise, Resolution
-from app.core.score import NoScore, Score
+from app.core.preference import NoScore, Score
 from app.judges.label_logits import LabelLogitScorer, score_of_orders
 from app.judges.prompts import rendered_pairs
 from app.judges.scorer import ScoreOutcome, Scorer

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError, StartupError
 from app.core.fingerprint import JudgeIdentity, digest_of_json
-from app.core.score import Score
+from app.core.preference import Score
 from app.judges.calls import lost, observed_call
 from app.judges.engines.decision_dialects import (
     DIALECTS,

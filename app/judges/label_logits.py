@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError, StartupError
 from app.core.fingerprint import JudgeIdentity
-from app.core.score import Score
+from app.core.preference import Score
 from app.judges.calls import lost, observed_call
 from app.judges.explaining import Judged, written_afterwards
 from app.judges.prompts import PromptTemplate, rendered_pairs

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from app.core.comparison import Comparison, Turn
 from app.core.errors import InvalidComparisonError, JudgmentFailedError
 from app.core.fingerprint import JudgeIdentity, digest_of_json
-from app.core.score import Score
+from app.core.preference import Score
 from app.judges.calls import lost, observed_call
 from app.judges.scorer import ScoreError
 from app.observability.telemetry import Telemetry

@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError, RequestError
 from app.core.fingerprint import JudgeIdentity
-from app.core.score import NoScore, Score
+from app.core.preference import NoScore, Score
 
 # Errors of one comparison that do not affect the other comparisons of its batch.
 ScoreError = RequestError | JudgmentFailedError

@@ -11,7 +11,7 @@ import numpy as np
 from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError, StartupError
 from app.core.fingerprint import JudgeIdentity
-from app.core.score import NoScore, Score
+from app.core.preference import NoScore, Score
 from app.flow import off_loop
 from app.judges.calls import observed_call
 from app.judges.explaining import Judged

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError
 from app.core.fingerprint import JudgeIdentity, example_digest
-from app.core.score import CERTAIN_GAP, Score
+from app.core.preference import CERTAIN_GAP, Score
 from app.flow import off_loop
 from app.judges.calls import observed_call
 from app.judges.label_logits import ChatScorer, chat_identity

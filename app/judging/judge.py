@@ -15,8 +15,7 @@ from app.core.calibration import Calibration
 from app.core.comparison import Comparison, Criterion, Judgment, Reason, Rung, Verdict
 from app.core.errors import RequestError, ScopeJudgeError, StoreCorruptError, StoreUnavailableError
 from app.core.fingerprint import JudgeIdentity
-from app.core.preference import preference_from_gaps
-from app.core.score import NoScore, Preference, Score
+from app.core.preference import NoScore, Preference, Score, preference_from_gaps
 from app.flow import CURRENT_FLOW, off_loop
 from app.judges.cascade import CascadeScorer
 from app.judges.case import Case

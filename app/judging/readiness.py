@@ -11,7 +11,7 @@ from app.core.errors import (
     ScopeJudgeError,
     StoreUnavailableError,
 )
-from app.core.score import NoScore, Score
+from app.core.preference import NoScore, Score
 from app.flow import Flow, flowing
 from app.judges.scorer import Scorer
 from app.observability.telemetry import Telemetry

@@ -29,7 +29,7 @@ from app.core.errors import (
 )
 from app.core.examples import MOST_PAIRS
 from app.core.fingerprint import INPUTS_DIFFER, example_digest
-from app.core.score import Score
+from app.core.preference import Score
 from app.flow import off_loop
 from app.judges.cascade import CascadeScorer
 from app.judges.scorer import ScoreOutcome, Scorer

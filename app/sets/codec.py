@@ -35,7 +35,7 @@ from app.core.calibration import Calibration, LabeledExample
 from app.core.cascade import CascadePlan
 from app.core.errors import StoreCorruptError
 from app.core.examples import Examples
-from app.core.score import NoScore, Score, score_of_json
+from app.core.preference import NoScore, Score, score_of_json
 
 _FORMAT = 1
 # Fast: digests make most of the size, and compress to half at any level.

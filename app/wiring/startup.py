@@ -8,7 +8,7 @@ from typing import Protocol
 
 from app.core.comparison import Comparison, LabeledComparison
 from app.core.errors import StoreCorruptError
-from app.core.score import Score
+from app.core.preference import Score
 from app.flow import off_loop
 from app.judges.checking import CHECKED, check_judge
 from app.judges.label_logits import LabelLogitScorer

@@ -16,9 +16,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from app.core.pac import pac_threshold
+from app.core.pac import fair_start_rank, pac_threshold
 from app.core.preference import LN2
-from app.core.start_rank import fair_start_rank
 from app.core.thresholds import ThresholdCurve
 from tests.statistics.worlds.normal import NormalJudge
 

@@ -25,8 +25,7 @@ from app.core.comparison import Comparison
 from app.core.diagnostics import auroc
 from app.core.errors import JudgmentFailedError
 from app.core.pac import pac_threshold
-from app.core.preference import preference_from_gaps
-from app.core.score import Score
+from app.core.preference import Score, preference_from_gaps
 from app.demo.pairs import demo_sets
 from app.judges.engines.thinking import UseOfTemplate
 from app.judges.engines.vllm_local import VllmEngine

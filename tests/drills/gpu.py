@@ -29,8 +29,7 @@ import psutil
 
 from app.core.errors import StartupError
 from app.core.noise import MOST_FLIPS, Noise
-from app.core.preference import FloatArray, preference_from_gaps
-from app.core.score import Score
+from app.core.preference import FloatArray, Score, preference_from_gaps
 from app.demo.pairs import pairs as made_pairs
 from app.judges.engines.model_files import model_folder
 from app.judges.engines.vllm_build import check_gpus, installed_builds, is_cpu_build

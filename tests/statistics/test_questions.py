@@ -76,7 +76,7 @@ def test_ties_of_a_pool_are_left_out_and_the_rest_keeps_the_promise(calibrations
         threshold = _lazily(uncertainty, error, tied)
         kept = ~tied
         every = PacPairs.fit(uncertainty[kept], error[kept], np.ones(kept.sum(), bool), drawn=n)
-        assert threshold == every.needed(ALPHA, DELTA).threshold
+        assert threshold == every.needed(ALPHA, DELTA)[0]
         place = int(np.searchsorted(many_scores[order], threshold, side="right"))
         over += place > 0 and fdr[place - 1] > ALPHA
     assert over / calibrations <= most_over(calibrations)

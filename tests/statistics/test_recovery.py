@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from app.core.comparison import Criterion, Guarantee
+from app.core.pac import labels_for_verdicts
 from app.core.preference import FloatArray
-from app.core.recovery import labels_for_verdicts
 from tests.statistics.worlds.absorptions import Way, next_threshold, over, threshold_of
 from tests.statistics.worlds.calibrations import DELTA, MIDDLING, OTHER, STRONG, WEAK
 from tests.statistics.worlds.normal import NormalJudge

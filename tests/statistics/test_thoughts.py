@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from app.core.calibration import Calibration, LabeledExample
 from app.core.pac import pac_threshold
-from app.core.score import NoScore
+from app.core.preference import NoScore
 from tests.labeled_examples import calibration_of, labeled_example
 
 Array = NDArray[Any]

@@ -5,8 +5,7 @@ import pytest
 from scipy.special import expit
 
 from app.core.pac import pac_threshold
-from app.core.preference import FloatArray, preference_from_gaps
-from app.core.score import Score
+from app.core.preference import FloatArray, Score, preference_from_gaps
 from app.judges.votes import Votes, score_of_votes
 
 ALPHA = DELTA = 0.1

@@ -8,7 +8,7 @@ from app.api.answers.making import made
 from app.api.problems import problem_of
 from app.core.comparison import Judgment
 from app.core.errors import RequestError, ScopeJudgeError
-from app.core.score import Preference
+from app.core.preference import Preference
 from app.flow import CURRENT_FLOW
 from app.judging.judge import Outcome
 from app.judging.rewards import GroupRewards

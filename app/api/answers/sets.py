@@ -10,7 +10,7 @@ from app.audits.book import Book
 from app.audits.changes import Absorbed
 from app.core.assessment import share_interval
 from app.core.calibration import STANDARD_DELTA, Calibration, LabeledExample
-from app.core.score import NoScore, Score
+from app.core.preference import NoScore, Score
 from app.sets.change import JudgedBatch, SetChange
 from app.sets.effects import criterion_of, missing_labels
 from scope_judge import records
@@ -125,7 +125,7 @@ def calibration_report(
 def deletion(
     name: str, present: Calibration | None, in_use: Sequence[records.Threshold], book: Book
 ) -> records.Deletion:
-    """The effect of deleting a set; its trail and its audits stay.
+    """Describes what the deletion of a set ends. Its trail and its audits stay.
 
     Args:
         name: Name of the set.
@@ -262,7 +262,8 @@ def next_labels(
     """Runs the tests of "pac" as far as labels reach, and lists at most `limit` digests."""
     row = calibration.row(alpha, "pac", delta)
     pairs = calibration.pac_pairs
-    digests = calibration.pac_digests(pairs.needed(alpha, delta).places)
+    _, places = pairs.needed(alpha, delta)
+    digests = calibration.pac_digests(places)
     needed = len(digests)
     labels = "1 more label" if needed == 1 else f"{needed} more labels"
     return records.NextLabels(

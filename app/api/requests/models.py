@@ -11,7 +11,6 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
-    FiniteFloat,
     SkipValidation,
     Tag,
     TypeAdapter,
@@ -97,7 +96,7 @@ def _four_digits(share: float) -> float:
 
 
 Probability = Annotated[
-    FiniteFloat,
+    float,
     Field(gt=0, lt=1),
     AfterValidator(_four_digits),
     WithJsonSchema({"type": "number", "minimum": 0.0001, "maximum": 0.9999}),
@@ -241,7 +240,7 @@ class JudgeIn(_ComparisonIn, CriterionIn):
     explain: Explain = False
 
     def asked(self, defaults: CriterionDefaults, batch: "JudgeBatchIn | None" = None) -> Asked:
-        """The comparison and its criterion; raises RequestError if it cannot be judged so."""
+        """Returns what to judge. Raises RequestError if that cannot be judged as written."""
         return self.comparison(), self.criterion(defaults, batch)
 
 

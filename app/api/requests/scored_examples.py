@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 from pydantic import (
     Field,
-    FiniteFloat,
     SkipValidation,
     ValidationError,
     ValidationInfo,
@@ -25,7 +24,7 @@ from app.api.requests.models import (
 )
 from app.core.calibration import LabeledExample
 from app.core.comparison import Label
-from app.core.score import NoScore, Score, score_of_numbers
+from app.core.preference import NoScore, Score, score_of_numbers
 from app.sets.change import Judged, JudgedBatch
 
 # An import with more faults is refused without reading the rest.
@@ -35,15 +34,15 @@ _MOST_FAULTY = 10
 class NumbersIn(Strict):
     """The score of one judge."""
 
-    gap_fwd: FiniteFloat | None = Field(
+    gap_fwd: float | None = Field(
         description="Logit of response A minus that of response B, with response A shown first; "
         "null, with the next two fields, if the judge gave no score."
     )
-    gap_rev: FiniteFloat | None = Field(
+    gap_rev: float | None = Field(
         description="The same difference with response B shown first; null for a judge that sees "
         "no order."
     )
-    label_mass: Annotated[FiniteFloat, Field(ge=0, le=1)] | None = Field(
+    label_mass: Annotated[float, Field(ge=0, le=1)] | None = Field(
         description="Probability of the two label tokens together, in the order where it is "
         "smaller; null if the judge does not report it."
     )

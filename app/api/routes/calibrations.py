@@ -38,7 +38,7 @@ from app.api.requests.scored_examples import ImportIn
 from app.core.comparison import Comparison, LabeledComparison
 from app.core.errors import RequestError
 from app.core.examples import MOST_PAIRS
-from app.core.start_rank import fair_start_rank
+from app.core.pac import fair_start_rank
 from app.flow import off_loop
 from app.sets.change import JudgedBatch
 from scope_judge.records import (

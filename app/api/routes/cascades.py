@@ -26,11 +26,11 @@ from app.core.cascade import CascadePlan as Planned
 from app.core.comparison import Comparison
 from app.core.errors import CascadeError, JudgeMismatchError, RequestError, ScopeJudgeError
 from app.core.fingerprint import cascade_inputs, digest_of_json
-from app.core.score import NoScore, Score
+from app.core.preference import NoScore, Score
 from app.flow import off_loop
 from scope_judge.records import CascadePlan, PairScore, PairScores
 
-# Their uncertainties and contradictions take a few milliseconds.
+# Computing their uncertainties and contradictions takes a few milliseconds.
 _MOST_PAIRS = 20_000
 
 

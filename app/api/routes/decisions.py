@@ -319,7 +319,7 @@ _Judged = Sequence[tuple[Decision, Judgment]]
 
 
 def _of_one(decision: Decision, judged: Judgment) -> dict[str, Any]:
-    """The answer to a question in both dialects; `scope` is the answer of POST /judge."""
+    """Answers a question in both dialects. `scope` is the answer of POST /judge."""
     return {
         "type": "choice",
         "choice": decision.choice(judged),

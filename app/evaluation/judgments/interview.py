@@ -13,7 +13,7 @@ from app.core.errors import (
     ScopeJudgeError,
 )
 from app.core.fingerprint import INPUTS_DIFFER
-from app.core.score import NoScore, Score
+from app.core.preference import NoScore, Score
 from app.evaluation.benchmarks.labeled_pairs import LabeledPair
 from app.evaluation.judgments.jsonl import JudgmentLog
 from app.evaluation.judgments.questions import GENERATION, Dataset, Question

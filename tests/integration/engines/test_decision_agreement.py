@@ -9,8 +9,7 @@ import pytest
 
 from app.core.comparison import Comparison
 from app.core.errors import PromptTooLongError
-from app.core.preference import FloatArray
-from app.core.score import Score
+from app.core.preference import FloatArray, Score
 from app.demo.pairs import Pair, demo_sets
 from app.judges.decision_servers import DecisionScorer
 from app.judges.engines.decision_dialects import INSTRUCTIONS, OPTIONS

@@ -11,8 +11,7 @@ import pytest
 
 from app.core.comparison import Comparison
 from app.core.errors import EngineUnavailableError, PromptTooLongError
-from app.core.preference import preference_from_gaps
-from app.core.score import Score
+from app.core.preference import Score, preference_from_gaps
 from app.demo.pairs import demo_sets
 from app.judges.engines.rendering import PromptRenderer, load_tokenizer
 from app.judges.engines.vllm_local import VllmEngine

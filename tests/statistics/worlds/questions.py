@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from app.core.examples import drawn_pairs
 from app.core.pac import PacPairs
 from app.core.preference import LN2, FloatArray
-from app.core.questions import drawn_pairs
 from tests.statistics.worlds.normal import NormalJudge
 
 ALPHA = DELTA = 0.1
@@ -66,7 +66,7 @@ def threshold_of(
         error[used],
         np.ones(int(used.sum()), dtype=bool),
     )
-    threshold = pairs.needed(ALPHA, DELTA).threshold
+    threshold, _ = pairs.needed(ALPHA, DELTA)
     assert threshold is not None, "every pair has a label"
     return threshold
 

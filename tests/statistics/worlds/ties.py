@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from app.audits.drift import Martingales, stream_figures
 from app.core.calibration import Calibration, LabeledExample
 from app.core.comparison import Label
-from app.core.preference import FloatArray
-from app.core.score import Score
+from app.core.preference import FloatArray, Score
 from tests.labeled_examples import calibration_of
 from tests.statistics.worlds.normal import NormalJudge
 

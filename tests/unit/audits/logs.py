@@ -18,7 +18,7 @@ from app.audits.entries import (
     to_text,
 )
 from app.core.comparison import Criterion
-from app.core.score import Score
+from app.core.preference import Score
 from app.ports import AuditState, AuditStore, StoredRow
 
 MARGINAL = Criterion(alpha=0.1, guarantee="marginal", delta=None, calibration="default")

@@ -13,8 +13,7 @@ from app.core.calibration import (
     LabeledExample,
 )
 from app.core.comparison import Side
-from app.core.preference import LN2
-from app.core.score import Score
+from app.core.preference import LN2, Score
 from tests.labeled_examples import calibration_of, labeled_example
 
 patient = settings(max_examples=60)

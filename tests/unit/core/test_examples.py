@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.examples import Examples, LabeledExample
-from app.core.score import score_of_numbers
+from app.core.preference import score_of_numbers
 from tests.labeled_examples import labeled_example
 
 digests = st.text(max_size=2)

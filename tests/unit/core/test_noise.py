@@ -5,8 +5,7 @@ import math
 import pytest
 
 from app.core.noise import Noise, Resolution
-from app.core.preference import LN2
-from app.core.score import Score
+from app.core.preference import LN2, Score
 
 
 def score(gap_fwd: float, gap_rev: float) -> Score:

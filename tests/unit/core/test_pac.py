@@ -11,15 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.pac import allowable_errors, pac_threshold, rank_sequence, rounded_down
-from app.core.preference import LN2
-from app.core.start_rank import (
+from app.core.pac import (
+    allowable_errors,
     fair_start_rank,
     good_start_rank,
     observed_error,
+    pac_threshold,
     points_for_good_start,
+    rank_sequence,
+    rounded_down,
     start_rank,
 )
+from app.core.preference import LN2
 
 # (alpha, delta, label noise) as integers over 100: small start ranks, so that n stays small.
 CASES = [(10, 10, 0), (20, 10, 0), (29, 5, 0), (25, 20, 5), (25, 10, 20), (7, 30, 0), (50, 10, 10)]

@@ -78,7 +78,7 @@ def test_any_labels_give_the_threshold_of_all_labels_or_none(
 def test_everything_is_accepted_only_once_everything_is_labeled() -> None:
     uncertainty, right = np.linspace(0.0, 0.6, 300), np.zeros(300, dtype=bool)
     labeled = np.ones(300, dtype=bool)
-    assert PacPairs.fit(uncertainty, right, labeled).needed(0.1, 0.1).threshold == LN2
+    assert PacPairs.fit(uncertainty, right, labeled).needed(0.1, 0.1)[0] == LN2
     labeled[299] = False
     threshold, places = PacPairs.fit(uncertainty, right, labeled).needed(0.1, 0.1)
     assert (threshold, places.tolist()) == (None, [299])
@@ -105,6 +105,6 @@ def test_ties_take_pairs_out_and_move_no_rank_below_the_last() -> None:
             break
         labeled[places] = True
         reached.append(int(labeled.sum()))
-    assert threshold == pairs.needed(0.1, 0.1).threshold
+    assert threshold == pairs.needed(0.1, 0.1)[0]
     expected = [rank for rank in ranks if rank < 950] + [950]
     assert reached == expected[: len(reached)]

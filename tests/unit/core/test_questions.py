@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from app.core.questions import (
+from app.core.examples import (
     drawn_pairs,
     lots_of,
     question_numbers,

@@ -6,8 +6,7 @@ import pytest
 from scipy.stats import binom
 
 from app.core.comparison import Criterion, Guarantee
-from app.core.recovery import labels_for_verdicts
-from app.core.start_rank import good_marginal_rank, start_rank
+from app.core.pac import good_marginal_rank, labels_for_verdicts, start_rank
 
 
 def criterion(alpha: float, guarantee: Guarantee = "pac", delta: float | None = 0.1) -> Criterion:

@@ -9,7 +9,7 @@ import httpx
 from app.core.comparison import Comparison
 from app.core.errors import PromptTooLongError
 from app.core.fingerprint import JudgeIdentity
-from app.core.score import Score
+from app.core.preference import Score
 from app.judges.scorer import ScoreError
 from tests.serving import client_of_scorer
 

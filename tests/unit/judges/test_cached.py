@@ -9,7 +9,7 @@ import pytest
 from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError, StoreUnavailableError
 from app.core.fingerprint import JudgeIdentity
-from app.core.score import Score
+from app.core.preference import Score
 from app.judges.cached import CachingScorer
 from app.judges.scorer import ScoreError
 from app.observability.telemetry import Telemetry

@@ -15,7 +15,7 @@ from app.core.errors import (
     PromptTooLongError,
     StartupError,
 )
-from app.core.score import Score
+from app.core.preference import Score
 from app.judges.decision_servers import (
     Choice,
     DecisionScorer,

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from app.core.comparison import Comparison
-from app.core.score import Score
+from app.core.preference import Score
 from app.judges.engines.scripted import ScriptedEngine
 from app.judges.label_logits import LabelLogitScorer, chat_identity, with_found_prefill
 from app.judges.prompts import PromptTemplate

@@ -14,7 +14,7 @@ from app.core.errors import (
     JudgmentFailedError,
     PromptTooLongError,
 )
-from app.core.score import Score
+from app.core.preference import Score
 from app.judges.reward_model import (
     conversations_of,
     reward_identity,

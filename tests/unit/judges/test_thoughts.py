@@ -9,8 +9,7 @@ import pytest
 
 from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError, PromptTooLongError, StartupError
-from app.core.preference import preference_from_gaps
-from app.core.score import NoScore, Score
+from app.core.preference import NoScore, Score, preference_from_gaps
 from app.judges.engines.scripted import ScriptedEngine, logits_of_gap
 from app.judges.engines.thinking import UseOfTemplate
 from app.judges.prompts import PromptTemplate

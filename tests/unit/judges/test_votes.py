@@ -11,8 +11,7 @@ from app.core.assessment import advice_on_unanimous
 from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError
 from app.core.pac import pac_threshold
-from app.core.preference import Preferences, preference_from_gaps
-from app.core.score import Score
+from app.core.preference import Preferences, Score, preference_from_gaps
 from app.judges.engines.scripted import ScriptedEngine
 from app.judges.prompts import PromptTemplate
 from app.judges.votes import (

@@ -19,7 +19,7 @@ from app.core.errors import (
 )
 from app.core.fingerprint import JudgeIdentity
 from app.core.pac import PacPairs
-from app.core.score import Preference, Score
+from app.core.preference import Preference, Score
 from app.judges.case import Case
 from app.judges.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
 from app.judging.judge import decide, find_threshold

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from app.cli import app
 from app.core.comparison import Comparison
 from app.core.fingerprint import JudgeIdentity
-from app.core.score import NoScore, Score
+from app.core.preference import NoScore, Score
 from app.judges.scorer import ScoreError
 from app.stores.memory import MemoryStore
 from tests.serving import application_of_scorer, client_of_scorer
