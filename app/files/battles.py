@@ -23,6 +23,7 @@ from app.files.shapes import (
     shape_of_columns,
     suggested_map,
 )
+from scope_judge.records import Info
 
 Winner = Literal["model_a", "model_b", "tie"]
 
@@ -196,37 +197,22 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Provenance:
-    """The facts that all rows of one run share.
+def signature(info: Info, result: Mapping[str, Any]) -> str:
+    """One line that a paper can cite: everything that a judgment depends on.
 
     Args:
-        judge: Name of the judge.
-        fingerprint: Fingerprint of the judge.
-        template: Digest of the prompt template; None if the service does not say.
-        version: Version of scope-judge; None if the service does not say.
+        info: The service that judged.
+        result: The judgment, or an error, which has neither criterion nor calibration.
     """
-
-    judge: str
-    fingerprint: str
-    template: str | None
-    version: str | None
-
-    def signature(self, result: Mapping[str, Any]) -> str:
-        """One line that a paper can cite: everything that a judgment depends on.
-
-        Args:
-            result: The judgment, or an error, which has neither criterion nor calibration.
-        """
-        parts = [
-            f"scope-judge {self.version or '(version unknown)'}",
-            f"judge {self.judge} (fingerprint {self.fingerprint[:_DIGITS]})",
-        ]
-        if self.template is not None:
-            parts.append(f"template {self.template[:_DIGITS]}")
-        if "error" not in result:
-            parts += [_calibration(result), _criterion(result)]
-        return "; ".join(parts)
+    parts = [
+        f"scope-judge {info.version}",
+        f"judge {info.judge} (fingerprint {info.fingerprint[:_DIGITS]})",
+    ]
+    if info.template is not None:
+        parts.append(f"template {info.template[:_DIGITS]}")
+    if "error" not in result:
+        parts += [_calibration(result), _criterion(result)]
+    return "; ".join(parts)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -244,34 +230,24 @@ class JudgedBattle:
     result: Mapping[str, Any]
 
 
-def battle_rows(judged: Sequence[JudgedBattle], provenance: Provenance) -> list[dict[str, Any]]:
+def battle_rows(judged: Sequence[JudgedBattle], info: Info) -> list[dict[str, Any]]:
     """The rows of all battles, in order.
 
     A row without a judgment has the signature that most rows have, because rows of one signature
     belong together.
     """
-    signatures = [provenance.signature(row.result) for row in judged]
-    counts = Counter(
-        signature
-        for signature, row in zip(signatures, judged, strict=True)
-        if "error" not in row.result
-    )
-    usual = counts.most_common(1)[0][0] if counts else provenance.signature({"error": None})
+    counts = Counter(signature(info, row.result) for row in judged if "error" not in row.result)
+    usual = counts.most_common(1)[0][0] if counts else signature(info, {"error": None})
     battles = [row.battle for row in judged if row.battle is not None]
     columns = [
         name
         for name in ("group", "category")
         if any(getattr(battle, name) is not None for battle in battles)
     ]
-    return [
-        _row(row, provenance, usual if "error" in row.result else signature, columns)
-        for signature, row in zip(signatures, judged, strict=True)
-    ]
+    return [_row(row, info, usual, columns) for row in judged]
 
 
-def _row(
-    judged: JudgedBattle, provenance: Provenance, signature: str, columns: Iterable[str]
-) -> dict[str, Any]:
+def _row(judged: JudgedBattle, info: Info, usual: str, columns: Iterable[str]) -> dict[str, Any]:
     battle, result = judged.battle, judged.result
     error = result.get("error")
     reference = result.get("calibration") or {}
@@ -283,13 +259,13 @@ def _row(
         "reason": result.get("reason"),
         **_columns(result, (*_PROBABILITIES, "uncertainty", *_CRITERION)),
         **_columns(result, ("temperature", "orders")),
-        "judge": provenance.judge,
+        "judge": info.judge,
         "calibration": reference.get("name"),
         "version": reference.get("version"),
         "timestamp": result.get("timestamp"),
         **(_label(battle) if battle else {}),
         "audit": (result.get("audit") or {}).get("id"),
-        "signature": signature,
+        "signature": usual if error else signature(info, result),
         "error": error["code"] if error else None,
         "error_detail": error["detail"] if error else None,
     }

@@ -3,7 +3,6 @@
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -33,7 +32,6 @@ from app.files.battles import (
     Battle,
     BattleShape,
     JudgedBattle,
-    Provenance,
     Winner,
     battle_rows,
     battle_shape,
@@ -75,29 +73,21 @@ def battles(
     check_encoding(encoding)
     criterion = given_criterion({**given, "calibration": calibration}, no_alpha=no_alpha)
     begun = time.monotonic()
-    entries = _read(files, columns, encoding)
-    items = [entry.item for entry in entries]
+    items, battles = _read(files, columns, encoding)
     check_output(out, files_of(files), overwrite=overwrite)
     with connected(url, patience_s=patience) as client:
         info = client.info()
-        provenance = Provenance(
-            judge=info.judge,
-            fingerprint=info.fingerprint,
-            template=info.template,
-            version=info.version,
-        )
         done = judged_into(
             out,
             items,
             judging(client, criterion, dated=True),
-            lambda results: battle_rows(_judged(entries, results), provenance),
+            lambda results: battle_rows(_judged(items, battles, results), info),
             settings={"judge": info.fingerprint, "criterion": criterion},
             overwrite=overwrite,
         )
-        judged = _judged(entries, done.results)
+        judged = _judged(items, battles, done.results)
         pairs = _judged_pairs(judged)
-        battles = [entry.battle for entry in entries if entry.battle is not None]
-        models = {model for battle in battles for model in (battle.model_a, battle.model_b)}
+        models = {model for one in battles.values() for model in (one.model_a, one.model_b)}
         say(f"{len(models)} models; A is model_a:")
         results, places = [row.result for row in judged], [row.place for row in judged]
         print_summary(results, places, asked=done.asked, seconds=time.monotonic() - begun)
@@ -107,37 +97,32 @@ def battles(
     refuse_failed(results)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Entry:
-    """A row of the input.
-
-    Args:
-        item: The row and its comparison.
-        battle: The battle; None if the row has none.
-    """
-
-    item: Item
-    battle: Battle | None
-
-
-def _read(files: Sequence[Path], columns: str | None, encoding: str | None) -> list[_Entry]:
-    """Reads all rows."""
-    entries: list[_Entry] = []
+def _read(
+    files: Sequence[Path], columns: str | None, encoding: str | None
+) -> tuple[list[Item], dict[str, Battle]]:
+    """Reads all rows; returns them, and the battle of each place that has one."""
+    items, battles = list[Item](), dict[str, Battle]()
     for path in files_of(files):
         shape: BattleShape | None = None
         for row in read_rows(path, encoding):
             shape = shape or _shape_of(row, columns)
-            entries.append(_entry(row, shape))
-        if shape is not None and shape.leaves_out_winner(entries[-1].item.row.fields):
+            try:
+                battle = shape.battle(row.fields)
+            except InvalidComparisonError as exc:
+                items.append(Item.of(row, shape.comparison, exc))
+            else:
+                items.append(Item.of(row, shape.comparison, battle.fields))
+                battles[row.place] = battle
+        if shape is not None and shape.leaves_out_winner(items[-1].row.fields):
             say(
                 ("warning:", "yellow"),
                 f" {path} has a column `winner`, which is not read. If it has labels of people, "
                 "add --map human=winner",
             )
-    check_first([entry.item for entry in entries])
-    _check_ids(entries)
-    _note_repeated(entries)
-    return entries
+    check_first(items)
+    _check_ids(battles)
+    _note_repeated(battles)
+    return items, battles
 
 
 def _shape_of(row: FileRow, columns: str | None) -> BattleShape:
@@ -147,35 +132,23 @@ def _shape_of(row: FileRow, columns: str | None) -> BattleShape:
         raise InvalidRequestError(f"{row.place}: {exc.detail}") from None
 
 
-def _entry(row: FileRow, shape: BattleShape) -> _Entry:
-    try:
-        battle = shape.battle(row.fields)
-    except InvalidComparisonError as exc:
-        return _Entry(item=Item.of(row, shape.comparison, exc), battle=None)
-    return _Entry(item=Item.of(row, shape.comparison, battle.fields), battle=battle)
-
-
-def _check_ids(entries: Sequence[_Entry]) -> None:
+def _check_ids(battles: Mapping[str, Battle]) -> None:
     """Refuses an id with two contents: a leaderboard could not tell which one is meant."""
-    first: dict[str, _Entry] = {}
-    for entry in entries:
-        if entry.battle is None:
-            continue
-        other = first.setdefault(entry.battle.id, entry)
-        assert other.battle is not None
-        if other.battle.content != entry.battle.content:
+    first: dict[str, tuple[str, str]] = {}
+    for place, battle in battles.items():
+        other, content = first.setdefault(battle.id, (place, battle.content))
+        if content != battle.content:
             raise InvalidRequestError(
-                f"{entry.item.row.place} has the id of {other.item.row.place} and other content: "
-                "give each battle its own id, or ignore the column with --map id=NONE"
+                f"{place} has the id of {other} and other content: give each battle its own id, or "
+                "ignore the column with --map id=NONE"
             )
 
 
-def _note_repeated(entries: Sequence[_Entry]) -> None:
+def _note_repeated(battles: Mapping[str, Battle]) -> None:
     """Warns of battles that are there under several ids: a leaderboard counts each."""
     ids = defaultdict[str, dict[str, None]](dict)
-    for entry in entries:
-        if entry.battle is not None:
-            ids[entry.battle.content][entry.battle.id] = None
+    for battle in battles.values():
+        ids[battle.content][battle.id] = None
     repeated = [list(names) for names in ids.values() if len(names) > 1]
     if repeated:
         more = sum(len(names) - 1 for names in repeated)
@@ -187,12 +160,13 @@ def _note_repeated(entries: Sequence[_Entry]) -> None:
         )
 
 
-def _judged(entries: Sequence[_Entry], results: Results) -> list[JudgedBattle]:
+def _judged(
+    items: Sequence[Item], battles: Mapping[str, Battle], results: Results
+) -> list[JudgedBattle]:
+    places = [item.row.place for item in items]
     return [
-        JudgedBattle(
-            place=entry.item.row.place, battle=entry.battle, result=results[entry.item.key]
-        )
-        for entry in entries
+        JudgedBattle(place=place, battle=battles.get(place), result=results[item.key])
+        for place, item in zip(places, items, strict=True)
     ]
 
 

@@ -41,7 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "api": {"core", "observability", "sets", "audits", "judging", "flow"}
     | {"settings", "release", "fastapi", "starlette", "uvicorn", "h11"}
     | _ANSWERS,
-    "files": {"core", "openpyxl", "pyarrow"},
+    "files": {"core", "openpyxl", "pyarrow", "scope_judge.records"},
     "ratings": {"core", "files", "numpy", "scipy", "pyarrow", "pydantic"}
     | {"jinja2", "markupsafe"},
     "evaluation": _SHARED

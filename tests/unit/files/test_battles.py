@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 
 from app.core.errors import InvalidComparisonError, InvalidRequestError
-from app.files.battles import Battle, JudgedBattle, Provenance, battle_rows, battle_shape
+from app.files.battles import Battle, JudgedBattle, battle_rows, battle_shape
+from scope_judge.parsing import parse
+from scope_judge.records import Info
+from tests.unit.clients import planned
 
 ROW = {
     "question": "What is 2 + 2?",
@@ -15,7 +18,8 @@ ROW = {
     "response_a": "5",
     "response_b": "4",
 }
-PROVENANCE = Provenance(judge="demo", fingerprint="f" * 64, template="c" * 64, version="1.2.0")
+_CHANGED = {"judge": "demo", "fingerprint": "f" * 64, "template": "c" * 64, "version": "1.2.0"}
+INFO = parse(Info, {**planned.INFO, **_CHANGED})
 JUDGMENT: dict[str, Any] = {
     "verdict": "B",
     "preferred": "B",
@@ -47,7 +51,7 @@ def battle(**changes: Any) -> Battle:
 
 def row_of(result: dict[str, Any], **changes: Any) -> dict[str, Any]:
     judged = JudgedBattle(place="f.jsonl, line 1", battle=battle(**changes), result=result)
-    (row,) = battle_rows([judged], PROVENANCE)
+    (row,) = battle_rows([judged], INFO)
     return row
 
 
@@ -187,7 +191,7 @@ def test_an_error_has_no_winner_and_the_signature_of_its_run() -> None:
             JudgedBattle(place="line 2", battle=whole, result=JUDGMENT),
             JudgedBattle(place="line 3", battle=None, result=error),
         ],
-        PROVENANCE,
+        INFO,
     )
     assert [row["winner"] is None for row in rows] == [True, False, True]
     for row in (rows[0], rows[2]):
