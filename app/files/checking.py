@@ -7,7 +7,7 @@ with the swapped label agrees.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from app.core.comparison import MIRRORED, Comparison, Label
 from app.core.fingerprint import example_digest
@@ -132,23 +132,14 @@ class LabelReport:
 Row = TypeVar("Row", bound=LabeledRow)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CheckedRows(Generic[Row]):
-    """Rows after the check.
-
-    Args:
-        labelled: The rows that count, in order: one for each pair with label A, B or "tie".
-        report: The outcome of the check of all rows.
-    """
-
-    labelled: Sequence[Row]
-    report: LabelReport
-
-
-def checked(rows: Iterable[Row]) -> CheckedRows[Row]:
+def checked(rows: Iterable[Row]) -> tuple[list[Row], LabelReport]:
     """Finds the rows that count; long work for large texts, because each text is hashed.
 
     No row of a pair with different labels counts. A tie and a side differ, too.
+
+    Returns:
+        The rows that count, in order: one for each pair with label A, B or "tie"; and the report on
+        all rows.
     """
     unusable: list[LabeledRow] = []
     pairs: dict[str, list[Row]] = defaultdict(list)
@@ -183,7 +174,7 @@ def checked(rows: Iterable[Row]) -> CheckedRows[Row]:
         contradicting=contradicting,
         without_texts=unknown,
     )
-    return CheckedRows(labelled=[row for row in kept if row.label is not None], report=report)
+    return [row for row in kept if row.label is not None], report
 
 
 def _in_order_of(first: LabeledRow, row: LabeledRow) -> Label:

@@ -90,9 +90,9 @@ def calibrate(
     """
     check_share("hold-out", hold_out)
     form = given_format(columns, encoding)
-    rows = checked_pairs(files, form)
-    sets = {name: rows.labelled} if by is None else _sets_by(by, name, rows.labelled)
-    failed = unusable = len(rows.report.unusable)
+    rows, report = checked_pairs(files, form)
+    sets = {name: rows} if by is None else _sets_by(by, name, rows)
+    failed = unusable = len(report.unusable)
     with connected(url, patience_s=patience) as client:
         info = client.info()
         if hold_out is not None and info.kind == "cascade":
@@ -115,12 +115,12 @@ def calibrate(
                 whole = "has been replaced as a whole, or is unchanged"
                 state = whole if replace else "may have changed already"
                 with resumable(f"{of_set} {state}; rerun the command to resume"):
-                    report = add()
+                    done = add()
             detail = client.calibration(of_set)
             print_detail(detail)
             say(
-                f"added {report.added}, updated {report.updated}, ties {report.ties}, "
-                f"removed {report.removed}, failed {len(failures) + unusable}"
+                f"added {done.added}, updated {done.updated}, ties {done.ties}, "
+                f"removed {done.removed}, failed {len(failures) + unusable}"
             )
             _print_failures(failures)
             failed += len(failures)

@@ -57,7 +57,7 @@ def curve(
     if judged.signal is None:
         if STDIN in files:
             raise CommandError("standard input has no judgments: judge a file, which is read twice")
-        report = checked_pairs(files, form).report
+        _, report = checked_pairs(files, form)
         told, out = report.sentence, out or _beside(files[0])
         say(
             f"These {report.rows} pairs are not judged yet: the service at {url} judges them "

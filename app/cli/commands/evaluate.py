@@ -23,12 +23,12 @@ from app.files.reading import InputFormat
 # The help of the command needs its options only, and most modules of app.evaluation need libraries
 # of the extra "evaluation": functions import them.
 if TYPE_CHECKING:
-    from app.cli.running.evaluation_run import JudgeChoice
     from app.evaluation.judgments.record import Observation
     from app.evaluation.measurement import JudgedDataset
     from app.evaluation.methods import MethodName
     from app.evaluation.protocol import Design
     from app.evaluation.results import Results
+    from app.settings import Settings
 
 # The methods of the paper's main table; the other two need five answers for each pair.
 _DEFAULT_METHODS = "predictive_probability,verbalized_confidence,swap_and_aggregate,bpe"
@@ -108,13 +108,13 @@ def evaluate(
         folder = judged.parent if own else Path(f"evaluation-{data_name(judged)}")
         name, sources = _read(judged, form, observations, limit=limit, seed=seed)
     else:
-        choice = choose_judge(judge)
-        name = judge_name(choice.settings)
+        settings = choose_judge(judge)
+        name = judge_name(settings)
         folder = Path(f"evaluation-{name.rpartition('/')[2]}")
-        observations = _observations(_methods_of(choice, methods))
+        observations = _observations(_methods_of(settings, methods))
         benchmarks = loaded_benchmarks(data or (), form)
         sources = judged_sources(
-            benchmarks, observations, choice, out or folder, limit=limit, seed=seed
+            benchmarks, observations, settings, out or folder, limit=limit, seed=seed
         )
     if not alpha:
         design = replace(design, alphas=alphas(sources))
@@ -169,12 +169,13 @@ def _named(methods: str) -> "list[MethodName]":
     return [name for name in METHODS if name in names]
 
 
-def _methods_of(choice: "JudgeChoice", methods: str | None) -> "Sequence[MethodName]":
+def _methods_of(settings: "Settings", methods: str | None) -> "Sequence[MethodName]":
     """The methods to measure on a judge: those of --methods, or the default ones of its kind."""
     from app.evaluation.methods import METHODS_OF_KIND
-    from app.wiring.engines import judge_name
+    from app.wiring.engines import judge_kind, judge_name
 
-    possible = METHODS_OF_KIND[choice.kind]
+    kind = judge_kind(settings)
+    possible = METHODS_OF_KIND[kind]
     if methods == "all":
         return possible
     if methods is None:
@@ -183,7 +184,7 @@ def _methods_of(choice: "JudgeChoice", methods: str | None) -> "Sequence[MethodN
     others = [name for name in asked if name not in possible]
     if others:
         raise CommandError(
-            f"--methods {', '.join(others)}: {judge_name(choice.settings)} is a {choice.kind}, "
+            f"--methods {', '.join(others)}: {judge_name(settings)} is a {kind}, "
             f"which only knows --methods {','.join(possible)}"
         )
     return asked

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ from app.files.reading import InputFormat
 from app.files.replacing import replace_text
 from app.judges.label_logits import LEAST_LABEL_MASS
 from app.judges.prompts import PromptTemplate, load_template
-from app.judges.scorer import JudgeKind
 from app.observability.telemetry import Telemetry
 from app.settings import Settings, read_settings
 from app.wiring.engines import judge_kind, judge_name
@@ -38,17 +36,8 @@ _SHOWN = ("quality", "risk")
 _KEPT = "judgments are kept; rerun the command to resume"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JudgeChoice:
-    """A judge that is not loaded yet."""
-
-    settings: Settings
-    kind: JudgeKind
-    template: PromptTemplate | None
-
-
-def choose_judge(judge: str | None) -> JudgeChoice:
-    """The judge of --judge or SCOPE_MODEL, with the prompt of the settings."""
+def choose_judge(judge: str | None) -> Settings:
+    """The settings with the judge of --judge or SCOPE_MODEL, which is not loaded yet."""
     given: dict[str, Any] = {} if judge is None else {"model": judge}
     settings = read_settings(**given)
     # The scripted engine has no model: whoever chooses it has chosen the judge.
@@ -57,16 +46,13 @@ def choose_judge(judge: str | None) -> JudgeChoice:
             "no judge: give --judge with a model of the hub (OWNER/NAME), a folder or demo; or set "
             "SCOPE_MODEL"
         )
-    kind = judge_kind(settings)
-    is_chat = kind.startswith("chat model")
-    template = load_template(settings.prompt_file, prefill=settings.prefill) if is_chat else None
-    return JudgeChoice(settings=settings, kind=kind, template=template)
+    return settings
 
 
 def judged_sources(
     benchmarks: "Sequence[Benchmark]",
     observations: "Sequence[Observation]",
-    choice: JudgeChoice,
+    settings: Settings,
     folder: Path,
     *,
     limit: int,
@@ -81,16 +67,18 @@ def judged_sources(
     from app.evaluation.judgments.jsonl import LOG_NAME, JudgmentLog
     from app.evaluation.measurement import JudgedDataset
 
-    datasets = _drawn(benchmarks, observations, choice.template, limit=limit, seed=seed)
+    is_chat = judge_kind(settings).startswith("chat model")
+    template = load_template(settings.prompt_file, prefill=settings.prefill) if is_chat else None
+    datasets = _drawn(benchmarks, observations, template, limit=limit, seed=seed)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise CommandError(f"--out {folder}: {exc.strerror}") from None
-    with JudgmentLog(folder / LOG_NAME, judge=judge_name(choice.settings)) as log, resumable(_KEPT):
+    with JudgmentLog(folder / LOG_NAME, judge=judge_name(settings)) as log, resumable(_KEPT):
         known = log.read()
         missing = missing_answers(datasets, observations, known)
         if any(one.pairs for one in missing):
-            asyncio.run(_ask(choice, missing, known, log))
+            asyncio.run(_ask(settings, template, missing, known, log))
         answers = log.read()
     return {
         dataset.name: JudgedDataset(
@@ -166,7 +154,8 @@ def _summary(benchmark: "Benchmark", pairs: "Sequence[LabeledPair]", demonstrati
 
 
 async def _ask(
-    choice: JudgeChoice,
+    settings: Settings,
+    template: PromptTemplate | None,
     missing: "Sequence[MissingAnswers]",
     known: "Mapping[tuple[str, str], JudgedPair]",
     log: "JudgmentLog",
@@ -176,10 +165,10 @@ async def _ask(
     async with AsyncExitStack() as stack:
         with ending_at_ctrl_c():
             opening = open_scorer(
-                choice.settings,
+                settings,
                 ConsoleObserver(),
                 telemetry=Telemetry.on_own_registry(),
-                template=choice.template,
+                template=template,
             )
             scorer = await stack.enter_async_context(opening)
         check_judge(scorer, known.values())

@@ -17,7 +17,7 @@ from app.cli.console import CommandError, say
 from app.cli.progress import progress_bar
 from app.cli.stopping import resumable
 from app.core.errors import RequestError, ScopeJudgeError
-from app.files.checking import CheckedRows, LabelReport, checked
+from app.files.checking import LabelReport, checked
 from app.files.journal import Journal
 from app.files.labeled import FilePair, read_pairs, shape_of_rows
 from app.files.reading import FileRow, InputFormat, files_of, read_rows
@@ -110,11 +110,11 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def checked_pairs(files: Sequence[Path], form: InputFormat) -> CheckedRows[FilePair]:
-    """The rows of files that count, after the report is printed."""
-    rows = checked(read_pairs(files, form))
-    print_label_report(rows.report)
-    return rows
+def checked_pairs(files: Sequence[Path], form: InputFormat) -> tuple[list[FilePair], LabelReport]:
+    """The rows of files that count, and the report on all rows, which is printed."""
+    rows, report = checked(read_pairs(files, form))
+    print_label_report(report)
+    return rows, report
 
 
 def print_label_report(report: LabelReport) -> None:

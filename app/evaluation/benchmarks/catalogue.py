@@ -1,5 +1,6 @@
 """Benchmarks by name: the paper's five, the demo pairs, and any file of labeled pairs."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from app.core.comparison import Comparison
@@ -7,7 +8,7 @@ from app.core.errors import InvalidRequestError
 from app.demo.pairs import demo_sets
 from app.evaluation.benchmarks.hub import HUB_BENCHMARKS, hub_benchmark
 from app.evaluation.benchmarks.labeled_pairs import Benchmark, LabeledPair, digest_of
-from app.files.checking import CheckedRows, checked
+from app.files.checking import LabelReport, checked
 from app.files.labeled import FilePair, read_pairs
 from app.files.reading import ENDINGS, InputFormat
 
@@ -49,9 +50,8 @@ def load_benchmark(
             f"{path} is neither a file nor a benchmark; the benchmarks are "
             f"{', '.join(benchmark_names())}"
         )
-    rows = checked(read_pairs([path], form or InputFormat()))
-    name = name_or_path if source else data_name(path)
-    return _of_file(name, rows)
+    rows, report = checked(read_pairs([path], form or InputFormat()))
+    return _of_file(name_or_path if source else data_name(path), rows, report)
 
 
 def data_name(file: Path) -> str:
@@ -76,9 +76,9 @@ def _demo() -> Benchmark:
     return Benchmark(name=_DEMO, pairs=pairs, ties=0, left_out={})
 
 
-def _of_file(name: str, rows: CheckedRows[FilePair]) -> Benchmark:
+def _of_file(name: str, rows: Sequence[FilePair], report: LabelReport) -> Benchmark:
     pairs: dict[str, LabeledPair] = {}
-    for row in rows.labelled:
+    for row in rows:
         if row.label is None or row.label == "tie":
             continue
         assert row.comparison is not None, "a row that counts has texts"
@@ -96,7 +96,6 @@ def _of_file(name: str, rows: CheckedRows[FilePair]) -> Benchmark:
         if pair.id in pairs:
             raise InvalidRequestError(f"{name} has the id {pair.id!r} twice: ids must differ")
         pairs[pair.id] = pair
-    report = rows.report
     if not pairs:
         raise InvalidRequestError(f"{name} has no labeled pair: {report.sentence}")
     return Benchmark(

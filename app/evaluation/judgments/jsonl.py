@@ -113,12 +113,12 @@ def read_judgments(inputs: Sequence[Path], form: InputFormat | None = None) -> J
     rows = _rows(lines, kind)
     # A repeated pair may be the answer of another judge, which must not be lost in silence.
     judges = frozenset(row.pair.judge for row in rows if row.pair is not None)
-    checked_rows = checked(rows)
-    kept = [row for row in checked_rows.labelled if row.pair is not None]
+    counted, report = checked(rows)
+    kept = [row for row in counted if row.pair is not None]
     return Judged(
         pairs=tuple(row.pair for row in kept if row.pair is not None),
         places=tuple(row.place for row in kept),
-        report=checked_rows.report,
+        report=report,
         judges=judges,
         signal=kind,
     )

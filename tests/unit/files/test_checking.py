@@ -37,7 +37,7 @@ def places(rows: object) -> list[str]:
 
 
 def test_every_kind_of_row_by_hand() -> None:
-    found = checked(
+    found, report = checked(
         [
             row(1, 1, "A"),
             row(2, 2, "tie"),
@@ -54,8 +54,7 @@ def test_every_kind_of_row_by_hand() -> None:
             row(11, 3, None, swapped=True),
         ]
     )
-    assert places(found.labelled) == ["line 1", "line 2"]
-    report = found.report
+    assert places(found) == ["line 1", "line 2"]
     assert report.sentence == (
         "11 rows: 1 usable, 1 tie, 1 unlabeled, 1 unusable, 3 repeated, 4 contradict each other"
     )
@@ -69,24 +68,26 @@ def test_every_kind_of_row_by_hand() -> None:
 
 def test_rows_without_texts_repeat_nothing_and_the_report_says_so() -> None:
     bare = [LabeledRow(place=str(i), label="A") for i in range(3)]
-    found = checked(bare)
-    assert found.labelled == bare
-    assert found.report.details == ["3 without texts, so a repeated pair is not recognized"]
+    found, report = checked(bare)
+    assert found == bare
+    assert report.details == ["3 without texts, so a repeated pair is not recognized"]
     own = [LabeledRow(place=str(i), label="A", unique=True) for i in range(3)]
-    assert checked(own).report.details == []
-    assert checked(own).report.rows == checked(own).report.usable == 3
+    _, report = checked(own)
+    assert report.details == []
+    assert report.rows == report.usable == 3
 
 
 def test_the_first_rows_of_the_most_frequent_reasons_are_named() -> None:
     rows = [row(i, i, problem=f"reason {i % 5}") for i in range(20)]
     rows += [row(20, 20, problem="frequent") for _ in range(5)]
-    details = checked(rows).report.details
+    _, report = checked(rows)
+    details = report.details
     assert details[0] == "unusable, 5: frequent (line 20; line 20; line 20; ...)"
     assert details[3] == "unusable for 3 other reasons"
 
 
 def test_a_row_that_turns_out_to_be_unusable_counts_once() -> None:
-    report = checked([row(1, 1), row(2, 2)]).report
+    _, report = checked([row(1, 1), row(2, 2)])
     later = report.without([LabeledRow(place="line 2", problem="no judgment")])
     assert (later.rows, later.usable, later.left_out) == (2, 1, {"no judgment": 1})
 
@@ -105,10 +106,9 @@ def test_each_row_counts_once_and_the_order_of_responses_changes_nothing(
     rows = [
         row(i, pair, label, swapped=s, problem=p) for i, (pair, label, s, p) in enumerate(drawn)
     ]
-    found = checked(rows)
-    report = found.report
+    found, report = checked(rows)
     assert report.rows == len(rows)
-    assert len(found.labelled) == report.usable + report.ties
+    assert len(found) == report.usable + report.ties
     # Naively: the labels of each pair in its first order.
     good = [(i, pair, label) for i, (pair, label, _, p) in enumerate(drawn) if p is None]
     expected = []
@@ -117,6 +117,6 @@ def test_each_row_counts_once_and_the_order_of_responses_changes_nothing(
         agree = all(one[1] == two[1] for one, two in pairwise(said))
         if said and agree:
             expected.append(said[0][0])
-    assert places(found.labelled) == [f"line {i}" for i in expected]
+    assert places(found) == [f"line {i}" for i in expected]
     plain = [row(i, pair, label, problem=p) for i, (pair, label, _, p) in enumerate(drawn)]
-    assert places(checked(plain).labelled) == places(found.labelled)
+    assert places(checked(plain)[0]) == places(found)
