@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError, InvalidRequestError
@@ -23,7 +23,10 @@ from app.files.shapes import (
     shape_of_columns,
     suggested_map,
 )
-from scope_judge.records import Info
+
+# The help of `battles` loads no client.
+if TYPE_CHECKING:
+    from scope_judge.records import Info
 
 Winner = Literal["model_a", "model_b", "tie"]
 
@@ -197,7 +200,7 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def signature(info: Info, result: Mapping[str, Any]) -> str:
+def signature(info: "Info", result: Mapping[str, Any]) -> str:
     """One line that a paper can cite: everything that a judgment depends on.
 
     Args:
@@ -230,7 +233,7 @@ class JudgedBattle:
     result: Mapping[str, Any]
 
 
-def battle_rows(judged: Sequence[JudgedBattle], info: Info) -> list[dict[str, Any]]:
+def battle_rows(judged: Sequence[JudgedBattle], info: "Info") -> list[dict[str, Any]]:
     """The rows of all battles, in order.
 
     A row without a judgment has the signature that most rows have, because rows of one signature
@@ -247,7 +250,7 @@ def battle_rows(judged: Sequence[JudgedBattle], info: Info) -> list[dict[str, An
     return [_row(row, info, usual, columns) for row in judged]
 
 
-def _row(judged: JudgedBattle, info: Info, usual: str, columns: Iterable[str]) -> dict[str, Any]:
+def _row(judged: JudgedBattle, info: "Info", usual: str, columns: Iterable[str]) -> dict[str, Any]:
     battle, result = judged.battle, judged.result
     error = result.get("error")
     reference = result.get("calibration") or {}

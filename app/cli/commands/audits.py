@@ -16,7 +16,7 @@ from app.cli.effects import (
     criterion_in_words,
     show_change,
 )
-from app.cli.running.options import Encoding, check_encoding
+from app.cli.running import options
 from app.cli.stopping import resumable
 
 # The help of a command needs its options only: functions import the client.
@@ -128,7 +128,7 @@ def label(
             help="Names of columns and labels, such as audit=id,label=better,A=left,B=right.",
         ),
     ] = None,
-    encoding: Encoding = None,
+    encoding: options.Encoding = None,
     yes: Yes = False,
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
@@ -140,7 +140,7 @@ def label(
     """
     from app.files.audit_labels import read_audit_labels
 
-    check_encoding(encoding)
+    options.check_encoding(encoding)
     labels, reasons = read_audit_labels(files, columns, encoding)
     if not labels and not reasons:
         raise CommandError("there is no label to send")

@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from app.cli.console import CommandError, say
-from app.cli.running.options import StoreUrl, check_url
+from app.cli.running import options
 from app.files.replacing import replacing
 
 
 def backup(
     file: Annotated[Path, typer.Argument(help="File to write, JSON Lines.")],
-    store: StoreUrl = "",
+    store: options.StoreUrl = "",
     overwrite: Annotated[bool, typer.Option(help="Replace FILE.")] = False,
 ) -> None:
     """Write the complete store to a file: sets, trails, audits and their secret.
@@ -22,7 +22,7 @@ def backup(
     """
     import asyncio
 
-    check_url(store)
+    options.check_url(store)
     if file.exists() and not file.is_file():
         raise CommandError(f"{file} is not a regular file")
     if not file.resolve().parent.is_dir():

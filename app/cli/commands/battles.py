@@ -10,20 +10,9 @@ import typer
 
 from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
 from app.cli.console import say
+from app.cli.running import options
 from app.cli.running.coverage import JudgedPair, print_contradictions, print_unlike
 from app.cli.running.judging import judged_into, judging, refuse_failed
-from app.cli.running.options import (
-    Alpha,
-    CalibrationSet,
-    Delta,
-    Encoding,
-    Guarantee,
-    Inputs,
-    NoAlpha,
-    Overwrite,
-    check_encoding,
-    given_criterion,
-)
 from app.cli.running.rows import Item, Results, check_first, check_output, is_judged
 from app.cli.summary import print_summary
 from app.core.comparison import Label
@@ -42,13 +31,13 @@ _LABELS: Mapping[Winner, Label] = {"model_a": "A", "model_b": "B", "tie": "tie"}
 
 
 def battles(
-    files: Inputs,
+    files: options.Inputs,
     out: Annotated[Path, typer.Option(help="File to write; its extension sets the format.")],
-    alpha: Alpha = None,
-    no_alpha: NoAlpha = False,
-    guarantee: Guarantee = None,
-    delta: Delta = None,
-    calibration: CalibrationSet = None,
+    alpha: options.Alpha = None,
+    no_alpha: options.NoAlpha = False,
+    guarantee: options.Guarantee = None,
+    delta: options.Delta = None,
+    calibration: options.CalibrationSet = None,
     columns: Annotated[
         str | None,
         typer.Option(
@@ -58,8 +47,8 @@ def battles(
             "human_probability, B, tie.",
         ),
     ] = None,
-    encoding: Encoding = None,
-    overwrite: Overwrite = False,
+    encoding: options.Encoding = None,
+    overwrite: options.Overwrite = False,
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -70,8 +59,8 @@ def battles(
     unfinished run is kept in OUT.partial.
     """
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta}
-    check_encoding(encoding)
-    criterion = given_criterion({**given, "calibration": calibration}, no_alpha=no_alpha)
+    options.check_encoding(encoding)
+    criterion = options.given_criterion({**given, "calibration": calibration}, no_alpha=no_alpha)
     begun = time.monotonic()
     items, battles = _read(files, columns, encoding)
     check_output(out, files_of(files), overwrite=overwrite)

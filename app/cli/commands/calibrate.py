@@ -22,13 +22,7 @@ from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
 from app.cli.console import CommandError, ask, console, print_table, say
 from app.cli.effects import EvenIfInfeasible, Yes, show_change
 from app.cli.progress import progress_bar
-from app.cli.running.options import (
-    ColumnMap,
-    Encoding,
-    Inputs,
-    check_share,
-    given_format,
-)
+from app.cli.running import options
 from app.cli.running.rows import Ask, Item, checked_pairs, error_of, finished, is_judged
 from app.cli.stopping import resumable
 from app.core.assessment import share_interval
@@ -47,7 +41,7 @@ _MOST_SETS = 32
 
 
 def calibrate(
-    files: Inputs,
+    files: options.Inputs,
     name: Annotated[str, typer.Option(help="Name of the calibration set.")] = "default",
     by: Annotated[
         str | None,
@@ -59,8 +53,8 @@ def calibrate(
             help="Share of the questions to keep out of the set, to check its thresholds on them."
         ),
     ] = None,
-    columns: ColumnMap = None,
-    encoding: Encoding = None,
+    columns: options.ColumnMap = None,
+    encoding: options.Encoding = None,
     overwrite: Annotated[
         bool, typer.Option(help="Discard an unfinished run with another judge.")
     ] = False,
@@ -88,8 +82,8 @@ def calibrate(
     A label is A, B or tie (also model_a, model_b, both_bad, or a word of --map). A repeated pair
     counts once. All pairs of a set become one new version.
     """
-    check_share("hold-out", hold_out)
-    form = given_format(columns, encoding)
+    options.check_share("hold-out", hold_out)
+    form = options.given_format(columns, encoding)
     rows, report = checked_pairs(files, form)
     sets = {name: rows} if by is None else _sets_by(by, name, rows)
     failed = unusable = len(report.unusable)

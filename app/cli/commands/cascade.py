@@ -9,13 +9,7 @@ import typer
 from app.cli.connection import DEFAULT_URL, Url, changing, connected
 from app.cli.console import CommandError, say, stdout
 from app.cli.progress import progress_bar
-from app.cli.running.options import (
-    ColumnMap,
-    Encoding,
-    Inputs,
-    check_share,
-    given_format,
-)
+from app.cli.running import options
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
@@ -39,7 +33,7 @@ def _group() -> None:
 
 @app.command()
 def plan(
-    files: Inputs,
+    files: options.Inputs,
     name: Annotated[str, typer.Option(help="Calibration set whose first version it is.")] = (
         "default"
     ),
@@ -60,8 +54,8 @@ def plan(
         float, typer.Option(min=0, help="Price of a large judge's call.")
     ] = 10.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing.")] = False,
-    columns: ColumnMap = None,
-    encoding: Encoding = None,
+    columns: options.ColumnMap = None,
+    encoding: options.Encoding = None,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Score at least 1,000 pairs without labels with both judges, and fix r.
@@ -70,8 +64,8 @@ def plan(
     """
     from app.core.cascade import FEWEST_PAIRS
 
-    check_share("alpha", alpha)
-    comparisons = _comparisons(files, given_format(columns, encoding))
+    options.check_share("alpha", alpha)
+    comparisons = _comparisons(files, options.given_format(columns, encoding))
     if len(comparisons) < FEWEST_PAIRS:
         raise CommandError(
             f"a plan needs at least {FEWEST_PAIRS:,} different pairs, and the files have "

@@ -5,13 +5,7 @@ from typing import TYPE_CHECKING
 from app.cli.assessment import labeled_and_ties, ties_of_row
 from app.cli.connection import DEFAULT_URL, Url, connected
 from app.cli.console import CommandError, say
-from app.cli.running.options import (
-    Alpha,
-    CalibrationSet,
-    Delta,
-    Guarantee,
-    given_criterion,
-)
+from app.cli.running import options
 
 # The help of a command needs its options only: functions import the client.
 if TYPE_CHECKING:
@@ -19,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def check(
-    alpha: Alpha = None,
-    guarantee: Guarantee = None,
-    delta: Delta = None,
-    calibration: CalibrationSet = None,
+    alpha: options.Alpha = None,
+    guarantee: options.Guarantee = None,
+    delta: options.Delta = None,
+    calibration: options.CalibrationSet = None,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Check that a service works with this address, key (SCOPE_API_KEY) and criterion.
@@ -31,7 +25,7 @@ def check(
     service fails, or can accept no comparison.
     """
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta}
-    criterion = given_criterion({**given, "calibration": calibration})
+    criterion = options.given_criterion({**given, "calibration": calibration})
     with connected(url, patience_s=0) as client:
         found = client.check(**criterion)
         judgment = found.judgment

@@ -8,13 +8,7 @@ import typer
 from app.cli.assessment import print_assessment
 from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
 from app.cli.console import CommandError, say
-from app.cli.running.options import (
-    ColumnMap,
-    Encoding,
-    Inputs,
-    check_share,
-    given_format,
-)
+from app.cli.running import options
 from app.cli.running.rows import checked_pairs, print_label_report
 from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
 from app.files.reading import STDIN, InputFormat
@@ -23,14 +17,14 @@ _OTHERWISE = ", or load a judge with `scope-judge evaluate FILE --judge MODEL`"
 
 
 def curve(
-    files: Inputs,
+    files: options.Inputs,
     alpha: Annotated[
         list[float] | None,
         typer.Option(help="Alpha in (0, 1); repeat for more.  [default: 0.05 to 0.25]"),
     ] = None,
     delta: Annotated[float, typer.Option(help="Delta of pac, in (0, 1).")] = STANDARD_DELTA,
-    columns: ColumnMap = None,
-    encoding: Encoding = None,
+    columns: options.ColumnMap = None,
+    encoding: options.Encoding = None,
     out: Annotated[
         Path | None,
         typer.Option(help="File for new judgments.  [default: FILE-judged.jsonl]"),
@@ -45,13 +39,13 @@ def curve(
     """
     alphas = tuple(alpha or STANDARD_ALPHAS)
     for level in alphas:
-        check_share("alpha", level)
-    check_share("delta", delta)
+        options.check_share("alpha", level)
+    options.check_share("delta", delta)
     # The help needs none of these.
     from app.evaluation.curve import assessment_of, labeled_scores_of
     from app.evaluation.judgments.jsonl import read_judgments
 
-    form = given_format(columns, encoding)
+    form = options.given_format(columns, encoding)
     judged = read_judgments(files, form)
     told = None
     if judged.signal is None:

@@ -9,13 +9,7 @@ import typer
 from rich.text import Text
 
 from app.cli.console import CommandError, console
-from app.cli.running.options import (
-    ColumnMap,
-    Encoding,
-    check_extra,
-    check_share,
-    given_format,
-)
+from app.cli.running import options
 from app.cli.running.rows import print_label_report
 from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
 from app.files.reading import InputFormat
@@ -76,15 +70,15 @@ def evaluate(
         ),
     ] = None,
     delta: Annotated[float, typer.Option(help="Delta of pac, in (0, 1).")] = STANDARD_DELTA,
-    columns: ColumnMap = None,
-    encoding: Encoding = None,
+    columns: options.ColumnMap = None,
+    encoding: options.Encoding = None,
 ) -> None:
     """Measure a judge on labeled pairs with the paper's protocol.
 
     Writes judgments.jsonl (raw answers), results.json, report.md, tables/ and figures/.
     """
-    check_extra("evaluation")
-    form = given_format(columns, encoding)
+    options.check_extra("evaluation")
+    form = options.given_format(columns, encoding)
     design = _design(alpha, delta, seed=seed, splits=splits)
     if judged is not None and (data or judge):
         raise CommandError("--from needs no judge and no data: give --from, or data to judge")
@@ -126,8 +120,8 @@ def _design(alpha: list[float] | None, delta: float, *, seed: int, splits: int) 
 
     alphas = tuple(sorted(set(alpha or STANDARD_ALPHAS)))
     for level in alphas:
-        check_share("alpha", level)
-    check_share("delta", delta)
+        options.check_share("alpha", level)
+    options.check_share("delta", delta)
     return Design(
         seed=seed,
         splits=splits,

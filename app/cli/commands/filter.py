@@ -10,20 +10,9 @@ import typer
 
 from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
 from app.cli.console import say
+from app.cli.running import options
 from app.cli.running.coverage import judged_pairs, print_contradictions, print_unlike
 from app.cli.running.judging import judged_into, judging, refuse_failed
-from app.cli.running.options import (
-    Alpha,
-    CalibrationSet,
-    ColumnMap,
-    Delta,
-    Encoding,
-    Guarantee,
-    Inputs,
-    Overwrite,
-    given_criterion,
-    given_format,
-)
 from app.cli.running.rows import Item, Results, check_first, check_output, read_items
 from app.cli.summary import REASONS, print_errors, print_promises
 from app.core.comparison import Label
@@ -34,18 +23,18 @@ from app.files.shapes import is_empty
 
 
 def filter(
-    files: Inputs,
+    files: options.Inputs,
     out: Annotated[
         Path,
         typer.Option(help="File for the kept pairs; its extension sets the format."),
     ],
-    alpha: Alpha = None,
-    guarantee: Guarantee = None,
-    delta: Delta = None,
-    calibration: CalibrationSet = None,
-    columns: ColumnMap = None,
-    encoding: Encoding = None,
-    overwrite: Overwrite = False,
+    alpha: options.Alpha = None,
+    guarantee: options.Guarantee = None,
+    delta: options.Delta = None,
+    calibration: options.CalibrationSet = None,
+    columns: options.ColumnMap = None,
+    encoding: options.Encoding = None,
+    overwrite: options.Overwrite = False,
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -55,8 +44,8 @@ def filter(
     columns p_bar and risk_level.
     """
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta}
-    criterion = given_criterion({**given, "calibration": calibration})
-    items = read_items(files, given_format(columns, encoding))
+    criterion = options.given_criterion({**given, "calibration": calibration})
+    items = read_items(files, options.given_format(columns, encoding))
     labels = {item.shape.label for item in items if item.shape.label in item.row.fields}
     items = [_checked(item, labels) for item in items]
     labeled = [item for item in items if not is_empty(item.row.fields.get(item.shape.label))]

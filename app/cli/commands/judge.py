@@ -10,23 +10,8 @@ import typer
 
 from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
 from app.cli.console import CommandError
+from app.cli.running import options
 from app.cli.running.judging import judge_files
-from app.cli.running.options import (
-    INPUTS_HELP,
-    Alpha,
-    CalibrationSet,
-    ColumnMap,
-    Delta,
-    Encoding,
-    Guarantee,
-    NoAlpha,
-    OnRay,
-    Overwrite,
-    RayAddress,
-    RayReplicas,
-    given_criterion,
-    given_format,
-)
 from app.core.errors import StartupError
 from app.files.writing import json_line
 
@@ -40,33 +25,47 @@ _STDOUT = ("-", "/dev/stdout")
 def judge(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help=INPUTS_HELP),
+        typer.Argument(help=options.INPUTS_HELP),
     ] = None,
     question: Annotated[str | None, typer.Option(help="Question of a single pair.")] = None,
     a: Annotated[str | None, typer.Option(help="Response A, with --question.")] = None,
     b: Annotated[str | None, typer.Option(help="Response B, with --question.")] = None,
-    alpha: Alpha = None,
-    no_alpha: NoAlpha = False,
-    guarantee: Guarantee = None,
-    delta: Delta = None,
-    calibration: CalibrationSet = None,
+    alpha: options.Alpha = None,
+    no_alpha: options.NoAlpha = False,
+    guarantee: options.Guarantee = None,
+    delta: options.Delta = None,
+    calibration: options.CalibrationSet = None,
     out: Annotated[
         Path | None,
         typer.Option(
             help="Output file; its extension sets the format.  [default: JSONL on stdout]"
         ),
     ] = None,
-    columns: ColumnMap = None,
-    encoding: Encoding = None,
+    columns: options.ColumnMap = None,
+    encoding: options.Encoding = None,
     only_verdicts: Annotated[
         bool, typer.Option("--only-verdicts", help="Write only the rows with a verdict.")
     ] = False,
-    overwrite: Overwrite = False,
+    overwrite: options.Overwrite = False,
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
-    ray: OnRay = False,
-    address: RayAddress = None,
-    replicas: RayReplicas = None,
+    ray: Annotated[
+        bool,
+        typer.Option(
+            "--ray",
+            help="Load the judge of the SCOPE_* variables on a Ray cluster; needs no service.",
+        ),
+    ] = False,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="With --ray: cluster address.  [default: the local cluster, or a new one]"
+        ),
+    ] = None,
+    replicas: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --ray: number of judges.  [default: as many as fit]"),
+    ] = None,
     batch_size: Annotated[
         int, typer.Option(min=1, help="With --ray: comparisons that a judge gets at a time.")
     ] = 1000,
@@ -78,7 +77,7 @@ def judge(
     An unfinished run is kept in OUT.partial.
     """
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta}
-    criterion = given_criterion({**given, "calibration": calibration}, no_alpha=no_alpha)
+    criterion = options.given_criterion({**given, "calibration": calibration}, no_alpha=no_alpha)
     if ray and (not files or (question, a, b) != (None, None, None)):
         raise CommandError("--ray takes files or folders, and no --question, --a or --b")
     if not ray and (address is not None or replicas is not None):
@@ -95,7 +94,7 @@ def judge(
             files,
             criterion,
             judges,
-            form=given_format(columns, encoding),
+            form=options.given_format(columns, encoding),
             out=None if out is None or str(out) in _STDOUT else out,
             overwrite=overwrite,
             only_verdicts=only_verdicts,

@@ -9,14 +9,7 @@ import typer
 from rich.table import Table
 
 from app.cli.console import CommandError, console, print_table, say, stdout
-from app.cli.running.options import (
-    Encoding,
-    HumanProbability,
-    check_encoding,
-    check_extra,
-    check_human_probability,
-    check_label_noise,
-)
+from app.cli.running import options
 
 # The help needs none of these: functions import them.
 if TYPE_CHECKING:
@@ -24,7 +17,6 @@ if TYPE_CHECKING:
     from app.ratings.results import Board, Rating, RatingSettings
 
 PAGE_NAME = "leaderboard.html"
-_FEWEST_ROUNDS = 100
 
 
 def leaderboard(
@@ -37,7 +29,12 @@ def leaderboard(
         Path | None,
         typer.Option(help="Folder of an earlier run, to show the changes."),
     ] = None,
-    human_probability: HumanProbability = None,
+    human_probability: Annotated[
+        float | None,
+        typer.Option(
+            help="Probability that a row was drawn for labeling, if the rows do not say it."
+        ),
+    ] = None,
     label_noise: Annotated[
         float,
         typer.Option(help="Share of wrong human labels, in [0, 0.5)."),
@@ -49,10 +46,10 @@ def leaderboard(
             help="Judged battles that a model needs for a rank.",
         ),
     ] = 30,
-    rounds: Annotated[int, typer.Option(help="Rounds of the bootstrap.")] = 1000,
+    rounds: Annotated[int, typer.Option(min=100, help="Rounds of the bootstrap.")] = 1000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
-    encoding: Encoding = None,
+    encoding: options.Encoding = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the board in --out.")] = (
         False
     ),
@@ -61,8 +58,14 @@ def leaderboard(
 
     The columns human and human_probability hold labels of a random sample.
     """
-    _check(rounds, human_probability, label_noise)
-    check_encoding(encoding)
+    options.check_extra("ratings")
+    options.check_encoding(encoding)
+    if not 0.0 <= label_noise < 0.5:
+        raise CommandError(f"--label-noise must be at least 0 and below 0.5, got {label_noise}")
+    if human_probability is not None and not 0.0 < human_probability <= 1.0:
+        raise CommandError(
+            f"--human-probability must be above 0 and at most 1, got {human_probability}"
+        )
     from app.ratings.leaderboard import RESULTS_NAME, leaderboard_from
     from app.ratings.results import RatingSettings
     from app.ratings.rows import read_battles
@@ -88,14 +91,6 @@ def leaderboard(
     _write(found, title, out)
     _print(found, settings)
     say((f"{time.monotonic() - begun:.1f} s", "dim"), f"  {out / PAGE_NAME}")
-
-
-def _check(rounds: int, human_probability: float | None, label_noise: float) -> None:
-    check_extra("ratings")
-    if rounds < _FEWEST_ROUNDS:
-        raise CommandError(f"--rounds must be at least {_FEWEST_ROUNDS}, got {rounds}")
-    check_label_noise(label_noise)
-    check_human_probability(human_probability)
 
 
 def _write(found: "Leaderboard", title: str | None, out: Path) -> None:

@@ -10,16 +10,7 @@ import typer
 from app.cli.connection import DEFAULT_URL, PATIENCE_S, Patience, Url, connected
 from app.cli.console import CommandError, say
 from app.cli.progress import progress_bar
-from app.cli.running.options import (
-    Alpha,
-    CalibrationSet,
-    Delta,
-    Encoding,
-    Guarantee,
-    Inputs,
-    given_criterion,
-    given_format,
-)
+from app.cli.running import options
 from app.cli.running.rows import check_output, write_all
 from app.cli.summary import REASONS, print_infeasible
 from app.core.errors import InvalidComparisonError, InvalidRequestError
@@ -35,7 +26,7 @@ _FAILED = "no judgment"
 
 
 def pairs(
-    files: Inputs,
+    files: options.Inputs,
     out: Annotated[Path, typer.Option(help="File for the pairs; its extension sets the format.")],
     responses: Annotated[
         str, typer.Option(help="Column with the list of responses; in a table, a list in JSON.")
@@ -45,11 +36,11 @@ def pairs(
         int | None,
         typer.Option(min=1, help="Opponents of each response.  [default: all others]"),
     ] = None,
-    alpha: Alpha = None,
-    guarantee: Guarantee = None,
-    delta: Delta = None,
-    calibration: CalibrationSet = None,
-    encoding: Encoding = None,
+    alpha: options.Alpha = None,
+    guarantee: options.Guarantee = None,
+    delta: options.Delta = None,
+    calibration: options.CalibrationSet = None,
+    encoding: options.Encoding = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace --out.")] = False,
     patience: Patience = PATIENCE_S,
     url: Url = DEFAULT_URL,
@@ -63,8 +54,8 @@ def pairs(
     from scope_judge import ItemError
 
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta}
-    criterion = given_criterion({**given, "calibration": calibration})
-    given_format(None, encoding)
+    criterion = options.given_criterion({**given, "calibration": calibration})
+    options.given_format(None, encoding)
     paths = files_of(files)
     check_output(out, paths, overwrite=overwrite)
     rows = [row for path in paths for row in read_rows(path, encoding)]

@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.console import CommandError, say
-from app.cli.running.options import StoreUrl, check_url
+from app.cli.running import options
 
 # The help of a command needs its options only.
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def restore(
     file: Annotated[Path, typer.Argument(help="File of `scope-judge backup`.")],
-    store: StoreUrl = "",
+    store: options.StoreUrl = "",
 ) -> None:
     """Fill an empty store from a backup of any kind of store.
 
@@ -24,7 +24,7 @@ def restore(
     """
     import asyncio
 
-    check_url(store)
+    options.check_url(store)
     if not file.is_file():
         reason = "is not a regular file" if file.exists() else "does not exist"
         raise CommandError(f"{file} {reason}")

@@ -30,26 +30,8 @@ Encoding = Annotated[
         help="Encoding of text files, such as cp1252 for CSV from Excel.  [default: utf-8]"
     ),
 ]
-HumanProbability = Annotated[
-    float | None,
-    typer.Option(help="Probability that a row was drawn for labeling, if the rows do not say it."),
-]
 Overwrite = Annotated[
     bool, typer.Option(help="Replace --out; discard an unfinished run with other settings.")
-]
-OnRay = Annotated[
-    bool,
-    typer.Option(
-        "--ray", help="Load the judge of the SCOPE_* variables on a Ray cluster; needs no service."
-    ),
-]
-RayAddress = Annotated[
-    str | None,
-    typer.Option(help="With --ray: cluster address.  [default: the local cluster, or a new one]"),
-]
-RayReplicas = Annotated[
-    int | None,
-    typer.Option(min=1, help="With --ray: number of judges.  [default: as many as fit]"),
 ]
 Alpha = Annotated[
     float | None,
@@ -122,22 +104,10 @@ def check_url(url: str) -> None:
         )
 
 
-def check_human_probability(probability: float | None) -> None:
-    """Refuses a probability of a label that no row can have; raises CommandError."""
-    if probability is not None and not 0.0 < probability <= 1.0:
-        raise CommandError(f"--human-probability must be above 0 and at most 1, got {probability}")
-
-
 def check_share(option: str, share: float | None) -> None:
     """Refuses a share, such as an alpha, that is not between 0 and 1."""
     if share is not None and not 0.0 < share < 1.0:
         raise CommandError(f"--{option} must be between 0 and 1, both excluded, got {share}")
-
-
-def check_label_noise(label_noise: float | None) -> None:
-    """Refuses a label noise with which labels say nothing."""
-    if label_noise is not None and not 0.0 <= label_noise < 0.5:
-        raise CommandError(f"--label-noise must be at least 0 and below 0.5, got {label_noise}")
 
 
 # Extra of this package -> a module of each library in it.

@@ -76,7 +76,6 @@ def test_another_run_shows_the_changes(made: tuple[Path, Result]) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--rounds", "5"), "--rounds must be at least 100"),
         (("--human-probability", "0"), "--human-probability must be above 0"),
         (("--label-noise", "0.5"), "--label-noise must be at least 0 and below 0.5"),
         (("--against", "nowhere"), "nowhere/results.json cannot be read"),
