@@ -17,13 +17,12 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from app.core.comparison import Comparison
 from app.core.diagnostics import auroc
-from app.core.errors import JudgmentFailedError
 from app.core.pac import pac_threshold
 from app.core.preference import Score, preference_from_gaps
 from app.demo.pairs import demo_sets
@@ -31,15 +30,12 @@ from app.judges.engines.thinking import UseOfTemplate
 from app.judges.engines.vllm_local import VllmEngine
 from app.judges.engines.vllm_start import VllmOptions
 from app.judges.label_logits import LabelLogitScorer
-from app.judges.prompts import PromptTemplate, load_template, rendered_pairs
+from app.judges.prompts import load_template
 from app.judges.scorer import ScoreOutcome, Scorer
 from app.judges.thoughts import ThoughtScorer
 from app.observability.telemetry import Telemetry
-from app.ports import CallTimes, LabelLogits, Prompt, PromptError, Sampling, Thought
+from app.ports import CallTimes, Prompt, PromptError, Sampling, Thought
 from tests.demo_judge.train_thinking import sums
-
-if TYPE_CHECKING:
-    from vllm import RequestOutput
 
 _BATCH = 100
 _ALPHA = _DELTA = 0.1
@@ -62,9 +58,9 @@ def labeled_pairs(kind: str, count: int) -> list[Labeled]:
 
 
 class CountingEngine(VllmEngine):
-    """Counts the tokens that it writes and reads for thoughts."""
+    """Counts the tokens of thoughts that it writes."""
 
-    written = read = cached = 0
+    written = 0
 
     async def think(
         self, prompts: Sequence[Prompt], sampling: Sampling, times: CallTimes | None = None
@@ -73,15 +69,6 @@ class CountingEngine(VllmEngine):
         thoughts = await super().think(prompts, sampling, times)
         self.written += times.written_tokens
         return thoughts
-
-    def _labels_of(self, output: "RequestOutput") -> LabelLogits | JudgmentFailedError:
-        self.read += len(output.prompt_token_ids or ())
-        self.cached += output.num_cached_tokens or 0
-        return super()._labels_of(output)
-
-    def forget_cache(self) -> None:
-        """From now on, labels are read without the prefix cache."""
-        self._label_params = self._uncached_params
 
 
 @asynccontextmanager
@@ -106,7 +93,7 @@ async def measure(
 ) -> dict[str, Any]:
     """Scores all pairs, calibrates on the first ones; prints and returns figures of the others."""
     scores: list[ScoreOutcome] = []
-    engine.written = engine.read = engine.cached = 0
+    engine.written = 0
     begun = time.perf_counter()
     for start in range(0, len(pairs), _BATCH):
         batch = pairs[start : start + _BATCH]
@@ -148,51 +135,14 @@ async def run(options: argparse.Namespace) -> None:
         figures = [await measure("labels", labels, engine, pairs, options.calibrated)]
     for samples in (1, 4):
         async with engine_of(options, thinks=True) as engine:
+            given = {"max_tokens": options.think_tokens, "temperature": options.temperature}
             scorer = await ThoughtScorer.start(
-                engine,
-                template,
-                samples=samples,
-                max_tokens=options.think_tokens,
-                temperature=options.temperature,
-                telemetry=telemetry,
+                engine, template, samples=samples, telemetry=telemetry, **given
             )
             name = f"{samples} thoughts"
             figures.append(await measure(name, scorer, engine, pairs, options.calibrated))
-            if samples == 1:
-                await show(engine, template, pairs[: options.shown], scorer)
     if options.json:
         options.json.write_text(json.dumps(figures), encoding="utf-8")
-
-
-async def show(
-    engine: CountingEngine,
-    template: PromptTemplate,
-    pairs: Sequence[Labeled],
-    scorer: ThoughtScorer,
-) -> None:
-    """Prints what the prefix cache saves in the second pass, and ten thoughts."""
-    prompts = await rendered_pairs(template, [pair.comparison for pair in pairs])
-    for name in ("with", "without"):
-        if name == "without":
-            engine.forget_cache()
-        engine.read = engine.cached = 0
-        begun = time.perf_counter()
-        thoughts = await engine.think(
-            prompts,
-            Sampling(
-                max_tokens=scorer.max_tokens,
-                temperature=scorer.temperature,
-                seeds=range(len(prompts)),
-            ),
-        )
-        seconds = (time.perf_counter() - begun) / len(pairs)
-        print(
-            f"{name} the cache in the second pass: {1000 * seconds:.1f} ms a pair, "
-            f"{engine.cached} of {engine.read} tokens from the cache",
-            flush=True,
-        )
-    for prompt, thought in zip(prompts[:10], thoughts[:10], strict=True):
-        print(repr(prompt.user[-200:]), thought, flush=True)
 
 
 def main() -> None:
@@ -206,7 +156,6 @@ def main() -> None:
     parser.add_argument("--max-model-len", type=int)
     parser.add_argument("--calibrated", type=int, default=500)
     parser.add_argument("--fresh", type=int, default=500)
-    parser.add_argument("--shown", type=int, default=100)
     parser.add_argument("--json", type=Path, help="file for the figures")
     asyncio.run(run(parser.parse_args()))
 

@@ -419,7 +419,7 @@ def thoughts(at: Machine) -> Finding:
         options = (
             *("--model", str(judge), "--prompt-file", str(judge / "prompt.toml")),
             *("--pairs", "sums", "--think-tokens", str(LONGEST_THOUGHT)),
-            *("--calibrated", "100", "--fresh", "100", "--shown", "10"),
+            *("--calibrated", "100", "--fresh", "100"),
         )
     else:
         try:

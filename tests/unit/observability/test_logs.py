@@ -3,8 +3,10 @@
 import json
 import logging
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from threading import Event
 
 import pytest
@@ -166,3 +168,16 @@ def test_a_stuck_reader_delays_the_end_once_and_not_for_ever(pipe: Pipe) -> None
     # Each line after `finish` waits for the rest of the same second.
     log_lines(log, 1000)
     log.finish()
+
+
+def test_a_forked_child_writes_by_itself(tmp_path: Path) -> None:
+    program = (
+        "import logging, os; from app.observability.logs import start_log\n"
+        "start_log('info', 'text').setFormatter(None)\n"
+        "if os.fork() == 0:\n"
+        "    logging.error('child'); os._exit(0)\n"
+        "os.wait(); logging.error('parent')"
+    )
+    with (tmp_path / "log").open("wb") as log:
+        subprocess.run([sys.executable, "-c", program], stdout=log, stderr=log, check=True)
+    assert (tmp_path / "log").read_text().split() == ["child", "parent"]
