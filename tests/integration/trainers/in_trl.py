@@ -1,14 +1,13 @@
 """Runs GRPOTrainer with rewards from a service; writes what the trainer logged.
 
-The policy is a tiny one with random weights. This program needs trl, and neither
-the service's package nor pytest. Under torchrun it trains on several processes.
+`python -m tests.integration.trainers.in_trl PLAN`, a plan of test_trl.py in JSON. The policy is a
+tiny one with random weights. Under torchrun it trains on several processes.
 """
 
-import argparse
 import json
 import math
+import sys
 import tempfile
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -84,12 +83,12 @@ class Notes(TrainerCallback):  # type: ignore[misc]
 
 def main() -> None:
     """Trains for two steps and writes the logs as JSON."""
-    given = _arguments()
-    rows = [{"prompt": [{"role": "user", "content": each}]} for each in given.question]
-    tokenizer = tokenizer_of(given.answer)
+    plan = json.loads(sys.argv[1])
+    rows = [{"prompt": [{"role": "user", "content": each}]} for each in plan["questions"]]
+    tokenizer = tokenizer_of(plan["answers"])
     model = tiny_policy(tokenizer)
     notes = Notes()
-    reward = ScopeReward(url=given.url, alpha=given.alpha, calibration=given.calibration)
+    reward = ScopeReward(url=plan["url"], alpha=plan["alpha"], calibration=plan["calibration"])
     with tempfile.TemporaryDirectory() as folder:
         trainer = GRPOTrainer(
             model=model,
@@ -97,8 +96,8 @@ def main() -> None:
             reward_funcs=reward,
             args=GRPOConfig(
                 output_dir=folder,
-                per_device_train_batch_size=given.batch,
-                num_generations=given.generations,
+                per_device_train_batch_size=plan["batch"],
+                num_generations=plan["generations"],
                 max_completion_length=1,
                 max_steps=2,
                 learning_rate=1e-3,
@@ -116,28 +115,12 @@ def main() -> None:
         notes.trainer = trainer
         trainer.train()
     if trainer.accelerator.is_main_process:
-        packages = ("trl", "transformers", "accelerate", "torch")
         found = {
-            "versions": {name: version(name) for name in packages},
             "processes": trainer.accelerator.num_processes,
-            "generations": given.generations,
             "steps": notes.steps,
             "history": trainer.state.log_history,
         }
-        given.out.write_text(json.dumps(found), encoding="utf-8")
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--url", required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--question", action="append", required=True)
-    parser.add_argument("--answer", action="append", default=[])
-    parser.add_argument("--alpha", type=float, required=True)
-    parser.add_argument("--calibration", default="default")
-    parser.add_argument("--generations", type=int, required=True)
-    parser.add_argument("--batch", type=int, required=True)
-    return parser.parse_args()
+        Path(plan["out"]).write_text(json.dumps(found), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,23 +2,17 @@
 
 import importlib.util
 import json
+import os
+import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
-from tests.integration.trainers.training import (
-    Plan,
-    Run,
-    check_advantages,
-    check_rewards,
-    counts,
-    environment,
-    train,
-)
-from tests.patience import PATIENCE_S
+from scope_judge import ScopeClient
 from tests.unit.clients.adapters.service import served
 
 pytestmark = [
@@ -29,12 +23,35 @@ pytestmark = [
     ),
 ]
 
+ROOT = Path(__file__).resolve().parents[3]
+LIMIT_S = 600.0
 # Close qualities are uncertain in the set "hard", and ENDLESS is an error of its comparisons.
 ANSWERS = (*(f"quality=0.{i}" for i in range(9)), "quality=3", "ENDLESS")
-QUESTIONS = ("Which?", "Which one?", "And which?", "Which now?")
-PLAN = Plan(QUESTIONS, ANSWERS, alpha=0.2, calibration="hard", generations=4, batch=16)
-# Six completions in groups of two on processes of three: the middle group is on both.
-SPLIT = PLAN._replace(generations=2, batch=3, processes=2)
+TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node=2")
+
+
+class Plan(NamedTuple):
+    """A training: what the tiny policy can say, and how many completions it makes.
+
+    Args:
+        generations: Completions of each prompt.
+        batch: Completions of each process and step.
+        processes: Number of processes, 1 or 2.
+    """
+
+    generations: int
+    batch: int
+    processes: int = 1
+    questions: tuple[str, ...] = ("Which?", "Which one?", "And which?", "Which now?")
+    answers: tuple[str, ...] = ANSWERS
+    alpha: float = 0.2
+    calibration: str = "hard"
+
+    def groups(self, step: dict[str, Any]) -> list[list[dict[str, Any]]]:
+        """The rows of a step, grouped by their prompt."""
+        rows = [dict(zip(step, values, strict=True)) for values in zip(*step.values(), strict=True)]
+        size = self.generations
+        return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
 @pytest.fixture(scope="module")
@@ -43,20 +60,61 @@ def url() -> Iterator[str]:
         yield url
 
 
-def trained(url: str, plan: Plan, folder: Path) -> Run:
-    run = train(sys.executable, url, plan, folder)
-    assert len(run.logs["steps"]) == 2
-    assert run.logs["processes"] == plan.processes
-    return run
+def python(*words: str) -> str:
+    """Runs a program to which nothing is downloaded; returns what it has printed."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("SCOPE_")}
+    paths = [str(ROOT / "clients" / "python"), str(ROOT), *filter(None, [kept.get("PYTHONPATH")])]
+    environment = {**kept, "PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, *words]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=LIMIT_S)
+    return (done.stdout + done.stderr).decode()
+
+
+def trained(url: str, plan: Plan, folder: Path) -> dict[str, Any]:
+    """Trains, and checks the rewards and advantages that the trainer logged; returns its logs."""
+    out = folder / "logs.json"
+    given = json.dumps({**plan._asdict(), "url": url, "out": str(out)})
+    spread = [*TORCHRUN, "-m"] if plan.processes > 1 else []
+    printed = python("-m", *spread, "tests.integration.trainers.in_trl", given)
+    assert out.exists(), printed
+    logs: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+    assert (len(logs["steps"]), logs["processes"]) == (2, plan.processes)
+    with ScopeClient(url) as client:
+        for step in logs["steps"]:
+            for group in plan.groups(step):
+                check_rewards(client, group, plan)
+                check_advantages(group)
+    return logs
+
+
+def check_rewards(client: ScopeClient, group: list[dict[str, Any]], plan: Plan) -> None:
+    """Each logged reward is the service's for the whole group; None was logged as no reward."""
+    completions, logged = ([row[key] for row in group] for key in ("completions", "rewards"))
+    asked = client.rewards(
+        group[0]["prompts"], completions, alpha=plan.alpha, calibration=plan.calibration
+    )
+    assert [each is None for each in asked] == [each is None for each in logged]
+    assert [row["reasons"] == "rewarded" for row in group] == [each is not None for each in asked]
+    for theirs, ours in zip(logged, asked, strict=True):
+        assert theirs is None or abs(theirs - (ours or 0.0)) < 1e-6
+
+
+def check_advantages(group: list[dict[str, Any]]) -> None:
+    """The baseline and the scale of a group are those of its rewards, without the missing ones."""
+    known = [row["rewards"] for row in group if row["rewards"] is not None]
+    mean = statistics.fmean(known) if known else 0.0
+    deviation = statistics.stdev(known) if len(known) > 1 else 0.0
+    for row in group:
+        reward, advantage = row["rewards"], row["advantages"]
+        expected = 0.0 if reward is None else (reward - mean) / (deviation + 1e-4)
+        assert abs(advantage - expected) < 1e-3, (group, row)
 
 
 def test_no_reward_reaches_the_trainer_as_none_and_leaves_the_baseline(
     url: str, tmp_path: Path
 ) -> None:
-    logs = trained(url, PLAN, tmp_path).logs
-    assert {"rewarded", "abstained"} <= set(counts(logs))
-    check_rewards(logs, url, PLAN)
-    check_advantages(logs)
+    logs = trained(url, Plan(generations=4, batch=16), tmp_path)
+    assert {"rewarded", "abstained"} <= {each for step in logs["steps"] for each in step["reasons"]}
     for step, logged in zip(logs["steps"], logs["history"], strict=False):
         known = [each for each in step["rewards"] if each is not None]
         assert logged["rewards/scope_reward/mean"] == pytest.approx(sum(known) / len(known))
@@ -67,12 +125,10 @@ def test_no_reward_reaches_the_trainer_as_none_and_leaves_the_baseline(
 def test_a_group_that_is_split_over_processes_is_judged_as_a_whole(
     url: str, tmp_path: Path
 ) -> None:
-    logs = trained(url, SPLIT, tmp_path).logs
-    check_rewards(logs, url, SPLIT)
-    check_advantages(logs)
+    # Six completions in groups of two on processes of three: the middle group is on both.
+    trained(url, Plan(generations=2, batch=3, processes=2), tmp_path)
 
 
-TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 _TWO_PROCESSES = """
 import json, sys
 from pathlib import Path
@@ -106,14 +162,8 @@ def test_two_processes_compare_a_pair_that_they_share_and_both_raise_an_error_of
     file, written = tmp_path / "program.py", tmp_path / "written"
     file.write_text(_TWO_PROCESSES)
     written.mkdir()
-    ended = subprocess.run(
-        [*TORCHRUN, str(file), str(written), url],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
+    printed = python("-m", *TORCHRUN, str(file), str(written), url)
     found = {each.name: json.loads(each.read_text()) for each in written.iterdir()}
-    assert len(found) == 2, ended.stderr
+    assert len(found) == 2, printed
     assert found["0"] == {"rewards": [-1.0, 1.0, -1.0], "error": "engine_unavailable"}
     assert found["1"] == {"rewards": [1.0, -1.0, 1.0], "error": "engine_unavailable"}
