@@ -80,7 +80,9 @@ def test_other_settings_are_refused_and_named_unless_they_replace(tmp_path: Path
     assert kept(file, {"alpha": 0.2}) == {}
 
 
-@pytest.mark.parametrize("content", [b"my notes\n", b"{}\n", b'{"scope_judge_run": {}}\n{}\n'])
+@pytest.mark.parametrize(
+    "content", [b"my notes", b"my notes\n", b"{}\n", b'{"scope_judge_run": {}}\n{}\n']
+)
 def test_a_file_that_is_no_journal_is_left_alone(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "out.partial"
     file.write_bytes(content)
