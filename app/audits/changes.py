@@ -292,7 +292,7 @@ class Changes:
             raise StoreUnavailableError(
                 f"the alarm of the calibration {name!r} is not in the store yet; try again"
             )
-        now, audits = self._monitor.now(), book.since(book.start)
+        now, audits = self._auditor.now(), book.since(book.start)
         own = book.since(book.start, fingerprint=self._auditor.fingerprint)
         if alarm is None:
             first_open = next(

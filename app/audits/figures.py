@@ -41,6 +41,7 @@ class CriterionAudits:
             alarm; None without an alarm in them.
         is_recorded: Whether the alarm is active in the trail. An earlier version may have raised
             it, and figures of corrected labels may have no alarm any more.
+        ended: Position of the end of its last alarm that has ended; 0 if none has.
     """
 
     criterion: Criterion
@@ -48,6 +49,7 @@ class CriterionAudits:
     holder: Use | None = None
     span: tuple[float, float] | None = None
     is_recorded: bool = False
+    ended: int = 0
 
     @property
     def may_exceed(self) -> bool:
@@ -139,6 +141,7 @@ def _monitored(
         holder=draws.holder,
         span=span,
         is_recorded=standing is not None,
+        ended=state.ended,
     )
 
 

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -47,10 +47,9 @@ class SetReport:
 
     Args:
         position: Position up to which the book was read.
-        until: Time until which only new rows change it, in seconds since 1970.
-        alarmed: The criteria with an alarm.
-        ended: Position of the end of the last alarm of one that had an alarm before.
-        is_full: Whether so many draws are open that no more are drawn.
+        at: Time of the report, in seconds since 1970.
+        until: Time until which only new rows change it.
+        by: Name of the key whose label came last before it; "service" if only time has passed.
     """
 
     write_id: str
@@ -59,10 +58,17 @@ class SetReport:
     at: float
     until: float
     criteria: tuple[CriterionAudits, ...]
-    alarmed: frozenset[Criterion]
-    ended: Mapping[Criterion, int]
     by: str
-    is_full: bool
+
+    @property
+    def alarmed(self) -> frozenset[Criterion]:
+        """The criteria with an alarm."""
+        return frozenset(audits.criterion for audits in self.criteria if audits.shown.alarm)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many draws are open that no more are drawn."""
+        return self.book.room(self.at) <= 0
 
     @property
     def oldest(self) -> Use | None:
@@ -93,12 +99,10 @@ class Monitor:
         telemetry: Telemetry,
         *,
         on_alarm: OnAlarm = "report",
-        now: Callable[[], float] = time.time,
     ) -> None:
         self._auditor = auditor
         self._calibrations = calibrations
         self.on_alarm = on_alarm
-        self.now = now
         # The set that was computed last comes last.
         self._known: OrderedDict[str, SetReport] = OrderedDict()
         # Set -> the alarms that this process has logged.
@@ -140,12 +144,16 @@ class Monitor:
 
     async def _computed(self, calibration: Calibration) -> SetReport:
         """Computes the audits of a version, unless nothing has changed since the last time."""
-        book, known, now = self._book(calibration.name), self._report(calibration), self.now()
+        book, known, now = (
+            self._book(calibration.name),
+            self._report(calibration),
+            self._auditor.now(),
+        )
         position = book.position
         if known is not None and known.is_current(book, now):
             return known
         rows, states = list(book.audits.values()), dict(book.alarms)
-        by, is_full = book.last_sender, book.room(now) <= 0
+        by = book.last_sender
         criteria, until = await off_loop(
             monitored,
             rows,
@@ -162,10 +170,7 @@ class Monitor:
             at=now,
             until=until,
             criteria=criteria,
-            alarmed=frozenset(audits.criterion for audits in criteria if audits.shown.alarm),
-            ended={criterion: state.ended for criterion, state in states.items()},
             by="service" if only_time else by,
-            is_full=is_full,
         )
         self._known[calibration.name] = report
         self._known.move_to_end(calibration.name)
@@ -191,7 +196,9 @@ class Monitor:
                 if is_renewed and end is None:
                     entries.append(self._end(alarm, calibration, by=by))
                 elif not is_renewed and end is not None:
-                    again = replace(alarm, follows=state.ended, by=by, at=written(self.now()))
+                    again = replace(
+                        alarm, follows=state.ended, by=by, at=written(self._auditor.now())
+                    )
                     entries.append(again)
         with suppress(StoreUnavailableError, StoreCorruptError):
             if entries and await self._calibrations.is_newest(calibration):
@@ -217,7 +224,7 @@ class Monitor:
             version=calibration.version,
             reason=reason,
             by=by,
-            at=written(self.now()),
+            at=written(self._auditor.now()),
         )
 
     def _alarms(self, calibration: Calibration, report: SetReport) -> list[TrailEntry]:
@@ -232,9 +239,9 @@ class Monitor:
                 audited=audits.shown.audited,
                 audits=labels_for_verdicts(audits.criterion),
                 suspended=self.suspends,
-                follows=report.ended.get(audits.criterion, 0),
+                follows=audits.ended,
                 by=report.by,
-                at=written(self.now()),
+                at=written(self._auditor.now()),
                 first_judged_at=written(audits.span[0]),
                 last_judged_at=written(audits.span[1]),
             )
@@ -338,7 +345,7 @@ class Monitor:
             yield "audits_waiting", (name,), waiting
             if oldest is not None:
                 # A clock may have been set back since the draw.
-                age_s = max(0.0, self.now() - oldest.at)
+                age_s = max(0.0, self._auditor.now() - oldest.at)
                 yield "audits_oldest_open_age_seconds", (name, oldest.by), age_s
             # The criteria are in their order, which the sort keeps for equal numbers.
             most = sorted(report.criteria, key=lambda audits: -audits.shown.audited)

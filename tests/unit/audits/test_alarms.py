@@ -55,7 +55,6 @@ class Replica:
             services.calibrations,
             telemetry,
             on_alarm="abstain",
-            now=lambda: self.now,
         )
 
     async def draw(self, numbers: Sequence[int], **fields: Any) -> None:

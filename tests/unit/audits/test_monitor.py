@@ -70,7 +70,6 @@ class Scene:
             calibrations,
             telemetry,
             on_alarm=on_alarm,
-            now=lambda: self.now,
         )
 
     async def append(self, *entries: Entry) -> None:
