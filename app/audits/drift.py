@@ -58,16 +58,6 @@ logger = logging.getLogger("app.drift")
 Figures = Mapping[str, DriftStream]
 
 
-def streams_of(calibration: Calibration) -> tuple[str, ...]:
-    """Returns the values that the judge of a set has."""
-    table = calibration.first_table
-    has = {
-        "position_gap": bool(table.sees_order.any()) or not calibration.n,
-        "label_mass": calibration.has_label_mass,
-    }
-    return tuple(name for name in _names(calibration) if has.get(name, True))
-
-
 def _names(calibration: Calibration) -> tuple[str, ...]:
     return STREAMS if calibration.cascade is None else _OF_CASCADES
 
@@ -84,11 +74,14 @@ def tested_values(calibration: Calibration) -> dict[str, FloatArray]:
         always = preferences.entropy > plan.largest_first
         last = np.where(always, calibration.uncertainty, np.nan)
     columns = (preferences.entropy, gap, last)
-    tested = streams_of(calibration)
+    has = {
+        "position_gap": bool(table.sees_order.any()) or not calibration.n,
+        "label_mass": calibration.has_label_mass,
+    }
     return {
         name: column[used & ~np.isnan(column)]
         for name, column in zip(_names(calibration), columns, strict=True)
-        if name in tested
+        if has.get(name, True)
     }
 
 
@@ -202,8 +195,8 @@ class Drift:
         """Returns the evidence about a version, after all judgments of this process so far."""
         state = self._state(calibration)
         async with state.lock:
-            await self._settle(state, calibration)
-            self._show(state, calibration)
+            martingales = await self._settle(state, calibration)
+            self._show(state, calibration, martingales.largest)
         return state.figures
 
     def known(self, calibration: Calibration) -> Figures:
@@ -229,39 +222,33 @@ class Drift:
         self._sets.move_to_end(calibration.name)
         return state
 
-    async def _settle(self, state: _SetDrift, calibration: Calibration) -> None:
+    async def _settle(self, state: _SetDrift, calibration: Calibration) -> Martingales:
         """Tests the judgments since the last call, in threads."""
-        fresh, state.fresh = state.fresh, array("d")
-        if fresh and state.begun is None:
+        if state.martingales is None:
+            state.martingales = await off_loop(Martingales, calibration)
+        if state.fresh and state.begun is None:
             # They were judged within the last second or so.
             state.begun = self._now()
         step = _MOST_AT_ONCE * len(STREAMS)
-        for begin in range(0, len(fresh), step):
-            part = fresh[begin : begin + step]
-            tested = off_loop(self._tested, state.martingales, calibration, part)
-            work = asyncio.ensure_future(tested)
+        while state.fresh:
+            part, state.fresh = state.fresh[:step], state.fresh[step:]
+            work = asyncio.ensure_future(off_loop(state.martingales.add, part, self._rng))
             try:
                 # The caller may leave, but the thread continues: hold the lock until it ends.
                 await asyncio.shield(work)
             finally:
                 await asyncio.wait([work])
-                state.martingales = work.result()
+        return state.martingales
 
-    def _tested(
-        self, martingales: Martingales | None, calibration: Calibration, values: "array[float]"
-    ) -> Martingales:
-        martingales = martingales or Martingales(calibration)
-        martingales.add(values, self._rng)
-        return martingales
-
-    def _show(self, state: _SetDrift, calibration: Calibration) -> None:
-        """Updates the figures, and logs new alarms."""
-        largest = {} if state.martingales is None else state.martingales.largest
-        streams, before, now = streams_of(calibration), state.figures, self._now()
-        shares = len(streams) * self._replicas
+    def _show(
+        self, state: _SetDrift, calibration: Calibration, evidence: Mapping[str, float]
+    ) -> None:
+        """Updates the figures by the largest evidence of each stream, and logs new alarms."""
+        before, now = state.figures, self._now()
+        shares = len(evidence) * self._replicas
         state.figures = {}
-        for name in streams:
-            stream, known = stream_figures(largest.get(name, 0.0), shares=shares), before.get(name)
+        for name, largest in evidence.items():
+            stream, known = stream_figures(largest, shares=shares), before.get(name)
             if known is not None and known.alarm:
                 stream = replace(known, evidence=stream.evidence)
             elif stream.alarm and state.begun is not None:

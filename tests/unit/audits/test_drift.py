@@ -79,7 +79,10 @@ async def test_an_alarm_keeps_its_time(caplog: pytest.LogCaptureFixture) -> None
     assert f"from {written(100.0)} to {written(200.0)}" in line
 
 
-async def test_a_reader_who_leaves_takes_no_judgment_away() -> None:
+async def test_a_reader_who_leaves_takes_no_judgment_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("app.audits.drift._MOST_AT_ONCE", 100)
     evidence = []
     for leaves in (False, True):
         async with replicas(1, MemoryStore()) as (services,):
@@ -87,8 +90,10 @@ async def test_a_reader_who_leaves_takes_no_judgment_away() -> None:
             await judge(services, 500, width=UNSURE)
             if leaves:
                 reader = asyncio.create_task(services.drift.of(calibration))
-                # It now waits for the thread that tests the judgments.
-                await asyncio.sleep(0)
+                state = services.drift._sets["default"]
+                while len(state.fresh) == 500 * len(STREAMS):  # noqa: ASYNC110 - one turn each
+                    await asyncio.sleep(0)
+                # It now waits for the thread that tests the first of them.
                 reader.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await reader
