@@ -1,18 +1,70 @@
-"""A model's chat template and tokenizer, and the tokens that control the model."""
+"""A model's chat template: the frame that it puts around users' texts, which stay plain text."""
 
 import datetime
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from app.judges.engines.markers import ZERO_WIDTH_SPACE
+from app.core.errors import ControlTokenError, PromptTooLongError, RequestError
+from app.judges.engines.markers import ZERO_WIDTH_SPACE, MarkerBreaker, plain_markers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 # Some templates contain the current date: a fixed one keeps scores the same on every day.
 _DATE = datetime.datetime(2025, 1, 1, tzinfo=datetime.UTC)
+# Stands for a text while a template is rendered; it occurs in no template.
+_PLACEHOLDER = re.compile(r"scopeJudgeText(\d+)End")
+# Put around a placeholder to test whether a template strips blanks; templates use no tabs.
+_BLANK = "\t"
+
+
+def placeholder(number: int) -> str:
+    """Returns what stands for a text while a template is rendered to find its frame."""
+    return f"{_BLANK}scopeJudgeText{number}End{_BLANK}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slot:
+    """The place of one text: whether the template strips blanks at its start and at its end."""
+
+    trims_start: bool
+    trims_end: bool
+
+    def filled(self, text: str) -> str:
+        """The text as the template would write it."""
+        text = text.lstrip() if self.trims_start else text
+        return text.rstrip() if self.trims_end else text
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Frame:
+    """The text of a chat template around the texts of users, and facts about it.
+
+    Args:
+        gaps: The template's own texts before, between and after the texts: one more than slots.
+        slots: The places of the texts.
+        control_tokens: Id of each control token of the gaps -> number of occurrences.
+        markers: Breaks the template's plain-text turn markers in texts.
+    """
+
+    gaps: tuple[str, ...]
+    slots: tuple[Slot, ...]
+    control_tokens: Counter[int]
+    markers: MarkerBreaker
+
+    def filled(self, texts: Sequence[str]) -> str:
+        """The whole prompt with these texts in their places."""
+        filled = [self.gaps[0]]
+        for gap, slot, text in zip(self.gaps[1:], self.slots, texts, strict=True):
+            filled += (slot.filled(text), gap)
+        return "".join(filled)
+
+
+# The frame of a prompt, the texts of users in it, and the beginning of the judge's answer.
+Framed = tuple[Frame, Sequence[str], str]
 
 
 class ChatTemplate:
@@ -76,6 +128,111 @@ class ChatTemplate:
         if backend is None or backend.normalizer is None:
             return text
         return cast(str, backend.normalizer.normalize_str(text).replace("\u2581", " "))
+
+    def frame(
+        self, text: str, count: int, *, behind: str = "", markers: Iterable[str] | None = None
+    ) -> Frame | None:
+        """The frame of a rendered text with the placeholders 0, 1, ... as the texts of users.
+
+        Args:
+            text: The text that the template has rendered.
+            count: Number of the placeholders.
+            behind: Text that is put behind it.
+            markers: The template's plain-text turn markers; None to find them in the text.
+
+        Returns:
+            None unless each placeholder is there once, in order.
+        """
+        parts = _PLACEHOLDER.split(text)
+        if parts[1::2] != [str(number) for number in range(count)]:
+            return None
+        gaps = [gap.removeprefix(_BLANK).removesuffix(_BLANK) for gap in parts[::2]]
+        gaps[-1] += behind
+        (ids,) = self.encode(["x".join(gaps)])
+        found = plain_markers(gaps, self.control_text) if markers is None else markers
+        return Frame(
+            gaps=tuple(gaps),
+            slots=tuple(
+                Slot(
+                    trims_start=not before.endswith(_BLANK), trims_end=not after.startswith(_BLANK)
+                )
+                for before, after in zip(parts[:-2:2], parts[2::2], strict=True)
+            ),
+            control_tokens=self.count_control(ids),
+            markers=MarkerBreaker(found, self.as_read),
+        )
+
+    def tokenized(
+        self, prompts: Sequence[Framed | RequestError], *, max_prompt_tokens: int
+    ) -> list[list[int] | RequestError]:
+        """Tokenizes prompts in one batch.
+
+        If a text would add control tokens, a zero-width space breaks each of their spellings in it;
+        no token outside of the texts changes. The template's plain-text turn markers are always
+        broken.
+
+        Args:
+            prompts: The prompts; an error stays as it is.
+            max_prompt_tokens: Longest prompt in tokens; a longer one is an error and is never cut.
+
+        Returns:
+            For each prompt, in order, its token ids or its own error: `PromptTooLongError`, or
+            `ControlTokenError` if a control token or a marker cannot be broken.
+        """
+        safe = [
+            prompt
+            if isinstance(prompt, RequestError)
+            else self._without_markers(prompt, max_prompt_tokens)
+            for prompt in prompts
+        ]
+        encoded = iter(
+            self.encode([_text_of(one) for one in safe if not isinstance(one, RequestError)])
+        )
+        return [
+            one
+            if isinstance(one, RequestError)
+            else self._checked(one, next(encoded), max_prompt_tokens)
+            for one in safe
+        ]
+
+    def _without_markers(self, prompt: Framed, most: int) -> Framed | RequestError:
+        frame, texts, prefill = prompt
+        # Refused before tokenizing: megabytes would block all other judgments for seconds.
+        if sum(map(len, texts)) > most * self.longest_token:
+            return _too_long("too many", most)
+        if not any(map(frame.markers.finds, texts)):
+            return prompt
+        broken = [frame.markers.broken(text) for text in texts]
+        if any(map(frame.markers.finds, broken)):
+            return ControlTokenError(
+                "a text contains turn markers of this judge that cannot be escaped; remove them"
+            )
+        return frame, broken, prefill
+
+    def _checked(self, prompt: Framed, ids: list[int], most: int) -> list[int] | RequestError:
+        """The ids of a prompt, with control tokens in texts broken, or its error."""
+        frame, texts, prefill = prompt
+        if self.count_control(ids) != frame.control_tokens:
+            harmless = [self.neutralized(text) for text in texts]
+            (ids,) = self.encode([_text_of((frame, harmless, prefill))])
+            if self.count_control(ids) != frame.control_tokens:
+                return ControlTokenError(
+                    "a text contains control tokens of this judge that cannot be escaped; remove "
+                    "them"
+                )
+        return ids if len(ids) <= most else _too_long(str(len(ids)), most)
+
+
+def _text_of(prompt: Framed) -> str:
+    frame, texts, prefill = prompt
+    return frame.filled(texts) + prefill
+
+
+def _too_long(tokens: str, most: int) -> PromptTooLongError:
+    return PromptTooLongError(
+        f"the prompt has {tokens} tokens and this judge reads at most {most}; shorten the question "
+        "or the responses, or run a judge with a longer context"
+    )
 
 
 def _control_tokens(tokenizer: "PreTrainedTokenizerBase") -> dict[int, str]:

@@ -58,15 +58,7 @@ def model_folder(model: str, *, revision: str | None) -> Path:
 
 
 def architecture_before_fetch(model: str, *, revision: str | None) -> str:
-    """Reads the class of a model, of which only config.json is fetched; "" if it gives none.
-
-    Args:
-        model: A folder, or a Hugging Face id.
-        revision: Branch, tag or commit on the hub; None for the default branch.
-
-    Raises:
-        StartupError: The hub does not provide the model.
-    """
+    """The class of a model, of which only config.json is fetched; see `model_folder`."""
     folder = Path(model)
     if not folder.is_dir():
         from huggingface_hub import hf_hub_download
@@ -91,7 +83,7 @@ def _fetching(model: str) -> Iterator[None]:
 
 
 def config_of(folder: Path) -> dict[str, Any]:
-    """Reads a model's config.json.
+    """Reads a model's config.json; so do the functions below.
 
     Raises:
         StartupError: There is no readable config.json.
@@ -102,24 +94,21 @@ def config_of(folder: Path) -> dict[str, Any]:
         raise StartupError(f"{folder} has no readable config.json: it is not a model") from exc
 
 
-def architecture_of(folder: Path) -> str:
-    """Reads the class of a model from config.json; "" if it gives none.
+def _configs_of(folder: Path) -> list[dict[str, Any]]:
+    """A model's configuration, and that of its language model, if it is a multimodal one."""
+    config = config_of(folder)
+    return [config, config.get("text_config") or {}]
 
-    Raises:
-        StartupError: There is no readable config.json.
-    """
+
+def architecture_of(folder: Path) -> str:
+    """The class of a model; "" if config.json gives none."""
     architectures = config_of(folder).get("architectures") or [""]
     return str(architectures[0])
 
 
 def outputs_of(folder: Path) -> int:
-    """Reads the number of outputs of a model for classification from config.json.
-
-    Raises:
-        StartupError: There is no readable config.json.
-    """
-    config = config_of(folder)
-    for described in (config, config.get("text_config") or {}):
+    """The number of outputs of a model for classification."""
+    for described in _configs_of(folder):
         for name in ("id2label", "num_labels"):
             if name in described:
                 number = described[name]
@@ -129,14 +118,9 @@ def outputs_of(folder: Path) -> int:
 
 
 def checkpoint_dtype(folder: Path) -> str:
-    """Reads from config.json the dtype of a model's stored weights; "" if it gives none.
-
-    Raises:
-        StartupError: There is no readable config.json.
-    """
-    config = config_of(folder)
+    """The dtype of a model's stored weights; "" if config.json gives none."""
     # A multimodal model may give only the dtype of its language model.
-    for described in (config, config.get("text_config") or {}):
+    for described in _configs_of(folder):
         dtype = described.get("dtype") or described.get("torch_dtype")
         if dtype:
             return cast(str, dtype)
@@ -144,19 +128,9 @@ def checkpoint_dtype(folder: Path) -> str:
 
 
 def is_quantized(folder: Path) -> bool:
-    """Whether the stored weights are quantised.
-
-    Raises:
-        StartupError: There is no readable config.json.
-    """
-    config = config_of(folder)
-    return (
-        any(
-            described.get("quantization_config")
-            for described in (config, config.get("text_config") or {})
-        )
-        or (folder / "hf_quant_config.json").exists()
-    )
+    """Whether the stored weights are quantised."""
+    described = any(config.get("quantization_config") for config in _configs_of(folder))
+    return described or (folder / "hf_quant_config.json").exists()
 
 
 def weight_bytes(folder: Path) -> int:

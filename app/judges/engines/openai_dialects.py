@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from app.core.errors import JudgmentFailedError, PromptTooLongError, RequestError
-from app.judges.engines.rendering import LabelTokens, PromptRenderer
+from app.judges.engines.rendering import PromptRenderer
 from app.judges.engines.thinking import PLAIN, UseOfTemplate
 from app.ports import Generated, LabelLogits, Prompt, PromptError, Sampling
 
@@ -67,8 +67,11 @@ class TokenDialect:
     Args:
         model: The model's name at the server.
         renderer: Renderer with the model's tokenizer.
-        labels: Token ids of the two labels.
+        prompt: Any prompt of the judge.
         context: Context in tokens, prompt and answer together.
+
+    Raises:
+        StartupError: The labels are no tokens behind the prompt, or the judge cannot think.
     """
 
     path = "/completions"
@@ -77,47 +80,32 @@ class TokenDialect:
     together = 32
 
     def __init__(
-        self, model: str, renderer: PromptRenderer, labels: LabelTokens, *, context: int
+        self, model: str, renderer: PromptRenderer, prompt: Prompt, *, context: int
     ) -> None:
         self._model = model
         self._renderer = renderer
         self._context = context
-        self.label_tokens = labels
+        self.label_tokens = renderer.label_tokens(prompt)
         self.label_params = by_id_params(self.label_tokens)
-        # Only a judge that thinks has it; `think_of` sets it.
-        self.think_end: str | None = None
-        self._thinking: PromptRenderer
-        self._after_thought: tuple[int, ...] = ()
-
-    def think_of(self, prompt: Prompt) -> None:
-        """Prepares thoughts, given any prompt of the judge.
-
-        Raises:
-            StartupError: The judge cannot think.
-        """
-        end = self._renderer.end
-        assert end is not None, "the renderer is that of a judge that thinks"
-        self.think_end = end.text
-        self._thinking = self._renderer.for_thoughts()
-        self._after_thought = self._renderer.tokens_after_thought(prompt)
+        # Only a judge that thinks has these.
+        self.think_end = None if renderer.end is None else renderer.end.text
+        self._after_thought = () if renderer.end is None else renderer.tokens_after_thought(prompt)
 
     def asks_of_thoughts(
         self, prompts: Sequence[Prompt], *, answer_tokens: int
     ) -> list[Ask | RequestError]:
         """Prepares prompts that end where the thought begins; see `asks`."""
-        open_ended = [prompt._replace(prefill="") for prompt in prompts]
         more = len(self._after_thought) + 1
         return [
             ids if isinstance(ids, RequestError) else self._fitting(ids, answer_tokens + more)
-            for ids in self._thinking.token_ids(open_ended)
+            for ids in self._renderer.token_ids(prompts, thinks_next=True)
         ]
 
     def thought_params(self, sampling: Sampling, place: int) -> dict[str, Any]:
         """Request parameters for thoughts, each up to its end."""
         end = self._renderer.end
         assert end is not None
-        stops = {"stop": [end.marker]} if end.token is None else {"stop_token_ids": [end.token]}
-        return {**self.text_params(sampling, place), **stops, "return_token_ids": True}
+        return {**self.text_params(sampling, place), **end.stops, "return_token_ids": True}
 
     def written_thought(self, choice: Any) -> WrittenThought | JudgmentFailedError:
         """Reads a thought from one choice of an answer."""
@@ -132,7 +120,7 @@ class TokenDialect:
             )
         if not isinstance(text, str) or reason not in ("stop", "length") or not _are_ids(ids):
             return _no_text()
-        return WrittenThought(text, ids, reason == "stop" and at in (end.marker, end.token))
+        return WrittenThought(text, ids, end.is_reached(reason, at))
 
     def behind(self, ask: Ask | PromptError, thought: WrittenThought) -> Ask:
         """The prompt that reads the labels behind a thought."""

@@ -196,14 +196,8 @@ class OpenAiEngine:
                 f"{exc.detail} (set SCOPE_TOKENIZER to the Hugging Face id or folder of the served "
                 "model's tokenizer, or set SCOPE_OPENAI_SCORING=top, which needs no tokenizer)"
             ) from exc
-        use = options.use
-        labels = PromptRenderer(tokenizer, max_prompt_tokens=ANY_LENGTH, use=use).label_tokens(
-            prompt
-        )
-        renderer = PromptRenderer(tokenizer, max_prompt_tokens=context - 1, use=use)
-        dialect = TokenDialect(options.model, renderer, labels, context=context)
-        if use.thinks:
-            dialect.think_of(prompt)
+        renderer = PromptRenderer(tokenizer, max_prompt_tokens=context - 1, use=options.use)
+        dialect = TokenDialect(options.model, renderer, prompt, context=context)
         await self._servers.on_each(lambda server: _check_tokenizer(server, dialect))
         return dialect
 

@@ -13,10 +13,9 @@ from app.core.errors import (
     StartupError,
 )
 from app.core.fingerprint import JudgeIdentity
-from app.judges.engines.conversations import PROBE, ConversationRenderer, chat_frame_of
 from app.judges.engines.openai_remote import OpenAiOptions
 from app.judges.engines.openai_servers import Server, ServerFailedError, ServerPool
-from app.judges.engines.rendering import load_tokenizer
+from app.judges.engines.rendering import PROBE, ConversationRenderer, chat_frame_of, load_tokenizer
 from app.judges.reward_model import reward_identity
 from app.ports import (
     ANY_LENGTH,

@@ -1,22 +1,25 @@
-"""Renders prompts to token ids with the chat template, in which users' texts stay plain text."""
+"""Renders prompts and conversations to token ids, in which users' texts stay plain text."""
 
 import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from app.core.errors import RequestError, StartupError
-from app.judges.engines.chat_template import ChatTemplate
-from app.judges.engines.frames import Frame, Framed, placeholder, split_at_placeholders, tokenized
+from app.core.comparison import Turn
+from app.core.errors import InvalidComparisonError, RequestError, StartupError
+from app.judges.engines.chat_template import ChatTemplate, Frame, Framed, placeholder
 from app.judges.engines.imports import importing
-from app.judges.engines.markers import MarkerBreaker, plain_markers
+from app.judges.engines.markers import plain_markers
 from app.judges.engines.thinking import PLAIN, EndOfThought, UseOfTemplate
-from app.ports import Prompt
+from app.ports import ANY_LENGTH, Conversation, Prompt
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-# Beginnings of a message that a tokenizer may merge with the text before it.
-_PROBES = ("x", " x", "  x", "\nx", "\n\nx", "1", "é", ".", "'s")
+# The simplest conversation, with which a start tests a reward model.
+PROBE: Conversation = (Turn("user", "Which is larger, 2 or 1?"), Turn("assistant", "2"))
+# Callers choose the roles of conversations, so the number of cached frames is bounded.
+_MOST_FRAMES = 256
 
 
 class LabelTokens(NamedTuple):
@@ -62,35 +65,24 @@ class PromptRenderer:
 
     Args:
         tokenizer: Tokenizer with a chat template.
-        max_prompt_tokens: Longest prompt in tokens; a longer one is an error and is never cut.
+        max_prompt_tokens: Longest prompt in tokens; a longer one is an error and is never cut. An
+            engine that learns it later sets it then.
         use: Variables of the chat template, and whether the judge thinks. If it does, prompts end
-            behind an empty thought, where its label is read.
-        thinks_next: Whether prompts end where the thought of a judge that thinks begins.
+            behind an empty thought, where its label is read, or where its thought begins.
     """
 
     def __init__(
         self,
         tokenizer: "PreTrainedTokenizerBase",
         *,
-        max_prompt_tokens: int,
+        max_prompt_tokens: int = ANY_LENGTH,
         use: UseOfTemplate = PLAIN,
-        thinks_next: bool = False,
     ) -> None:
         self._template = ChatTemplate(tokenizer)
         self._use = use
-        self._thinks_next = thinks_next
+        self.max_prompt_tokens = max_prompt_tokens
         self.end = EndOfThought.find(self._template, use.think_end) if use.thinks else None
-        self._max_prompt_tokens = max_prompt_tokens
-        self._frames: dict[str, Frame] = {}
-
-    def for_thoughts(self) -> "PromptRenderer":
-        """The renderer of the same judge whose prompts end where its thought begins."""
-        return PromptRenderer(
-            self._template.tokenizer,
-            max_prompt_tokens=self._max_prompt_tokens,
-            use=self._use,
-            thinks_next=True,
-        )
+        self._frames: dict[tuple[str, bool], Frame] = {}
 
     def tokens_after_thought(self, prompt: Prompt) -> tuple[int, ...]:
         """The tokens between the end that a judge writes to its thought and its label.
@@ -101,33 +93,45 @@ class PromptRenderer:
         assert self.end is not None, "the judge does not think"
         return self.end.tokens_after(self._template, prompt.prefill)
 
-    def token_ids(self, prompts: Sequence[Prompt]) -> list[list[int] | RequestError]:
-        """Renders prompts in one batch; see `tokenized` for what happens to their texts.
+    def token_ids(
+        self, prompts: Sequence[Prompt], *, thinks_next: bool = False
+    ) -> list[list[int] | RequestError]:
+        """Renders prompts in one batch; see `ChatTemplate.tokenized`.
+
+        Args:
+            thinks_next: Whether the prompts end where the judge's thought begins.
 
         Raises:
             StartupError: The chat template cannot hold a judge's prompt.
         """
-        framed = [self._framed(prompt) for prompt in prompts]
-        return tokenized(self._template, framed, max_prompt_tokens=self._max_prompt_tokens)
+        return self._template.tokenized(
+            [
+                (
+                    self.frame(prompt.system, thinks_next=thinks_next),
+                    [prompt.user],
+                    "" if thinks_next else prompt.prefill,
+                )
+                for prompt in prompts
+            ],
+            max_prompt_tokens=self.max_prompt_tokens,
+        )
 
     def chat_frame(self, system: str) -> str:
         """The text that the chat template puts around a user message; raises as `frame`."""
         return self.frame(system).filled(["{user}"])
 
-    def _framed(self, prompt: Prompt) -> Framed:
-        return Framed(self.frame(prompt.system), [prompt.user], prompt.prefill)
-
-    def frame(self, system: str) -> Frame:
+    def frame(self, system: str, *, thinks_next: bool = False) -> Frame:
         """The frame that the chat template puts around user messages, cached by system message.
 
         Raises:
             StartupError: The chat template fails, or does not use the user message exactly once.
         """
-        if system not in self._frames:
-            self._frames[system] = self._new_frame(system)
-        return self._frames[system]
+        key = (system, thinks_next)
+        if key not in self._frames:
+            self._frames[key] = self._new_frame(system, thinks_next=thinks_next)
+        return self._frames[key]
 
-    def _new_frame(self, system: str) -> Frame:
+    def _new_frame(self, system: str, *, thinks_next: bool) -> Frame:
         from jinja2 import TemplateError
 
         user = {"role": "user", "content": placeholder(0)}
@@ -142,28 +146,20 @@ class PromptRenderer:
                 text = self._apply_template([user])
             except TemplateError as exc:
                 raise StartupError(f"this judge's chat template fails: {exc}") from exc
-        split = split_at_placeholders(text, 1)
-        if split is None:
-            raise StartupError("this judge's chat template does not use a message exactly once")
-        (head, tail), slots = split
-        if self.end is not None:
-            if self.end.marker in tail:
-                raise StartupError(
-                    "this judge's chat template ends the thought before it begins: change "
-                    "SCOPE_CHAT_TEMPLATE_KWARGS, or set SCOPE_SCORING=labels"
-                )
-            if not self._thinks_next:
-                tail += self.end.text
-        head_ids, rest = self._split_head(head, tail)
-        ids = self._template.encode([rest + "x" + tail])[0]
-        return Frame(
-            gaps=(head, tail),
-            slots=slots,
-            control_tokens=self._template.count_control(ids),
-            markers=MarkerBreaker(self._plain_markers(text, system), self._template.as_read),
-            head_ids=head_ids,
-            head_characters=len(head) - len(rest),
+        frame = self._template.frame(
+            text,
+            1,
+            behind="" if self.end is None or thinks_next else self.end.text,
+            markers=self._plain_markers(text, system),
         )
+        if frame is None:
+            raise StartupError("this judge's chat template does not use a message exactly once")
+        if self.end is not None and self.end.marker in text.rpartition(placeholder(0).strip())[2]:
+            raise StartupError(
+                "this judge's chat template ends the thought before it begins: change "
+                "SCOPE_CHAT_TEMPLATE_KWARGS, or set SCOPE_SCORING=labels"
+            )
+        return frame
 
     def _plain_markers(self, text: str, system: str) -> tuple[str, ...]:
         """The template's plain-text markers in a judge's prompt and in longer conversations."""
@@ -185,28 +181,6 @@ class PromptRenderer:
         # A judge that repeats such a text would end its thought.
         is_plain = self.end is not None and self.end.token is None
         return (*markers, self.end.marker) if self.end is not None and is_plain else markers
-
-    def _split_head(self, head: str, tail: str) -> tuple[tuple[int, ...], str]:
-        """Splits head after its last control token.
-
-        A tokenizer first splits a text at control tokens, so both parts normally have the same ids
-        as in one piece. Some tokenizers treat the beginning of a text specially; the probes detect
-        them.
-
-        Returns:
-            The ids of the first part, and the text of the rest. With such a tokenizer, no ids and
-            the whole head.
-        """
-        ends = [match.end() for match in self._template.control_text.finditer(head)]
-        if not ends:
-            return (), head
-        beginning, rest = head[: ends[-1]], head[ends[-1] :]
-        (head_ids,) = self._template.encode([beginning])
-        for probe in _PROBES:
-            whole, part = self._template.encode([head + probe + tail, rest + probe + tail])
-            if whole != head_ids + part:
-                return (), head
-        return tuple(head_ids), rest
 
     def _apply_template(self, messages: list[dict[str, str]]) -> str:
         return self._template.apply(
@@ -243,3 +217,73 @@ class PromptRenderer:
         if ids[0] == ids[1]:
             raise StartupError("this judge has one token for both labels, A and B")
         return LabelTokens(a=ids[0], b=ids[1])
+
+
+class ConversationRenderer:
+    """Renders conversations for one reward model.
+
+    The chat template is rendered once for each sequence of roles, with placeholders as the turns.
+    No text can therefore reach the template's own logic, and a conversation without such text has
+    exactly the official tokens. The template writes all tokens, also the one that begins a text.
+
+    Args:
+        tokenizer: Tokenizer with a chat template.
+        max_prompt_tokens: Longest conversation in tokens; a longer one is an error and never cut.
+    """
+
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase", *, max_prompt_tokens: int) -> None:
+        self._template = ChatTemplate(tokenizer)
+        self._max_prompt_tokens = max_prompt_tokens
+        # The frame of conversations with these roles; an error if they have none.
+        self.frame = lru_cache(maxsize=_MOST_FRAMES)(self._new_frame)
+
+    def token_ids(self, conversations: Sequence[Conversation]) -> list[list[int] | RequestError]:
+        """Renders conversations in one batch; see `ChatTemplate.tokenized`.
+
+        A conversation whose roles the template does not take is an `InvalidComparisonError`.
+        """
+
+        def framed(conversation: Conversation) -> Framed | InvalidComparisonError:
+            frame = self.frame(tuple(turn.role for turn in conversation))
+            if isinstance(frame, InvalidComparisonError):
+                return frame
+            return frame, [turn.content for turn in conversation], ""
+
+        return self._template.tokenized(
+            list(map(framed, conversations)), max_prompt_tokens=self._max_prompt_tokens
+        )
+
+    def _new_frame(self, roles: tuple[str, ...]) -> Frame | InvalidComparisonError:
+        from jinja2 import TemplateError
+
+        turns = [
+            {"role": role, "content": placeholder(number)} for number, role in enumerate(roles)
+        ]
+        try:
+            text = self._template.apply(turns)
+        except TemplateError as exc:
+            return _not_taken(roles, f"it fails: {exc}")
+        frame = self._template.frame(text, len(roles))
+        return frame or _not_taken(roles, "it leaves out a turn, or writes one twice")
+
+
+def chat_frame_of(tokenizer: "PreTrainedTokenizerBase") -> str:
+    """Returns the text of the chat template around a question and a response.
+
+    Raises:
+        StartupError: The template takes no question with a response.
+    """
+    # No text is rendered, so no length matters.
+    frame = ConversationRenderer(tokenizer, max_prompt_tokens=1).frame(
+        tuple(turn.role for turn in PROBE)
+    )
+    if isinstance(frame, InvalidComparisonError):
+        raise StartupError(frame.detail)
+    return frame.filled([f"{{{turn.role}}}" for turn in PROBE])
+
+
+def _not_taken(roles: Sequence[str], why: str) -> InvalidComparisonError:
+    return InvalidComparisonError(
+        "this judge's chat template does not take a conversation with the turns "
+        f"{', '.join(roles)}: {why}"
+    )

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from app.core.errors import StartupError
 from app.judges.engines.chat_template import ChatTemplate
@@ -75,6 +76,15 @@ class EndOfThought:
             return cls(text=text, marker=text.rstrip(), token=None)
         (ids,) = template.encode([first[0]])
         return cls(text=text, marker=first[0], token=ids[0])
+
+    @property
+    def stops(self) -> dict[str, list[Any]]:
+        """The parameters of vLLM with which a thought ends there."""
+        return {"stop": [self.marker]} if self.token is None else {"stop_token_ids": [self.token]}
+
+    def is_reached(self, finish_reason: object, stop_reason: object) -> bool:
+        """Whether the model wrote the end of its thought, and not the end of its turn."""
+        return finish_reason == "stop" and stop_reason in (self.marker, self.token)
 
     def tokens_after(self, template: ChatTemplate, prefill: str) -> tuple[int, ...]:
         """The tokens between the marker and the label.

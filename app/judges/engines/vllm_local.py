@@ -14,7 +14,6 @@ from app.judges.engines.thinking import EndOfThought
 from app.judges.engines.vllm_process import VllmProcess, refuse_aborted
 from app.judges.engines.vllm_start import VllmOptions, check_options, runtime_of
 from app.ports import (
-    ANY_LENGTH,
     CallTimes,
     EngineIdentity,
     Generated,
@@ -51,10 +50,7 @@ class VllmEngine:
         self._identity: EngineIdentity
         self._label_params: SamplingParams
         self._uncached_params: SamplingParams
-        # Only a judge that thinks has these: the renderer of its thoughts, their end, and the
-        # tokens after it.
-        self._thinking: PromptRenderer
-        self._end: EndOfThought | None = None
+        # Only a judge that thinks has tokens between its thought and its label.
         self._after_thought: tuple[int, ...] = ()
 
     async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
@@ -62,20 +58,13 @@ class VllmEngine:
         folder = await asyncio.to_thread(model_folder, options.model, revision=options.revision)
         # First: a wrong tokenizer is reported before minutes of loading weights. The longest prompt
         # is known only once the model is loaded.
-        tokenizer = load_tokenizer(str(folder))
-        renderer = PromptRenderer(tokenizer, max_prompt_tokens=ANY_LENGTH, use=options.use)
-        labels, chat_frame = renderer.label_tokens(prompt), renderer.chat_frame(prompt.system)
+        renderer = self._renderer = PromptRenderer(load_tokenizer(str(folder)), use=options.use)
+        labels = renderer.label_tokens(prompt)
         config = self._process.load(options, folder, on_stage=on_stage)
         self._context_tokens = config.max_model_len
         # One token of the context is left for the answer.
-        max_prompt_tokens = config.max_model_len - 1
-        self._renderer = PromptRenderer(
-            tokenizer, max_prompt_tokens=max_prompt_tokens, use=options.use
-        )
-        if self._renderer.end is not None:
-            self._end, self._thinking = self._renderer.end, self._renderer.for_thoughts()
-            self._after_thought = self._renderer.tokens_after_thought(prompt)
-        self._set_labels(labels)
+        renderer.max_prompt_tokens = config.max_model_len - 1
+        self._set_labels(labels, prompt)
         on_stage("judging a first prompt")
         # On every rank.
         with ahead_of_queue():
@@ -96,25 +85,25 @@ class VllmEngine:
             judge=options.judge,
             model=options.judge,
             weights=await asyncio.to_thread(weights_digest, folder),
-            chat_frame=chat_frame,
+            chat_frame=renderer.chat_frame(prompt.system),
             label_tokens=labels,
             dtype=dtype,
-            max_prompt_tokens=max_prompt_tokens,
+            max_prompt_tokens=renderer.max_prompt_tokens,
             head_dtype=head_dtype,
             runtime=runtime,
-            think_end=None if self._end is None else self._end.text,
+            think_end=None if renderer.end is None else renderer.end.text,
             unusual=unusual_inputs(options.judge_arguments, head_dtype=head_dtype),
         )
         return self._identity
 
     async def use_prompt(self, prompt: Prompt) -> EngineIdentity:
-        self._set_labels(self._renderer.label_tokens(prompt))
-        if self._end is not None:
-            self._after_thought = self._renderer.tokens_after_thought(prompt)
+        self._set_labels(self._renderer.label_tokens(prompt), prompt)
         self._identity = replace(self._identity, label_tokens=self._labels)
         return self._identity
 
-    def _set_labels(self, labels: LabelTokens) -> None:
+    def _set_labels(self, labels: LabelTokens, prompt: Prompt) -> None:
+        if self._renderer.end is not None:
+            self._after_thought = self._renderer.tokens_after_thought(prompt)
         self._labels = labels
         self._label_params = _label_params(labels)
         self._uncached_params = _label_params(labels, reads_cache=False)
@@ -158,13 +147,12 @@ class VllmEngine:
         self, prompts: Sequence[Prompt], sampling: Sampling, times: CallTimes | None = None
     ) -> list[Thought | PromptError]:
         self._process.running()
-        assert self._end is not None, "the judge does not think"
-        end, times = self._end, times or CallTimes()
-        open_ended = [prompt._replace(prefill="") for prompt in prompts]
-        params = _thought_params(end, sampling)
+        end, times = self._renderer.end, times or CallTimes()
+        assert end is not None, "the judge does not think"
+        params = _text_params(sampling, **end.stops)
 
         def tokenized(places: Sequence[int]) -> Sequence[list[int] | RequestError]:
-            return self._thinking.token_ids([open_ended[i] for i in places])
+            return self._renderer.token_ids([prompts[i] for i in places], thinks_next=True)
 
         def submitted(
             i: int, ids: list[int], request: dict[str, Any]
@@ -172,7 +160,7 @@ class VllmEngine:
             outputs = self._submitted(ids, params[i], request, more=len(self._after_thought) + 1)
             if isinstance(outputs, RequestError):
                 return outputs
-            return self._thoughts(ids, outputs, request, times)
+            return self._thoughts(end, ids, outputs, request, times)
 
         answers: list[Thought | PromptError] = []
         for output in await self._process.run_all(
@@ -186,6 +174,7 @@ class VllmEngine:
 
     async def _thoughts(
         self,
+        end: EndOfThought,
         ids: list[int],
         outputs: "AsyncGenerator[RequestOutput, None]",
         request: dict[str, Any],
@@ -198,7 +187,7 @@ class VllmEngine:
             times.written_tokens += len(thought.token_ids)
             if thought.finish_reason not in ("stop", "length"):
                 return JudgmentFailedError(f"vLLM ended a thought early ({thought.finish_reason})")
-            if not _ended(thought, self._end):
+            if not end.is_reached(thought.finish_reason, thought.stop_reason):
                 return Thought(thought.text, None)
             whole = [*ids, *thought.token_ids, *self._after_thought]
             times.prompt_tokens += len(whole)
@@ -293,12 +282,6 @@ async def _last(outputs: "AsyncGenerator[RequestOutput, None]") -> "RequestOutpu
     return last
 
 
-def _ended(thought: "CompletionOutput", end: EndOfThought | None) -> bool:
-    """Whether a model wrote the end of its thought, and not the end of its turn."""
-    assert end is not None
-    return thought.finish_reason == "stop" and thought.stop_reason in (end.marker, end.token)
-
-
 def _text_of(answer: "CompletionOutput") -> Generated | JudgmentFailedError:
     if answer.finish_reason not in ("stop", "length"):
         return JudgmentFailedError(f"vLLM ended an answer early ({answer.finish_reason})")
@@ -320,12 +303,6 @@ def _label_params(labels: LabelTokens, *, reads_cache: bool = True) -> "Sampling
         # the changes are always the same; a deep one takes a fifth of this process's time.
         skip_clone=True,
     )
-
-
-def _thought_params(end: EndOfThought, sampling: Sampling) -> list["SamplingParams"]:
-    if end.token is None:
-        return _text_params(sampling, stop=[end.marker])
-    return _text_params(sampling, stop_token_ids=[end.token])
 
 
 def _text_params(sampling: Sampling, **stops: Any) -> list["SamplingParams"]:

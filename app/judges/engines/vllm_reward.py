@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from app.core.errors import JudgmentFailedError, RequestError, StartupError
 from app.core.fingerprint import JudgeIdentity
-from app.judges.engines.conversations import PROBE, ConversationRenderer, chat_frame_of
 from app.judges.engines.model_files import architecture_of, model_folder, outputs_of, weights_digest
-from app.judges.engines.rendering import load_tokenizer
+from app.judges.engines.rendering import PROBE, ConversationRenderer, chat_frame_of, load_tokenizer
 from app.judges.engines.vllm_process import VllmProcess
 from app.judges.engines.vllm_start import VllmOptions, check_options, runtime_of
 from app.judges.reward_model import reward_identity

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from app.core.errors import EngineUnavailableError, JudgmentFailedError
+from app.judges.engines.thinking import EndOfThought
 from app.judges.engines.vllm_local import VllmEngine
 from app.ports import CallTimes
 from tests.demo_judge.train_thinking import LONGEST_THOUGHT, MOST_DIGITS, Sum, sums, trained
@@ -126,8 +127,9 @@ async def test_a_thought_that_vllm_ends_early_is_an_error_and_not_unfinished(rea
         yield output
 
     engine = object.__new__(VllmEngine)
+    end = EndOfThought(text="</think>", marker="</think>", token=None)
     try:
-        async for (thought,) in engine._thoughts([0], outputs(), {}, CallTimes()):
+        async for (thought,) in engine._thoughts(end, [0], outputs(), {}, CallTimes()):
             assert isinstance(thought, JudgmentFailedError)
             assert reason == "error"
     except EngineUnavailableError:

@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerFast
 
 from app.core.comparison import Role, Turn
 from app.core.errors import InvalidComparisonError, PromptTooLongError, RequestError
-from app.judges.engines.conversations import ConversationRenderer
+from app.judges.engines.rendering import ConversationRenderer
 from app.ports import Conversation
 from tests.demo_judge.tokenizer import build_tokenizer
 

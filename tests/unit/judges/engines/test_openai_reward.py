@@ -16,11 +16,10 @@ from app.core.errors import (
     StartupError,
 )
 from app.core.fingerprint import JudgeIdentity
-from app.judges.engines.conversations import ConversationRenderer
 from app.judges.engines.openai_remote import OpenAiOptions
 from app.judges.engines.openai_reward import OpenAiRewardModel
 from app.judges.engines.openai_servers import Endpoints
-from app.judges.engines.rendering import load_tokenizer
+from app.judges.engines.rendering import ConversationRenderer, load_tokenizer
 from app.ports import CallTimes, Conversation
 from tests.patience import PATIENCE_S
 from tests.unit.judges.engines.openai_fake import FakeServer, response, reward_of, serving

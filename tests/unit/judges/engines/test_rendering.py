@@ -264,22 +264,6 @@ def test_a_text_that_cannot_fit_is_refused_without_being_tokenized() -> None:
     assert Counting.characters < 1000
 
 
-TEXT = st.text(
-    st.sampled_from(["a", "A", "1", " ", "\n", "é", "中", ".", "'", "s", "<", "|", "🙂"]),
-    max_size=12,
-)
-
-
-@given(question=TEXT, answer=TEXT)
-@settings(max_examples=150)
-def test_tokenizing_the_head_once_changes_no_prompt(
-    renderer: PromptRenderer, tokenizer: PreTrainedTokenizerFast, question: str, answer: str
-) -> None:
-    prompt = Prompt(TEMPLATE.system, f"{question}[Answer]{answer}", "")
-    assert len(renderer.frame(prompt.system).head_ids) > 100
-    assert ids_of(renderer, prompt) == official(tokenizer, prompt)
-
-
 @pytest.mark.parametrize("scheme", ["first", "always", "never"])
 def test_a_tokenizer_with_a_special_first_token_gets_the_prompt_in_one_piece(scheme: str) -> None:
     inner = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=False))
@@ -298,5 +282,3 @@ def test_a_tokenizer_with_a_special_first_token_gets_the_prompt_in_one_piece(sch
         whole = f"<s>systemthe judge</s><s>user{user}</s>"
         expected = judge(whole, add_special_tokens=False)["input_ids"]
         assert ids_of(renderer, Prompt("the judge", user, "")) == expected
-    # No ids are kept only if the tokenizer treats the first piece specially.
-    assert bool(renderer.frame("the judge").head_ids) == (scheme != "first")
