@@ -3,7 +3,7 @@
 import asyncio
 import contextvars
 import threading
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,27 +13,6 @@ from functools import partial
 from typing import Any, Literal, ParamSpec, TypeVar
 
 Kind = Literal["single", "batch", "rewards", "calibration"]
-
-
-@dataclass(kw_only=True, slots=True)
-class RequestUsage:
-    """The work of the judge for one request; the scorer adds to it.
-
-    Args:
-        engine_prompts: Prompts that the judge read.
-        prompt_tokens: Their tokens; 0 for a judge that counts none.
-        written_tokens: Tokens of answers in words, for which only `evaluate` asks.
-        escalated: Comparisons that the large judge of a cascade was asked about.
-        large_prompts: Prompts that it read.
-        large_prompt_tokens: Their tokens.
-    """
-
-    engine_prompts: int = 0
-    prompt_tokens: int = 0
-    written_tokens: int = 0
-    escalated: int = 0
-    large_prompts: int = 0
-    large_prompt_tokens: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,14 +25,16 @@ class Flow:
         kind: Kind of the requests; everything that is neither judged nor rewarded is "calibration".
         key: Name under which the use of the caller's key is counted.
         comparisons_per_minute: Limit of the key; None without one.
-        usage: The work of the judge for this request alone.
+        usage: The work of the judge for this request alone, which the scorer counts:
+            `engine_prompts` that it read and their `prompt_tokens`; of the large judge of a
+            cascade also `escalated` comparisons, `large_prompts` and `large_prompt_tokens`.
     """
 
     caller: str = ""
     kind: Kind = "calibration"
     key: str = field(default="service", compare=False)
     comparisons_per_minute: int | None = field(default=None, compare=False)
-    usage: RequestUsage = field(default_factory=RequestUsage, compare=False)
+    usage: Counter[str] = field(default_factory=Counter, compare=False)
 
 
 _OWN_WORK = Flow()

@@ -11,13 +11,13 @@ from app.api import document, problems
 from app.api.access import Authentication
 from app.api.desk import routes as desk
 from app.api.document import DocumentedApplication
-from app.api.inputs import name_similar_sets
 from app.api.keys import Keys
 from app.api.middleware import Gate, Observation, Prefix
 from app.api.routes import audits as auditing
 from app.api.routes import calibrations as calibrating
 from app.api.routes import cascades, decisions, operations, rewards
 from app.api.routes import judge as judging
+from app.api.routing import name_similar_sets
 from app.flow import off_loop
 from app.judging.services import Services
 from app.observability import logs

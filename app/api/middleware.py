@@ -1,6 +1,7 @@
 """Around every route: a proxy's prefix, the log and metrics of requests, limits and deadlines."""
 
 import asyncio
+import logging
 import math
 import re
 import secrets
@@ -25,7 +26,7 @@ from app.core.errors import (
 )
 from app.flow import Flow, Kind, flowing
 from app.judging.services import Services
-from app.observability.logs import log_access, log_defect
+from app.observability.logs import log_defect
 
 
 class Prefix:
@@ -55,6 +56,12 @@ _PATHS = frozenset(path for _, path in NEEDS)
 # The id of a request in the log: the caller's, or a new one, which the answer has, too.
 _REQUEST_ID = b"x-request-id"
 _PLAIN_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+# A caller can send a path of any length.
+_LONGEST_PATH = 300
+# A part of a path that is written as it is: a word of a route, or a name. Anything else may be a
+# text or a key that a caller has put into the path by mistake.
+_PLAIN_PART = re.compile(r"(?!scope_)[A-Za-z0-9._-]{0,64}")
+_access = logging.getLogger("app.access")
 
 
 class Observation:
@@ -89,7 +96,7 @@ class Observation:
                 seconds = time.perf_counter() - begun
                 host, port = scope.get("client") or ("", 0)
                 caller = scope.get(CALLER_KEY)
-                log_access(
+                _log_access(
                     scope["method"],
                     scope["path"],
                     status,
@@ -101,6 +108,21 @@ class Observation:
                 services.telemetry.request_seconds.labels(
                     route_of(scope), f"{status // 100}xx"
                 ).observe(seconds)
+
+
+def _log_access(
+    method: str, path: str, status: int, *, client: str, key: str | None, request: str, ms: float
+) -> None:
+    """Logs a request, unless it is a successful probe, of which a proxy sends two a second.
+
+    A caller may put anything into the path, even a text: parts that are no names are left out.
+    """
+    if path in (*PROBES, "/metrics") and status == 200:
+        return
+    parts = path[:_LONGEST_PATH].split("/")
+    shown = "/".join(part if _PLAIN_PART.fullmatch(part) else "..." for part in parts)
+    fields = {"key": key, "request": request, "status": status, "ms": round(ms, 1)}
+    _access.info('%s - "%s %s" %d', client, method, shown, status, extra={"fields": fields})
 
 
 def route_of(scope: Scope) -> str:

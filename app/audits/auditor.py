@@ -29,14 +29,13 @@ from app.audits.entries import (
 )
 from app.audits.sampling import Drawn, Sampler
 from app.core.calibration import Calibration
-from app.core.comparison import Criterion, CriterionDefaults
+from app.core.comparison import Case, Criterion, CriterionDefaults
 from app.core.errors import (
     ForbiddenError,
     StoreCorruptError,
     StoreUnavailableError,
 )
 from app.flow import off_loop
-from app.judges.case import Case
 from app.observability.telemetry import Telemetry
 from app.ports import AuditState, AuditStore, StoredRow, placed
 from scope_judge import records

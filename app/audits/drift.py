@@ -23,11 +23,10 @@ import numpy as np
 
 from app.audits.entries import NO_ALARM, between, written
 from app.core.calibration import Calibration
-from app.core.comparison import Criterion, Judgment
+from app.core.comparison import Case, Criterion, Judgment
 from app.core.conformal import ConformalMartingale
 from app.core.preference import FloatArray
 from app.flow import off_loop
-from app.judges.case import Case
 from app.observability.telemetry import Row, Telemetry
 from app.sets.cache import Calibrations
 from scope_judge.records import DriftStream

@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 from app.audits.entries import Audit, Use
 from app.audits.texts import written_texts
-from app.core.comparison import Comparison, Criterion
+from app.core.comparison import Case, Comparison, Criterion
 from app.core.fingerprint import example_digest, question_digest
 from app.core.preference import Score
-from app.judges.case import Case
 
 _BITS = 64
 # A draw whose texts are too long to be kept waits for its label for an hour. Then it counts as

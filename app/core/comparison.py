@@ -1,15 +1,16 @@
-"""Comparisons and judgments: immutable values, validated on creation."""
+"""Comparisons and judgments: immutable values, validated on creation; and the way between them."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Literal
 
-from app.core.errors import InvalidComparisonError
+from app.core.errors import InvalidComparisonError, ScopeJudgeError
 
 # The help of a command needs the labels only: scope_judge imports httpx, and preferences numpy.
 if TYPE_CHECKING:
-    from app.core.preference import Preference
+    from app.core.calibration import Calibration
+    from app.core.preference import NoScore, Preference, Score
     from scope_judge.records import AuditReference, CalibrationReference
 
 Side = Literal["A", "B"]
@@ -216,3 +217,41 @@ class Judgment:
         """Name of the judge whose score decided; None for a judge alone, and if none did."""
         decided = self.rungs and self.reason != "escalation_unavailable"
         return self.rungs[-1].judge if decided else None
+
+
+@dataclass(slots=True, eq=False)
+class Case:
+    """A comparison on its way through the judge: what decides it, and what came of it.
+
+    Recent traffic and audits see it before its answer.
+
+    Args:
+        criterion: The alpha, guarantee and calibration set to decide it by.
+        by: Name of the key that asked, or "service".
+        calibration: The version of the set that decides; None without an alpha.
+        age_s: Seconds since the store last confirmed the version; 0 while the store answers.
+        threshold: Largest accepted uncertainty in nats; -inf if alpha is infeasible, None without
+            an alpha. For a cascade, it is the large judge's.
+        suspended: Whether nothing is accepted, because audits have raised an alarm.
+        score: Its score, or the reason why it has none.
+        preference: The preference by its score.
+        outcome: Its judgment or its error; None until it has one.
+    """
+
+    comparison: Comparison
+    criterion: Criterion
+    _: KW_ONLY
+    by: str = "service"
+    calibration: "Calibration | None" = None
+    age_s: float = 0.0
+    threshold: float | None = None
+    suspended: bool = False
+    score: "Score | NoScore | None" = None
+    preference: "Preference | None" = None
+    outcome: Judgment | ScopeJudgeError | None = None
+
+    @property
+    def judgment(self) -> Judgment:
+        """The judgment of a case that has one."""
+        assert isinstance(self.outcome, Judgment), "only judgments are observed"
+        return self.outcome

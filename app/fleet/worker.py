@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from app.api.answers.judgments import judgment_batch
-from app.api.answers.making import to_json
 from app.api.requests.models import JudgeBatchIn, JudgeIn, PostedItems
+from app.api.routing import to_json
 from app.core.comparison import Judgment
 from app.core.errors import (
     CalibrationNotFoundError,

@@ -27,7 +27,6 @@ from app.core.errors import (
 from app.core.fingerprint import JudgeIdentity, cascade_inputs
 from app.core.preference import NoScore, Score, score_of_json
 from app.flow import CURRENT_FLOW
-from app.judges.calls import lost
 from app.judges.engines.openai_servers import (
     Endpoints,
     Server,
@@ -37,7 +36,7 @@ from app.judges.engines.openai_servers import (
     parts_of,
 )
 from app.judges.engines.turns import Pace, run_all
-from app.judges.scorer import ScoreError, ScoreOutcome, Scorer
+from app.judges.scorer import ScoreError, ScoreOutcome, Scorer, lost
 from app.observability.telemetry import Telemetry
 from app.ports import OnStage, no_stage
 
@@ -176,10 +175,11 @@ class LargeJudge:
             return [_AWAY] * len(part)
         finally:
             self._pace.note_done(len(part))
-        own = CURRENT_FLOW.get().usage
-        own.escalated += len(part)
-        own.large_prompts += usage.engine_prompts
-        own.large_prompt_tokens += usage.prompt_tokens
+        CURRENT_FLOW.get().usage.update(
+            escalated=len(part),
+            large_prompts=usage.engine_prompts,
+            large_prompt_tokens=usage.prompt_tokens,
+        )
         return outcomes
 
     async def _rehearse(self, server: Server) -> None:

@@ -11,7 +11,6 @@ from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError, StartupError
 from app.core.fingerprint import JudgeIdentity, digest_of_json
 from app.core.preference import Score
-from app.judges.calls import lost, observed_call
 from app.judges.engines.decision_dialects import (
     DIALECTS,
     INSTRUCTIONS,
@@ -26,7 +25,7 @@ from app.judges.engines.turns import run_all
 from app.judges.label_logits import LEAST_LABEL_MASS
 from app.judges.prompts import Fences, rendered
 from app.judges.quoting import FENCE_VERSION, Fence
-from app.judges.scorer import ScoreError
+from app.judges.scorer import ScoreError, lost
 from app.observability.telemetry import Telemetry
 from app.ports import CallTimes, OnStage, PromptError, no_stage
 
@@ -221,9 +220,7 @@ class DecisionScorer:
         async def ask(server: Server, places: Sequence[int]) -> list[Answered | PromptError]:
             return [await self._answered(server, choices[place], times) for place in places]
 
-        with observed_call(
-            self._telemetry, times, comparisons=len(choices), prompts=2 * len(choices)
-        ):
+        with self._telemetry.calling(times, comparisons=len(choices), prompts=2 * len(choices)):
             answers = await self._servers.spread(
                 ask, [_estimated_tokens(choice) for choice in choices], together=1, times=times
             )
@@ -309,10 +306,8 @@ class DecisionScorer:
 
 def choice_of(comparison: Comparison) -> Choice:
     """Renders a comparison: the question is the context, and the responses are the options."""
-    parts = _FENCES.parts(comparison)
-    return Choice(
-        context=f"{_HEADING}\n{parts.question}", first=parts.answer_a, second=parts.answer_b
-    )
+    question, first, second = _FENCES.parts(comparison)
+    return Choice(context=f"{_HEADING}\n{question}", first=first, second=second)
 
 
 def _safe_choice_of(comparison: Comparison) -> Choice:

@@ -5,7 +5,6 @@ from typing import Protocol, runtime_checkable
 
 from app.core.comparison import Comparison, Side
 from app.core.errors import JudgmentFailedError
-from app.judges.calls import observed_call
 from app.judges.prompts import PromptTemplate, rendered
 from app.observability.telemetry import Telemetry
 from app.ports import CallTimes, Engine, Generated, Sampling
@@ -49,7 +48,7 @@ async def written_afterwards(
     if not prompts:
         return texts
     times = CallTimes()
-    with observed_call(telemetry, times, comparisons=0, prompts=len(prompts)):
+    with telemetry.calling(times, comparisons=0, prompts=len(prompts)):
         written = await engine.generate(
             list(prompts.values()),
             Sampling(max_tokens=_MOST_TOKENS, temperature=0.0, seeds=[0] * len(prompts)),

@@ -9,11 +9,10 @@ from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError, StartupError
 from app.core.fingerprint import JudgeIdentity
 from app.core.preference import Score
-from app.judges.calls import lost, observed_call
 from app.judges.explaining import Judged, written_afterwards
 from app.judges.prompts import PromptTemplate, rendered_pairs
 from app.judges.quoting import FENCE_VERSION
-from app.judges.scorer import ScoreError
+from app.judges.scorer import ScoreError, lost
 from app.observability.telemetry import Telemetry
 from app.ports import (
     CallTimes,
@@ -89,8 +88,7 @@ class LabelLogitScorer(ChatScorer):
         times = CallTimes()
         with times.rendering():
             prompts = await rendered_pairs(self.template, comparisons)
-        with observed_call(
-            self.telemetry,
+        with self.telemetry.calling(
             times,
             comparisons=len(comparisons),
             prompts=len(prompts),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from app.core.comparison import Comparison, Turn
 from app.core.errors import StartupError
@@ -86,31 +86,19 @@ class PromptTemplate:
 
     def both_orders(self, comparison: Comparison) -> tuple[Prompt, Prompt]:
         """Renders the forward prompt and the reverse one (SCOPE, section on BPE)."""
-        parts = self._fences.parts(comparison)
-        return self._filled(parts), self._filled(parts.swapped)
+        question, one, other = self._fences.parts(comparison)
+        return self._filled(question, one, other), self._filled(question, other, one)
 
     def render(self, comparison: Comparison) -> Prompt:
         """Renders one prompt with response_a shown first; `Fences.parts` quotes its texts."""
-        return self._filled(self._fences.parts(comparison))
+        return self._filled(*self._fences.parts(comparison))
 
-    def _filled(self, parts: "Parts") -> Prompt:
+    def _filled(self, question: str, answer_a: str, answer_b: str) -> Prompt:
         """Fills the placeholders; "{answer_b}" in a text stays text."""
+        texts = {"question": question, "answer_a": answer_a, "answer_b": answer_b}
         pieces = list(self._pieces)
-        pieces[1::2] = [getattr(parts, name) for name in pieces[1::2]]
-        return Prompt(self.system, "".join(pieces), self.prefill, parts.question)
-
-
-class Parts(NamedTuple):
-    """The texts of a comparison, quoted where they imitate a heading."""
-
-    question: str
-    answer_a: str
-    answer_b: str
-
-    @property
-    def swapped(self) -> "Parts":
-        """The same texts with the responses in the other order."""
-        return Parts(self.question, self.answer_b, self.answer_a)
+        pieces[1::2] = [texts[name] for name in pieces[1::2]]
+        return Prompt(self.system, "".join(pieces), self.prefill, question)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +113,8 @@ class Fences:
         """Makes both fences, given a function of the headings of turns and replies."""
         return cls(single=fence(()), conversation=fence(_TURN_HEADINGS))
 
-    def parts(self, comparison: Comparison) -> Parts:
-        """Returns the texts of a comparison, quoted where needed.
+    def parts(self, comparison: Comparison) -> tuple[str, str, str]:
+        """Returns the question, response_a and response_b, quoted where they imitate a heading.
 
         A turn of the question is quoted if one of its lines resembles a heading of the template, a
         turn or a reply. If a line of either response resembles a heading, both responses are
@@ -138,7 +126,8 @@ class Fences:
         answers: Sequence[Sequence[str]] = (comparison.response_a, comparison.response_b)
         if any(map(fence.is_needed, chain.from_iterable(answers))):
             answers = [[quoted(text) for text in texts] for texts in answers]
-        return Parts(_question_text(turns, fence), *map(_response_text, answers))
+        answer_a, answer_b = map(_response_text, answers)
+        return _question_text(turns, fence), answer_a, answer_b
 
 
 def _question_text(turns: tuple[Turn, ...], fence: Fence) -> str:

@@ -8,8 +8,7 @@ from app.core.comparison import Comparison, Turn
 from app.core.errors import InvalidComparisonError, JudgmentFailedError
 from app.core.fingerprint import JudgeIdentity, digest_of_json
 from app.core.preference import Score
-from app.judges.calls import lost, observed_call
-from app.judges.scorer import ScoreError
+from app.judges.scorer import ScoreError, lost
 from app.observability.telemetry import Telemetry
 from app.ports import (
     CallTimes,
@@ -73,8 +72,7 @@ class RewardModelScorer:
         if not asked:
             return [pair for pair in pairs if not isinstance(pair, tuple)]
         times = CallTimes()
-        with observed_call(
-            self._telemetry,
+        with self._telemetry.calling(
             times,
             comparisons=len(comparisons),
             prompts=len(asked),

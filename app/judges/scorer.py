@@ -1,5 +1,6 @@
 """The seam between judges of all kinds and what is done with their scores."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
@@ -7,6 +8,7 @@ from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError, RequestError
 from app.core.fingerprint import JudgeIdentity
 from app.core.preference import NoScore, Score
+from app.ports import FailStop
 
 # Errors of one comparison that do not affect the other comparisons of its batch.
 ScoreError = RequestError | JudgmentFailedError
@@ -59,3 +61,11 @@ class Scorer(Protocol):
 
     async def stop(self) -> None:
         """Frees all resources; safe to call twice."""
+
+
+async def lost(model: object) -> str:
+    """Waits until a model has failed for good; forever if it always recovers."""
+    if isinstance(model, FailStop):
+        return await model.lost()
+    never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    return await never

@@ -13,7 +13,6 @@ from app.core.errors import JudgmentFailedError, StartupError
 from app.core.fingerprint import JudgeIdentity
 from app.core.preference import NoScore, Score
 from app.flow import off_loop
-from app.judges.calls import observed_call
 from app.judges.explaining import Judged
 from app.judges.label_logits import (
     ChatScorer,
@@ -155,9 +154,7 @@ class ThoughtScorer(ChatScorer):
             draws = await off_loop(
                 lambda: [Draw.of(each, self.identity.fingerprint) for each in comparisons]
             )
-        with observed_call(
-            self.telemetry, times, comparisons=len(comparisons), prompts=len(prompts)
-        ):
+        with self.telemetry.calling(times, comparisons=len(comparisons), prompts=len(prompts)):
             if is_ahead():
                 return await self._probed(prompts, times)
             seeds = [seed for draw in draws for seed in draw.seeds]
@@ -176,7 +173,7 @@ class ThoughtScorer(ChatScorer):
     async def explain(self, judged: Sequence[Judged]) -> list[str | None]:
         comparisons = [comparison for comparison, _ in judged]
         times = CallTimes()
-        with observed_call(self.telemetry, times, comparisons=0, prompts=len(judged)):
+        with self.telemetry.calling(times, comparisons=0, prompts=len(judged)):
             written = await self._written(
                 await rendered(self.template.render, comparisons),
                 self._sampling(

@@ -14,7 +14,6 @@ from app.core.errors import JudgmentFailedError
 from app.core.fingerprint import JudgeIdentity, example_digest
 from app.core.preference import CERTAIN_GAP, Score
 from app.flow import off_loop
-from app.judges.calls import observed_call
 from app.judges.label_logits import ChatScorer, chat_identity
 from app.judges.prompts import PromptTemplate, rendered_pairs
 from app.judges.scorer import ScoreError
@@ -92,9 +91,7 @@ class VoteScorer(ChatScorer):
             draws = await off_loop(
                 lambda: [Draw.of(each, self.identity.fingerprint) for each in comparisons]
             )
-        with observed_call(
-            self.telemetry, times, comparisons=len(comparisons), prompts=len(prompts)
-        ):
+        with self.telemetry.calling(times, comparisons=len(comparisons), prompts=len(prompts)):
             answers = await self.engine.generate(
                 prompts,
                 Sampling(

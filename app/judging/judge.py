@@ -12,13 +12,12 @@ import numpy as np
 
 from app.audits.monitor import Monitor
 from app.core.calibration import Calibration
-from app.core.comparison import Comparison, Criterion, Judgment, Reason, Rung, Verdict
+from app.core.comparison import Case, Comparison, Criterion, Judgment, Reason, Rung, Verdict
 from app.core.errors import RequestError, ScopeJudgeError, StoreCorruptError, StoreUnavailableError
 from app.core.fingerprint import JudgeIdentity
 from app.core.preference import NoScore, Preference, Score, preference_from_gaps
 from app.flow import CURRENT_FLOW, off_loop
 from app.judges.cascade import CascadeScorer
-from app.judges.case import Case
 from app.judges.scorer import ScoreOutcome, Scorer
 from app.observability.telemetry import Telemetry
 from app.sets.cache import Calibrations

@@ -10,7 +10,6 @@ import io
 import json
 import logging
 import os
-import re
 import select
 import time
 import traceback
@@ -25,17 +24,10 @@ from app.core.printable import printable
 LogFormat = Literal["text", "json"]
 
 logger = logging.getLogger("app.observability.logs")
-_access = logging.getLogger("app.access")
 
 _MOST_LINES_WAITING = 10_000
-# A caller can send a path of any length.
-_LONGEST_PATH = 300
-# A part of a path that is written as it is: a word of a route, or a name. Anything else may be a
-# text or a key that a caller has put into the path by mistake.
-_PLAIN_PART = re.compile(r"(?!scope_)[A-Za-z0-9._-]{0,64}")
 # Longest delay of the process's end until the remaining lines are written.
 _EXIT_WAIT_S = 1.0
-_PROBED = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class Log(QueueHandler):
@@ -171,7 +163,7 @@ def start_log(level: str, kind: LogFormat) -> Log:
     # The command `uvicorn` gives them handlers that write by themselves.
     logging.getLogger("uvicorn").handlers.clear()
     logging.getLogger("uvicorn").propagate = True
-    # `log_access` writes better lines.
+    # The middleware of the API writes better lines.
     logging.getLogger("uvicorn.access").handlers.clear()
     logging.getLogger("uvicorn.access").propagate = False
     return _log
@@ -214,21 +206,6 @@ def _open_closed_descriptors() -> None:
             os.fstat(descriptor)
         except OSError:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
-
-
-def log_access(
-    method: str, path: str, status: int, *, client: str, key: str | None, request: str, ms: float
-) -> None:
-    """Logs a request, unless it is a successful probe, of which a proxy sends two a second.
-
-    A caller may put anything into the path, even a text: parts that are no names are left out.
-    """
-    if path in _PROBED and status == 200:
-        return
-    parts = path[:_LONGEST_PATH].split("/")
-    shown = "/".join(part if _PLAIN_PART.fullmatch(part) else "..." for part in parts)
-    fields = {"key": key, "request": request, "status": status, "ms": round(ms, 1)}
-    _access.info('%s - "%s %s" %d', client, method, shown, status, extra={"fields": fields})
 
 
 class TextFormatter(logging.Formatter):

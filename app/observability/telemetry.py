@@ -6,7 +6,8 @@
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from prometheus_client import (
@@ -22,8 +23,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from app.core.comparison import Judgment
+from app.core.errors import EngineUnavailableError, UnavailableError
 from app.core.noise import Noise, Resolution
+from app.flow import CURRENT_FLOW
 from app.observability import logs
+from app.ports import CallTimes
 
 _SECONDS = (
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
@@ -252,14 +256,43 @@ class Telemetry:
             *("judge", "fingerprint", "version", "commit"),
         )
 
+    @contextmanager
+    def calling(self, times: CallTimes, *, comparisons: int, prompts: int) -> Iterator[None]:
+        """Observes the call of a judge's model that the block makes, for the current flow.
+
+        Args:
+            times: The times of the call, into which the engine writes.
+            comparisons: Number of comparisons of the call.
+            prompts: Number of prompts that the model reads for them.
+        """
+        flow = CURRENT_FLOW.get()
+        times.on_answer = self.note_answer
+        self.engine_prompts.inc(prompts)
+        self.count_use(flow.key, comparisons=comparisons)
+        rendered_s, begun = times.render_s, time.perf_counter()
+        try:
+            yield
+            times.note_answer()
+        except UnavailableError as exc:
+            if isinstance(exc, EngineUnavailableError):
+                # The judge has refused since its last answer.
+                self._answered_at = -math.inf
+            self.engine_errors.labels(exc.code).inc()
+            raise
+        finally:
+            self.count_use(flow.key, prompt_tokens=times.prompt_tokens)
+            flow.usage.update(engine_prompts=prompts, prompt_tokens=times.prompt_tokens)
+            call_s = time.perf_counter() - begun
+            # The engine adds its tokenizing to `render_s`; subtract only that part.
+            model_s = call_s - (times.render_s - rendered_s) - times.queue_s
+            self.stage_seconds.labels("render").observe(times.render_s)
+            self.stage_seconds.labels("queue").observe(times.queue_s)
+            self.stage_seconds.labels("engine").observe(max(0.0, model_s))
+
     def note_answer(self) -> None:
         """Notes a sign of life of the judge: an answer to one prompt or more."""
         self.answers += 1
         self._answered_at = time.monotonic()
-
-    def forget_answer(self) -> None:
-        """Forgets the last sign of life, because the judge has refused since."""
-        self._answered_at = -math.inf
 
     @property
     def silent_s(self) -> float:

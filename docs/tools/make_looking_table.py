@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from app.core.threshold_rows import threshold_on
 from numpy.typing import NDArray
 
 from app.core.comparison import STANDARD_ALPHAS, STANDARD_DELTA
+from app.core.pac import threshold_on
 from app.core.thresholds import ThresholdCurve
 from tests.statistics.worlds.normal import NormalJudge
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from app import __version__
-from app.api.answers.making import made
+from app.api.routing import made
 from app.core.assessment import advice_on_unanimous
 from app.judging.services import Services
 from app.observability.telemetry import Telemetry

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar, get_args
 
-from app.api.answers.making import made
 from app.api.problems import problem_of
+from app.api.routing import made
 from app.core.comparison import Judgment
 from app.core.errors import RequestError, ScopeJudgeError
 from app.core.preference import Preference
@@ -90,14 +90,16 @@ def judgment_batch(
 def usage_of_request() -> records.RequestUsage:
     """The usage of the request that is being answered."""
     usage = CURRENT_FLOW.get().usage
-    large = None
-    if usage.escalated:
-        large = records.LargeUsage(
-            comparisons=usage.escalated,
-            engine_prompts=usage.large_prompts,
-            prompt_tokens=usage.large_prompt_tokens,
-        )
-    return made(records.RequestUsage, usage, large=large)
+    large = records.LargeUsage(
+        comparisons=usage["escalated"],
+        engine_prompts=usage["large_prompts"],
+        prompt_tokens=usage["large_prompt_tokens"],
+    )
+    return records.RequestUsage(
+        engine_prompts=usage["engine_prompts"],
+        prompt_tokens=usage["prompt_tokens"],
+        large=large if large.comparisons else None,
+    )
 
 
 def rewards(group: GroupRewards, *, comparisons: bool, kind: type[G], **more: Any) -> G:

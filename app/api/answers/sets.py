@@ -5,7 +5,7 @@ from heapq import nsmallest
 from typing import Any, TypeVar
 
 from app.api.answers.judgments import usage_of_request
-from app.api.answers.making import made
+from app.api.routing import made
 from app.audits.book import Book
 from app.audits.changes import Absorbed
 from app.core.assessment import share_interval

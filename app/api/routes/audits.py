@@ -6,11 +6,10 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
-from app.api.answers.making import as_json
 from app.api.answers.sets import absorb_report
-from app.api.inputs import JsonRequest, JsonRoute, SetName
 from app.api.problems import PROBLEMS
 from app.api.requests.models import NOT_BLANK, CalibrationName, DryRun, EvenIfInfeasible, Strict
+from app.api.routing import JsonRequest, JsonRoute, SetName, as_json
 from app.audits import listing
 from app.audits.entries import DrawId, LabelEntry
 from app.core.comparison import Label

@@ -5,7 +5,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from app.api.answers.making import as_json
 from app.api.answers.monitor import monitor
 from app.api.answers.sets import (
     calibration_detail,
@@ -18,7 +17,6 @@ from app.api.answers.sets import (
     pool_report,
     scores,
 )
-from app.api.inputs import JsonRequest, JsonRoute, SetName
 from app.api.problems import PROBLEMS
 from app.api.requests.models import (
     AlphasQuery,
@@ -35,6 +33,7 @@ from app.api.requests.models import (
     VersionNumber,
 )
 from app.api.requests.scored_examples import ImportIn
+from app.api.routing import JsonRequest, JsonRoute, SetName, as_json
 from app.core.comparison import Comparison, LabeledComparison
 from app.core.errors import RequestError
 from app.core.examples import MOST_PAIRS

@@ -7,9 +7,7 @@ from fastapi import APIRouter, Response
 from pydantic import Field
 
 from app.api.answers.judgments import usage_of_request
-from app.api.answers.making import as_json
 from app.api.answers.sets import judge_score, small_score
-from app.api.inputs import JsonRequest, JsonRoute, SetName
 from app.api.problems import PROBLEMS, problem_of
 from app.api.requests.models import (
     Digest,
@@ -21,6 +19,7 @@ from app.api.requests.models import (
     Strict,
 )
 from app.api.requests.scored_examples import NumbersIn
+from app.api.routing import JsonRequest, JsonRoute, SetName, as_json
 from app.core.cascade import FEWEST_PAIRS, PlannedPairs, plan_cascade
 from app.core.cascade import CascadePlan as Planned
 from app.core.comparison import Comparison

@@ -16,11 +16,10 @@ from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from app.api.answers.judgments import judgment, usage_of_request
-from app.api.answers.making import AGED, age_headers, as_json
-from app.api.inputs import JsonRequest, JsonRoute
 from app.api.problems import PROBLEMS
 from app.api.requests.models import AlphaInUrl, CriterionIn, Strict, Text, encodable
 from app.api.requests.rewards import question_turns
+from app.api.routing import AGED, JsonRequest, JsonRoute, age_headers, as_json
 from app.core.comparison import Comparison, Judgment, Turn
 from app.core.errors import (
     BatchTooLargeError,

@@ -6,10 +6,9 @@ from functools import partial
 from fastapi import APIRouter, Response
 
 from app.api.answers.judgments import judgment_batch, single_judgment
-from app.api.answers.making import AGED, age_headers, as_json
-from app.api.inputs import JsonRequest, JsonRoute, name_similar_sets
 from app.api.problems import PROBLEMS
 from app.api.requests.models import MOST_EXPLAINED, JudgeBatchIn, JudgeIn, PostedItems
+from app.api.routing import AGED, JsonRequest, JsonRoute, age_headers, as_json, name_similar_sets
 from app.core.comparison import Criterion, Judgment
 from app.core.errors import InvalidComparisonError, RequestError, TooManyCriteriaError
 from app.judging.judge import Asked, Outcome

@@ -6,9 +6,8 @@ from fastapi import APIRouter
 from starlette.responses import PlainTextResponse, Response
 
 from app.api.answers import info as about
-from app.api.answers.making import as_json
-from app.api.inputs import JsonRequest, JsonRoute
 from app.api.problems import PROBLEMS
+from app.api.routing import JsonRequest, JsonRoute, as_json
 from app.core.errors import DrainingError
 from app.flow import off_loop
 from scope_judge.records import Info, ServiceStatus, Usage

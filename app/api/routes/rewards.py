@@ -12,8 +12,6 @@ from app.api.answers.judgments import (
     rewards_batch,
     usage_of_request,
 )
-from app.api.answers.making import AGED, age_headers, as_json
-from app.api.inputs import JsonRequest, JsonRoute
 from app.api.problems import PROBLEMS
 from app.api.requests.rendered import group_of_rendered
 from app.api.requests.rewards import (
@@ -23,6 +21,7 @@ from app.api.requests.rewards import (
     RewardQuery,
     RewardReferenceIn,
 )
+from app.api.routing import AGED, JsonRequest, JsonRoute, age_headers, as_json
 from app.core.comparison import Judgment
 from app.core.errors import InvalidRequestError, RequestError
 from app.judging.rewards import Group, GroupRewards, RewardRule

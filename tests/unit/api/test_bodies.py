@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from app.api.inputs import LARGE_BYTES
+from app.api.routing import LARGE_BYTES
 from tests.serving import client_of
 from tests.unit.api.problems import calibrated, comparison, problem
 

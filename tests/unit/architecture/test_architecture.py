@@ -28,7 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     # The paper and its statistics.
     "core": {"numpy", "scipy", "scope_judge.records"},
     "ports": {"core"},
-    "observability": {"core", "prometheus_client"},
+    "observability": {"core", "ports", "flow", "prometheus_client"},
     # Kinds of judges, and the engines that they use.
     "judges": _SHARED | {"numpy", "httpx", "jinja2", "huggingface_hub"},
     "stores": {"core", "ports"},

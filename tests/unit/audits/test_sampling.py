@@ -5,10 +5,9 @@ import hmac
 import numpy as np
 
 from app.audits.sampling import Sampler
-from app.core.comparison import Criterion
+from app.core.comparison import Case, Criterion
 from app.core.fingerprint import JudgeIdentity, example_digest
 from app.core.preference import Score, preference_from_gaps
-from app.judges.case import Case
 from app.judging.judge import decide
 from tests.labeled_examples import calibration_of
 from tests.serving import pair

@@ -9,7 +9,7 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from app.api.answers.making import AGE_HEADER
+from app.api.routing import AGE_HEADER
 from app.cli import app
 from tests.unit.api.problems import comparison
 from tests.unit.cli.commands import rows_of, write_rows

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.calibration import Calibration
-from app.core.comparison import Comparison, Criterion, Judgment, Reason
+from app.core.comparison import Case, Comparison, Criterion, Judgment, Reason
 from app.core.errors import (
     CalibrationNotFoundError,
     JudgmentFailedError,
@@ -20,7 +20,6 @@ from app.core.errors import (
 from app.core.fingerprint import JudgeIdentity
 from app.core.pac import PacPairs
 from app.core.preference import Preference, Score
-from app.judges.case import Case
 from app.judges.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
 from app.judging.judge import decide, find_threshold
 from app.judging.services import Services

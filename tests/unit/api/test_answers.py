@@ -9,8 +9,7 @@ import pytest
 from fastapi import FastAPI, Response
 
 from app.api import problems
-from app.api.answers.making import as_json, made
-from app.api.inputs import name_similar_sets
+from app.api.routing import as_json, made, name_similar_sets
 from scope_judge.records import AuditReference
 
 
