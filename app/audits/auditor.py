@@ -72,6 +72,9 @@ class Change:
 class Auditor:
     """Keeps the audits of one service.
 
+    Each method that is awaited raises StoreUnavailableError if the store does not answer, and
+    StoreCorruptError if another program changed the audits. Trying again is safe.
+
     Args:
         rate: Probability with which a comparison is drawn, in [0, 1].
         expires_s: Seconds after its judgment until which a draw of this service waits for its
@@ -126,12 +129,7 @@ class Auditor:
         return list(self._books.values())
 
     async def open(self) -> None:
-        """Reads the secret and all audits.
-
-        Raises:
-            StoreUnavailableError: The store does not answer.
-            StoreCorruptError: Another program changed the secret or the audits.
-        """
+        """Reads the secret and all audits."""
         async with self._reading:
             with self._watched():
                 await self._read_all()
@@ -177,12 +175,7 @@ class Auditor:
                 await (self.open() if self._store_is_away else self.catch_up())
 
     async def catch_up(self) -> None:
-        """Reads all changes that the store has now.
-
-        Raises:
-            StoreUnavailableError: The store does not answer.
-            StoreCorruptError: Another program changed the audits.
-        """
+        """Reads all changes that the store has now."""
         async with self._reading:
             with self._watched():
                 await self._read_all()
@@ -232,7 +225,6 @@ class Auditor:
             draws: Whether it draws judgments, which wait neither for the disk nor long.
 
         Raises:
-            StoreUnavailableError: The store does not answer, or other processes were always first.
             TimeoutError: The store has not taken draws in `_PATIENCE_S`.
         """
         for _ in range(_ATTEMPTS):
@@ -404,7 +396,6 @@ class Auditor:
 
         Raises:
             ForbiddenError: A draw belongs to a set that the sender may not use; no label was taken.
-            StoreUnavailableError: Some labels were not taken. Sending all again is safe.
         """
         await self.catch_up()
         by_set, effects = defaultdict[str, list[LabelEntry]](list), list[_Effect]()
@@ -468,11 +459,7 @@ class Auditor:
         ]
 
     async def record(self, name: str, entries: Sequence[TrailEntry]) -> None:
-        """Records entries about alarms of a set, without those that another replica has written.
-
-        Raises:
-            StoreUnavailableError: The store does not answer. Recording them again is safe.
-        """
+        """Records entries about alarms of a set, without those that another replica has written."""
 
         def plan(book: Book, change: Change) -> None:
             for entry in filter(book.takes, entries):

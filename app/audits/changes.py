@@ -125,10 +125,8 @@ class Changes:
 
         Raises:
             InvalidRequestError: The replacement would leave no example.
-            JudgeMismatchError: The examples or the set belong to another judge.
             BecomesInfeasibleError: A criterion in use would get no more verdicts.
-            UnavailableError: Nothing was added; or everything was, if the connection to the store
-                broke. Putting the batch again is safe.
+            ScopeJudgeError: As of `Calibrator.put`.
         """
         if batch.replaces and all(example.label == "tie" for example in batch.by_digest.values()):
             reason = "replacing the examples of the set by none with a preferred side leaves none"
@@ -214,18 +212,12 @@ class Changes:
 
         Ties keep their scores, as by POST /calibrate. Absorbing again changes nothing.
 
-        Args:
-            dry_run: Change nothing; see `put`.
-            even_if_infeasible: Absorb even if a criterion in use gets no more verdicts.
-
         Raises:
             CalibrationNotFoundError: The set does not exist.
             CascadeError: The set is a cascade's.
-            JudgeMismatchError: The set belongs to another judge.
             AuditsIncompleteError: After an alarm, fewer draws were made than its number, or one of
                 them is open, or none has a preferred side.
-            BecomesInfeasibleError: A criterion in use would get no more verdicts.
-            StoreUnavailableError: The store does not answer; trying again is safe.
+            ScopeJudgeError: As of `put`.
         """
         chosen = await self._chosen(name)
         batch = JudgedBatch(

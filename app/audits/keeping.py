@@ -33,11 +33,7 @@ async def keep_few(auditor: Auditor, store: SetStore, *, keep_days: float) -> No
 
 
 async def remove_texts(auditor: Auditor) -> None:
-    """Removes the texts of expired audits, also if this service keeps none.
-
-    Raises:
-        StoreUnavailableError: The store does not answer.
-    """
+    """Removes the texts of expired audits, also if this service keeps none."""
 
     def plan(book: Book, change: Change) -> None:
         for audit in book.expired_with_texts(auditor.now())[:_STEP]:
@@ -50,11 +46,7 @@ async def remove_texts(auditor: Auditor) -> None:
 
 
 async def remove_old_audits(auditor: Auditor, store: SetStore, *, keep_days: float) -> None:
-    """Removes the audits of versions out of force that have not changed for so many days.
-
-    Raises:
-        StoreUnavailableError: The store does not answer.
-    """
+    """Removes the audits of versions out of force that have not changed for so many days."""
     await auditor.catch_up()
     older_than = auditor.now() - keep_days * _DAY_S
     for name in [book.name for book in auditor.books]:

@@ -36,9 +36,6 @@ async def page(
         limit: Most audits to return, at least 1; a few more if several sets have draws at the same
             position.
         may_use: Whether the caller may use a calibration set; audits of others are left out.
-
-    Raises:
-        StoreUnavailableError: The store does not answer.
     """
     books = await auditor.usable(calibration, may_use)
     now = auditor.now()
@@ -80,11 +77,8 @@ async def page_to_label(
     Args:
         auditor: Keeps the audits.
         store: Keeps the texts.
-        calibration: Only audits of this set; None for all sets.
         person: Name of the person who labels.
         after: Only pairs after this place of the order.
-        limit: Most pairs to return.
-        may_use: Whether the person may use a calibration set.
     """
     audits, ending = list[Audit](), set[str]()
     for book in await auditor.usable(calibration, may_use):

@@ -267,9 +267,6 @@ class Monitor:
 
         Returns:
             The alarms that have ended; none if there was none.
-
-        Raises:
-            StoreUnavailableError: The store does not answer. Resuming again is safe.
         """
         await self._auditor.catch_up()
         # An alarm ends by its place in the trail. One that the store has not taken has none yet.

@@ -359,20 +359,10 @@ class Calibrator:
         if blob is not None:
             least = self._calibrations.min_label_mass
             return await off_loop(decode, name, blob, min_label_mass=least)
-        entries = await self._store.trail(name, before=version + 1, limit=1)
-        if not entries or entries[0].head.number != version:
-            raise VersionNotFoundError(
-                f"calibration {name!r} has no version {version}: GET /calibrations/{name}/versions "
-                "lists the versions"
-            )
-        if not entries[0].head.write_id:
-            raise VersionNotFoundError(
-                f"version {version} of calibration {name!r} is its deletion. Name an earlier "
-                "version to restore the set"
-            )
         raise VersionNotFoundError(
-            f"version {version} of calibration {name!r} is not kept any more: a set keeps its last "
-            f"{KEPT_VERSIONS} versions, and the newest is {newest}"
+            f"calibration {name!r} has no version {version} to restore: a set keeps its last "
+            f"{KEPT_VERSIONS} versions (the newest is {newest}), and a deletion is none. GET "
+            f"/calibrations/{name}/versions lists the versions"
         )
 
     async def delete(self, name: str, *, by: str = "service") -> None:

@@ -92,4 +92,4 @@ async def test_the_last_twenty_versions_can_be_restored_and_older_ones_are_refus
         assert (await roll_back(client, 3)).json()["n"] == 3
         await client.delete("/calibrations/default")
         refused = problem(await roll_back(client, 24), "version_not_found")
-        assert "is its deletion" in refused["detail"]
+        assert "a deletion is none" in refused["detail"]
