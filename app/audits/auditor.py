@@ -363,15 +363,16 @@ class Auditor:
 
     def _has_room(self, criterion: Criterion, begun: Collection[Criterion]) -> bool:
         """Whether a criterion is audited; that of the service always is."""
-        return criterion in begun or len(begun) < MOST_CRITERIA or self._is_default(criterion)
-
-    def _is_default(self, criterion: Criterion) -> bool:
         default = self._default
         return (
-            default is not None
-            and criterion.alpha == default.alpha
-            and criterion.guarantee == default.guarantee
-            and criterion.delta in (None, default.delta)
+            criterion in begun
+            or len(begun) < MOST_CRITERIA
+            or (
+                default is not None
+                and criterion.alpha == default.alpha
+                and criterion.guarantee == default.guarantee
+                and criterion.delta in (None, default.delta)
+            )
         )
 
     def refused(self, calibration: Calibration) -> int:

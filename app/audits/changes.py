@@ -9,7 +9,6 @@ choose it: a number that is chosen by looking breaks the promise. Without an ala
 the first open one are added.
 """
 
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -37,9 +36,9 @@ from app.core.fingerprint import is_reversed
 from app.sets.cache import Calibrations
 from app.sets.calibrator import Calibrator, Look
 from app.sets.change import Judged, JudgedBatch, SetChange
-from app.sets.effects import effects_of, refuse_infeasible, refuse_pool, rows_of
+from app.sets.effects import effects_of, refuse_infeasible, rows_of
 from scope_judge import records
-from scope_judge.records import Effect, Threshold
+from scope_judge.records import Threshold
 
 _STANDARD = frozenset(
     Criterion(
@@ -133,7 +132,7 @@ class Changes:
             raise InvalidRequestError(f"examples: {reason}", faults=(("examples", reason),))
         if not dry_run and not batch.replaces and used is None:
             return await self._calibrator.put(name, batch, by=by)
-        refuse = None if dry_run or even_if_infeasible else refuse_infeasible
+        refuse = not (dry_run or even_if_infeasible)
         look = partial(self._look, used=used or frozenset(), refuse=refuse)
         change = await self._calibrator.put(name, batch, by=by, look=look, dry_run=dry_run)
         return await self._settled(change, dry_run=dry_run)
@@ -155,21 +154,21 @@ class Changes:
         change: SetChange,
         *,
         used: frozenset[Criterion] = frozenset(),
-        refuse: Callable[[str, Sequence[Effect]], None] | None = None,
+        refuse: bool = False,
     ) -> SetChange:
         """Notes what a change does, after reading the newest audits.
 
         Args:
             change: A change that is not made yet.
             used: Criteria that are in use besides those of draws and traffic.
-            refuse: Raises an error by the effects of a change; None to refuse none.
+            refuse: Whether a change is refused that ends all verdicts of a criterion in use.
         """
         await self._catch_up()
         before, after = change.before, change.calibration
         effects = await effects_of(used | self._in_use(before), before=before, after=after)
         ended = await self._monitor.ended_by(change.present, after)
-        if refuse is not None:
-            refuse(after.name, effects)
+        if refuse:
+            refuse_infeasible(after.name, effects)
         ends = tuple(alarm.ended_alarm for alarm in ended)
         return replace(change, effects=effects, ended=ends)
 
@@ -179,7 +178,7 @@ class Changes:
 
         A set that nobody has asked yet has its standard criteria in use.
         """
-        return partial(self._look, used=_STANDARD, refuse=refuse_pool)
+        return partial(self._look, used=_STANDARD, refuse=True)
 
     async def _settled(self, change: SetChange, *, dry_run: bool) -> SetChange:
         if not dry_run:
