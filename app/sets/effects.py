@@ -58,7 +58,7 @@ def refuse_infeasible(name: str, effects: Sequence[Effect]) -> None:
     if lost:
         raise BecomesInfeasibleError(
             f"calibration {name!r} would accept nothing under {'; '.join(lost)}. Label more first, "
-            'use another set, leave out "replace", or send "even_if_infeasible": true'
+            'use a new set, leave out "replace", or send "even_if_infeasible": true'
         )
 
 
