@@ -18,7 +18,7 @@ from app.api.access import NEEDS
 from app.api.keys import ANYONE, CALLER_KEY, Caller
 from app.api.problems import InvalidBodyError, invalid_request
 from app.api.requests.models import CalibrationName
-from app.core.comparison import Criterion, Judgment
+from app.core.comparison import Case, Criterion
 from app.core.errors import (
     BatchTooLargeError,
     CalibrationNotFoundError,
@@ -242,10 +242,9 @@ AGED: dict[int | str, dict[str, Any]] = {
 }
 
 
-def age_headers(judgments: Iterable[Judgment]) -> dict[str, str]:
+def age_headers(judged: Iterable[object]) -> dict[str, str]:
     """The header with the age of the oldest calibration, if the store has not confirmed one."""
-    ages = (judgment.age_s for judgment in judgments)
-    oldest = max(ages, default=0.0)
+    oldest = max((case.age_s for case in judged if isinstance(case, Case)), default=0.0)
     return {AGE_HEADER: str(math.ceil(oldest))} if oldest > 0 else {}
 
 

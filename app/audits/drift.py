@@ -23,13 +23,13 @@ import numpy as np
 
 from app.audits.entries import NO_ALARM, between, written
 from app.core.calibration import Calibration
-from app.core.comparison import Case, Criterion, Judgment
+from app.core.comparison import Case, Criterion
 from app.core.conformal import ConformalMartingale
 from app.core.preference import FloatArray
 from app.flow import off_loop
 from app.observability.telemetry import Row, Telemetry
 from app.sets.cache import Calibrations
-from scope_judge.records import DriftStream
+from scope_judge.records import DriftStream, Rung
 
 # The three values of a judgment; those of a cascade are of its small judge, and of its large one on
 # pairs that always reach it. A value that is unknown is NaN.
@@ -170,7 +170,7 @@ class Drift:
                     state.criteria.add(item.criterion)
                 question = hash((calibration.write_id, item.comparison.question))
                 if question not in self._seen and len(state.fresh) < _MOST_FRESH * len(STREAMS):
-                    state.fresh.extend(_values_of(item.judgment, calibration))
+                    state.fresh.extend(_values_of(item, calibration))
                 self._seen[question] = None
                 if len(self._seen) > _MOST_SEEN:
                     self._seen.popitem(last=False)
@@ -273,25 +273,23 @@ class Drift:
             state.figures[name] = stream
 
 
-def _values_of(judgment: Judgment, calibration: Calibration) -> tuple[float, ...]:
+def _values_of(case: Case, calibration: Calibration) -> tuple[float, ...]:
     """The values of a judgment that are tested; none for one without a preference."""
-    preference, last = judgment.preference, judgment.label_mass
-    if judgment.rungs:
+    preference, last = case.preference, case.judgment.label_mass
+    if rungs := case.judgment.rungs:
         # In a cascade, this is the judge that is asked first; the criterion does not matter.
-        preference, last = judgment.rungs[0].preference, _of_large(judgment, calibration)
+        preference, last = case.first, _of_large(rungs, calibration)
     if preference is None:
         return ()
     return preference.uncertainty, preference.position_gap, math.nan if last is None else last
 
 
-def _of_large(judgment: Judgment, calibration: Calibration) -> float | None:
+def _of_large(rungs: Sequence[Rung], calibration: Calibration) -> float | None:
     """The uncertainty of a cascade's large judge on a pair that it is asked about at any alpha."""
-    if len(judgment.rungs) < 2 or calibration.cascade is None:
+    if len(rungs) < 2 or calibration.cascade is None:
         return None
-    small, large = (rung.preference for rung in judgment.rungs)
-    if small is None or large is None or small.uncertainty <= calibration.cascade.largest_first:
-        return None
-    return large.uncertainty
+    small, large = (rung.uncertainty for rung in rungs)
+    return None if small is None or small <= calibration.cascade.largest_first else large
 
 
 def stream_figures(largest: float, *, shares: int = len(STREAMS)) -> DriftStream:

@@ -81,7 +81,7 @@ class Sampler:
         if not isinstance(candidate.score, Score):
             return None
         digest = example_digest(self._fingerprint, candidate.comparison)
-        criterion = candidate.judgment.criterion
+        criterion = candidate.criterion
         spelled = _spelled(criterion)
         chance = self._hash("draw", calibration.name, digest, calibration.write_id, *spelled)
         if int.from_bytes(chance[: _BITS // 8], "big") >= self._limit:

@@ -1,6 +1,5 @@
 """Comparisons and judgments: immutable values, validated on creation; and the way between them."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Literal
@@ -11,7 +10,7 @@ from app.core.errors import InvalidComparisonError, ScopeJudgeError
 if TYPE_CHECKING:
     from app.core.calibration import Calibration
     from app.core.preference import NoScore, Preference, Score
-    from scope_judge.records import AuditReference, CalibrationReference
+    from scope_judge.records import Judgment
 
 Side = Literal["A", "B"]
 # The number of orders of the responses in which a kind of judge sees a comparison.
@@ -154,71 +153,6 @@ class CriterionDefaults:
     delta: float
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Rung:
-    """One judge of a cascade that was asked.
-
-    Args:
-        judge: Its name.
-        preference: Its preference; None if it gave no score.
-        threshold: Largest uncertainty in nats at which it decides; None if it decides nothing.
-    """
-
-    judge: str
-    preference: "Preference | None"
-    threshold: float | None
-
-    @classmethod
-    def of(cls, judge: str, preference: "Preference | None", threshold: float | None) -> "Rung":
-        """The rung with a threshold that is -inf if it decides nothing."""
-        decides = threshold is not None and threshold > -math.inf
-        return cls(judge=judge, preference=preference, threshold=threshold if decides else None)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Judgment:
-    """A verdict or an abstention, with the numbers that led to it.
-
-    `label_mass`, `orders` and `cached` are those of the score. `threshold` is None if alpha is
-    infeasible or not given. `risk_level` is the smallest alpha that accepts this judgment under
-    "marginal". It is None if no alpha does, and under "pac", where a larger alpha may have a
-    smaller threshold. The gaps of the score were divided by `temperature`. `bounded`
-    says that a probability of the judge was 0 or 1, and half a step of its rounding stands for it.
-    `age_s` is the number of seconds since the store last confirmed the calibration; 0 while the
-    store answers.
-
-    `reason` is the first of these that applies: `thought_unfinished`, `escalation_unavailable`,
-    `off_task`, `no_preference`, `suspended`, `infeasible`, `uncertain`. With the first two the
-    judge gave no score, and so `preference` and `label_mass` are None. `off_task` means that the
-    two labels have too little of the probability: the judge is not answering the question, so it
-    gives no verdict even without an alpha. `suspended` means that audits have shown more errors
-    than alpha under this criterion, and that the service was set to abstain then.
-    """
-
-    verdict: Verdict
-    reason: Reason | None
-    preference: "Preference | None"
-    label_mass: float | None
-    threshold: float | None
-    criterion: Criterion
-    risk_level: float | None
-    calibration: "CalibrationReference | None"
-    judge: str
-    age_s: float = 0.0
-    audit: "AuditReference | None" = None
-    cached: bool = False
-    bounded: bool = False
-    orders: Orders = 2
-    temperature: float = 1.0
-    rungs: tuple[Rung, ...] = ()
-
-    @property
-    def decided_by(self) -> str | None:
-        """Name of the judge whose score decided; None for a judge alone, and if none did."""
-        decided = self.rungs and self.reason != "escalation_unavailable"
-        return self.rungs[-1].judge if decided else None
-
-
 @dataclass(slots=True, eq=False)
 class Case:
     """A comparison on its way through the judge: what decides it, and what came of it.
@@ -235,7 +169,8 @@ class Case:
         suspended: Whether nothing is accepted, because audits have raised an alarm.
         score: Its score, or the reason why it has none.
         preference: The preference by its score.
-        outcome: Its judgment or its error; None until it has one.
+        first: The preference of the judge of a cascade that is asked first; None for a judge alone.
+        outcome: Its judgment, whose id the caller fills in, or its error; None until it has one.
     """
 
     comparison: Comparison
@@ -248,10 +183,15 @@ class Case:
     suspended: bool = False
     score: "Score | NoScore | None" = None
     preference: "Preference | None" = None
-    outcome: Judgment | ScopeJudgeError | None = None
+    first: "Preference | None" = None
+    outcome: "Judgment | ScopeJudgeError | None" = None
 
     @property
-    def judgment(self) -> Judgment:
+    def judgment(self) -> "Judgment":
         """The judgment of a case that has one."""
-        assert isinstance(self.outcome, Judgment), "only judgments are observed"
-        return self.outcome
+        outcome = self.outcome
+        assert outcome is not None, "each case has an outcome after the decision"
+        assert not isinstance(outcome, ScopeJudgeError), (
+            "this case has an error instead of a judgment"
+        )
+        return outcome

@@ -10,7 +10,7 @@ from typing import Any
 from app.api.answers.judgments import judgment_batch
 from app.api.requests.models import JudgeBatchIn, JudgeIn, PostedItems
 from app.api.routing import to_json
-from app.core.comparison import Judgment
+from app.core.comparison import Case
 from app.core.errors import (
     CalibrationNotFoundError,
     EngineUnavailableError,
@@ -151,9 +151,9 @@ async def judge_rows(
     return [json.loads(to_json(one)) for one in judgment_batch(posted.ids, outcomes).results]
 
 
-def _refuse_passing(outcome: Judgment | ScopeJudgeError, *, has_own_calibration: bool) -> None:
+def _refuse_passing(outcome: Case | ScopeJudgeError, *, has_own_calibration: bool) -> None:
     """Raises errors that are not the comparison's own: as results they would be permanent."""
-    if isinstance(outcome, Judgment):
+    if isinstance(outcome, Case):
         if outcome.age_s > 0:
             # A file is read later, when nobody looks at the age of its thresholds.
             raise StoreUnavailableError("the calibration store does not confirm the thresholds")

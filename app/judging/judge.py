@@ -12,7 +12,7 @@ import numpy as np
 
 from app.audits.monitor import Monitor
 from app.core.calibration import Calibration
-from app.core.comparison import Case, Comparison, Criterion, Judgment, Reason, Rung, Verdict
+from app.core.comparison import Case, Comparison, Criterion, Reason, Verdict
 from app.core.errors import RequestError, ScopeJudgeError, StoreCorruptError, StoreUnavailableError
 from app.core.fingerprint import JudgeIdentity
 from app.core.preference import NoScore, Preference, Score, preference_from_gaps
@@ -21,15 +21,18 @@ from app.judges.cascade import CascadeScorer
 from app.judges.scorer import ScoreOutcome, Scorer
 from app.observability.telemetry import Telemetry
 from app.sets.cache import Calibrations
-from scope_judge.records import CalibrationReference
+from scope_judge.records import CalibrationReference, Judgment, Rung
 
 # Largest batch that is decided on the event loop. Handing over to a thread costs as much as a few
 # dozen decisions.
 _MOST_DECIDED_ON_LOOP = 64
 
+# Numbers of a preference that a judgment shows.
+_NUMBERS = ("p_fwd", "p_rev", "p_bar", "uncertainty", "confidence")
 # A comparison, and the criterion to decide it by.
 Asked = tuple[Comparison, Criterion]
-Outcome = Judgment | ScopeJudgeError
+# A case with its judgment, or its error.
+Outcome = Case | ScopeJudgeError
 
 
 class Observer(Protocol):
@@ -62,7 +65,7 @@ class Judge:
         self._monitor = monitor
         self._observers = observers
 
-    async def judge(self, asked: Asked, *, by: str = "service") -> Judgment:
+    async def judge(self, asked: Asked, *, by: str = "service") -> Case:
         """Judges one comparison.
 
         Raises:
@@ -82,7 +85,7 @@ class Judge:
             asked: The comparisons; one that cannot be judged as written is its own error.
 
         Returns:
-            For each of them, in order, its judgment or its own error.
+            For each of them, in order, the case with its judgment, or its own error.
 
         Raises:
             UnavailableError: The scorer is unavailable, or no comparison has a calibration because
@@ -184,7 +187,7 @@ class Judge:
         if isinstance(self._scorer, CascadeScorer):
             _add_rungs(judged, self._scorer.names)
         for case in judged:
-            self._telemetry.count_judgment(case.judgment)
+            self._telemetry.count_judgment(case)
 
     def _count(self, outcomes: Sequence[Outcome]) -> None:
         """Counts the errors, and all outcomes for the key that asked."""
@@ -194,7 +197,8 @@ class Judge:
                 self._telemetry.judgment_errors.labels(outcome.code).inc()
                 uses["errors"] += 1
             else:
-                uses["abstentions" if outcome.verdict == "abstain" else "verdicts"] += 1
+                abstains = outcome.judgment.verdict == "abstain"
+                uses["abstentions" if abstains else "verdicts"] += 1
         self._telemetry.count_use(CURRENT_FLOW.get().key, **uses)
 
 
@@ -257,25 +261,32 @@ def decide(case: Case, *, min_label_mass: float, judge: JudgeIdentity) -> Judgme
             reason = "uncertain"
         else:
             verdict = preference.side
+    criterion, orders = case.criterion, score.orders if score else 2
+    promised = criterion.alpha is not None
     return Judgment(
+        id=None,
         verdict=verdict,
+        preferred=None if preference is None else preference.side,
         reason=reason,
-        preference=preference,
+        **{name: getattr(preference, name, None) for name in _NUMBERS},
         label_mass=score.label_mass if score else None,
-        orders=score.orders if score else 2,
+        orders=orders,
         cached=score is not None and score.cached,
         bounded=score is not None and max(map(abs, score.gaps)) >= judge.largest_gap,
-        temperature=_temperature(case),
+        temperature=_temperature(case) if orders == 1 else None,
         threshold=None if threshold == -math.inf else threshold,
-        criterion=case.criterion,
+        alpha=criterion.alpha,
+        # Without an alpha, nothing is promised.
+        guarantee=criterion.guarantee if promised else None,
+        delta=criterion.delta if promised else None,
         risk_level=risk_level,
         calibration=None
         if calibration is None
         else CalibrationReference(
             name=calibration.name, version=calibration.version, n=calibration.n
         ),
-        age_s=case.age_s,
         judge=judge.name,
+        audit=None,
     )
 
 
@@ -354,15 +365,27 @@ def _add_rungs(cases: Iterable[Case], names: tuple[str, str]) -> None:
     """Adds the judges that were asked to the judgments of a cascade."""
     for case in cases:
         judgment, small = case.judgment, case.score.small if case.score else None
-        first = judgment.preference
+        case.first = case.preference
         if small is not None:
-            first = _preferences([small])[0] if isinstance(small, Score) else None
-        rungs = [Rung.of(names[0], first, _first_threshold(case))]
-        if small is not None and judgment.reason != "escalation_unavailable":
-            rungs.append(Rung.of(names[1], judgment.preference, case.threshold))
-        case.outcome = replace(judgment, rungs=tuple(rungs))
+            case.first = _preferences([small])[0] if isinstance(small, Score) else None
+        rungs = [_rung(names[0], case.first, _first_threshold(case))]
+        decided = judgment.reason != "escalation_unavailable"
+        if small is not None and decided:
+            rungs.append(_rung(names[1], case.preference, case.threshold))
+        case.outcome = replace(
+            judgment, rungs=tuple(rungs), decided_by=rungs[-1].judge if decided else None
+        )
+
+
+def _rung(judge: str, preference: Preference | None, threshold: float | None) -> Rung:
+    """One judge of a cascade; a threshold of -inf decides nothing."""
+    return Rung(
+        judge=judge,
+        p_bar=None if preference is None else preference.p_bar,
+        uncertainty=None if preference is None else preference.uncertainty,
+        threshold=None if threshold == -math.inf else threshold,
+    )
 
 
 def _outcome(case: Case) -> Outcome:
-    assert case.outcome is not None, "each case has an outcome after the decision"
-    return case.outcome
+    return case.outcome if isinstance(case.outcome, ScopeJudgeError) else case

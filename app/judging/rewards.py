@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from app.core.comparison import Comparison, Criterion, Judgment, Turn
+from app.core.comparison import Case, Comparison, Criterion, Turn
 from app.core.errors import (
     BatchTooLargeError,
     ControlTokenError,
@@ -306,16 +306,17 @@ def _result(group: Group, pair: Pairing, outcome: Outcome, rule: RewardRule) -> 
         texts = [*group.responses, group.reference or ""]
         overlong = max(pair, key=lambda player: len(texts[player]))
         return Result(pair=pair, points=None, reason="failed", overlong=overlong)
-    if not isinstance(outcome, Judgment):
+    if not isinstance(outcome, Case):
         return Result(pair=pair, points=None, reason="failed")
-    if outcome.verdict == "abstain":
-        if outcome.reason == "suspended" or outcome.reason == "infeasible":
-            return Result(pair=pair, points=None, reason=outcome.reason)
+    judgment = outcome.judgment
+    if judgment.verdict == "abstain":
+        if judgment.reason == "suspended" or judgment.reason == "infeasible":
+            return Result(pair=pair, points=None, reason=judgment.reason)
         return Result(pair=pair, points=None)
     if rule.kind == "soft":
-        assert outcome.preference is not None, "a verdict has a preference"
-        return Result(pair=pair, points=2.0 * outcome.preference.p_bar - 1.0)
-    return Result(pair=pair, points=1.0 if outcome.verdict == "A" else -1.0)
+        assert judgment.p_bar is not None, "a verdict has a preference"
+        return Result(pair=pair, points=2.0 * judgment.p_bar - 1.0)
+    return Result(pair=pair, points=1.0 if judgment.verdict == "A" else -1.0)
 
 
 def number_of_pairs(players: int, opponents: Opponents) -> int:

@@ -8,7 +8,7 @@ from app.audits.auditor import Auditor
 from app.audits.changes import Changes
 from app.audits.drift import Drift
 from app.audits.monitor import Monitor
-from app.core.comparison import Comparison, CriterionDefaults, Judgment
+from app.core.comparison import Case, CriterionDefaults
 from app.core.errors import JudgmentFailedError, UnavailableError
 from app.core.fingerprint import JudgeIdentity
 from app.judges.explaining import ExplainingScorer
@@ -55,14 +55,9 @@ class Services:
         """Whether the judge can explain a judgment."""
         return isinstance(self.scorer, ExplainingScorer)
 
-    async def explanations(
-        self, judged: Sequence[tuple[Comparison, Judgment]]
-    ) -> Sequence[str | None]:
+    async def explanations(self, judged: Sequence[Case]) -> Sequence[str | None]:
         """Returns the judge's text about each judgment, or None; a judgment stands without it."""
-        sides = [
-            (comparison, judgment.preference.side if judgment.preference else None)
-            for comparison, judgment in judged
-        ]
+        sides = [(case.comparison, case.judgment.preferred) for case in judged]
         if sides and isinstance(self.scorer, ExplainingScorer):
             with suppress(UnavailableError, JudgmentFailedError):
                 return await self.scorer.explain(sides)

@@ -22,7 +22,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from app.core.comparison import Judgment
+from app.core.comparison import Case
 from app.core.errors import EngineUnavailableError, UnavailableError
 from app.core.noise import Noise, Resolution
 from app.flow import CURRENT_FLOW
@@ -324,9 +324,9 @@ class Telemetry:
         self._noise.labels("p95").set(noise.p95)
         self._noise_flips.set(noise.flip_share)
 
-    def count_judgment(self, judgment: Judgment) -> None:
-        """Counts a judgment."""
-        preference = judgment.preference
+    def count_judgment(self, case: Case) -> None:
+        """Counts the judgment of a case."""
+        judgment, preference = case.judgment, case.preference
         self._judgments.labels(judgment.verdict, judgment.reason or "").inc()
         if preference is None:
             return

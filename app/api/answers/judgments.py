@@ -1,12 +1,13 @@
 """Builds the records of judgments and rewards."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeVar, get_args
 
 from app.api.problems import problem_of
 from app.api.routing import made
-from app.core.comparison import Judgment
+from app.core.comparison import Case
 from app.core.errors import RequestError, ScopeJudgeError
 from app.core.preference import Preference
 from app.flow import CURRENT_FLOW
@@ -14,55 +15,18 @@ from app.judging.judge import Outcome
 from app.judging.rewards import GroupRewards
 from scope_judge import records
 
-J = TypeVar("J", bound=records.Judgment)
 G = TypeVar("G", bound=records.Rewards)
 
 
-def judgment(
-    judged: Judgment,
-    identifier: str | int | None,
-    *,
-    kind: type[J],
-    explanation: str | None = None,
-    **more: Any,
-) -> J:
-    """The record of a judgment; `guarantee` is None without an alpha, which promises nothing."""
-    criterion, preference = judged.criterion, judged.preference
-    promised = criterion.alpha is not None
-    return made(
-        kind,
-        judged,
-        id=identifier,
-        **_numbers(preference, "p_fwd", "p_rev", "p_bar", "uncertainty", "confidence"),
-        preferred=None if preference is None else preference.side,
-        alpha=criterion.alpha,
-        guarantee=criterion.guarantee if promised else None,
-        delta=criterion.delta if promised else None,
-        temperature=judged.temperature if judged.orders == 1 else None,
-        rungs=tuple(
-            made(records.Rung, rung, **_numbers(rung.preference, "p_bar", "uncertainty"))
-            for rung in judged.rungs
-        )
-        or None,
-        explanation=explanation,
-        **more,
-    )
-
-
-def _numbers(preference: Preference | None, *names: str) -> dict[str, float | None]:
-    """Numbers of a preference; each is None without one."""
-    return {name: getattr(preference, name, None) for name in names}
-
-
 def single_judgment(
-    judged: Judgment, identifier: str | int | None, *, explanation: str | None = None
+    case: Case, identifier: str | int | None, *, explanation: str | None = None
 ) -> records.SingleJudgment:
     """The judgment of the request that is being answered."""
-    return judgment(
-        judged,
-        identifier,
-        kind=records.SingleJudgment,
-        words=to_text(judged),
+    return made(
+        records.SingleJudgment,
+        case.judgment,
+        id=identifier,
+        words=to_text(case),
         explanation=explanation,
         usage=usage_of_request(),
     )
@@ -78,9 +42,7 @@ def judgment_batch(
         results=tuple(
             records.ItemError(id=identifier, error=problem_of(outcome))
             if isinstance(outcome, ScopeJudgeError)
-            else judgment(
-                outcome, identifier, kind=records.Judgment, explanation=explanations.get(place)
-            )
+            else replace(outcome.judgment, id=identifier, explanation=explanations.get(place))
             for place, (identifier, outcome) in enumerate(zip(ids, outcomes, strict=True))
         ),
         usage=usage_of_request(),
@@ -90,15 +52,17 @@ def judgment_batch(
 def usage_of_request() -> records.RequestUsage:
     """The usage of the request that is being answered."""
     usage = CURRENT_FLOW.get().usage
-    large = records.LargeUsage(
-        comparisons=usage["escalated"],
-        engine_prompts=usage["large_prompts"],
-        prompt_tokens=usage["large_prompt_tokens"],
-    )
+    large = None
+    if usage["escalated"]:
+        large = records.LargeUsage(
+            comparisons=usage["escalated"],
+            engine_prompts=usage["large_prompts"],
+            prompt_tokens=usage["large_prompt_tokens"],
+        )
     return records.RequestUsage(
         engine_prompts=usage["engine_prompts"],
         prompt_tokens=usage["prompt_tokens"],
-        large=large if large.comparisons else None,
+        large=large,
     )
 
 
@@ -111,7 +75,7 @@ def rewards(group: GroupRewards, *, comparisons: bool, kind: type[G], **more: An
         return place if place < len(rows) else None
 
     pairs = [(*pair, outcome) for pair, outcome in group.compared]
-    judged = [(a, b, outcome) for a, b, outcome in pairs if isinstance(outcome, Judgment)]
+    judged = [(a, b, outcome.judgment) for a, b, outcome in pairs if isinstance(outcome, Case)]
     return kind(
         rewards=tuple(row.reward for row in rows),
         reasons=tuple(row.reason for row in rows),
@@ -124,14 +88,9 @@ def rewards(group: GroupRewards, *, comparisons: bool, kind: type[G], **more: An
             if isinstance(outcome, ScopeJudgeError)
         ),
         # All comparisons of a request have one judge, one criterion and one version of the set.
-        basis=made(records.Basis, judgment(judged[0][2], None, kind=records.Judgment))
-        if judged
-        else None,
+        basis=made(records.Basis, judged[0][2]) if judged else None,
         comparisons=tuple(
-            records.Comparison(
-                a=a, b=other(b), judgment=judgment(outcome, None, kind=records.Judgment)
-            )
-            for a, b, outcome in judged
+            records.Comparison(a=a, b=other(b), judgment=judgment) for a, b, judgment in judged
         )
         if comparisons
         else None,
@@ -172,18 +131,18 @@ def openrlhf_rewards(groups: Sequence[GroupRewards]) -> dict[str, Any]:
     }
 
 
-def to_text(judgment: Judgment) -> str:
+def to_text(case: Case) -> str:
     """Says what the judge decided, and why it abstained if it did."""
-    preference = judgment.preference
+    judgment, preference = case.judgment, case.preference
     if preference is None or judgment.reason is not None:
-        return f"The judge abstains: {_reason(judgment)}.{_order(preference)}"
+        return f"The judge abstains: {_reason(case)}.{_order(preference)}"
     better = f"Response {judgment.verdict} is better"
     if judgment.threshold is None:
         return f"{better}. No alpha was given, so nothing is promised."
     uncertainty, threshold = _apart(preference.uncertainty, judgment.threshold)
     return (
         f"{better}: the uncertainty {uncertainty} is not above {threshold}, the threshold of "
-        f"{judgment.criterion.words}."
+        f"{case.criterion.words}."
     )
 
 
@@ -197,8 +156,8 @@ def _apart(one: float, other: float) -> tuple[str, str]:
     return written
 
 
-def _reason(judgment: Judgment) -> str:
-    criterion, preference = judgment.criterion, judgment.preference
+def _reason(case: Case) -> str:
+    judgment, criterion, preference = case.judgment, case.criterion, case.preference
     match judgment.reason:
         case "thought_unfinished":
             return (

@@ -8,19 +8,19 @@ import json
 import uuid
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from app.api.answers.judgments import judgment, usage_of_request
+from app.api.answers.judgments import usage_of_request
 from app.api.problems import PROBLEMS
 from app.api.requests.models import AlphaInUrl, CriterionIn, Strict, Text, encodable
 from app.api.requests.rewards import question_turns
 from app.api.routing import AGED, JsonRequest, JsonRoute, age_headers, as_json
-from app.core.comparison import Comparison, Judgment, Turn
+from app.core.comparison import Case, Comparison, Turn
 from app.core.errors import (
     BatchTooLargeError,
     InvalidComparisonError,
@@ -91,7 +91,7 @@ class Decision:
             comparison=comparison,
         )
 
-    def choice(self, judged: Judgment) -> Value:
+    def choice(self, judged: records.Judgment) -> Value:
         """The likelier option, the first one of equals; or `abstain_as` for an abstention.
 
         Raises:
@@ -100,29 +100,28 @@ class Decision:
         """
         if judged.verdict == "abstain" and self.abstain_as is not None:
             return self.abstain_as
-        if judged.preference is None:
+        if judged.p_bar is None:
             place = f"question {self.name!r}" if self.name else "a question"
             raise JudgmentFailedError(
                 f"{place}: the judge abstains ({judged.reason}) and prefers neither option: send "
                 "`abstain_as`, the choice for an abstention"
             )
-        return self.options[judged.preference.side == "B"]
+        return self.options[judged.preferred == "B"]
 
-    def probabilities(self, judged: Judgment) -> dict[Value, float]:
+    def probabilities(self, judged: records.Judgment) -> dict[Value, float]:
         """The probability of each option; 0 for an option that only stands for an abstention.
 
         If the judge has no preference, such an option has 1, and the others have 0.
         """
-        p_bar = None if judged.preference is None else judged.preference.p_bar
+        p_bar = judged.p_bar
         shares = (0.0, 0.0, 1.0) if p_bar is None else (p_bar, 1.0 - p_bar, 0.0)
         return dict(zip(self.options, shares, strict=False))
 
 
-def _confidence(judged: Judgment) -> float:
+def _confidence(judged: records.Judgment) -> float:
     """The larger probability times the label mass, which is vLLM's definition."""
-    if judged.preference is None:
-        return 0.0
-    return judged.preference.confidence * (1.0 if judged.label_mass is None else judged.label_mass)
+    mass = 1.0 if judged.label_mass is None else judged.label_mass
+    return (judged.confidence or 0.0) * mass
 
 
 def _only_choice(kind: str) -> str:
@@ -314,16 +313,16 @@ def _with_instructions(turns: tuple[Turn, ...], instructions: str) -> tuple[Turn
 
 
 # The decisions of a request with their judgments, in the order of the questions.
-_Judged = Sequence[tuple[Decision, Judgment]]
+_Judged = Sequence[tuple[Decision, records.Judgment]]
 
 
-def _of_one(decision: Decision, judged: Judgment) -> dict[str, Any]:
+def _of_one(decision: Decision, judged: records.Judgment) -> dict[str, Any]:
     """Answers a question in both dialects. `scope` is the answer of POST /judge."""
     return {
         "type": "choice",
         "choice": decision.choice(judged),
         "confidence": _confidence(judged),
-        "scope": judgment(judged, decision.name, kind=records.Judgment),
+        "scope": replace(judged, id=decision.name),
     }
 
 
@@ -414,10 +413,10 @@ async def _answer(
     for outcome in outcomes:
         if isinstance(outcome, ScopeJudgeError):
             raise outcome
-    judgments = [outcome for outcome in outcomes if isinstance(outcome, Judgment)]
+    judgments = [outcome.judgment for outcome in outcomes if isinstance(outcome, Case)]
     found = list(zip(decisions, judgments, strict=True))
     return await request.run(
         as_json,
         partial(answer, found, services.identity.name),
-        headers=age_headers(judgments),
+        headers=age_headers(outcomes),
     )

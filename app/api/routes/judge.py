@@ -9,7 +9,7 @@ from app.api.answers.judgments import judgment_batch, single_judgment
 from app.api.problems import PROBLEMS
 from app.api.requests.models import MOST_EXPLAINED, JudgeBatchIn, JudgeIn, PostedItems
 from app.api.routing import AGED, JsonRequest, JsonRoute, age_headers, as_json, name_similar_sets
-from app.core.comparison import Criterion, Judgment
+from app.core.comparison import Case, Criterion
 from app.core.errors import InvalidComparisonError, RequestError, TooManyCriteriaError
 from app.judging.judge import Asked, Outcome
 from scope_judge.records import JudgmentBatch, SingleJudgment
@@ -26,18 +26,17 @@ async def judge(body: JudgeIn, request: JsonRequest) -> Response:
     """Judges one comparison: "A", "B" or "abstain"."""
     services = request.services
     asked = await request.run(body.asked, services.defaults)
-    comparison, criterion = asked
-    request.check_criterion(criterion)
+    request.check_criterion(asked[1])
     if body.explain:
         _check_explains(1, request)
     async with services.admission.admit(1):
-        judgment = await services.judge.judge(asked, by=request.caller.name)
+        case = await services.judge.judge(asked, by=request.caller.name)
         explanation = None
         if body.explain:
-            (explanation,) = await services.explanations([(comparison, judgment)])
+            (explanation,) = await services.explanations([case])
     return as_json(
-        partial(single_judgment, judgment, body.id, explanation=explanation),
-        headers=age_headers((judgment,)),
+        partial(single_judgment, case, body.id, explanation=explanation),
+        headers=age_headers((case,)),
     )
 
 
@@ -68,11 +67,10 @@ async def judge_batch(body: JudgeBatchIn, request: JsonRequest) -> Response:
         outcomes = await services.judge.judge_batch(asked, by=request.caller.name)
         await name_similar_sets(request, outcomes)
         explanations = await _explanations(posted, outcomes, request)
-    judgments = (outcome for outcome in outcomes if isinstance(outcome, Judgment))
     return await request.run(
         as_json,
         partial(judgment_batch, posted.ids, outcomes, explanations),
-        headers=age_headers(judgments),
+        headers=age_headers(outcomes),
     )
 
 
@@ -92,9 +90,9 @@ async def _explanations(
 ) -> dict[int, str | None]:
     """The explanations by the place of their items."""
     judged = {
-        place: (item[0][0], outcome)
+        place: outcome
         for place, (item, outcome) in enumerate(zip(posted.items, outcomes, strict=True))
-        if not isinstance(item, RequestError) and item[1] and isinstance(outcome, Judgment)
+        if not isinstance(item, RequestError) and item[1] and isinstance(outcome, Case)
     }
     texts = await request.services.explanations(list(judged.values()))
     return dict(zip(judged, texts, strict=True))

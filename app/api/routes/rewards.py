@@ -22,7 +22,6 @@ from app.api.requests.rewards import (
     RewardReferenceIn,
 )
 from app.api.routing import AGED, JsonRequest, JsonRoute, age_headers, as_json
-from app.core.comparison import Judgment
 from app.core.errors import InvalidRequestError, RequestError
 from app.judging.rewards import Group, GroupRewards, RewardRule
 from scope_judge.records import RewardsBatch, SingleRewards
@@ -137,5 +136,4 @@ async def _answer_with(
 ) -> Response:
     """The response with the body that `make` returns and the age of the thresholds."""
     outcomes = (outcome for group in groups for _, outcome in group.compared)
-    judgments = (outcome for outcome in outcomes if isinstance(outcome, Judgment))
-    return await request.run(as_json, make, headers=age_headers(judgments))
+    return await request.run(as_json, make, headers=age_headers(outcomes))

@@ -2,7 +2,6 @@
 
 from contextlib import AsyncExitStack
 
-from app.core.comparison import Judgment
 from app.core.examples import MOST_PAIRS
 from app.sets.change import JudgedBatch
 from app.stores.redis import RedisStore
@@ -29,9 +28,8 @@ async def test_a_full_set_on_redis_decides_changes_and_comes_back(
         one, other = [await stack.enter_async_context(services_of(store=each)) for each in stores]
         batch = JudgedBatch(examples=examples, fingerprint=one.identity.fingerprint)
         await one.calibrator.put("default", batch, by="ana")
-        judgment = await other.judge.judge(request(pair(4.0, 0.0)))
-        assert isinstance(judgment, Judgment)
-        assert judgment.verdict == "A"
+        case = await other.judge.judge(request(pair(4.0, 0.0)))
+        assert case.judgment.verdict == "A"
         await other.calibrator.add("default", [labelled(1.0, "A", number=1)])
         await one.calibrator.delete("default")
         assert (await other.calibrator.rollback("default", 2)).calibration.n == MOST_PAIRS

@@ -8,7 +8,7 @@ from typing import Any
 
 from app.audits.auditor import Auditor
 from app.audits.entries import Audit, AuditLabel, LabelEntry
-from app.core.comparison import Comparison, Judgment
+from app.core.comparison import Case, Comparison
 from app.core.errors import StoreUnavailableError
 from app.judging.services import Services
 from app.observability.telemetry import Telemetry
@@ -69,8 +69,8 @@ async def judged(
     """Returns the audits of the judgments, in order."""
     asked = [request(each, **criterion) for each in comparisons]
     outcomes = await services.judge.judge_batch(asked, by=by)
-    assert all(isinstance(outcome, Judgment) for outcome in outcomes)
-    return [outcome.audit for outcome in outcomes if isinstance(outcome, Judgment)]
+    assert all(isinstance(outcome, Case) for outcome in outcomes)
+    return [outcome.judgment.audit for outcome in outcomes if isinstance(outcome, Case)]
 
 
 async def ids(services: Services, comparisons: Sequence[Comparison]) -> list[str]:

@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 
 from app.core.calibration import Calibration
-from app.core.comparison import Judgment
+from app.core.comparison import Case
 from app.judging.services import Services
+from scope_judge.records import Judgment
 from tests.serving import labelled, pair, request
 
 fresh = itertools.count()
@@ -29,4 +30,4 @@ async def judge(
     found = await services.judge.judge_batch(
         [request(pair(gap, 0.0, question=f"Judged {next(fresh)}?")) for gap in gaps]
     )
-    return [each for each in found if isinstance(each, Judgment)]
+    return [each.judgment for each in found if isinstance(each, Case)]

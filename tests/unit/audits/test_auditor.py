@@ -31,7 +31,7 @@ async def test_a_draw_has_the_measurements_of_its_judgment() -> None:
         await services.calibrator.add("default", EXAMPLES)
         before = time.time()
         asked = request(pair(2.5, 1.0), alpha=0.15, guarantee="pac", delta=0.05)
-        judgment = await services.judge.judge(asked)
+        judgment = (await services.judge.judge(asked)).judgment
         calibration = await services.calibrations.get("default")
         (audit,) = audits(services.auditor)
         use = audit.uses[0]

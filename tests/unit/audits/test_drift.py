@@ -161,10 +161,10 @@ async def test_the_tested_values_are_uncertainty_position_gap_and_label_mass() -
         calibration = await calibrate(services)
         (judgment,) = await judge(services, 1)
         values = taken(services)
-        preference = judgment.preference
-        assert preference is not None
-        gap = abs(preference.p_fwd - preference.p_rev)
-        assert values == [preference.uncertainty, gap, judgment.label_mass]
+        assert judgment.p_fwd is not None
+        assert judgment.p_rev is not None
+        gap = abs(judgment.p_fwd - judgment.p_rev)
+        assert values == [judgment.uncertainty, gap, judgment.label_mass]
         # They are the same numbers as those of the labeled pairs.
         numbers = calibration.table.numbers
         found = preference_from_gaps(numbers[:, 0], numbers[:, 1])

@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from app.core.calibration import Calibration
-from app.core.comparison import Judgment, Label
+from app.core.comparison import Label
 from app.judging.services import Services
+from scope_judge.records import Judgment
 from tests.patience import PATIENCE_S
 from tests.serving import services_of
 from tests.unit.audits.drawing import FlakyStore, sent

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.calibration import Calibration
-from app.core.comparison import Case, Comparison, Criterion, Judgment, Reason
+from app.core.comparison import Case, Comparison, Criterion, Reason
 from app.core.errors import (
     CalibrationNotFoundError,
     JudgmentFailedError,
@@ -25,15 +26,15 @@ from app.judging.judge import decide, find_threshold
 from app.judging.services import Services
 from app.ports import Head, LabelLogits, Prompt
 from app.stores.memory import MemoryStore
+from scope_judge.records import Judgment
 from tests.labeled_examples import calibration_of, labeled_example
 from tests.serving import ShortEngine, labelled, pair, request, services_of
 
 LN2 = math.log(2)
 
 
-def preference_of(judgment: Judgment) -> Preference:
-    assert judgment.preference is not None
-    return judgment.preference
+async def judged(services: Services, comparison: Comparison, **criterion: Any) -> Judgment:
+    return (await services.judge.judge(request(comparison, **criterion))).judgment
 
 
 def sigmoid(x: float) -> float:
@@ -42,7 +43,7 @@ def sigmoid(x: float) -> float:
 
 async def judge_one(engine: ScriptedEngine, comparison: Comparison) -> Judgment:
     async with services_of(engine) as services:
-        return await services.judge.judge(request(comparison, alpha=None))
+        return await judged(services, comparison, alpha=None)
 
 
 async def calibrate(
@@ -68,25 +69,26 @@ async def test_the_sign_of_the_reverse_order_is_inverted() -> None:
 
     found = await judge_one(ScriptedEngine(script), Comparison.of("Why?", "good", "bad"))
     p_bar = (sigmoid(2) + sigmoid(0.5)) / 2
-    assert preference_of(found).p_fwd == pytest.approx(sigmoid(2), abs=1e-15)
-    assert preference_of(found).p_rev == pytest.approx(sigmoid(0.5), abs=1e-15)
-    assert preference_of(found).p_bar == pytest.approx(p_bar, abs=1e-15)
+    assert found.p_fwd == pytest.approx(sigmoid(2), abs=1e-15)
+    assert found.p_rev == pytest.approx(sigmoid(0.5), abs=1e-15)
+    assert found.p_bar == pytest.approx(p_bar, abs=1e-15)
     entropy = -p_bar * math.log(p_bar) - (1 - p_bar) * math.log(1 - p_bar)
-    assert preference_of(found).uncertainty == pytest.approx(entropy, abs=1e-14)
-    assert preference_of(found).confidence == pytest.approx(p_bar, abs=1e-15)
+    assert found.uncertainty == pytest.approx(entropy, abs=1e-14)
+    assert found.confidence == pytest.approx(p_bar, abs=1e-15)
     # The smaller of e^-1 + e^-3 = 0.4177 and e^-1.5 + e^-1 = 0.5910.
     assert found.label_mass == pytest.approx(math.exp(-1) + math.exp(-3), abs=1e-15)
-    assert (found.verdict, preference_of(found).side, found.reason) == ("A", "A", None)
+    assert (found.verdict, found.preferred, found.reason) == ("A", "A", None)
 
 
 @pytest.mark.parametrize("gap", [0.0, 0.3, 2.0, -5.0, 40.0])
 async def test_a_judge_with_only_position_bias_has_no_preference(gap: float) -> None:
     engine = ScriptedEngine(lambda prompt: logits_of_gap(gap))
     found = await judge_one(engine, Comparison.of("Why?", "one", "two"))
-    assert preference_of(found).p_bar == 0.5
-    assert preference_of(found).p_fwd == pytest.approx(1 - preference_of(found).p_rev, abs=1e-12)
-    assert preference_of(found).uncertainty == pytest.approx(LN2, abs=1e-15)
-    assert (found.verdict, preference_of(found).side, found.reason) == (
+    assert found.p_bar == 0.5
+    assert found.p_fwd is not None
+    assert found.p_rev == pytest.approx(1 - found.p_fwd, abs=1e-12)
+    assert found.uncertainty == pytest.approx(LN2, abs=1e-15)
+    assert (found.verdict, found.preferred, found.reason) == (
         "abstain",
         None,
         "no_preference",
@@ -109,16 +111,15 @@ def test_swapping_the_responses_mirrors_p_bar(a: float, b: float, bias: float) -
             comparison = pair(a, b)
             requests = [request(comparison), request(comparison.swapped)]
             found = await services.judge.judge_batch(requests)
-            return [judgment for judgment in found if isinstance(judgment, Judgment)]
+            return [case.judgment for case in found if isinstance(case, Case)]
 
     straight, swapped = asyncio.run(both())
-    assert preference_of(straight).p_bar == pytest.approx(
-        1 - preference_of(swapped).p_bar, abs=1e-6
-    )
+    assert straight.p_bar is not None
+    assert swapped.p_bar == pytest.approx(1 - straight.p_bar, abs=1e-6)
     mirrored = {"A": "B", "B": "A", "abstain": "abstain"}
     assert mirrored[straight.verdict] == swapped.verdict
     assert straight.reason == swapped.reason
-    assert preference_of(straight).uncertainty == preference_of(swapped).uncertainty
+    assert straight.uncertainty == swapped.uncertainty
     assert straight.risk_level == swapped.risk_level
 
 
@@ -134,8 +135,8 @@ async def test_too_little_label_mass_gives_no_verdict_at_any_alpha() -> None:
     async with services_of(ScriptedEngine(script), min_label_mass=0.5) as services:
         await calibrate(services, n=200, wrong_below=1.0)
         for alpha in (None, 0.2, 0.004):
-            found = await services.judge.judge(request(broken, alpha=alpha))
-            assert (found.verdict, found.reason, preference_of(found).side) == (
+            found = await judged(services, broken, alpha=alpha)
+            assert (found.verdict, found.reason, found.preferred) == (
                 "abstain",
                 "off_task",
                 "A",
@@ -143,12 +144,12 @@ async def test_too_little_label_mass_gives_no_verdict_at_any_alpha() -> None:
             assert found.label_mass == pytest.approx(0.2, abs=1e-12)
             assert found.risk_level is None
         # Two reasons apply, and "off_task" comes first.
-        without = await services.judge.judge(request(even, alpha=None))
-        assert (without.reason, preference_of(without).side) == ("off_task", None)
-        fine = await services.judge.judge(request(pair(3.9, 0.0)))
+        without = await judged(services, even, alpha=None)
+        assert (without.reason, without.preferred) == ("off_task", None)
+        fine = await judged(services, pair(3.9, 0.0))
         assert (fine.verdict, fine.reason) == ("A", None)
     async with services_of(ScriptedEngine(script)) as services:
-        answered = await services.judge.judge(request(broken, alpha=None))
+        answered = await judged(services, broken, alpha=None)
         assert (answered.verdict, answered.reason) == ("A", None)
 
 
@@ -157,7 +158,7 @@ async def test_a_label_mass_at_the_limit_is_on_task() -> None:
     comparison = Comparison.of("Why?", "one", "two")
     for limit, reason in ((0.5, "no_preference"), (math.nextafter(0.5, 1), "off_task")):
         async with services_of(engine, min_label_mass=limit) as services:
-            found = await services.judge.judge(request(comparison, alpha=None))
+            found = await judged(services, comparison, alpha=None)
             assert (found.label_mass, found.reason) == (0.5, reason)
 
 
@@ -181,8 +182,8 @@ async def test_a_calibration_leaves_out_off_task_examples() -> None:
             found[limit] = calibration.row(0.1, "marginal", None)
             assert calibration.n == 200
             assert calibration.accuracy == 0.5
-            judged = await services.judge.judge(request(pair(3.9, 0.0)))
-            assert (judged.verdict == "A") == (limit == 0.5)
+            sure = await judged(services, pair(3.9, 0.0))
+            assert (sure.verdict == "A") == (limit == 0.5)
     assert not found[0.0].feasible
     assert (found[0.5].threshold, found[0.5].coverage, found[0.5].empirical_risk) == (LN2, 0.5, 0)
 
@@ -196,9 +197,8 @@ async def test_judgments_whose_orders_disagree_are_counted() -> None:
     async with services_of(ScriptedEngine(script)) as services:
         pairs = [pair(0.5, 0.0), pair(0.0, 0.5), pair(2.0, 0.0), pair(0.0, 2.0), pair(1.0, 0.0)]
         found = await services.judge.judge_batch([request(each, alpha=None) for each in pairs])
-        disagree = [
-            preference_of(each).orders_disagree for each in found if isinstance(each, Judgment)
-        ]
+        preferences = [each.preference for each in found if isinstance(each, Case)]
+        disagree = [each is not None and each.orders_disagree for each in preferences]
         # At 1.0 the reverse order has no preference: p_rev is 0.5.
         assert disagree == [True, True, False, False, False]
         exposition = services.telemetry.exposition()[0].decode()
@@ -207,7 +207,7 @@ async def test_judgments_whose_orders_disagree_are_counted() -> None:
 
 async def test_without_alpha_every_preference_is_a_verdict_and_no_calibration_is_needed() -> None:
     async with services_of() as services:
-        found = await services.judge.judge(request(pair(0.0, 0.001), alpha=None))
+        found = await judged(services, pair(0.0, 0.001), alpha=None)
         assert (found.verdict, found.reason) == ("B", None)
         assert (found.threshold, found.risk_level, found.calibration) == (None, None, None)
 
@@ -216,10 +216,8 @@ async def test_pac_is_never_looser_than_marginal_and_accepts_with_enough_example
     async with services_of() as services:
         await calibrate(services, n=300, wrong_below=0.5)
         comparison = pair(3.9, 0.0)
-        marginal = await services.judge.judge(request(comparison, alpha=0.2))
-        pac = await services.judge.judge(
-            request(comparison, alpha=0.2, guarantee="pac", delta=0.05)
-        )
+        marginal = await judged(services, comparison, alpha=0.2)
+        pac = await judged(services, comparison, alpha=0.2, guarantee="pac", delta=0.05)
         assert pac.verdict == marginal.verdict == "A"
         assert pac.threshold is not None
         assert marginal.threshold is not None
@@ -248,9 +246,10 @@ async def test_a_judgment_is_accepted_exactly_from_its_risk_level_on() -> None:
         ]
         found = await services.judge.judge_batch(asked)
         accepted = 0
-        for judgment in found:
-            assert isinstance(judgment, Judgment)
-            alpha = judgment.criterion.alpha
+        for case in found:
+            assert isinstance(case, Case)
+            judgment = case.judgment
+            alpha = judgment.alpha
             assert alpha is not None
             level = judgment.risk_level
             assert (judgment.verdict == "A") == (level is not None and alpha >= level)
@@ -281,14 +280,15 @@ async def test_an_items_error_is_not_a_verdict_and_does_not_affect_other_items()
         found = await services.judge.judge_batch(asked)
         kinds = [type(outcome) for outcome in found]
         assert kinds == [
-            Judgment,
+            Case,
             PromptTooLongError,
-            Judgment,
+            Case,
             JudgmentFailedError,
             CalibrationNotFoundError,
-            Judgment,
+            Case,
         ]
-        assert found[0] == found[2] == found[5]
+        first, *others = (each.judgment for each in found if isinstance(each, Case))
+        assert others == [first, first]
         exposition = services.telemetry.exposition()[0].decode()
         assert 'scope_judgments_total{reason="",verdict="A"} 3.0' in exposition
         for code in ("prompt_too_long", "judgment_failed", "calibration_not_found"):
@@ -302,7 +302,7 @@ async def test_a_corrupt_calibration_is_the_error_of_the_items_that_use_it() -> 
         asked = [request(pair(1, 0), calibration="bad"), request(pair(1, 0), alpha=None)]
         first, second = await services.judge.judge_batch(asked)
         assert isinstance(first, StoreCorruptError)
-        assert isinstance(second, Judgment)
+        assert isinstance(second, Case)
 
 
 async def test_an_engine_that_loses_an_answer_fails_the_whole_request() -> None:
@@ -320,7 +320,7 @@ async def test_a_missing_calibration_causes_no_engine_call() -> None:
 
     async with services_of(ScriptedEngine(script)) as services:
         with pytest.raises(CalibrationNotFoundError, match="calibrate"):
-            await services.judge.judge(request(pair(1, 0)))
+            await judged(services, pair(1, 0))
     assert asked == []
 
 
@@ -374,7 +374,7 @@ def test_an_abstention_names_the_first_reason_that_applies(
 
 def test_a_suspended_judgment_keeps_its_scores_and_its_threshold() -> None:
     found = decide(case(SURE, 0.3, suspended=True), min_label_mass=0.0, judge=JUDGE)
-    assert (found.preference, found.threshold) == (SURE, 0.3)
+    assert (found.p_bar, found.uncertainty, found.threshold) == (SURE.p_bar, SURE.uncertainty, 0.3)
 
 
 async def test_all_criteria_of_a_batch_use_one_version_of_a_set() -> None:
@@ -391,7 +391,7 @@ async def test_all_criteria_of_a_batch_use_one_version_of_a_set() -> None:
         calibrations.usable = changing  # type: ignore[method-assign]
         asked = [request(pair(3.0, 0.0), alpha=alpha) for alpha in (0.1, 0.2, 0.3)]
         judgments = await services.judge.judge_batch(asked)
-    used = [one.calibration for one in judgments if isinstance(one, Judgment)]
+    used = [one.judgment.calibration for one in judgments if isinstance(one, Case)]
     assert [one and one.version for one in used] == [1, 1, 1]
 
 
