@@ -1,4 +1,4 @@
-"""Explanations that a judge writes after its verdict. They are not the reason of the verdict."""
+"""Explanations that a judge writes after its verdict. They are not the reason for the verdict."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable

@@ -193,9 +193,9 @@ class Judgment:
             and if none decided (`escalation_unavailable`).
         rungs: The judges of a cascade that were asked, in order; None for a judge alone.
         explanation: With `explain`, the first thought of a judge that thinks, or a text that
-            another judge writes after the verdict, if it has a preference: it is not the reason of
-            the verdict, and the promise does not cover it. None without `explain`, or if the judge
-            did not write it.
+            another judge writes after the verdict, if it has a preference: it is not the reason
+            for the verdict, and the promise does not cover it. None without `explain`, or if the
+            judge did not write it.
     """
 
     id: Identifier | None

@@ -5,6 +5,7 @@ import math
 import re
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from tests.integration.desk.browsing import (
@@ -74,7 +75,7 @@ def test_a_pair_is_tried_with_the_keyboard_alone(
         assert page.evaluate(focused) == "Response B"
         result.get_by_role("button", name="Why?").click()
         why = result.get_by_role("region", name="Explanation")
-        expect(why).to_contain_text("Written afterwards. This is not the reason of the verdict")
+        expect(why).to_contain_text("Written afterwards. This is not the reason for the verdict")
         page.get_by_label("Wrong at most").fill("0.1")
         expect(verdict.or_(why)).to_have_count(0)
         page.keyboard.press("Control+Enter")
@@ -174,6 +175,31 @@ def test_a_button_that_waits_says_so_and_keeps_the_focus(url: str, browser: Brow
         held.pop().continue_()
         expect(page.locator(".verdict")).to_have_count(1)
         expect(judge).to_be_focused()
+
+
+@pytest.mark.parametrize(
+    ("reason", "sentence"),
+    [
+        ("thought_unfinished", "The judge's thought did not end"),
+        ("escalation_unavailable", "the large one cannot be asked now"),
+    ],
+)
+def test_a_pair_without_a_score_has_its_reason_and_no_uncertainty(
+    reason: str, sentence: str, url: str, browser: Browser
+) -> None:
+    numbers = ("preferred", "p_fwd", "p_rev", "p_bar", "uncertainty", "confidence", "risk_level")
+
+    def without_score(route: Route) -> None:
+        judgment = route.fetch().json() | dict.fromkeys(numbers)
+        route.fulfill(json=judgment | {"verdict": "abstain", "reason": reason})
+
+    with open_page(browser, url) as page:
+        page.route("**/judge", without_score)
+        page.goto("/desk#try")
+        page.get_by_role("button", name="Judge", exact=True).click()
+        result = page.get_by_role("region", name="Result")
+        expect(result).to_contain_text(sentence)
+        expect(result).not_to_contain_text("uncertainty")
 
 
 def test_no_view_has_barriers_or_scrolls_sideways(url: str, browser: Browser) -> None:

@@ -87,6 +87,8 @@ function Place({ judgment, detail }) {
 /** Why there is a verdict or none, in a sentence. @param {any} judgment */
 function reasonOf(judgment) {
   const { reason, threshold, uncertainty } = judgment;
+  if (reason === "thought_unfinished") return "The judge's thought did not end, so it has no preference. Asking again gives the same answer.";
+  if (reason === "escalation_unavailable") return "The small judge is not sure enough, and the large one cannot be asked now.";
   if (reason === "off_task") return "The judge may not be answering the question: its answer is mostly something other than A or B.";
   if (reason === "no_preference") return "The judge finds both equally good.";
   if (reason === "suspended") return "Labels have shown more errors than promised, so this set gives no verdicts until its alarm ends.";
@@ -125,7 +127,7 @@ function Why({ body, canWrite }) {
   const ask = async () => setText((await post("judge", { ...body, explain: true })).explanation ?? "The judge wrote nothing.");
   if (text === null) return html`<p><${Action} run=${ask} waits="The judge writes…">Why?<//></p>`;
   return html`<section class="note" aria-label="Explanation"><h3>The judge, asked why</h3><${Markdown} text=${text} />
-    <p class="hint">Written afterwards. This is not the reason of the verdict, and no promise covers it.</p></section>`;
+    <p class="hint">Written afterwards. This is not the reason for the verdict, and no promise covers it.</p></section>`;
 }
 
 /** The answer to the last request. @param {{ shown: any, info: any }} props */
@@ -133,8 +135,8 @@ const Result = ({ shown: { of, judgment, detail }, info }) =>
   html`<section class="card result" aria-label="Result" aria-live="polite">
     <${Verdict} judgment=${judgment} />
     <${Why} key=${of} body=${JSON.parse(of)} canWrite=${info.kind?.startsWith("chat model") && judgment.preferred !== null} />
-    <${Orders} judgment=${judgment} />
-    ${detail !== null && detail.curve.length > 0 && html`<${Place} judgment=${judgment} detail=${detail} />`}
+    ${judgment.p_bar !== null && html`<${Orders} judgment=${judgment} />`}
+    ${judgment.p_bar !== null && detail !== null && detail.curve.length > 0 && html`<${Place} judgment=${judgment} detail=${detail} />`}
     ${judgment.risk_level !== null && html`<p class="hint">The smallest promise that gives this pair a verdict: ${percent(judgment.risk_level, 1)}.</p>`}
     ${judgment.audit !== null && html`<p class="hint">This pair was drawn for a label: it waits on the page Label.</p>`}
   </section>`;

@@ -124,7 +124,7 @@ function WayBack({ monitor, name, onChanged }) {
   const [done, judged] = [Math.min(labelled, audits), Math.min(drawn, audits)];
   return html`<ol class="way">
     <li><span><progress value=${done} max=${audits} aria-label="Labels since the alarm"></progress> <strong>${count(done)} of ${count(audits)} labeled, ${count(judged)} of ${count(audits)} judged so far.</strong>
-      ${" "}These are the first pairs since the alarm, and their number stays.${judged < audits && done === judged ? " Come back when programs have sent more." : ""}</span>
+      ${" "}These are the first pairs since the alarm, and their number does not change.${judged < audits && done === judged ? " Come back when programs have sent more." : ""}</span>
       ${!ready && done < judged && html`<a class="button main" href=${`#label/${name}`}>Label</a>`}</li>
     <li><span>Their labels then replace all labels of the set. You see what that does before anything changes.</span>
       ${ready && html`<${Absorption} name=${name} isReplaced onChanged=${onChanged} kind="main">End the alarm…<//>`}</li>
