@@ -8,7 +8,7 @@ from pydantic import SecretStr
 
 from app.core.errors import StartupError
 from app.settings import Settings, read_settings
-from scope_judge.reward_settings import VARIABLES
+from scope_judge.reward_source import VARIABLES
 
 SECRET = "xyzzy-secret"
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from scope_judge import records
-from scope_judge.address import Address
 from scope_judge.batches import FIRST_SIZE, Asked, BatchSize, Cutter, Stream, Work
 from scope_judge.comparisons import (
     Completion,
@@ -33,7 +32,7 @@ from scope_judge.comparisons import (
     to_json,
 )
 from scope_judge.errors import AnswerError, ConflictError, ScopeError
-from scope_judge.exchange import Call, OneGroup, Session, Steps, Waits
+from scope_judge.exchange import Address, Call, OneGroup, Session, Steps, Waits
 from scope_judge.methods import call, stream
 from scope_judge.parsing import parse
 from scope_judge.records import Identifier, ItemError, Judgment, Label, Rewards, Status

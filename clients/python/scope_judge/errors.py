@@ -1,18 +1,4 @@
-"""The exceptions of the client.
-
-ScopeError
-├── RequestError             the request is at fault (4xx); the same request fails again
-│   ├── AuthenticationError  the key is missing or unknown (401)
-│   ├── ForbiddenError       the key lacks the permission (403)
-│   ├── NotFoundError        there is no such calibration set, version or route (404)
-│   ├── ConflictError        the calibration set belongs to another judge (409)
-│   └── TooLargeError        the body, the batch or a prompt is too long (413), or the batch has
-│                            too many criteria (422 too_many_criteria)
-├── UnavailableError         trying again later may help (429, 503, no connection)
-│   └── TooSlowError         there was no answer in time (504, or the client's own timeout)
-├── ServerError              a fault of the service (other 5xx)
-└── AnswerError              the answer is not one of a scope-judge service
-"""
+"""The exceptions of the client: a tree below `ScopeError`."""
 
 import re
 from collections.abc import Mapping
@@ -70,39 +56,39 @@ def _rebuilt(
 
 
 class RequestError(ScopeError):
-    """The request is at fault; the same request fails again."""
+    """The request is at fault (4xx); the same request fails again."""
 
 
 class AuthenticationError(RequestError):
-    """The key is missing, or the service does not know it."""
+    """The key is missing, or the service does not know it (401)."""
 
 
 class ForbiddenError(RequestError):
-    """The key's roles, or its calibration sets, do not cover the request."""
+    """The key's roles, or its calibration sets, do not cover the request (403)."""
 
 
 class NotFoundError(RequestError):
-    """There is no such calibration set, version or route."""
+    """There is no such calibration set, version or route (404)."""
 
 
 class ConflictError(RequestError):
-    """The calibration set belongs to another judge."""
+    """The calibration set belongs to another judge, or has other labels (409)."""
 
 
 class TooLargeError(RequestError):
-    """The body, the batch or a prompt is too long, or the batch has too many criteria."""
+    """The body, the batch or a prompt is too long (413), or has too many criteria (422)."""
 
 
 class UnavailableError(ScopeError):
-    """The request is valid, and trying again later may help."""
+    """Trying again later may help (429, 503, no connection)."""
 
 
 class TooSlowError(UnavailableError):
-    """The request timed out; a smaller request may succeed."""
+    """There was no answer in time (504, or the client's own timeout)."""
 
 
 class ServerError(ScopeError):
-    """A fault of the service or of its data."""
+    """A fault of the service or of its data (other 5xx)."""
 
 
 class AnswerError(ScopeError):

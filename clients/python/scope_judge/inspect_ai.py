@@ -6,14 +6,13 @@ from inspect_ai.scorer import CORRECT, INCORRECT, Score, Scorer, Target, accurac
 from inspect_ai.solver import TaskState
 
 from scope_judge.comparisons import Question
-from scope_judge.reward_settings import resolved
-from scope_judge.reward_source import Reward, RewardSource
+from scope_judge.reward_source import Reward, RewardSource, resolved
 
 if TYPE_CHECKING:
     # Part of `typing` from Python 3.11 on.
     from typing_extensions import Unpack
 
-    from scope_judge.reward_settings import RewardOptions
+    from scope_judge.reward_source import RewardOptions
 
 __all__ = ["scope_judge"]
 

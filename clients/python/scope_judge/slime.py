@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from scope_judge.comparisons import Group
-from scope_judge.reward_settings import VARIABLES
-from scope_judge.reward_source import REASONS, flags_of, shared_source
+from scope_judge.reward_source import REASONS, VARIABLES, flags_of, shared_source
 
 __all__ = ["custom_rm", "normalized_rewards"]
 

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from scope_judge.comparisons import Completion, Group, Question
 from scope_judge.processes import of_all_processes
-from scope_judge.reward_settings import resolved
-from scope_judge.reward_source import Reward, RewardSource, metrics_of
+from scope_judge.reward_source import Reward, RewardSource, metrics_of, resolved
 
 if TYPE_CHECKING:
     # Part of `typing` from Python 3.11 on.
     from typing_extensions import Unpack
 
-    from scope_judge.reward_settings import RewardOptions
+    from scope_judge.reward_source import RewardOptions
 
 __all__ = ["ScopeReward", "scope_reward"]
 

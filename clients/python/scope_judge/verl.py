@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     # Part of `typing` from Python 3.11 on.
     from typing_extensions import Unpack
 
-    from scope_judge.reward_settings import RewardOptions
+    from scope_judge.reward_source import RewardOptions
 
 __all__ = ["compute_score"]
 

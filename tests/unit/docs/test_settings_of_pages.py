@@ -3,7 +3,7 @@
 import re
 
 from app.settings import VARIABLES
-from scope_judge.reward_settings import VARIABLES as OF_REWARDS
+from scope_judge.reward_source import VARIABLES as OF_REWARDS
 from tests.unit.docs.markdown import ROOT, files
 
 # SCOPE_REWARD_* names several.

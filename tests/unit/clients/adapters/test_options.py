@@ -12,8 +12,14 @@ from typing import Any
 import pytest
 
 from scope_judge import RequestError, UnavailableError
-from scope_judge.reward_settings import VARIABLES, resolved
-from scope_judge.reward_source import Reward, RewardSource, flags_of, shared_source
+from scope_judge.reward_source import (
+    VARIABLES,
+    Reward,
+    RewardSource,
+    flags_of,
+    resolved,
+    shared_source,
+)
 from scope_judge.slime import custom_rm, normalized_rewards
 from scope_judge.trl import ScopeReward, _of_environment, scope_reward
 from scope_judge.verl import compute_score
