@@ -20,11 +20,11 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 
 from app.core.comparison import MIRRORED, Criterion
-from app.core.comparison import AuditLabel as AuditLabel
 from app.core.fingerprint import drawn_pair
 from app.core.preference import Score
 from app.ports import StoredRow
 from scope_judge import records
+from scope_judge.records import AuditLabel as AuditLabel
 from scope_judge.records import Status
 
 DrawId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]

@@ -18,8 +18,6 @@ Orders = Literal[1, 2]
 # Reasons for which a judge gives a comparison no score: the service abstains, whatever alpha is.
 Unscored = Literal["thought_unfinished", "escalation_unavailable"]
 Label = Literal["A", "B", "tie"]
-# "none" closes an audit that nobody can label.
-AuditLabel = Label | Literal["none"]
 # Label -> the label of the same pair with the responses in the other order.
 MIRRORED: Mapping[Label, Label] = {"A": "B", "B": "A", "tie": "tie"}
 Verdict = Literal["A", "B", "abstain"]

@@ -34,6 +34,7 @@ NoReward = Literal[
     "unopposed",
 ]
 Status = Literal["open", "labelled", "closed", "expired"]
+# "none" closes an audit that nobody can label.
 AuditLabel = Label | Literal["none"]
 Event = Literal["closed", "label_changed", "alarm", "alarm_ended", "resumed"]
 OnAlarm = Literal["report", "abstain"]
