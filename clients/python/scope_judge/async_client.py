@@ -1,7 +1,7 @@
 """The asynchronous client."""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -93,12 +93,12 @@ class AsyncScopeClient(Calls):
         running: set[asyncio.Task[None]] = set()
         try:
             work = await self._run(stream.preparation)
-            batches = _batches(work, stream)
+            batches = stream.batches(work)
             while True:
                 while results := work.take():
                     for result in results:
                         yield result
-                while work.has_room() and (batch := await anext(batches, None)):
+                while work.has_room() and (batch := next(batches, None)):
                     running.add(asyncio.create_task(self._run(work.steps(batch))))
                 if not running:
                     return
@@ -160,23 +160,3 @@ class _Gathered:
     def __init__(self) -> None:
         self.groups: dict[object, tuple[Group, Item]] = {}
         self.task: asyncio.Task[_Outcomes] | None = None
-
-
-async def _batches(work: Any, stream: Stream[Any]) -> AsyncIterator[list[Item]]:
-    """Yields batches, and reads no more inputs than they need."""
-    number = 0
-    async for given in _each(stream.inputs):
-        if full := work.cutter.add(stream.item(given, number)):
-            yield full
-        number += 1
-    if rest := work.cutter.rest():
-        yield rest
-
-
-async def _each(inputs: Any) -> AsyncIterator[Any]:
-    if isinstance(inputs, AsyncIterable):
-        async for value in inputs:
-            yield value
-    else:
-        for value in inputs:
-            yield value

@@ -1,7 +1,7 @@
 """Cuts items into batches by the speed that is seen, and puts the answers back in order."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -188,3 +188,11 @@ class Stream(Generic[R]):
     preparation: Steps[Work[R]]
     inputs: Any
     item: Callable[[Any, int], Item]
+
+    def batches(self, work: Work[R]) -> Iterator[list[Item]]:
+        """Yields batches, and reads no more inputs than they need."""
+        for number, given in enumerate(self.inputs):
+            if full := work.cutter.add(self.item(given, number)):
+                yield full
+        if rest := work.cutter.rest():
+            yield rest

@@ -1,7 +1,7 @@
 """The methods of both clients: how each makes its requests and reads the answers."""
 
 import dataclasses
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -159,7 +159,7 @@ class Calls:
     @stream
     def judge_many(
         self,
-        pairs: Iterable[Pair] | AsyncIterable[Pair],
+        pairs: Iterable[Pair],
         **criterion: "Unpack[Criterion]",
     ) -> Stream[Judgment | ItemError]:
         """Judges any number of pairs, and yields one result for each, in order.
@@ -172,8 +172,7 @@ class Calls:
         Args:
             pairs: Each is (question, a, b), or a mapping with the fields of POST /judge except
                 `explain`, whose criterion overrides the arguments. Or a pandas DataFrame with the
-                columns question, response_a and response_b. Asynchronous clients take an
-                asynchronous iterable, too.
+                columns question, response_a and response_b.
             **criterion: The criterion of every pair, as in `judge`.
         """
         given = checked(criterion, Criterion)
@@ -245,7 +244,7 @@ class Calls:
     @stream
     def rewards_many(
         self,
-        groups: Iterable[Group] | AsyncIterable[Group],
+        groups: Iterable[Group],
         **rule: "Unpack[GroupRule]",
     ) -> Stream[Rewards | ItemError]:
         """Rewards any number of groups, and yields one result for each, in order.
@@ -320,7 +319,7 @@ class Calls:
         judged, as by `calibrate`.
 
         Args:
-            examples: As in `calibrate`.
+            examples: As in `calibrate`, but not a DataFrame.
             calibration: Name of the set that the scores are for.
         """
         ask = partial(self._scored, calibration=calibration)
@@ -421,7 +420,7 @@ class Calls:
         return self._get(records.ExamplePage, path, limit=limit, after=after)
 
     @stream
-    def score_pairs(self, pairs: Iterable[Pair] | AsyncIterable[Pair]) -> Stream[records.PairScore]:
+    def score_pairs(self, pairs: Iterable[Pair]) -> Stream[records.PairScore]:
         """Scores pairs without labels, and yields a score for each, in order; no set changes.
 
         Args:

@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -10,7 +10,6 @@ import httpx
 
 from scope_judge.batches import Stream
 from scope_judge.calls import Calls
-from scope_judge.comparisons import Item
 from scope_judge.exchange import (
     TIMEOUT_S,
     OneGroup,
@@ -140,7 +139,7 @@ class ScopeClient(Calls):
 
         try:
             work = self._run(stream.preparation)
-            batches = _batches(work, stream)
+            batches = stream.batches(work)
             while True:
                 while results := work.take():
                     yield from results
@@ -161,12 +160,3 @@ class ScopeClient(Calls):
                     return
         finally:
             stopped.set()
-
-
-def _batches(work: Any, stream: Stream[Any]) -> Iterator[list[Item]]:
-    """Yields batches, and reads no more inputs than they need."""
-    for number, given in enumerate(stream.inputs):
-        if full := work.cutter.add(stream.item(given, number)):
-            yield full
-    if rest := work.cutter.rest():
-        yield rest

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import json
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -283,15 +283,6 @@ def test_a_cancelled_task_leaves_no_work_behind() -> None:
     with serving(PlannedService(rule=held)) as service:
         asyncio.run(main(service.url))
         release.set()
-
-
-def test_pairs_may_be_asynchronous() -> None:
-    async def given() -> AsyncIterator[tuple[str, str, str]]:
-        for pair in pairs(20):
-            yield pair
-
-    with serving(PlannedService()) as service:
-        assert numbers(call("async", service.url, "judge_many", given())) == list(range(20))
 
 
 @both
