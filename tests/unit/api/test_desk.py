@@ -11,7 +11,7 @@ from app.api.desk.routes import FILES
 from app.api.keys import Keys
 from tests.serving import client_of
 from tests.unit.api.keyring import entry, header_of, write_keys
-from tests.unit.api.problems import problem
+from tests.unit.api.problems import calibrated, comparison, problem
 
 STATIC = Path(__file__).parents[3] / "app" / "api" / "desk" / "static"
 
@@ -79,15 +79,17 @@ async def test_a_prefix_takes_no_route_out_of_the_keys(tmp_path: Path) -> None:
 
 
 async def test_without_keys_a_person_has_the_name_that_the_browser_sends() -> None:
-    async with client_of() as client:
-        for sent, name in {"Jos%C3%A9": "José", "": "anonymous", "%0A": "anonymous"}.items():
+    async with client_of(audit_rate=1.0) as client:
+        for sent, name in {"Jos%C3%A9": "José", "": "anonymous", "a%0Ab": "anonymous"}.items():
             found = await client.get("/info", headers={"X-Scope-Person": sent})
             assert found.json()["caller"] == name
-        judged = {"question": "?", "response_a": "a", "response_b": "b", "alpha": None}
-        await client.post("/judge", json=judged, headers={"X-Scope-Person": "ann"})
+        await calibrated(client)
+        await client.post("/judge", json=comparison(), headers={"X-Scope-Person": "ann"})
         # Judgments are counted by key.
         usage = (await client.get("/usage")).json()
         assert [key["key"] for key in usage["keys"]] == ["anonymous"]
+        (criterion,) = (await client.get("/calibrations/default/monitor")).json()["criteria"]
+        assert [key["key"] for key in criterion["keys"]] == ["anonymous"]
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,17 @@ async def test_the_light_is_never_green_while_the_error_may_be_above_alpha() -> 
         assert (found["light"], found["alarm"], found["alarm_evidence"]) == ("red", True, 20)
 
 
+async def test_a_criterion_with_an_alarm_comes_first_and_is_what_the_summary_is_about() -> None:
+    async with client_of(audit_rate=1.0) as client:
+        await calibrate(client)
+        for alpha, given, right in ((0.1, pairs(30), "B"), (0.3, pairs(40), "A")):
+            drawn = await judge(client, given, alpha=alpha)
+            await label(client, [(each["audit"]["id"], right) for each in drawn])
+        found = await shown(client)
+        assert [each["alpha"] for each in found["criteria"]] == [0.1, 0.3]
+        assert "promised were 10%" in found["summary"]
+
+
 async def test_alpha_and_delta_are_read_with_four_digits() -> None:
     async with client_of(audit_rate=1.0) as client:
         await calibrate(client)

@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from app.core.errors import StoreCorruptError
+from app.ports import AuditState
 from app.stores.memory import MemoryStore
 from tests.serving import client_of, services_of
 from tests.serving import labelled as labeled_comparison
@@ -248,6 +249,21 @@ async def test_a_replacement_is_checked_on_the_version_that_it_replaces() -> Non
         store.before = lambda: calibrated(client)
         problem(await client.post(f"{SET}/examples", json=body), "becomes_infeasible")
         assert (await client.get(SET)).json()["n"] == 65
+
+
+async def test_a_rollback_needs_no_audits() -> None:
+    class Damaged(MemoryStore):
+        async def audit_states(self) -> dict[str, AuditState]:
+            raise StoreCorruptError("the audits are not ours")
+
+    store = MemoryStore()
+    async with services_of(store=store) as services:
+        for number in range(2):
+            await services.calibrator.add("default", [labeled_comparison(1.0, "A", number=number)])
+        store.__class__ = Damaged
+        would = await services.changes.rollback("default", 1, by="ana", dry_run=True)
+        done = await services.changes.rollback("default", 1, by="ana")
+    assert (would.removed, done.removed, done.calibration.n) == (1, 1, 1)
 
 
 async def test_a_set_that_cannot_be_read_can_be_deleted_after_a_look() -> None:
