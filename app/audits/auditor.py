@@ -112,9 +112,9 @@ class Auditor:
         self._store_is_away = False
         # The kind of call that failed and was logged, until one of this kind succeeds.
         self._outage: Literal["read", "write"] | None = None
-        # Held while the audits are read.
+        # Locked while the audits are read.
         self._reading = asyncio.Lock()
-        # Name of a set -> held while draws of it are written, so that they know of each other.
+        # Name of a set -> locked while its draws are written, so that they know of each other.
         self._drawing = defaultdict[str, asyncio.Lock](asyncio.Lock)
         # Name of a set -> the draws that wait for it, and the task that then writes all of them.
         self._waiting: dict[str, tuple[list[Drawn], asyncio.Task[None]]] = {}
@@ -498,7 +498,7 @@ class Auditor:
 
 
 class _Effect(NamedTuple):
-    """What a label did.
+    """The effect of a label.
 
     Args:
         before: The label that it replaces.

@@ -111,7 +111,7 @@ class Martingales:
 
 @dataclass(slots=True)
 class _SetDrift:
-    """What this process has judged by one version of a set.
+    """The judgments of this process by one version of a set.
 
     Args:
         criteria: The first criteria that were asked for.
@@ -186,7 +186,7 @@ class Drift:
             await asyncio.sleep(_SETTLE_S)
             for name, state in [*self._sets.items()]:
                 calibration = self._calibrations.in_memory(name)
-                # Else a new version is in place, or the set was deleted.
+                # Otherwise a new version is in place, or the set was deleted.
                 if calibration is not None and calibration.write_id == state.write_id:
                     await self.of(calibration)
 

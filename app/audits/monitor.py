@@ -118,7 +118,7 @@ class Monitor:
         return self.on_alarm == "abstain"
 
     async def follow(self) -> None:
-        """Computes the sets in memory anew when their audits change; runs until it is cancelled."""
+        """Computes sets in memory again when their audits change; runs until it is cancelled."""
         rest = _FOLLOW_S
         while True:
             await asyncio.sleep(rest)
@@ -337,7 +337,7 @@ class Monitor:
         """The numbers of each set that has gauges, and of its criteria with the most labels."""
         for report in self._shown():
             name, oldest = report.book.name, report.oldest
-            # Under the criterion with the most.
+            # The number of the criterion with the most.
             waiting = max((audits.shown.waiting for audits in report.criteria), default=0)
             yield "audits_waiting", (name,), waiting
             if oldest is not None:

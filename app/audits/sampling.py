@@ -34,7 +34,7 @@ class Drawn(NamedTuple):
 
 
 class Sampler:
-    """Draws each comparison with the same probability, for each criterion and version anew.
+    """Draws each comparison with the same probability, for each criterion and version by itself.
 
     A comparison is drawn if a keyed hash of its digest, of the criterion and of the version is
     below the rate. So whoever does not know the secret learns from a draw only whether the same

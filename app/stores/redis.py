@@ -161,7 +161,7 @@ class RedisStore:
             self._client = None
 
     async def ping(self) -> None:
-        # Not PING, because Redis answers it even if the user may not read the keys.
+        # PING would not do: Redis answers it even if the user may not read the keys.
         await self._run(lambda client: client.exists(NAMES_KEY))
 
     async def names(self, *, deleted: bool = False) -> list[str]:
@@ -468,7 +468,7 @@ def _entry(name: str, identifier: str, fields: Mapping[str, str]) -> Entry:
 
 def _format(client: Client) -> str | None:
     """Returns the number of the store's format, which an empty store gets first."""
-    # In this order: another process may open the same empty store.
+    # The order matters, because another process may open the same empty store.
     if not any(client.exists(key) for key in (NAMES_KEY, AUDITED_KEY, SECRET_KEY)):
         client.set(FORMAT_KEY, FORMAT, nx=True)
     return cast("str | None", client.get(FORMAT_KEY))
@@ -495,7 +495,7 @@ def _audit_states(client: Client) -> dict[str, AuditState]:
         return {}
     with client.pipeline(transaction=False) as pipeline:
         for keys in map(AuditKeys.of, names):
-            # In this order: a row that is written in between is counted, and its position is not.
+            # The position comes first: a row that is written in between is only counted.
             pipeline.get(keys.position)
             pipeline.hlen(keys.rows)
         answers = iter(pipeline.execute())

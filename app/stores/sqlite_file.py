@@ -181,7 +181,7 @@ class OpenFile:
 
 def _inode(path: str | Path) -> _Inode | None:
     try:
-        # Not `Path.stat`: each step of the store asks for six files.
+        # `Path.stat` would be slower, and each step of the store asks for six files.
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -218,7 +218,7 @@ def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
     Raises:
         StoreCorruptError: The file holds other tables.
     """
-    # Under the write lock, because two processes can open the same new file at once.
+    # This needs the write lock, because two processes can open the same new file at once.
     with transaction(connection, "IMMEDIATE"):
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
