@@ -39,7 +39,6 @@ from app.flow import off_loop
 from app.observability.telemetry import Telemetry
 from app.ports import AuditState, AuditStore, StoredRow, placed
 from scope_judge import records
-from scope_judge.records import Status
 
 # Interval at which changes of other processes are asked for.
 _FOLLOW_S = 1.0
@@ -283,22 +282,22 @@ class Auditor:
             drawn = await off_loop(self._sampler.drawn, candidates, at=self.now())
         new = dict[str, list[Drawn]]()
         for one in drawn:
-            if one is not None and not self._is_kept(one):
+            if self._kept(one) is None:
                 new.setdefault(one.audit.calibration, []).append(one)
         for name, draws in new.items():
             await self._keep(name, draws)
-        for item, one in zip(candidates, drawn, strict=True):
+        for one in drawn:
+            kept = self._kept(one)
             # Nobody should spend a label on a draw that takes no more labels.
-            if one is not None and self._is_kept(one, status=("open", "labelled", "closed")):
+            if kept is not None and kept.status(self.now()) != "expired":
                 reference = records.AuditReference(id=one.audit.id, rate=one.audit.rate)
-                item.outcome = replace(item.judgment, audit=reference)
+                one.case.outcome = replace(one.case.judgment, audit=reference)
 
-    def _is_kept(self, drawn: Drawn, *, status: Sequence[Status] | None = None) -> bool:
-        """Whether the store has a draw under its criterion and version."""
-        audit, use = self.book(drawn.audit.calibration).audits.get(drawn.audit.key), drawn.use
-        if audit is None or not audit.has_use(use.criterion, use.write_id):
-            return False
-        return status is None or audit.status(self.now()) in status
+    def _kept(self, drawn: Drawn) -> Audit | None:
+        """The audit of a draw; None if the store does not have its criterion and version."""
+        audit = self.book(drawn.audit.calibration).audits.get(drawn.audit.key)
+        use = drawn.use
+        return audit if audit is not None and audit.has_use(use.criterion, use.write_id) else None
 
     async def _keep(self, name: str, draws: Sequence[Drawn]) -> None:
         """Keeps draws of a set, unless the store does not take them.

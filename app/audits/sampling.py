@@ -20,10 +20,12 @@ class Drawn(NamedTuple):
     """A drawn judgment.
 
     Args:
+        case: The judgment.
         audit: Its audit with this one use, whose position is not known yet.
         texts: The texts of the pair, if they are kept and not too long.
     """
 
+    case: Case
     audit: Audit
     texts: str | None
 
@@ -63,13 +65,14 @@ class Sampler:
         self._keeps_texts = keeps_texts
         self._limit = round(rate * 2**_BITS)
 
-    def drawn(self, candidates: Sequence[Case], *, at: float) -> list[Drawn | None]:
-        """Returns for each candidate, in order, its draw or None.
+    def drawn(self, candidates: Sequence[Case], *, at: float) -> list[Drawn]:
+        """Returns the draws among some judgments that used a set, in order.
 
         Labeled examples of the set are never drawn: they say nothing about other traffic. Nor are
         comparisons without a score, which no alpha accepts.
         """
-        return [self._drawn(candidate, at) for candidate in candidates]
+        drawn = (self._drawn(candidate, at) for candidate in candidates)
+        return [one for one in drawn if one is not None]
 
     def made(self, audit: Audit) -> bool:
         """Whether an audit has the id that this secret gives its comparison."""
@@ -111,7 +114,7 @@ class Sampler:
             wait_s=min(self._expires_s, _WITHOUT_TEXTS_S) if is_too_long else self._expires_s,
             uses=(use,),
         )
-        return Drawn(audit, texts)
+        return Drawn(candidate, audit, texts)
 
     def _id(self, name: str, digest: str, comparison: Comparison) -> str:
         """Returns 127 bits for the comparison, and one last bit for the order of its responses."""
