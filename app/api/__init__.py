@@ -1,5 +1,5 @@
 """HTTP: the only package that knows requests, responses and status codes.
 
-A request passes `server`, `middleware.Observation`, `access`, `middleware.Gate`, `inputs` and its
-route in `routes`.
+A request passes `server`, `middleware.Observation`, `access`, `middleware.Gate` and `routing` on
+its way to its route in `routes`.
 """
