@@ -273,17 +273,12 @@ class Settings(BaseSettings):
         description="Path prefix behind a proxy, such as `/judge-a`; empty if the proxy removes "
         "it.",
     )
-    metrics: Literal["key", "open", "off"] = Field(
-        "key",
-        description="Access to /metrics: `key` (with a key file, the role `metrics`), `open` "
-        "(everybody) or `off` (nobody).",
-    )
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 for any free port.")
     metrics_port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
         None,
         description="Second port that serves only /metrics, without a key, for a network that only "
-        "Prometheus reaches.",
+        "Prometheus reaches. On the first port, /metrics needs a key with the role `metrics`.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Log level. No level logs questions or responses."

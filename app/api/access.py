@@ -21,10 +21,9 @@ from app.core.errors import (
     UnauthenticatedError,
 )
 
-Need = Role | Literal["calibrate or label", "key", "any key", "nothing", "switch", "nobody"]
+Need = Role | Literal["calibrate or label", "key", "any key", "nothing", "nobody"]
 # Method and path of a route -> the required role, `key` (any key that may do more than label),
-# `any key`, `nothing`, or `switch` (SCOPE_METRICS decides). Roles do not include each other; a key
-# can have several.
+# `any key`, or `nothing`. Roles do not include each other; a key can have several.
 NEEDS: Mapping[tuple[str, str], Need] = {
     ("POST", "/judge"): "judge",
     ("POST", "/judge/batch"): "judge",
@@ -55,7 +54,7 @@ NEEDS: Mapping[tuple[str, str], Need] = {
     ("POST", "/calibrations/{name}/absorb"): "calibrate",
     ("GET", "/healthz"): "nothing",
     ("GET", "/readyz"): "nothing",
-    ("GET", "/metrics"): "switch",
+    ("GET", "/metrics"): "metrics",
     ("GET", "/info"): "any key",
     ("GET", "/usage"): "key",
     ("GET", "/openapi.json"): "key",
@@ -154,9 +153,6 @@ def _is_loopback(name: str) -> bool:
         return False
 
 
-MetricsSwitch = Literal["key", "open", "off"]
-
-
 class Authentication:
     """Refuses unknown routes and missing permissions, before the body is read.
 
@@ -165,12 +161,9 @@ class Authentication:
         metrics_port: Port of this machine on which /metrics needs no key and is the only route.
     """
 
-    def __init__(
-        self, app: ASGIApp, *, keys: Keys | None, metrics: MetricsSwitch, metrics_port: int | None
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, keys: Keys | None, metrics_port: int | None) -> None:
         self._app = app
         self._keys = keys
-        self._metrics = metrics
         self._metrics_port = metrics_port
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -196,10 +189,6 @@ class Authentication:
             if path != "/metrics":
                 raise RouteNotFoundError("this port serves only /metrics (SCOPE_METRICS_PORT)")
             need = "nothing"
-        elif path == "/metrics" and self._metrics == "off":
-            raise RouteNotFoundError("/metrics is turned off: SCOPE_METRICS is off")
-        if need == "switch":
-            need = "nothing" if self._metrics == "open" else "metrics"
         caller = None
         if self._keys is not None and need != "nothing":
             caller = scope[CALLER_KEY] = _caller(self._keys, scope, basic=path in TAKES_BASIC)

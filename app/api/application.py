@@ -67,12 +67,7 @@ def create_application(
     app.state.keys = keys
     app.add_middleware(Gate, max_body_bytes=settings.max_body_bytes, timeout_s=settings.timeout_s)
     # Middleware that is added later runs earlier: authentication comes before any body is read.
-    app.add_middleware(
-        Authentication,
-        keys=keys,
-        metrics=settings.metrics,
-        metrics_port=settings.metrics_port,
-    )
+    app.add_middleware(Authentication, keys=keys, metrics_port=settings.metrics_port)
     app.add_middleware(Observation)
     if settings.root_path:
         app.add_middleware(Prefix, prefix=settings.root_path)

@@ -58,7 +58,6 @@ SETTING_GROUPS = {
     "max_body_bytes": "Limits and deadlines",
     "drain_lag_s": "Shutdown",
     "api_keys_file": "Access",
-    "metrics": "Monitoring",
     "host": "Network and log",
 }
 
@@ -72,7 +71,6 @@ KEY_NEEDED = {
     "any key": "Any key.",
     "calibrate or label": "Role `calibrate` or `label`.",
     "nothing": "No key.",
-    "switch": "Access by `SCOPE_METRICS`.",
 }
 
 

@@ -47,7 +47,6 @@ WRONG: dict[str, list[str]] = {
     "max_hang_s": ["-1", "nan", "inf"],
     "drain_s": ["0", "nan", "inf"],
     "root_path": ["judge-a", "/", "/a/", "/a//b", "/a b", f"/{SECRET}?"],
-    "metrics": ["yes", SECRET],
     "port": ["-1", "65536", SECRET],
     "metrics_port": ["0", "65536", "8000", SECRET],
     "escalate_max_share": ["-0.1", "1.1", SECRET],

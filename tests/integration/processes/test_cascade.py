@@ -12,7 +12,7 @@ from typing import Any
 from tests.integration.processes.server import SERVE, Server
 from tests.patience import PATIENCE_S
 
-SCRIPTED = {"SCOPE_ENGINE": "scripted", "SCOPE_METRICS": "open"}
+SCRIPTED = {"SCOPE_ENGINE": "scripted"}
 SMALL, LARGE = "scripted (small)", "scripted (large)"
 CRITERION = {"calibration": "mine", "alpha": 0.1, "guarantee": "pac"}
 

@@ -70,10 +70,9 @@ def routes_of_the_application() -> Iterator[tuple[str, str]]:
 def test_every_route_is_in_the_table_and_none_is_open_by_accident() -> None:
     assert set(NEEDS) == set(routes_of_the_application())
     assert {route for route, need in NEEDS.items() if need == "nothing"} == OPEN
-    assert {route for route, need in NEEDS.items() if need == "switch"} == {("GET", "/metrics")}
-    # A route that changes or computes something needs a role.
+    # A route that changes or computes something needs a role, and so do the metrics.
     writing = {route for route in NEEDS if route[0] != "GET"}
-    assert writing == {
+    assert writing | {("GET", "/metrics")} == {
         route for route, need in NEEDS.items() if need in (*ROLES, "calibrate or label")
     }
 
@@ -238,36 +237,10 @@ async def test_a_websocket_is_closed(keys: Keys) -> None:
     assert [each["type"] for each in sent] == ["websocket.close"]
 
 
-@pytest.mark.parametrize(
-    ("switch", "with_keys", "unknown", "known"),
-    [
-        ("key", True, 401, 200),
-        ("key", False, 200, 200),
-        ("open", True, 200, 200),
-        ("open", False, 200, 200),
-        ("off", True, 404, 404),
-        ("off", False, 404, 404),
-    ],
-)
-async def test_the_metrics_have_a_switch_of_their_own(
-    switch: str, with_keys: bool, unknown: int, known: int, keys: Keys
-) -> None:
-    async with client_of(keys=keys if with_keys else None, metrics=switch) as client:
-        without = await response_to(client, "GET", "/metrics")
-        assert without.status_code == unknown
-        response = await response_to(client, "GET", "/metrics", "metrics")
-        assert response.status_code == known
-        if switch == "off":
-            problem(without, "not_found")
-            problem(response, "not_found")
-            problem(await client.post("/metrics"), "not_found")
-
-
-@pytest.mark.parametrize("switch", ["key", "open", "off"])
 async def test_the_port_of_the_metrics_answers_them_to_everybody_and_nothing_else(
-    switch: str, keys: Keys
+    keys: Keys,
 ) -> None:
-    async with client_of(keys=keys, metrics=switch, metrics_port=9464) as client:
+    async with client_of(keys=keys, metrics_port=9464) as client:
 
         async def on_it(method: str, path: str, holder: str = "", **more: Any) -> httpx.Response:
             headers = header_of(holder) if holder else {}
@@ -284,15 +257,13 @@ async def test_the_port_of_the_metrics_answers_them_to_everybody_and_nothing_els
         problem(await on_it("POST", "/metrics"), "method_not_allowed")
         # The caller chooses the Host header, and not the port.
         lying = await client.get("/metrics", headers={"Host": "localhost:9464"})
-        assert lying.status_code == {"key": 401, "open": 200, "off": 404}[switch]
+        assert lying.status_code == 401
 
 
 async def test_a_key_limited_to_sets_cannot_read_metrics(keys: Keys) -> None:
     async with client_of(keys=keys) as client:
         answer = problem(await response_to(client, "GET", "/metrics", "one"), "forbidden")
         assert "limited to certain calibration sets" in answer["detail"]
-    async with client_of(keys=keys, metrics="open") as client:
-        assert (await response_to(client, "GET", "/metrics", "one")).status_code == 200
 
 
 NAMED = {"calibration": "default"}
