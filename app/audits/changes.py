@@ -117,7 +117,6 @@ class Changes:
         refused, but for a criterion that becomes infeasible: the effects of the change show that.
 
         Args:
-            name: Name of the calibration set; a missing set is made.
             even_if_infeasible: Make it even if a criterion in use gets no more verdicts.
             used: Criteria of an absorption, which is always looked at. They are in use besides
                 those of the set's draws and traffic.

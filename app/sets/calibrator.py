@@ -63,7 +63,8 @@ Look = Callable[[SetChange], Awaitable[SetChange]]
 class Calibrator:
     """Changes calibration sets and lists their trails.
 
-    Each method raises StoreUnavailableError if the store does not answer; trying again is safe.
+    A missing set is made. A change is made in one version or not at all. Each method raises
+    StoreUnavailableError if the store does not answer; trying again is safe.
 
     Args:
         scorer: Scores labeled comparisons. Only sets of its judge can be changed.
@@ -95,22 +96,18 @@ class Calibrator:
         unread: int = 0,
         change_labels: bool = True,
     ) -> SetChange:
-        """Judges a labeled batch and adds it to a set, all in one version or not at all.
+        """Judges a labeled batch and adds it to a set; raises the errors of `judged` and `put`.
 
         Adding is idempotent. A comparison that the set already has, or that the batch repeats, adds
         no example; its last label counts, or with `change_labels=False` it has to be the same.
         A tie keeps its score, which counts for drift and not for the error.
 
         Args:
-            name: Name of the calibration set; a missing set is made.
             unread: Number of posted examples that could not be parsed, for the trail.
 
         Returns:
             The change. A batch that changes nothing makes no version. If the set does not exist
             then, its version is 0.
-
-        Raises:
-            ScopeJudgeError: As of `judged` and of `put`.
         """
         batch = await self.judged(name, examples, unread=unread, change_labels=change_labels)
         return await self.put(name, batch, by=by)
@@ -132,7 +129,7 @@ class Calibrator:
         Raises:
             JudgeMismatchError: The set belongs to another judge; nothing was judged.
             JudgmentFailedError: Every example failed.
-            UnavailableError: The engine or the store does not answer.
+            UnavailableError: The engine does not answer.
         """
         present = await self._calibrations.current(name)
         if present is not None:
@@ -207,13 +204,12 @@ class Calibrator:
         by: str = "service",
         unread: int = 0,
     ) -> tuple[JudgedBatch, SetChange]:
-        """Judges pairs and adds them to a set without labels, all in one version or not at all.
+        """Judges pairs and adds them to a set without labels.
 
         Adding is idempotent: a pair that the set has keeps its label and its scores, and is not
         judged again. `add` labels the pairs later.
 
         Args:
-            name: Name of the calibration set; a missing set is made.
             least: Fewest pairs of a new set.
             look: Looks at the change of each attempt before it is written, and at the change by
                 the least certain scores before the pairs are judged.
@@ -224,8 +220,7 @@ class Calibrator:
             SetFullError: The set has no room for the pairs; nothing was judged.
             InvalidRequestError: The set would be new and too small; nothing was judged.
             JudgmentFailedError: Every pair failed; nothing was added.
-            UnavailableError: Nothing was added; or everything was, if the connection to the store
-                broke. Posting the pairs again is safe.
+            UnavailableError: The engine does not answer.
         """
         present = await self._calibrations.current(name)
         known = {} if present is None else present.examples
@@ -270,18 +265,15 @@ class Calibrator:
         look: Look | None = None,
         dry_run: bool = False,
     ) -> SetChange:
-        """Adds judged examples to a set, all in one version or not at all.
+        """Adds judged examples to a set.
 
         Args:
-            name: Name of the calibration set; a missing set is made.
             look: Looks at the change of each attempt before it is written.
 
         Raises:
             JudgeMismatchError: The examples or the set belong to another judge; nothing was added.
             LabelsDifferError: A pair has another label than before, and the batch changes none.
             SetFullError: The set has no room for the batch.
-            UnavailableError: Nothing was added; or everything was, if the connection to the store
-                broke. Putting the batch again is safe.
         """
         self._refuse_foreign(batch)
 
