@@ -20,9 +20,6 @@ Unscored = Literal["thought_unfinished", "escalation_unavailable"]
 Label = Literal["A", "B", "tie"]
 # Label -> the label of the same pair with the responses in the other order.
 MIRRORED: Mapping[Label, Label] = {"A": "B", "B": "A", "tie": "tie"}
-Verdict = Literal["A", "B", "abstain"]
-# An abstention has the first reason that applies.
-Reason = Unscored | Literal["off_task", "no_preference", "suspended", "infeasible", "uncertain"]
 Guarantee = Literal["marginal", "pac"]
 Role = Literal["user", "assistant", "system"]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from app.audits.monitor import Monitor
 from app.core.calibration import Calibration
-from app.core.comparison import Case, Comparison, Criterion, Reason, Verdict
+from app.core.comparison import Case, Comparison, Criterion
 from app.core.errors import RequestError, ScopeJudgeError, StoreCorruptError, StoreUnavailableError
 from app.core.fingerprint import JudgeIdentity
 from app.core.preference import NoScore, Preference, Score, preference_from_gaps
@@ -21,7 +21,7 @@ from app.judges.cascade import CascadeScorer
 from app.judges.scorer import ScoreOutcome, Scorer
 from app.observability.telemetry import Telemetry
 from app.sets.cache import Calibrations
-from scope_judge.records import CalibrationReference, Judgment, Rung
+from scope_judge.records import CalibrationReference, Judgment, Reason, Rung, Verdict
 
 # Largest batch that is decided on the event loop. Handing over to a thread costs as much as a few
 # dozen decisions.

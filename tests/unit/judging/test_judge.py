@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.calibration import Calibration
-from app.core.comparison import Case, Comparison, Criterion, Reason
+from app.core.comparison import Case, Comparison, Criterion
 from app.core.errors import (
     CalibrationNotFoundError,
     JudgmentFailedError,
@@ -26,7 +26,7 @@ from app.judging.judge import decide, find_threshold
 from app.judging.services import Services
 from app.ports import Head, LabelLogits, Prompt
 from app.stores.memory import MemoryStore
-from scope_judge.records import Judgment
+from scope_judge.records import Judgment, Reason
 from tests.labeled_examples import calibration_of, labeled_example
 from tests.serving import ShortEngine, labelled, pair, request, services_of
 
