@@ -55,7 +55,7 @@ logger = logging.getLogger("app.audits")
 
 
 @dataclass(kw_only=True, slots=True)
-class Change:
+class AuditChange:
     """A change of a set's audits that a store makes in one step."""
 
     rows: dict[str, Row] = field(default_factory=dict)
@@ -212,7 +212,7 @@ class Auditor:
     async def change(
         self,
         name: str,
-        plan: Callable[[Book, Change], None],
+        plan: Callable[[Book, AuditChange], None],
         *,
         draws: bool = False,
     ) -> bool:
@@ -227,7 +227,7 @@ class Auditor:
             TimeoutError: The store has not taken draws in `_PATIENCE_S`.
         """
         for _ in range(_ATTEMPTS):
-            book, change = self.book(name), Change()
+            book, change = self.book(name), AuditChange()
             plan(book, change)
             keys = (*change.rows, *change.removed)
             if not keys:
@@ -320,7 +320,7 @@ class Auditor:
         """Writes draws of a set in one step, and counts what becomes of them."""
         refused, taken = list[Drawn](), 0
 
-        def plan(book: Book, change: Change) -> None:
+        def plan(book: Book, change: AuditChange) -> None:
             nonlocal taken
             refused.clear()
             taken = 0
@@ -437,7 +437,7 @@ class Auditor:
     ) -> "list[_Effect]":
         effects = list["_Effect"]()
 
-        def plan(book: Book, change: Change) -> None:
+        def plan(book: Book, change: AuditChange) -> None:
             effects[:] = _effects_of(labels, book, yields=yields)
             for effect in effects:
                 if effect.kind in ("labelled", "closed", "updated"):
@@ -461,7 +461,7 @@ class Auditor:
     async def record(self, name: str, entries: Sequence[TrailEntry]) -> None:
         """Records entries about alarms of a set, without those that another replica has written."""
 
-        def plan(book: Book, change: Change) -> None:
+        def plan(book: Book, change: AuditChange) -> None:
             for entry in filter(book.takes, entries):
                 change.put(entry)
 

@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 
-from app.audits.auditor import Auditor, Change
+from app.audits.auditor import AuditChange, Auditor
 from app.audits.book import Book
 from app.core.errors import StoreCorruptError, StoreUnavailableError
 from app.ports import SetStore
@@ -35,7 +35,7 @@ async def keep_few(auditor: Auditor, store: SetStore, *, keep_days: float) -> No
 async def remove_texts(auditor: Auditor) -> None:
     """Removes the texts of expired audits, also if this service keeps none."""
 
-    def plan(book: Book, change: Change) -> None:
+    def plan(book: Book, change: AuditChange) -> None:
         for audit in book.expired_with_texts(auditor.now())[:_STEP]:
             change.put(replace(audit, has_texts=False))
             change.forgotten.add(audit.key)
@@ -58,7 +58,7 @@ async def remove_old_audits(auditor: Auditor, store: SetStore, *, keep_days: flo
 async def forget(auditor: Auditor, name: str, *, in_force: str | None, older_than: float) -> None:
     """Removes audits of versions out of force, and their entries; see `Book.out_of_force`."""
 
-    def plan(book: Book, change: Change) -> None:
+    def plan(book: Book, change: AuditChange) -> None:
         old = book.out_of_force(in_force, older_than=older_than, now=auditor.now())
         change.removed.update(old[:_STEP])
 

@@ -83,7 +83,7 @@ async def open_services(
         settings = settings.model_copy(update={"store_url": f"sqlite:///{file}"})
     telemetry = Telemetry.on_own_registry()
     store = make_store(settings.store_url)
-    # Before the store is opened, because wrong settings leave no file behind then.
+    # This checks the settings before the store is opened, so that wrong ones leave no file behind.
     opening = open_scorer(
         settings, observer, telemetry=telemetry, new_engine=new_engine, tie_key=store.secret
     )
