@@ -161,3 +161,12 @@ def test_the_key_of_a_server_is_never_shown(name: str, monkeypatch: pytest.Monke
     found = read_settings()
     assert getattr(found, name).get_secret_value() == SECRET
     assert SECRET not in f"{found!r} {found} {found.model_dump_json()}"
+
+
+def test_every_invalid_value_has_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCOPE_PORT", SECRET)
+    monkeypatch.setenv("SCOPE_ENGINE", SECRET)
+    with pytest.raises(StartupError) as raised:
+        read_settings()
+    lines = str(raised.value).splitlines()
+    assert [line.split(":")[0] for line in lines] == ["SCOPE_ENGINE", "SCOPE_PORT"]

@@ -93,6 +93,16 @@ def test_a_file_that_others_can_write_is_refused(path: Path, mode: int) -> None:
     assert run(path, "add", "c").exit_code == 0
 
 
+def test_a_file_keeps_its_mode_and_a_link_to_it_stays(tmp_path: Path, path: Path) -> None:
+    path.write_text('{"keys": []}')
+    path.chmod(0o640)
+    link = tmp_path / "link.json"
+    link.symlink_to(path)
+    assert run(link, "add", "a").exit_code == 0
+    assert (link.is_symlink(), names_in(path)) == (True, ["a"])
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
 def test_a_planted_lock_is_not_followed(tmp_path: Path, path: Path) -> None:
     Path(f"{path}.lock").symlink_to(tmp_path / "elsewhere")
     assert run(path, "add", "a").exit_code == 1
