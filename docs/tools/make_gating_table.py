@@ -17,14 +17,6 @@ from tests.demo_judge.gating import Row, measure
 
 DOCS = Path(__file__).parents[1]
 NUMBERS, PAGE = DOCS / "measured" / "gating.json", DOCS / "guides" / "rewards.md"
-SHOWN = {
-    (None, "hard", "all"),
-    (None, "soft", "all"),
-    (0.1, "hard", "all"),
-    (0.1, "hard", 4),
-    (0.1, "soft", "all"),
-    (0.2, "hard", "all"),
-}
 HEADINGS = (
     "answers",
     "points",
@@ -51,7 +43,6 @@ def table(rows: Sequence[Row]) -> str:
             f"{row.without_reward:.1%}",
         )
         for row in rows
-        if (row.alpha, row.kind, row.opponents) in SHOWN
     ]
     return markdown.table(HEADINGS, lines)
 

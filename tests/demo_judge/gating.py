@@ -21,9 +21,16 @@ from app.judging.rewards import Opponents, Pairing, Players, Result, pairs_of, s
 
 SIZE = 8
 GROUPS, CALIBRATION_PAIRS = 200, 1500
-ALPHAS = (None, 0.05, 0.10, 0.20)
-OPPONENTS: tuple[Opponents, ...] = ("all", 4, 2, 1)
-KINDS: tuple[Literal["hard", "soft"], ...] = ("hard", "soft")
+Points = Literal["hard", "soft"]
+# Alpha, None if the judge always answers; points of a comparison; opponents of each response.
+RULES: tuple[tuple[float | None, Points, Opponents], ...] = (
+    (None, "hard", "all"),
+    (None, "soft", "all"),
+    (0.1, "hard", "all"),
+    (0.1, "hard", 4),
+    (0.1, "soft", "all"),
+    (0.2, "hard", "all"),
+)
 _CALIBRATION = "gating"
 _GROUPS_AT_ONCE = 10
 # Distances of the answers to sums and differences from the right one.
@@ -56,7 +63,7 @@ class Judged:
     p_bar: float
     risk_level: float | None
 
-    def points(self, alpha: float | None, kind: Literal["hard", "soft"]) -> float | None:
+    def points(self, alpha: float | None, kind: Points) -> float | None:
         """The points of answer `a`; None if the judgment is not accepted."""
         if self.p_bar == 0.5:
             return None
@@ -73,30 +80,21 @@ class Row:
         alpha: Alpha of the rule; None if the judge always answers.
         kind: "hard" or "soft".
         opponents: Opponents of each response.
-        prompts: Engine prompts for each group.
         accepted: Share of the comparisons that are accepted.
         wrong_of_accepted: Share of wrong verdicts among the accepted comparisons, which alpha is a
             promise about; None if there are none.
-        wrong: Share of the pairs of responses whose rewards are in the wrong order.
         unordered: Share of the pairs with equal rewards, or without one of them.
         wrong_of_ordered: Share of wrong ones among the ordered pairs; None if there are none.
-        tau_b: Mean of Kendall's tau-b with the truth; unordered pairs are ties, and a group without
-            an ordered pair counts as 0.
-        tau_b_error: Standard error of that mean.
         without_reward: Share of the responses that get no reward.
     """
 
     alpha: float | None
     kind: str
     opponents: Opponents
-    prompts: float
     accepted: float
     wrong_of_accepted: float | None
-    wrong: float
     unordered: float
     wrong_of_ordered: float | None
-    tau_b: float
-    tau_b_error: float
     without_reward: float
 
 
@@ -147,9 +145,7 @@ def measure(client: httpx.Client) -> list[Row]:
     client.delete(f"/calibrations/{_CALIBRATION}")
     return [
         row_of(drawn, judged, alpha=alpha, kind=kind, opponents=opponents)
-        for alpha in ALPHAS
-        for kind in KINDS
-        for opponents in OPPONENTS
+        for alpha, kind, opponents in RULES
     ]
 
 
@@ -191,11 +187,11 @@ def row_of(
     judged: Sequence[dict[Pairing, Judged]],
     *,
     alpha: float | None,
-    kind: Literal["hard", "soft"],
+    kind: Points,
     opponents: Opponents,
 ) -> Row:
     """Rewards all groups by one rule, and compares the rewards with the truth."""
-    counts, taus = np.zeros(3), list[float]()
+    counts = np.zeros(3)
     accepted = mistaken = compared = without = 0
     for group, judgments in zip(drawn, judged, strict=True):
         players = Players.among(group.answers)
@@ -210,22 +206,16 @@ def row_of(
         mistaken += sum(each < 0 for each in points)
         compared += len(results)
         without += rewards.count(None)
-        found = _orders(rewards)
-        counts += found
-        taus.append(_tau_b(*found))
+        counts += _orders(rewards)
     right, wrong, unordered = counts / counts.sum()
     return Row(
         alpha=alpha,
         kind=kind,
         opponents=opponents,
-        prompts=2 * compared / len(drawn),
         accepted=accepted / compared,
         wrong_of_accepted=mistaken / accepted if accepted else None,
-        wrong=float(wrong),
         unordered=float(unordered),
         wrong_of_ordered=float(wrong / (right + wrong)) if right + wrong else None,
-        tau_b=float(np.mean(taus)),
-        tau_b_error=float(np.std(taus, ddof=1) / math.sqrt(len(taus))),
         without_reward=without / (SIZE * len(drawn)),
     )
 
@@ -243,9 +233,3 @@ def _orders(rewards: Sequence[float | None]) -> tuple[int, int, int]:
             else:
                 wrong += 1
     return right, wrong, unordered
-
-
-def _tau_b(right: int, wrong: int, unordered: int) -> float:
-    """Kendall's tau-b with a truth without ties; 0 if no pair is ordered."""
-    ordered = right + wrong
-    return (right - wrong) / math.sqrt(ordered * (ordered + unordered)) if ordered else 0.0
