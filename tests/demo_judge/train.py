@@ -1,6 +1,6 @@
 """Trains the bundled judge, a small Llama that reads the service's own prompt (see README.md).
 
-python -m tests.demo_judge.train --minutes 90        # starts, or resumes where it was stopped
+python -m tests.demo_judge.train --minutes 90
 """
 
 import argparse
@@ -224,7 +224,7 @@ def order_averaged_accuracy(
 
 
 def training_pairs(step: int, families: tuple[str, ...], count: int) -> list[Pair]:
-    """The pairs of one step; the same ones whether or not the run was interrupted."""
+    """The pairs of one step."""
     rng = random.Random(SEED + step)
     stream = pairs(rng.randrange(2**62), held_out=False, families=families)
     return [
@@ -238,15 +238,9 @@ def _shown_characters(pair: Pair) -> int:
 
 
 class Trainer:
-    """A training run that can be stopped and resumed at any checkpoint.
+    """A training run with a time budget."""
 
-    Args:
-        folder: Folder of the checkpoint and the model; an existing checkpoint is resumed.
-        minutes: Time budget of the run.
-    """
-
-    def __init__(self, folder: Path, minutes: float) -> None:
-        self.folder = folder
+    def __init__(self, minutes: float) -> None:
         self.budget_s = minutes * 60
         self.tokenizer = build_tokenizer()
         self.encoder = PromptEncoder(self.tokenizer)
@@ -259,31 +253,11 @@ class Trainer:
         ]
         self.step = 0
         self.spent_s = 0.0
-        self._checkpoint = folder / "checkpoint.pt"
-        if self._checkpoint.exists():
-            self._resume()
 
-    def _resume(self) -> None:
-        state = torch.load(self._checkpoint, weights_only=True)
-        self.model.load_state_dict(state["model"])
-        for (optimizer, _), saved in zip(self.optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(saved)
-        self.step, self.spent_s = state["step"], state["spent_s"]
-
-    def save(self) -> None:
-        """Writes the checkpoint and the model in Hugging Face format."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        state = {
-            "model": self.model.state_dict(),
-            "optimizers": [optimizer.state_dict() for optimizer, _ in self.optimizers],
-            "step": self.step,
-            "spent_s": self.spent_s,
-        }
-        fresh = self._checkpoint.with_suffix(".new")
-        torch.save(state, fresh)
-        fresh.replace(self._checkpoint)
-        self.model.save_pretrained(self.folder / "model")
-        self.tokenizer.save_pretrained(self.folder / "model")
+    def save(self, folder: Path) -> None:
+        """Writes the model in Hugging Face format."""
+        self.model.save_pretrained(folder / "model")
+        self.tokenizer.save_pretrained(folder / "model")
 
     def _rate(self) -> float:
         """Share of the peak learning rate: a warm-up, then a cosine decay to 0.01."""
@@ -315,7 +289,7 @@ class Trainer:
         self.step += 1
         return total
 
-    def run(self, *, report_every: int, save_every: int) -> None:
+    def run(self, *, report_every: int) -> None:
         """Trains until the time budget is spent, printing one JSON line per report."""
         validation = list(itertools.islice(pairs(SEED - 1, held_out=True), 500))
         losses = []
@@ -333,9 +307,6 @@ class Trainer:
                 }
                 print(json.dumps(line), flush=True)
                 losses.clear()
-            if self.step % save_every == 0:
-                self.save()
-        self.save()
 
 
 def main() -> None:
@@ -343,10 +314,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("demo-training"))
     parser.add_argument("--minutes", type=float, default=90)
     parser.add_argument("--report-every", type=int, default=200)
-    parser.add_argument("--save-every", type=int, default=400)
     options = parser.parse_args()
-    trainer = Trainer(options.out, options.minutes)
-    trainer.run(report_every=options.report_every, save_every=options.save_every)
+    trainer = Trainer(options.minutes)
+    trainer.run(report_every=options.report_every)
+    trainer.save(options.out)
 
 
 if __name__ == "__main__":
