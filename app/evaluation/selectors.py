@@ -114,7 +114,7 @@ def scope(points: Points, target: RiskTarget, *, label_noise: float = 0.0) -> fl
     return ThresholdCurve.fit(*points, label_noise).threshold(target.alpha)
 
 
-def trust_or_escalate(points: Points, target: RiskTarget, *, fewest: int = _FEWEST) -> float:
+def trust_or_escalate(points: Points, target: RiskTarget) -> float:
     """The last score, from the most confident upwards, before the error bound exceeds alpha.
 
     The rule of Jung et al. (2025), section 2: fixed-sequence testing of Clopper-Pearson bounds,
@@ -125,15 +125,11 @@ def trust_or_escalate(points: Points, target: RiskTarget, *, fewest: int = _FEWE
     distinct score, the limit of a finer grid. If the first test fails, their code still accepts its
     block without proof; this function accepts nothing.
 
-    Args:
-        points: Calibration points.
-        target: Supplies alpha and delta.
-        fewest: Number of points at or below the first tested score.
     """
     scores, accepted, errors = accepted_and_errors(*points)
     if not len(scores):
         return -math.inf
-    first = int(np.searchsorted(accepted, fewest, side="left"))
+    first = int(np.searchsorted(accepted, _FEWEST, side="left"))
     allowable = _allowable(int(accepted[-1]), *target)[accepted[first:]]
     failed = np.flatnonzero(errors[first:] > allowable)
     passed = int(failed[0]) if len(failed) else len(allowable)

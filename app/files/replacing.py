@@ -12,9 +12,7 @@ UNFINISHED = ".new"
 
 
 @contextmanager
-def replacing(
-    path: Path, *, mode: int = 0o666, keep_owner: bool = False, only_new: bool = False
-) -> Iterator[IO[bytes]]:
+def replacing(path: Path, *, mode: int = 0o666, keep_owner: bool = False) -> Iterator[IO[bytes]]:
     """Yields a file that takes the place of `path` when the block ends; its mode stays.
 
     If the block raises, or the file cannot be written, an earlier file is unchanged.
@@ -23,7 +21,6 @@ def replacing(
         path: The file; a symbolic link is replaced, and its target is not.
         mode: Mode of a new file, which the process's mask narrows.
         keep_owner: Give the file the owner of the earlier one.
-        only_new: Leave an earlier file, also one that was written meanwhile.
 
     Raises:
         OSError: The file cannot be written.
@@ -39,11 +36,7 @@ def replacing(
             yield file
             file.flush()
             os.fsync(descriptor)
-        if only_new:
-            with suppress(FileExistsError):
-                os.link(new, path)
-        else:
-            new.replace(path)
+        new.replace(path)
     finally:
         # After an error, do not leave a part of it on a full disk.
         with suppress(OSError):

@@ -114,7 +114,7 @@ def _drawn(
     seed: int,
 ) -> "list[Dataset]":
     from app.evaluation.benchmarks.labeled_pairs import POOL, draw
-    from app.evaluation.judgments.questions import Dataset
+    from app.evaluation.judgments.questions import Dataset, draw_personas
 
     datasets: list[Dataset] = []
     for benchmark in benchmarks:
@@ -129,14 +129,14 @@ def _drawn(
             demonstrations=POOL if "annotators" in observations else 0,
         )
         say(_summary(benchmark, pairs, len(demonstrations)))
+        has_personas = "annotators" in observations
         datasets.append(
-            Dataset.of(
-                benchmark.name,
-                pairs,
-                template,
-                demonstrations,
-                observations,
-                seed,
+            Dataset(
+                name=benchmark.name,
+                pairs=pairs,
+                template=template,
+                personas=draw_personas(demonstrations, seed=seed) if has_personas else (),
+                seed=seed,
             )
         )
     return datasets

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -67,25 +67,6 @@ class Dataset:
     template: PromptTemplate | None
     personas: tuple[tuple[LabeledPair, ...], ...] = ()
     seed: int = 0
-
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        pairs: Sequence[LabeledPair],
-        template: PromptTemplate | None,
-        demonstrations: Sequence[LabeledPair],
-        observations: Iterable[Observation],
-        seed: int,
-    ) -> "Dataset":
-        """Draws the personas if "annotators" is among the observations.
-
-        Raises:
-            InvalidRequestError: There are too few demonstrations.
-        """
-        needs_personas = "annotators" in observations
-        personas = draw_personas(demonstrations, seed=seed) if needs_personas else ()
-        return cls(name=name, pairs=pairs, template=template, personas=personas, seed=seed)
 
     def question(self, observation: Observation, pair: LabeledPair) -> Question:
         """The question of one observation of one pair."""
@@ -153,44 +134,37 @@ def _demonstration(template: PromptTemplate, pair: LabeledPair) -> str:
 
 
 def draw_personas(
-    demonstrations: Sequence[LabeledPair],
-    *,
-    seed: int,
-    personas: int = PERSONAS,
-    examples: int = EXAMPLES,
+    demonstrations: Sequence[LabeledPair], *, seed: int
 ) -> tuple[tuple[LabeledPair, ...], ...]:
     """Draws the demonstrations of each persona; all pairs of a run are judged by the same personas.
 
-    The demonstrations of one persona are distinct. With at least personas * examples
-    demonstrations no two personas share one (the paper draws 25 of 50). With fewer, no two
-    personas have the same set.
+    The demonstrations of one persona are distinct. With at least 25 demonstrations no two personas
+    share one (the paper draws 25 of 50). With fewer, no two personas have the same set.
 
     Args:
         demonstrations: Labeled pairs that are not judged.
         seed: An equal seed draws the same personas.
-        personas: Number of personas.
-        examples: Number of demonstrations of each persona.
 
     Raises:
         InvalidRequestError: There are too few demonstrations for distinct personas.
     """
-    fewest = examples
-    while math.comb(fewest, examples) < personas:
+    fewest = EXAMPLES
+    while math.comb(fewest, EXAMPLES) < PERSONAS:
         fewest += 1
     n = len(demonstrations)
     if n < fewest:
         raise InvalidRequestError(
-            f"{personas} simulated annotators with {examples} demonstrations each need at least "
-            f"{fewest} labeled pairs that are not judged, better {personas * examples}; there are "
+            f"{PERSONAS} simulated annotators with {EXAMPLES} demonstrations each need at least "
+            f"{fewest} labeled pairs that are not judged, better {PERSONAS * EXAMPLES}; there are "
             f"{n}. Judge fewer pairs, or leave simulated_annotators out"
         )
     rng = np.random.default_rng(seed)
-    if n >= personas * examples:
-        drawn = list(rng.permutation(n)[: personas * examples].reshape(personas, examples))
+    if n >= PERSONAS * EXAMPLES:
+        drawn = list(rng.permutation(n)[: PERSONAS * EXAMPLES].reshape(PERSONAS, EXAMPLES))
     else:
         distinct: dict[frozenset[int], NDArray[np.int64]] = {}
-        while len(distinct) < personas:
-            places = rng.permutation(n)[:examples]
+        while len(distinct) < PERSONAS:
+            places = rng.permutation(n)[:EXAMPLES]
             distinct.setdefault(frozenset(places.tolist()), places)
         drawn = list(distinct.values())
     return tuple(tuple(demonstrations[i] for i in places) for places in drawn)

@@ -57,16 +57,6 @@ def test_a_block_that_raises_changes_nothing(tmp_path: Path, error: BaseExceptio
     assert os.listdir(tmp_path) == ["out.json"]
 
 
-def test_the_first_writer_wins_where_only_a_new_file_is_asked_for(tmp_path: Path) -> None:
-    file = tmp_path / "claim.json"
-    with replacing(file, only_new=True) as late:
-        late.write(b"late")
-        with replacing(file, only_new=True) as early:
-            early.write(b"early")
-    assert file.read_text() == "early"
-    assert os.listdir(tmp_path) == ["claim.json"]
-
-
 def test_a_new_file_has_the_mode_that_was_asked_for(tmp_path: Path) -> None:
     with replacing(tmp_path / "keys.json", mode=0o600):
         pass

@@ -23,7 +23,7 @@ from app.evaluation.judgments.interview import (
 )
 from app.evaluation.judgments.interview import ask as ask_judge
 from app.evaluation.judgments.jsonl import JudgmentLog
-from app.evaluation.judgments.questions import SAMPLES, Dataset
+from app.evaluation.judgments.questions import SAMPLES, Dataset, draw_personas
 from app.evaluation.judgments.record import JudgedPair, Observation
 from app.judges.engines.scripted import ScriptedEngine, by_quality, logits_of_gap
 from app.judges.label_logits import LabelLogitScorer
@@ -63,7 +63,8 @@ def scorer_of(
 def dataset(n: int, *, gap: float = 1.0, template: PromptTemplate = TEMPLATE) -> Dataset:
     demonstrations = [pair(1000 + i) for i in range(50)]
     pairs = [pair(i, gap) for i in range(n)]
-    return Dataset.of("d", pairs, template, demonstrations, ALL, seed=3)
+    personas = draw_personas(demonstrations, seed=3)
+    return Dataset(name="d", pairs=pairs, template=template, personas=personas, seed=3)
 
 
 async def ask(
