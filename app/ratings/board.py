@@ -68,21 +68,6 @@ class Leaderboard(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Standing:
-    """Facts that are the same in all views; arrays have shape (models,).
-
-    Args:
-        judged: Number of judged battles.
-        failed: Number of battles without a judgment.
-        established: Whether the model has enough judged battles for a rank.
-    """
-
-    judged: Ints
-    failed: Ints
-    established: Bools
-
-
-@dataclass(frozen=True, kw_only=True)
 class _Point:
     """One view, rated without its uncertainty.
 
@@ -102,29 +87,19 @@ class _Point:
     theta: Floats
 
 
-def board_of(battles: Battles, settings: RatingSettings) -> Board:
-    """The board of `rated`."""
-    return rated(battles, settings)[0]
-
-
 def rated(battles: Battles, settings: RatingSettings) -> tuple[Board, Rounds]:
     """Rates the models of one judge's battles, and keeps the bootstrap for later comparisons.
 
     Raises:
         InvalidRequestError: There is nothing to rank by.
     """
-    judged = battles.played(battles.judged)
-    standing = _Standing(
-        judged=judged,
-        failed=battles.played(~battles.judged),
-        established=judged >= settings.min_battles,
-    )
+    established = battles.played(battles.judged) >= settings.min_battles
     fitted = battles
-    both = standing.established[battles.first] & standing.established[battles.second]
+    both = established[battles.first] & established[battles.second]
     if both.any():
         fitted = battles.where(both)
     points = [
-        _point(name, outcomes, battles, fitted, standing, settings)
+        _point(name, outcomes, battles, fitted, settings)
         for name, outcomes in views_of(battles).items()
     ]
     if not points:
@@ -139,9 +114,9 @@ def rated(battles: Battles, settings: RatingSettings) -> tuple[Board, Rounds]:
         seed=settings.seed,
         prior_sd=settings.prior_sd / settings.points,
     )
-    weight = _weights(fitted, points, standing)
+    weight = _weights(fitted, points, established)
     views: dict[str, View] = {
-        point.name: _view(point, drawn, weight, battles, standing, settings)
+        point.name: _view(point, drawn, weight, battles, established, settings)
         for point, drawn in zip(points, rounds, strict=True)
     }
     board = Board(
@@ -174,7 +149,6 @@ def _point(
     outcomes: Outcomes,
     battles: Battles,
     fitted: Battles,
-    standing: _Standing,
     settings: RatingSettings,
 ) -> _Point:
     counted = views_of(fitted).get(name)
@@ -194,13 +168,13 @@ def _point(
     )
 
 
-def _weights(fitted: Battles, points: list[_Point], standing: _Standing) -> Floats:
+def _weights(fitted: Battles, points: list[_Point], established: Bools) -> Floats:
     """Shape (models,). Fisher information of the judged battles of established models."""
     half = Outcomes(fitted.judged, np.ones(fitted.n), np.full(fitted.n, 0.5))
     tally = cells_of(games_of(fitted, half)).whole
     point = next((point for point in points if point.name == "soft"), points[0])
     weight = information_of(tally, np.nan_to_num(point.theta))
-    return np.where(standing.established, weight, 0.0)
+    return np.where(established, weight, 0.0)
 
 
 def _main(fitted: Battles, views: Mapping[str, View]) -> ViewName:
@@ -217,18 +191,18 @@ def _view(
     drawn: Solution,
     weight: Floats,
     battles: Battles,
-    standing: _Standing,
+    established: Bools,
     settings: RatingSettings,
 ) -> View:
     level = settings.level
-    unsolved, structure = unsolved_of(drawn.pull, point.structure, standing.established)
+    unsolved, structure = unsolved_of(drawn.pull, point.structure, established)
     shares = center_shares(structure, weight)
     theta = centered(point.theta, structure, shares)
     rounds = centered(drawn.theta, structure, shares)
     prior_sd = settings.prior_sd / settings.points
     spread = covariance(point.cells.whole, np.nan_to_num(theta), prior_sd=prior_sd)
     deviation = _implied_deviations(spread, structure, shares)
-    few = ~standing.established
+    few = ~established
     ranked = ~(few | (structure.no_floor & structure.no_ceiling)) & (structure.component >= 0)
     return View(
         name=point.name,
@@ -240,8 +214,8 @@ def _view(
             shares,
             intervals_of(theta, rounds, deviation, structure, level=level, few=few),
             rank_sets(theta, rounds, spread, structure, level=level, ranked=ranked),
-            battles.models,
-            standing,
+            battles,
+            established,
             settings,
         ),
         unsolved=unsolved,
@@ -261,13 +235,14 @@ def _ratings(
     shares: Floats,
     intervals: tuple[Floats, Floats],
     ranks: tuple[Ints, Ints],
-    models: tuple[str, ...],
-    standing: _Standing,
+    battles: Battles,
+    established: Bools,
     settings: RatingSettings,
 ) -> tuple[Rating, ...]:
     """Best first, by component; then the provisional models, and those without battles last."""
     component, theta = point.structure.component, point.theta
-    few = ~standing.established & (standing.judged > 0)
+    models, failed = battles.models, battles.played(~battles.judged)
+    few = ~established & (battles.played(battles.judged) > 0)
     (low, high), (rank_low, rank_high) = intervals, ranks
     order = sorted(
         range(len(models)),
@@ -287,7 +262,7 @@ def _ratings(
             Rating(
                 model=models[i],
                 battles=int(point.played[i]),
-                failed=int(standing.failed[i]),
+                failed=int(failed[i]),
                 score=_score(theta[i], settings),
                 low=_score(low[i], settings),
                 high=_score(high[i], settings),

@@ -9,6 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from app.ratings.battles import Battles
+from app.ratings.board import rated
+from app.ratings.results import Board, RatingSettings
+
 Floats = NDArray[np.float64]
 SIGNATURE = "judge=sim fingerprint=0 calibration=default v1"
 
@@ -102,3 +106,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
     """Writes rows as JSONL."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+def board_of(battles: Battles, settings: RatingSettings) -> Board:
+    return rated(battles, settings)[0]

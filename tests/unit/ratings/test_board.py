@@ -6,12 +6,11 @@ import pytest
 from scipy.optimize import minimize
 
 from app.core.errors import InvalidRequestError
-from app.ratings.board import board_of
 from app.ratings.leaderboard import leaderboard_from, results_of, results_text
 from app.ratings.notes import similar_names
 from app.ratings.results import Board, Rating, RatingSettings
 from app.ratings.rows import read_battles
-from tests.unit.ratings.arena import Arena, simulated, write
+from tests.unit.ratings.arena import Arena, board_of, simulated, write
 
 FEW = RatingSettings(rounds=200)
 

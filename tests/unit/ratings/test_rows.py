@@ -9,10 +9,10 @@ import pytest
 
 from app.core.errors import InvalidRequestError
 from app.files.writing import replace_file
-from app.ratings.board import board_of
 from app.ratings.notes import notes_of
 from app.ratings.results import Board, RatingSettings
 from app.ratings.rows import read_battles
+from tests.unit.ratings.arena import board_of
 
 FEW = RatingSettings(rounds=100, min_battles=1)
 
