@@ -69,12 +69,20 @@ async def check_judge(
         JudgmentFailedError: A comparison cannot be judged.
         UnavailableError: The engine does not answer.
     """
+
+    async def scored(pairs: Sequence[Comparison], *, recompute: bool) -> list[Score | NoScore]:
+        await pause()
+        if isinstance(scorer, LabelLogitScorer):
+            scores = await _scored_by_chat_model(scorer, pairs, recompute=recompute)
+        else:
+            scores = await scorer.score(pairs)
+        return [_whole(score) for score in scores]
+
     noisy = comparisons[:NOISE_PAIRS]
-    judge = _Runs(scorer, pause)
-    alone = [score for each in noisy for score in await judge.scored([each], recompute=True)]
-    together = await judge.scored(comparisons, recompute=True)
+    alone = [score for each in noisy for score in await scored([each], recompute=True)]
+    together = await scored(comparisons, recompute=True)
     # The calls before have filled the cache.
-    cached = await judge.scored(noisy, recompute=False)
+    cached = await scored(noisy, recompute=False)
     finished = [each for each in together if isinstance(each, Score)]
     runs = [
         [score for score in of_pair if isinstance(score, Score)]
@@ -93,33 +101,13 @@ async def check_judge(
     )
 
 
-class _Runs:
-    """Scores comparisons; those of a chat model without the metrics of the service's work."""
-
-    def __init__(self, scorer: Scorer, pause: Pause) -> None:
-        self._scorer = scorer
-        self._pause = pause
-
-    async def scored(
-        self, comparisons: Sequence[Comparison], *, recompute: bool
-    ) -> list[Score | NoScore]:
-        """Scores comparisons in one call of the model.
-
-        Args:
-            comparisons: The comparisons.
-            recompute: Whether to compute everything again, where a chat model's engine has a cache.
-        """
-        await self._pause()
-        if isinstance(self._scorer, LabelLogitScorer):
-            scores = await _scored_by_chat_model(self._scorer, comparisons, recompute=recompute)
-        else:
-            scores = await self._scorer.score(comparisons)
-        return [_whole(score) for score in scores]
-
-
 async def _scored_by_chat_model(
     scorer: LabelLogitScorer, comparisons: Sequence[Comparison], *, recompute: bool
 ) -> Sequence[ScoreOutcome]:
+    """Scores comparisons without the metrics of the service's work.
+
+    `recompute` leaves out the engine's cache, where it has one.
+    """
     engine = scorer.engine
     prompts = await rendered_pairs(scorer.template, comparisons)
     if recompute and isinstance(engine, RecomputingEngine):

@@ -2,29 +2,39 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TypeVar
 
 from app.core.comparison import Comparison
 from app.core.errors import JudgmentFailedError, StartupError
 from app.core.fingerprint import JudgeIdentity
 from app.core.preference import Score
-from app.judges.explaining import Judged, written_afterwards
-from app.judges.prompts import PromptTemplate, rendered_pairs
+from app.judges.prompts import PromptTemplate, rendered, rendered_pairs
 from app.judges.quoting import FENCE_VERSION
-from app.judges.scorer import ScoreError, lost
+from app.judges.scorer import Judged, JudgeKind, ScoreError, lost
 from app.observability.telemetry import Telemetry
 from app.ports import (
     CallTimes,
     Engine,
     EngineIdentity,
+    Generated,
     LabelLogits,
     OnStage,
+    Prompt,
     PromptError,
     Reprompted,
+    Sampling,
     no_stage,
 )
 
+T = TypeVar("T")
+# Prompts and the times of their call -> the answers to them.
+Ask = Callable[[list[Prompt], CallTimes], Awaitable[Sequence[T]]]
+
+_EXPLAIN = "Your verdict is [[{}]]. Explain it in at most 120 words."
+_MOST_TOKENS_OF_TEXTS = 200
 # A judge with less label mass would most likely answer with something other than a label.
 LEAST_LABEL_MASS = 0.5
 # The beginning of the answer for which the paper's prompt asks.
@@ -53,8 +63,61 @@ class ChatScorer:
     async def lost(self) -> str:
         return await lost(self.engine)
 
+    async def both_orders(
+        self, comparisons: Sequence[Comparison], ask: Ask[T], *, answers: int = 1
+    ) -> list[tuple[Sequence[T], Sequence[T]]]:
+        """Asks the engine about both orders of all comparisons in one call.
+
+        Args:
+            ask: Asks the engine about prompts.
+            answers: Number of answers to each prompt.
+
+        Returns:
+            For each comparison, its answers with response_a shown first, and shown second.
+
+        Raises:
+            JudgmentFailedError: The engine returned a wrong number of answers.
+        """
+        if not comparisons:
+            return []
+        times = CallTimes()
+        with times.rendering():
+            prompts = await rendered_pairs(self.template, comparisons)
+        with self.telemetry.calling(times, comparisons=len(comparisons), prompts=len(prompts)):
+            answered = checked(await ask(prompts, times), len(prompts), answers)
+        orders = [answered[i : i + answers] for i in range(0, len(answered), answers)]
+        return list(zip(orders[::2], orders[1::2], strict=True))
+
     async def explain(self, judged: Sequence[Judged]) -> list[str | None]:
-        return await written_afterwards(self.engine, self.template, judged, self.telemetry)
+        """Has the model explain its verdicts, of which it is told; see `ExplainingScorer`."""
+        whole = await rendered(self.template.render, [comparison for comparison, _ in judged])
+        prompts = {
+            place: prompt._replace(
+                user=f"{prompt.user}\n\n{_EXPLAIN.format(side)}",
+                prefill="",
+            )
+            for place, (prompt, (_, side)) in enumerate(zip(whole, judged, strict=True))
+            if side is not None
+        }
+        texts: list[str | None] = [None] * len(judged)
+        if not prompts:
+            return texts
+        times, seeds = CallTimes(), [0] * len(prompts)
+        sampling = Sampling(max_tokens=_MOST_TOKENS_OF_TEXTS, temperature=0.0, seeds=seeds)
+        with self.telemetry.calling(times, comparisons=0, prompts=len(prompts)):
+            written = await self.engine.generate(list(prompts.values()), sampling, times)
+        for place, text in zip(prompts, checked(written, len(prompts)), strict=True):
+            texts[place] = text.text.strip() or None if isinstance(text, Generated) else None
+        return texts
+
+
+def checked(answered: Sequence[T], prompts: int, answers: int = 1) -> Sequence[T]:
+    """The answers of an engine; raises JudgmentFailedError if some lack, or are too many."""
+    if len(answered) != prompts * answers:
+        raise JudgmentFailedError(
+            f"the engine returned {len(answered)} answers to {prompts} prompts"
+        )
+    return answered
 
 
 class LabelLogitScorer(ChatScorer):
@@ -83,23 +146,8 @@ class LabelLogitScorer(ChatScorer):
         )
 
     async def score(self, comparisons: Sequence[Comparison]) -> list[Score | ScoreError]:
-        if not comparisons:
-            return []
-        times = CallTimes()
-        with times.rendering():
-            prompts = await rendered_pairs(self.template, comparisons)
-        with self.telemetry.calling(
-            times,
-            comparisons=len(comparisons),
-            prompts=len(prompts),
-        ):
-            logits = await self.engine.label_logits(prompts, times)
-        if len(logits) != len(prompts):
-            raise JudgmentFailedError(
-                f"the engine returned {len(logits)} answers to {len(prompts)} prompts"
-            )
-        pairs = zip(logits[::2], logits[1::2], strict=True)
-        return [score_of_orders(forward, reverse) for forward, reverse in pairs]
+        pairs = await self.both_orders(comparisons, self.engine.label_logits)
+        return [score_of_orders(forward, reverse) for (forward,), (reverse,) in pairs]
 
     def weakness(self, score: Score) -> str | None:
         return label_weakness(score, self.template.prefill)
@@ -160,7 +208,14 @@ def label_weakness(score: Score, prefill: str) -> str | None:
     )
 
 
-def chat_identity(engine: EngineIdentity, template: PromptTemplate) -> JudgeIdentity:
+def chat_identity(
+    engine: EngineIdentity,
+    template: PromptTemplate,
+    *,
+    kind: JudgeKind = "chat model",
+    scoring: Mapping[str, object] = MappingProxyType({}),
+    decides: Mapping[str, object] = MappingProxyType({}),
+) -> JudgeIdentity:
     """Returns the identity of a chat model with a prompt template.
 
     Args:
@@ -168,6 +223,9 @@ def chat_identity(engine: EngineIdentity, template: PromptTemplate) -> JudgeIden
             puts around a user message; empty without a chat template. `label_tokens` are the token
             ids of A and B at the position of the answer.
         template: Template of the prompts.
+        kind: The kind of judge.
+        scoring: The options of a kind that makes scores in another way, as the judge describes it.
+        decides: Further inputs of these scores.
     """
     described = {
         "model": engine.model,
@@ -185,12 +243,14 @@ def chat_identity(engine: EngineIdentity, template: PromptTemplate) -> JudgeIden
             "user": template.user,
             "fence": FENCE_VERSION,
             **engine.unusual,
+            **({"scoring": {**scoring, **decides}} if scoring else {}),
         },
         described={
             **described,
-            "kind": "chat model",
+            "kind": kind,
             "head_dtype": engine.head_dtype,
             "template": template.digest,
+            **({"scoring": scoring} if scoring else {}),
         },
         runtime=engine.runtime,
         max_prompt_tokens=engine.max_prompt_tokens,

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
-from app.core.comparison import Comparison
+from app.core.comparison import Comparison, Side
 from app.core.errors import JudgmentFailedError, RequestError
 from app.core.fingerprint import JudgeIdentity
 from app.core.preference import NoScore, Score
@@ -61,6 +61,27 @@ class Scorer(Protocol):
 
     async def stop(self) -> None:
         """Frees all resources; safe to call twice."""
+
+
+# A comparison, and the side that the judge prefers; None without a preference.
+Judged = tuple[Comparison, Side | None]
+
+
+@runtime_checkable
+class ExplainingScorer(Protocol):
+    """A scorer that can write a text after its verdict, which is not the reason for the verdict."""
+
+    async def explain(self, judged: Sequence[Judged]) -> list[str | None]:
+        """Returns texts about judged comparisons; nothing keeps them.
+
+        Returns:
+            For each comparison, in order, its text; None if the judge did not write it, or writes
+            none without a preference.
+
+        Raises:
+            UnavailableError: The engine does not answer.
+            JudgmentFailedError: The model returned a wrong number of texts.
+        """
 
 
 async def lost(model: object) -> str:

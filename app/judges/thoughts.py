@@ -9,21 +9,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from app.core.comparison import Comparison
-from app.core.errors import JudgmentFailedError, StartupError
+from app.core.errors import StartupError
 from app.core.fingerprint import JudgeIdentity
 from app.core.preference import NoScore, Score
-from app.flow import off_loop
-from app.judges.explaining import Judged
 from app.judges.label_logits import (
     ChatScorer,
     chat_identity,
+    checked,
     label_gap,
     label_weakness,
     score_of_orders,
 )
-from app.judges.prompts import PromptTemplate, rendered, rendered_pairs
-from app.judges.scorer import ScoreError, ScoreOutcome
-from app.judges.votes import Draw, Votes, most_tokens, score_of_votes, verdict_of
+from app.judges.prompts import PromptTemplate, rendered
+from app.judges.scorer import Judged, ScoreError, ScoreOutcome
+from app.judges.votes import Draw, Votes, draws_of, most_tokens, score_of_votes, verdict_of
 from app.observability.telemetry import Telemetry
 from app.ports import (
     CallTimes,
@@ -146,45 +145,29 @@ class ThoughtScorer(ChatScorer):
 
         A probe is answered without a thought, because it asks only whether the engine works.
         """
-        if not comparisons:
-            return []
-        times = CallTimes()
-        with times.rendering():
-            prompts = await rendered_pairs(self.template, comparisons)
-            draws = await off_loop(
-                lambda: [Draw.of(each, self.identity.fingerprint) for each in comparisons]
-            )
-        with self.telemetry.calling(times, comparisons=len(comparisons), prompts=len(prompts)):
-            if is_ahead():
-                return await self._probed(prompts, times)
-            seeds = [seed for draw in draws for seed in draw.seeds]
-            sampling = self._sampling(seeds, samples=self.samples)
-            written = await self._written(prompts, sampling, times)
-        if len(written) != len(prompts) * self.samples:
-            raise JudgmentFailedError(
-                f"the engine returned {len(written)} thoughts on {len(prompts)} prompts"
-            )
-        orders = [written[i : i + self.samples] for i in range(0, len(written), self.samples)]
+        if is_ahead():
+            return await self._probed(comparisons)
+        draws = await draws_of(comparisons, self.identity.fingerprint)
+        sampling = self._sampling([seed for draw in draws for seed in draw.seeds], self.samples)
+        pairs = await self.both_orders(
+            comparisons,
+            lambda prompts, times: self._written(prompts, sampling, times),
+            answers=self.samples,
+        )
         return [
             self._score(forward, reverse, draw)
-            for forward, reverse, draw in zip(orders[::2], orders[1::2], draws, strict=True)
+            for (forward, reverse), draw in zip(pairs, draws, strict=True)
         ]
 
     async def explain(self, judged: Sequence[Judged]) -> list[str | None]:
+        """Returns a thought of the judge about each comparison, in the forward order."""
         comparisons = [comparison for comparison, _ in judged]
+        draws = await draws_of(comparisons, self.identity.fingerprint)
+        sampling = self._sampling([draw.seeds[0] for draw in draws])
+        prompts = await rendered(self.template.render, comparisons)
         times = CallTimes()
-        with self.telemetry.calling(times, comparisons=0, prompts=len(judged)):
-            written = await self._written(
-                await rendered(self.template.render, comparisons),
-                self._sampling(
-                    [Draw.of(each, self.identity.fingerprint).seeds[0] for each in comparisons]
-                ),
-                times,
-            )
-        if len(written) != len(judged):
-            raise JudgmentFailedError(
-                f"the engine returned {len(written)} thoughts on {len(judged)} prompts"
-            )
+        with self.telemetry.calling(times, comparisons=0, prompts=len(prompts)):
+            written = checked(await self._written(prompts, sampling, times), len(prompts))
         return [_thought_of(each) for each in written]
 
     async def _written(
@@ -198,25 +181,23 @@ class ThoughtScorer(ChatScorer):
             prompts, replace(sampling, max_tokens=with_verdict), times
         )
 
-    def _sampling(self, seeds: Sequence[int], *, samples: int = 1) -> Sampling:
+    def _sampling(self, seeds: Sequence[int], samples: int = 1) -> Sampling:
         return Sampling(
-            max_tokens=self.max_tokens,
-            temperature=self.temperature,
-            seeds=seeds,
-            n=samples,
+            max_tokens=self.max_tokens, temperature=self.temperature, seeds=seeds, n=samples
         )
 
-    async def _probed(self, prompts: Sequence[Prompt], times: CallTimes) -> list[ScoreOutcome]:
+    async def _probed(self, comparisons: Sequence[Comparison]) -> list[ScoreOutcome]:
         """Scores with the labels behind an empty thought; any message is a sign of life."""
         if not self.votes:
-            logits = await self.engine.label_logits(prompts, times)
-            pairs = zip(logits[::2], logits[1::2], strict=True)
-            return [score_of_orders(forward, reverse) for forward, reverse in pairs]
-        short = replace(self._sampling([0] * len(prompts)), max_tokens=1)
-        messages = await self._written(prompts, short, times)
+            labels = await self.both_orders(comparisons, self.engine.label_logits)
+            return [score_of_orders(forward, reverse) for (forward,), (reverse,) in labels]
+        short = replace(self._sampling([0] * (2 * len(comparisons))), max_tokens=1)
+        messages = await self.both_orders(
+            comparisons, lambda prompts, times: self._written(prompts, short, times)
+        )
         return [
             next((each for each in both if isinstance(each, PromptError)), UNFINISHED)
-            for both in zip(messages[::2], messages[1::2], strict=True)
+            for both in ((*forward, *reverse) for forward, reverse in messages)
         ]
 
     def _score(
@@ -317,19 +298,18 @@ def thought_identity(
     temperature: float,
 ) -> JudgeIdentity:
     """Returns the identity of a chat model that thinks; see `chat_identity`."""
-    chat = chat_identity(engine, template)
-    scoring = {
-        "kind": "thoughts",
-        "samples": samples,
-        "temperature": temperature,
-        "think_tokens": max_tokens,
-        "think_end": engine.think_end,
-        "left_out": list(engine.left_out),
-    }
-    return JudgeIdentity(
-        name=chat.name,
-        inputs={**chat.inputs, "scoring": {**scoring, "reading": _READING}},
-        described={**chat.described, "kind": "chat model that thinks", "scoring": scoring},
-        runtime=chat.runtime,
-        max_prompt_tokens=chat.max_prompt_tokens - max_tokens,
+    identity = chat_identity(
+        engine,
+        template,
+        kind="chat model that thinks",
+        scoring={
+            "kind": "thoughts",
+            "samples": samples,
+            "temperature": temperature,
+            "think_tokens": max_tokens,
+            "think_end": engine.think_end,
+            "left_out": list(engine.left_out),
+        },
+        decides={"reading": _READING},
     )
+    return replace(identity, max_prompt_tokens=identity.max_prompt_tokens - max_tokens)

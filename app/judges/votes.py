@@ -15,11 +15,10 @@ from app.core.fingerprint import JudgeIdentity, example_digest
 from app.core.preference import CERTAIN_GAP, Score
 from app.flow import off_loop
 from app.judges.label_logits import ChatScorer, chat_identity
-from app.judges.prompts import PromptTemplate, rendered_pairs
+from app.judges.prompts import PromptTemplate
 from app.judges.scorer import ScoreError
 from app.observability.telemetry import Telemetry
 from app.ports import (
-    CallTimes,
     Engine,
     EngineIdentity,
     Generated,
@@ -83,34 +82,21 @@ class VoteScorer(ChatScorer):
         )
 
     async def score(self, comparisons: Sequence[Comparison]) -> list[Score | ScoreError]:
-        if not comparisons:
-            return []
-        times = CallTimes()
-        with times.rendering():
-            prompts = await rendered_pairs(self.template, comparisons)
-            draws = await off_loop(
-                lambda: [Draw.of(each, self.identity.fingerprint) for each in comparisons]
-            )
-        with self.telemetry.calling(times, comparisons=len(comparisons), prompts=len(prompts)):
-            answers = await self.engine.generate(
-                prompts,
-                Sampling(
-                    max_tokens=most_tokens(self.template),
-                    temperature=self.temperature,
-                    seeds=[seed for draw in draws for seed in draw.seeds],
-                    n=self.samples,
-                ),
-                times=times,
-            )
-        if len(answers) != len(prompts) * self.samples:
-            raise JudgmentFailedError(
-                f"the engine returned {len(answers)} answers to {len(prompts)} prompts"
-            )
-        starts = range(0, len(answers), self.samples)
-        votes = [self._votes(answers[start : start + self.samples]) for start in starts]
+        draws = await draws_of(comparisons, self.identity.fingerprint)
+        sampling = Sampling(
+            max_tokens=most_tokens(self.template),
+            temperature=self.temperature,
+            seeds=[seed for draw in draws for seed in draw.seeds],
+            n=self.samples,
+        )
+        pairs = await self.both_orders(
+            comparisons,
+            lambda prompts, times: self.engine.generate(prompts, sampling, times),
+            answers=self.samples,
+        )
         scores = [
-            score_of_votes(forward, reverse, tie=draw.tie(self.tie_key))
-            for forward, reverse, draw in zip(votes[::2], votes[1::2], draws, strict=True)
+            score_of_votes(self._votes(forward), self._votes(reverse), tie=draw.tie(self.tie_key))
+            for (forward, reverse), draw in zip(pairs, draws, strict=True)
         ]
         voted = [score for score in scores if isinstance(score, Score)]
         self.telemetry.voted_pairs += len(voted)
@@ -161,6 +147,11 @@ class Draw(NamedTuple):
         """A number in [0, 1) by which ties are broken; nobody without the key can choose it."""
         hashed = hmac.digest(key, self.digest.encode(), "sha256")
         return int.from_bytes(hashed[:6], "big") / 2**48
+
+
+async def draws_of(comparisons: Sequence[Comparison], fingerprint: str) -> list[Draw]:
+    """The numbers of comparisons before a judge, computed in a thread."""
+    return await off_loop(lambda: [Draw.of(each, fingerprint) for each in comparisons])
 
 
 class Votes(NamedTuple):
@@ -262,18 +253,15 @@ def vote_identity(
     engine: EngineIdentity, template: PromptTemplate, *, samples: int, temperature: float
 ) -> JudgeIdentity:
     """Returns the identity of a chat model that votes; see `chat_identity`."""
-    chat = chat_identity(engine, template)
-    scoring = {
-        "kind": "votes",
-        "samples": samples,
-        "temperature": temperature,
-        "left_out": list(engine.left_out),
-    }
-    decides = {**scoring, "max_tokens": most_tokens(template), "reading": _READING}
-    return JudgeIdentity(
-        name=chat.name,
-        inputs={**chat.inputs, "scoring": decides},
-        described={**chat.described, "kind": "chat model by votes", "scoring": scoring},
-        runtime=chat.runtime,
-        max_prompt_tokens=chat.max_prompt_tokens,
+    return chat_identity(
+        engine,
+        template,
+        kind="chat model by votes",
+        scoring={
+            "kind": "votes",
+            "samples": samples,
+            "temperature": temperature,
+            "left_out": list(engine.left_out),
+        },
+        decides={"max_tokens": most_tokens(template), "reading": _READING},
     )

@@ -11,8 +11,7 @@ from app.audits.monitor import Monitor
 from app.core.comparison import Case, CriterionDefaults
 from app.core.errors import JudgmentFailedError, UnavailableError
 from app.core.fingerprint import JudgeIdentity
-from app.judges.explaining import ExplainingScorer
-from app.judges.scorer import Scorer
+from app.judges.scorer import ExplainingScorer, Scorer
 from app.judging.admission import Admission
 from app.judging.judge import Judge
 from app.judging.readiness import Readiness
