@@ -29,7 +29,7 @@ from app.core.diagnostics import (
 from app.core.errors import CascadeError, LabelsMissingError
 from app.core.examples import Examples, drawn_pairs, lots_of, question_numbers
 from app.core.examples import LabeledExample as LabeledExample
-from app.core.pac import PacPairs, rounded_down
+from app.core.pac import PacPairs
 from app.core.preference import FloatArray, Preferences
 from app.core.temperature import fitted_temperature
 from app.core.thresholds import ThresholdCurve, row_of, with_ties
@@ -326,8 +326,6 @@ class Calibration:
     def threshold(self, alpha: float, guarantee: Guarantee, delta: float | None) -> float:
         """Returns lambda_hat in nats; -inf if infeasible, ln 2 to accept everything.
 
-        With "pac", alpha and delta are rounded down to four significant digits.
-
         Raises:
             LabelsMissingError: The threshold depends on labels that the set does not have yet.
         """
@@ -350,14 +348,14 @@ class Calibration:
             threshold = computed
         if len(self._thresholds) >= _KEPT_THRESHOLDS:
             self._thresholds.clear()
-        self._thresholds[_cache_key(alpha, guarantee, delta)] = threshold
+        self._thresholds[alpha, guarantee, delta] = threshold
         return threshold
 
     def kept_threshold(
         self, alpha: float, guarantee: Guarantee, delta: float | None
     ) -> float | None:
         """Returns the threshold if it was computed already; None before that."""
-        return self._thresholds.get(_cache_key(alpha, guarantee, delta))
+        return self._thresholds.get((alpha, guarantee, delta))
 
     @cached_property
     def cascade_pairs(self) -> CascadePairs:
@@ -383,14 +381,13 @@ class Calibration:
 
     def chosen(self, alpha: float, delta: float) -> Chosen:
         """Returns the thresholds of both judges of a cascade at one alpha and delta."""
-        key = rounded_down(alpha), rounded_down(delta)
-        kept = self._chosen.get(key)
+        kept = self._chosen.get((alpha, delta))
         if kept is None:
             assert self.cascade is not None, "the set of a judge alone has one threshold"
             if len(self._chosen) >= _KEPT_THRESHOLDS:
                 self._chosen.clear()
             kept = choose(self.cascade, self.cascade_pairs, alpha=alpha, delta=delta)
-            self._chosen[key] = kept
+            self._chosen[alpha, delta] = kept
         return kept
 
     @cached_property
@@ -532,12 +529,3 @@ class Calibration:
                     )
                 )
         return tuple(points)
-
-
-def _cache_key(
-    alpha: float, guarantee: Guarantee, delta: float | None
-) -> tuple[float, Guarantee, float | None]:
-    """Returns the cache key of a threshold; "pac" rounds alpha and delta down to four digits."""
-    if guarantee == "marginal" or delta is None:
-        return alpha, guarantee, delta
-    return rounded_down(alpha), guarantee, rounded_down(delta)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from app.core.binomial import binomial_cdf
-from app.core.pac import ranks_to_test, rounded_down
+from app.core.pac import ranks_to_test
 from app.core.preference import (
     LN2,
     FloatArray,
@@ -254,7 +254,6 @@ def choose(plan: CascadePlan, pairs: CascadePairs, *, alpha: float, delta: float
         alpha: In (0, 1).
         delta: In (0, 1).
     """
-    alpha, delta = rounded_down(alpha), rounded_down(delta)
     each = delta / 2 if plan.share else delta
     # With r = 0 the small judge answers nothing.
     both, alone = (

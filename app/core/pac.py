@@ -3,7 +3,6 @@
 import math
 from bisect import bisect_left
 from dataclasses import dataclass
-from decimal import ROUND_DOWN, Context
 from functools import lru_cache, partial
 
 import numpy as np
@@ -19,7 +18,6 @@ from app.core.thresholds import ThresholdCurve, accepted_and_errors, exact_noise
 _STEP_SHARE = 0.01
 # A probability that equals delta may be rounded to either side of it.
 _CLEARLY_BELOW = 1.0 - 1e-12
-_FOUR_DIGITS = Context(prec=4, rounding=ROUND_DOWN)
 # Power is the probability that the test passes if the true error is _ASSUMED_ERROR_SHARE * alpha.
 # Trust-or-Escalate starts at the most confident points, where a test has no power.
 _ASSUMED_ERROR_SHARE = 0.6
@@ -200,18 +198,6 @@ def _is_allowable(errors: int, rank: int, bound: float, delta: float) -> bool:
     return bool(binomial_cdf(errors, rank, bound) <= delta * _CLEARLY_BELOW)
 
 
-def rounded_down(share: float) -> float:
-    """Rounds an alpha or a delta down to four significant digits.
-
-    Rounding down is safe: the guarantee for the smaller alpha and delta implies the requested one.
-    It also limits how many different thresholds callers can ask for.
-
-    Args:
-        share: In (0, 1); the result is in (0, 1), too. 0.1 stays 0.1.
-    """
-    return float(_FOUR_DIGITS.create_decimal(repr(share)))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class PacPairs:
     """Sorted pairs of which some may have no label yet.
@@ -263,13 +249,13 @@ class PacPairs:
         return cls(curve, len(score) if drawn is None else drawn, int(ready), missing, scores)
 
     def tests(self, alpha: float, delta: float) -> tuple[float | None, float | None]:
-        """Runs `pac_tests`; alpha and delta are rounded down to four significant digits."""
+        """Runs `pac_tests` as far as labels reach."""
         return pac_tests(
             self.curve.scores,
             self.curve.accepted,
             self.curve.errors,
-            alpha=rounded_down(alpha),
-            delta=rounded_down(delta),
+            alpha=alpha,
+            delta=delta,
             labelled=self.labelled,
             drawn=self.drawn,
         )
@@ -306,8 +292,8 @@ def threshold_on(
         curve.scores,
         curve.accepted,
         curve.errors,
-        alpha=rounded_down(alpha),
-        delta=rounded_down(delta),
+        alpha=alpha,
+        delta=delta,
         label_noise=curve.label_noise,
     )
     assert threshold is not None, "every pair has a label"

@@ -19,7 +19,6 @@ from app.core.pac import (
     pac_threshold,
     points_for_good_start,
     rank_sequence,
-    rounded_down,
     start_rank,
 )
 from app.core.preference import LN2
@@ -165,30 +164,6 @@ def test_alpha_and_delta_out_of_range_are_refused(bad: float) -> None:
         pac_threshold([0.1], [False], alpha=bad, delta=0.1)
     with pytest.raises(ValueError, match="alpha and delta"):
         pac_threshold([0.1], [False], alpha=0.1, delta=bad)
-
-
-@pytest.mark.parametrize(
-    ("asked", "used"),
-    [
-        (0.1, 0.1),
-        (0.12345, 0.1234),
-        (0.30000000000000004, 0.3),
-        (math.nextafter(1.0, 0.0), 0.9999),
-        (math.nextafter(0.1, 0.0), 0.09999),
-        (5e-324, 5e-324),
-    ],
-)
-def test_a_share_is_rounded_down_to_four_digits(asked: float, used: float) -> None:
-    assert rounded_down(asked) == used
-
-
-@settings(max_examples=500)
-@given(st.floats(0.0, 1.0, exclude_min=True, exclude_max=True))
-def test_rounding_stays_between_0_and_1_and_never_goes_up(share: float) -> None:
-    used = rounded_down(share)
-    assert 0.0 < used <= share
-    assert used > share * 0.9989 or share < 1e-300
-    assert rounded_down(used) == used
 
 
 def slow_ranks(start: int, step: int, bound: float, delta: float, n: int) -> list[int]:
