@@ -1,6 +1,6 @@
 // The pairs that this tab labels: fetched ahead, and one answer held back for an undo.
 import { useEffect, useRef, useState } from "./ui.js";
-import { call, get, post } from "./api.js";
+import { call, get, post, Problem } from "./api.js";
 import { plural } from "./format.js";
 import { Pool } from "./pool.js";
 
@@ -165,8 +165,8 @@ class Queue {
   note({ labelled, closed, expired, earlier }) {
     if (this.told !== null) this.told.open -= labelled + closed;
     dispatchEvent(new Event("labeled"));
-    if (earlier.length > 0) this.report(new Error(`${earlier[0].labeler} has labeled this pair first, and that label stays.`));
-    else if (expired > 0) this.report(new Error("The time for this pair has ended: it takes no label."));
+    if (earlier.length > 0) this.report(new Problem(0, "labeled", `${earlier[0].labeler} has labeled this pair first, and that label stays.`));
+    else if (expired > 0) this.report(new Problem(0, "expired", "The time for this pair has ended, so it takes no label."));
   }
 
   /** Sends what is held back; `isClosing` if the page goes, too. @param {boolean} isClosing */

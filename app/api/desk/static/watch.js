@@ -38,7 +38,7 @@ const Criterion = ({ of }) =>
       ${!of.certified && of.certified_without_expired && html`<span class="tag">shown, if expired pairs are like the others</span>`}</h2>
     <dl class="facts">
       <div><dt>wrong verdicts</dt><dd>${between(of.error_interval)}</dd></div>
-      <div><dt>promised</dt><dd>at most ${plain(of.alpha)}</dd></div>
+      <div><dt>tolerated</dt><dd>${plain(of.alpha)}</dd></div>
       <div><dt>labels that count</dt><dd>${count(of.labelled)} <small>${count(of.errors)} against the verdict, ${count(of.ties)} ties${of.waiting > 0 && `; ${count(of.waiting)} more count later`}</small></dd></div>
       <div><dt>verdicts without a label</dt><dd>${count(of.open)}${of.expired > 0 && html` <small>${count(of.expired)} expired</small>`}</dd></div>
     </dl>

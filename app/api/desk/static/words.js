@@ -7,7 +7,7 @@ const MEANINGS = {
   label: "A person's answer to which of two responses is better.",
   set: "Labeled pairs, which decide how sure the judge must be to give a verdict.",
   version: "The state of a set after a change. You can restore an old version.",
-  promise: "The largest share of wrong verdicts: 10% means that at most one verdict in ten is wrong. In the API: alpha.",
+  promise: "The share of wrong verdicts that you tolerate, such as 10%: one verdict in ten. In the API: alpha.",
   "on average": "The usual promise: the share of wrong verdicts is near the promised one with a good judge and many labels. It is not a bound for one set. In the API: marginal.",
   "for this set": "The stricter promise: the share is at most the promised one for this very set, unless its labels were an unlucky sample (1 in 10). In the API: pac.",
   uncertainty: "How unsure the judge is of a pair: 0% is sure, 100% is a coin toss. Pairs up to a limit, the threshold, get a verdict.",
