@@ -4,7 +4,6 @@ Runs as a worker, `python -m tests.benchmarks.offline OPTIONS`. Prompts are toke
 clock starts; the service tokenizes while it runs.
 """
 
-import asyncio
 import gc
 import json
 import math
@@ -18,10 +17,10 @@ from app.judges.engines import vllm_local, vllm_start
 from app.judges.engines.model_files import checkpoint_dtype
 from app.judges.engines.rendering import PromptRenderer, load_tokenizer
 from app.judges.prompts import PromptTemplate
-from app.ports import LabelLogits, Prompt
+from app.ports import Prompt
 from tests.benchmarks.texts import Pair
 from tests.benchmarks.worker import answer_questions
-from tests.transformers_reference import TransformersEngine, TransformersOptions
+from tests.transformers_reference import Reference
 
 
 def prompts_of(pairs: list[list[str]]) -> list[Prompt]:
@@ -88,22 +87,22 @@ class PaperLoop:
     """
 
     def __init__(self, options: dict[str, Any]) -> None:
+        import torch
+
         folder = options["model"]
         dtype = checkpoint_dtype(Path(folder))
-        self._loop = asyncio.new_event_loop()
-        self._engine = TransformersEngine(
-            TransformersOptions(model=folder, judge="loop", dtype=dtype)
-        )
         first = PromptTemplate().render(Pair("x", "x", "x").comparison)
-        self.started = {"dtype": self._loop.run_until_complete(self._engine.start(first)).dtype}
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        self._judge = Reference(folder, first, dtype=dtype, device=device)
+        self.started = {"dtype": dtype}
 
     def __call__(self, question: dict[str, Any]) -> dict[str, Any]:
         """Answers {"pairs": ...}."""
         prompts = prompts_of(question["pairs"])
         began = time.perf_counter()
-        found = self._loop.run_until_complete(self._engine.label_logits(prompts))
+        found = self._judge(prompts)
         seconds = time.perf_counter() - began
-        p = [p_first(each.a, each.b) for each in found if isinstance(each, LabelLogits)]
+        p = [p_first(each.a, each.b) for each in found]
         return {"seconds": seconds, "p_fwd": p[::2]}
 
 

@@ -6,7 +6,6 @@ with random weights. Every step runs, also after a failure.
 """
 
 import argparse
-import asyncio
 import itertools
 import json
 import os
@@ -33,7 +32,6 @@ from app.core.preference import FloatArray, Score, preference_from_gaps
 from app.demo.pairs import pairs as made_pairs
 from app.judges.engines.model_files import model_folder
 from app.judges.engines.vllm_build import check_gpus, installed_builds, is_cpu_build
-from app.ports import LabelLogits
 from tests.benchmarks.figures import about
 from tests.benchmarks.texts import Pair
 from tests.benchmarks.worker import Worker
@@ -41,7 +39,7 @@ from tests.drills.gpu_engine import DEMO, SHAPES, TOKENS, both_orders, made_chec
 from tests.integration.engines.nested_judge import write_nested_judge
 from tests.integration.processes.server import Server
 from tests.patience import VLLM_START_S
-from tests.transformers_reference import TransformersEngine, TransformersOptions
+from tests.transformers_reference import Reference
 
 FILE = Path(__file__).parents[2] / "docs" / "measured" / "gpu.json"
 # Largest accepted difference of p between the demo judge on a GPU and on a CPU, in float32.
@@ -163,19 +161,10 @@ def transformers(model: Path, pairs: Sequence[Pair], *, dtype: str, device: str)
     """p_bar by a plain forward pass for each prompt."""
     import torch
 
-    async def run() -> list[float]:
-        options = TransformersOptions(model=str(model), judge="reference", dtype=dtype)
-        engine, prompts = TransformersEngine(options), both_orders(pairs)
-        await engine.start(prompts[0])
-        assert engine._model is not None
-        engine._model.to(device)
-        found = await engine.label_logits(prompts)
-        await engine.stop()
-        torch.cuda.empty_cache()
-        return [each.a - each.b for each in found if isinstance(each, LabelLogits)]
-
-    gaps = asyncio.run(run())
-    assert len(gaps) == 2 * len(pairs), "transformers did not judge every prompt"
+    prompts = both_orders(pairs)
+    found = Reference(str(model), prompts[0], dtype=dtype, device=device)(prompts)
+    torch.cuda.empty_cache()
+    gaps = [each.a - each.b for each in found]
     return p_bar([gaps[::2], [-gap for gap in gaps[1::2]]])
 
 

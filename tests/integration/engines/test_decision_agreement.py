@@ -14,12 +14,11 @@ from app.demo.pairs import Pair, demo_sets
 from app.judges.decision_servers import DecisionScorer
 from app.judges.engines.decision_dialects import INSTRUCTIONS, OPTIONS
 from app.judges.engines.openai_servers import Endpoints
-from app.judges.label_logits import LabelLogitScorer
 from app.judges.prompts import PromptTemplate
 from app.judges.scorer import ScoreError
 from app.observability.telemetry import Telemetry
 from tests.integration.engines.vllm_server import FOLDER, KEY, MODEL
-from tests.transformers_reference import TransformersEngine, TransformersOptions
+from tests.transformers_reference import Reference
 
 pytestmark = pytest.mark.vllm
 
@@ -62,17 +61,16 @@ def comparisons_of(pairs: Sequence[Pair]) -> list[Comparison]:
     return [Comparison.of(pair.question, pair.response_a, pair.response_b) for pair in pairs]
 
 
-async def by_label_logits(template: PromptTemplate, pairs: Sequence[Pair]) -> FloatArray:
-    """Gaps and label mass by a float32 forward pass of transformers."""
-    scorer = await LabelLogitScorer.start(
-        TransformersEngine(TransformersOptions(model=FOLDER, judge="demo")),
-        template,
-        telemetry=Telemetry.on_own_registry(),
+def by_transformers(pairs: Sequence[Pair]) -> FloatArray:
+    """Gaps and label mass by a float32 forward pass."""
+    prompts = [each for pair in comparisons_of(pairs) for each in VLLMS.both_orders(pair)]
+    found = Reference(FOLDER, prompts[0])(prompts)
+    return np.array(
+        [
+            (one.a - one.b, other.b - other.a, min(one.label_mass, other.label_mass))
+            for one, other in zip(found[::2], found[1::2], strict=True)
+        ]
     )
-    try:
-        return table(await scorer.score(comparisons_of(pairs)))
-    finally:
-        await scorer.stop()
 
 
 def table(found: Sequence[Score | ScoreError]) -> FloatArray:
@@ -86,7 +84,7 @@ def table(found: Sequence[Score | ScoreError]) -> FloatArray:
 async def test_log_odds_equal_the_gaps_of_label_logits_with_the_same_prompt(
     server_url: str, pairs: list[Pair]
 ) -> None:
-    expected = await by_label_logits(VLLMS, pairs)
+    expected = by_transformers(pairs)
     async with judge_at(server_url) as judge:
         assert judge.identity.described["decision_server"] == {
             "hosts": ["127.0.0.1"],

@@ -17,7 +17,7 @@ from app.judges.engines.openai_servers import Endpoints
 from app.judges.prompts import PromptTemplate
 from app.ports import EngineIdentity, Generated, LabelLogits, Prompt, PromptError, Sampling
 from tests.integration.engines.vllm_server import FOLDER, KEY, MODEL
-from tests.transformers_reference import TransformersEngine, TransformersOptions
+from tests.transformers_reference import Reference
 
 pytestmark = pytest.mark.vllm
 
@@ -56,14 +56,10 @@ def prompts_of(n: int, *, prefill: str = "") -> list[Prompt]:
 
 
 @pytest.fixture(scope="module")
-async def expected() -> np.ndarray[Any, np.dtype[np.float64]]:
+def expected() -> np.ndarray[Any, np.dtype[np.float64]]:
     """Label logits by transformers, one prompt at a time."""
-    engine = TransformersEngine(TransformersOptions(model=FOLDER, judge="demo"))
     prompts = prompts_of(COMPARISONS)
-    await engine.start(prompts[0])
-    found = table(await engine.label_logits(prompts))
-    await engine.stop()
-    return found
+    return table(Reference(FOLDER, prompts[0])(prompts))
 
 
 def table(found: Sequence[LabelLogits | PromptError]) -> np.ndarray[Any, np.dtype[np.float64]]:

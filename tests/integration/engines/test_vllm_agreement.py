@@ -8,11 +8,10 @@ import pytest
 
 from app.core.comparison import Comparison
 from app.demo.pairs import demo_sets
-from app.judges.label_logits import label_gap
 from app.judges.prompts import PromptTemplate
 from app.wiring.engines import DEMO_FOLDER
 from tests.integration.processes.server import Server
-from tests.transformers_reference import TransformersEngine, TransformersOptions
+from tests.transformers_reference import Reference
 
 pytestmark = pytest.mark.vllm
 
@@ -23,20 +22,16 @@ def logit(p: float) -> float:
     return float(np.log(p) - np.log1p(-p))
 
 
-async def reference_gaps(comparisons: list[Comparison]) -> list[tuple[float, float]]:
+def reference_gaps(comparisons: list[Comparison]) -> list[tuple[float, float]]:
     """Logit of response_a minus that of response_b in both orders, one prompt at a time."""
     template = PromptTemplate()
-    engine = TransformersEngine(TransformersOptions(model=str(DEMO_FOLDER / "model"), judge="demo"))
-    await engine.start(template.render(comparisons[0]))
     prompts = [prompt for one in comparisons for prompt in template.both_orders(one)]
-    gaps = [label_gap(logits) for logits in await engine.label_logits(prompts)]
-    await engine.stop()
-    assert all(isinstance(gap, float) for gap in gaps)
-    numbers = [gap for gap in gaps if isinstance(gap, float)]
-    return [(a, -b) for a, b in zip(numbers[::2], numbers[1::2], strict=True)]
+    found = Reference(str(DEMO_FOLDER / "model"), prompts[0])(prompts)
+    gaps = [each.a - each.b for each in found]
+    return [(a, -b) for a, b in zip(gaps[::2], gaps[1::2], strict=True)]
 
 
-async def test_the_service_scores_as_a_float32_forward_pass_does(demo_server: Server) -> None:
+def test_the_service_scores_as_a_float32_forward_pass_does(demo_server: Server) -> None:
     pairs = list(itertools.islice(demo_sets().fresh, COMPARISONS))
     body: dict[str, Any] = {
         "alpha": None,
@@ -48,7 +43,7 @@ async def test_the_service_scores_as_a_float32_forward_pass_does(demo_server: Se
     results = demo_server.client.post("/judge/batch", json=body).json()["results"]
     served = np.array([(logit(r["p_fwd"]), logit(r["p_rev"])) for r in results])
     expected = np.array(
-        await reference_gaps([Comparison.of(p.question, p.response_a, p.response_b) for p in pairs])
+        reference_gaps([Comparison.of(p.question, p.response_a, p.response_b) for p in pairs])
     )
     # A probability close to 1 loses digits of its gap in JSON: up to a gap of 29, the error is
     # below 1e-3.

@@ -22,7 +22,7 @@ from app.judges.votes import VoteScorer
 from app.observability.telemetry import Telemetry
 from app.ports import CallTimes, Generated, LabelLogits, Prompt, Sampling
 from app.wiring.engines import DEMO_FOLDER
-from tests.transformers_reference import TransformersEngine, TransformersOptions
+from tests.transformers_reference import Reference
 
 pytestmark = [
     pytest.mark.vllm,
@@ -107,20 +107,15 @@ async def test_the_engine_takes_another_prompt_and_its_labels(engine: VllmEngine
     plain = demo_prompts(8)
     before = await gaps(engine, plain)
     begun = [prompt._replace(prefill="[[") for prompt in plain]
-    reference = TransformersEngine(
-        TransformersOptions(model=str(DEMO_FOLDER / "model"), judge="demo")
-    )
-    expected = await reference.start(begun[0])
+    reference = Reference(str(DEMO_FOLDER / "model"), begun[0])
     try:
         identity = await engine.use_prompt(begun[0])
-        assert identity.label_tokens == expected.label_tokens
+        assert identity.label_tokens == (reference.labels.a, reference.labels.b)
         found = await engine.label_logits(begun)
-        for one, other in zip(found, await reference.label_logits(begun), strict=True):
+        for one, other in zip(found, reference(begun), strict=True):
             assert isinstance(one, LabelLogits)
-            assert isinstance(other, LabelLogits)
             assert one == pytest.approx(other, abs=1e-3)
     finally:
-        await reference.stop()
         await engine.use_prompt(plain[0])
     assert await gaps(engine, plain) == pytest.approx(before, abs=1e-3)
 

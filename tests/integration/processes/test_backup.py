@@ -1,8 +1,5 @@
 """A store that is backed up under load, destroyed and restored has all that was acknowledged."""
 
-import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,7 +9,9 @@ from typing import Any
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
+from app.cli import app
 from tests.integration.processes.server import Server
 from tests.integration.processes.test_audits import drawn, listed, pair, settings
 from tests.patience import PATIENCE_S
@@ -23,18 +22,9 @@ BATCH = 8
 
 def scope_judge(store_url: str, *arguments: str | Path) -> None:
     """Runs a command on a store."""
-    program = str(Path(sys.executable).with_name("scope-judge"))
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("SCOPE_")}
-    environment["SCOPE_STORE_URL"] = store_url
-    done = subprocess.run(
-        [program, *map(str, arguments)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    environment = {"SCOPE_STORE_URL": store_url}
+    done = CliRunner().invoke(app, [*map(str, arguments)], env=environment)
+    assert done.exit_code == 0, done.output
 
 
 def url_of(kind: str, folder: Path, server: RedisServer) -> str:
