@@ -1,4 +1,4 @@
-"""Comparisons and judgments: immutable values, validated on creation; and the way between them."""
+"""Comparisons, the criteria by which they are judged, and their way to a judgment."""
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass

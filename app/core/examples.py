@@ -71,7 +71,7 @@ class Examples(Mapping[str, LabeledExample]):
     Args:
         rows: Digest -> index of its row, in the order of the rows.
         numbers: Shape (n, 6). Columns `gap_fwd`, `gap_rev` and `label_mass`, and the same of a
-            cascade's small judge; see `score.all_numbers`.
+            cascade's small judge; see `preference.all_numbers`.
         labels: Shape (n,), uint8. 0 for B, 1 for A, 2 for no label, 3 for a tie.
         questions: Shape (n, 32), uint8. Digest of the question; zeros where it is unknown.
     """

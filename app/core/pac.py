@@ -1,4 +1,7 @@
-"""The PAC guarantee: error among accepted is at most alpha with probability 1 - delta."""
+"""The PAC guarantee: error among accepted is at most alpha with probability 1 - delta.
+
+Fixed-sequence testing comes first, then the rank at which it starts, which depends on no label.
+"""
 
 import math
 from bisect import bisect_left
