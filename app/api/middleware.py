@@ -13,8 +13,7 @@ from contextlib import contextmanager, suppress
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.access import NEEDS, PROBES
-from app.api.keys import ANYONE, CALLER_KEY
+from app.api.access import ANYONE, CALLER_KEY, NEEDS, PROBES
 from app.api.problems import answer
 from app.core.errors import (
     BodyTooLargeError,

@@ -14,8 +14,7 @@ from fastapi import Depends, Path, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from app.api.access import NEEDS
-from app.api.keys import ANYONE, CALLER_KEY, Caller
+from app.api.access import ANYONE, CALLER_KEY, NEEDS, Caller
 from app.api.problems import InvalidBodyError, invalid_request
 from app.api.requests.models import CalibrationName
 from app.core.comparison import Case, Criterion

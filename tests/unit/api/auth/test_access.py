@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.access import NEEDS
-from app.api.keys import ROLES, Keys
+from app.api.access import NEEDS, ROLES
+from app.api.keys import Keys
 from tests.serving import application_of, client_of
 from tests.unit.api.asgi import never_read, talk
 from tests.unit.api.keyring import entry, header_of, key_of, response_to, write_keys
