@@ -101,7 +101,7 @@ export function adviceOf(set, monitor, info) {
   const row = bestRow(set, info);
   if (row === undefined) return withoutVerdicts(set);
   const strict = row.guarantee === "pac" ? undefined : rowOf(set, row.alpha, "pac");
-  const for_this = row.guarantee === "pac" ? ", a promise that holds for this set" : strict === undefined ? "; for a promise that holds for this set, at none" : `; for a promise that holds for this set, ${percent(strict.coverage)}`;
+  const for_this = row.guarantee === "pac" ? ", a promise that holds for this set" : strict === undefined ? "; a promise that holds for this set gives no verdicts" : `; for a promise that holds for this set, ${percent(strict.coverage)}`;
   const labels = set.unlabelled === 0 ? `${isToy(set, info) ? "its" : "your"} ${plural(set.labelled, "label")}` : "your labels so far";
   const usual = row.alpha === info.default_alpha ? "" : ` At ${plain(info.default_alpha)} you may not: no pair gets a verdict.`;
   const headline = `You may use it at ${plain(row.alpha)} for ${percent(row.coverage)} of pairs: ${percent(row.empirical_risk, 1)} of its verdicts were wrong on ${labels}${for_this}.${usual}`;
