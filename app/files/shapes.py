@@ -11,7 +11,7 @@ import io
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.core.comparison import Label
@@ -22,10 +22,6 @@ REQUIRED = ("question", "response_a", "response_b")
 # A row may name its own calibration set.
 CALIBRATION = "calibration"
 LABEL = "label"
-# Name of the shape of our own columns.
-PAIRS = "pairs"
-# Name of the shape of the battles that `scope-judge battles` reads and writes.
-BATTLES = "battles"
 _OF_BATTLE = ("model_a", "model_b", "human")
 # Likeness of names from which on one is suggested, as `difflib` measures it.
 _LIKE = 0.75
@@ -139,7 +135,6 @@ class ComparisonShape:
     """One way to keep comparisons in columns.
 
     Args:
-        name: Name of the shape.
         columns: Columns that a row must have.
         convert: Row -> fields of the comparison; raises InvalidComparisonError.
         texts: Columns that hold the question and the responses.
@@ -147,7 +142,6 @@ class ComparisonShape:
         words: Word of the label in lower case -> label.
     """
 
-    name: str
     columns: tuple[str, ...]
     convert: Callable[[Mapping[str, Any]], Fields]
     texts: tuple[str, ...] = ()
@@ -194,13 +188,12 @@ def known_shape(columns: Collection[str]) -> ComparisonShape | None:
     """The shape whose columns are there, battles first; None if none fits."""
     if set(REQUIRED) <= set(columns):
         return shape_of_label(columns)
-    return next((s for s in SHAPES.values() if all(name in columns for name in s.columns)), None)
+    return _PREFERENCE if set(_PREFERENCE.columns) <= set(columns) else None
 
 
 def shape_of_label(columns: Collection[str]) -> ComparisonShape:
     """The shape of our own columns, or of battles, by the column of the label."""
-    # Their `winner` is the judge's verdict.
-    return SHAPES[BATTLES if all(name in columns for name in _OF_BATTLE) else PAIRS]
+    return _BATTLES if all(name in columns for name in _OF_BATTLE) else _PAIRS
 
 
 def custom_shape(text: str) -> ComparisonShape:
@@ -233,7 +226,6 @@ def shape_of_columns(named: NamedColumns) -> ComparisonShape:
 
     needed = tuple(columns[name] for name in REQUIRED)
     return ComparisonShape(
-        name="map",
         columns=needed,
         convert=convert,
         texts=needed,
@@ -283,27 +275,15 @@ def _texts_of(row: Mapping[str, Any]) -> Fields:
     return _pair({name: row[name] for name in REQUIRED})
 
 
-# Name -> shape. The first that fits a row is taken where none is named.
-SHAPES: Mapping[str, ComparisonShape] = {
-    shape.name: shape
-    for shape in (
-        ComparisonShape(name=PAIRS, columns=REQUIRED, convert=_pair, texts=REQUIRED),
-        ComparisonShape(
-            name=BATTLES,
-            columns=REQUIRED,
-            convert=_texts_of,
-            texts=REQUIRED,
-            label="human",
-        ),
-        ComparisonShape(
-            name="preference",
-            columns=("chosen", "rejected"),
-            convert=_preference,
-            texts=("prompt", "chosen", "rejected"),
-            label="",
-        ),
-    )
-}
+_PAIRS = ComparisonShape(columns=REQUIRED, convert=_pair, texts=REQUIRED)
+# The battles that `scope-judge battles` reads and writes. Their `winner` is the judge's verdict.
+_BATTLES = replace(_PAIRS, convert=_texts_of, label="human")
+_PREFERENCE = ComparisonShape(
+    columns=("chosen", "rejected"),
+    convert=_preference,
+    texts=("prompt", "chosen", "rejected"),
+    label="",
+)
 
 
 def listed(row: Iterable[str]) -> str:

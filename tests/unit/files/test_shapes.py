@@ -23,15 +23,13 @@ def says(text: str) -> dict[str, str]:
 
 
 AB = {"response_a": "good", "response_b": "bad"}
-CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "our own": (
         {"question": "Which?", **AB, "label": "B", "id": 7, "calibration": "mine", "alpha": 0.2},
-        "pairs",
         {"question": "Which?", **AB, "label": "B", "calibration": "mine"},
     ),
     "our own in CSV": (
         {"question": "Which?", **AB, "label": "model_b"},
-        "pairs",
         {"question": "Which?", **AB, "label": "B"},
     ),
     "OpenAI's messages": (
@@ -43,27 +41,22 @@ CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
             "response_a": says("good"),
             "response_b": [{"role": "assistant", "content": [{"type": "text", "text": "bad"}]}],
         },
-        "pairs",
         {"question": [{"role": "system", "content": "Be kind."}, *TALK], **AB},
     ),
     "TRL, standard": (
         {"prompt": "Which?", "chosen": "good", "rejected": "bad"},
-        "preference",
         {"question": "Which?", **AB, "label": "A"},
     ),
     "TRL, conversational": (
         {"prompt": [USER], "chosen": [says("good")], "rejected": [says("bad")]},
-        "preference",
         {"question": [USER], **AB, "label": "A"},
     ),
     "TRL, implicit prompt": (
         {"chosen": [*TALK, says("good")], "rejected": [*TALK, says("bad")]},
-        "preference",
         {"question": TALK, **AB, "label": "A"},
     ),
     "RewardBench": (
         {"prompt": "Which?", "chosen": "good", "rejected": "bad", "subset": "x", "id": 3},
-        "preference",
         {"question": "Which?", **AB, "label": "A"},
     ),
     "ShareGPT's messages": (
@@ -72,7 +65,6 @@ CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
             "response_a": {"from": "gpt", "value": "good"},
             "response_b": "bad",
         },
-        "pairs",
         {"question": [USER], **AB},
     ),
 }
@@ -80,9 +72,8 @@ CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_known_shape_is_recognized_and_read(case: str) -> None:
-    row, name, fields = CASES[case]
+    row, fields = CASES[case]
     shape = shape_of(row)
-    assert shape.name == name
     if "label" in fields:
         assert shape.label_in(row) == fields["label"]
     assert shape.fields(row) == {k: v for k, v in fields.items() if k != "label"}
