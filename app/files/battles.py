@@ -86,12 +86,10 @@ class BattleShape:
     Args:
         comparison: The columns of the question and of the responses.
         columns: Other field of a battle -> its column.
-        words: Word of a person's label in lower case -> label.
     """
 
     comparison: ComparisonShape
     columns: Mapping[str, str]
-    words: Mapping[str, Label]
 
     def leaves_out_winner(self, row: Mapping[str, Any]) -> bool:
         """Whether a row may have its labels in a column `winner` that is not read."""
@@ -146,7 +144,7 @@ class BattleShape:
         if is_empty(label):
             return None
         try:
-            return _WINNERS[label_of(label, self.words)]
+            return _WINNERS[label_of(label, self.comparison.words)]
         except InvalidComparisonError:
             raise InvalidComparisonError(
                 f"the human label {str(label)[:40]!r} is not model_a, model_b or tie"
@@ -191,7 +189,7 @@ def battle_shape(row: Mapping[str, Any], columns: str | None = None) -> BattleSh
             f"the columns are {listed(row)}, and a battle needs question, response_a, response_b, "
             f"model_a and model_b: name the columns with --map {suggested_map([row], more=MODELS)}"
         )
-    return BattleShape(comparison=shape, columns=others, words=named.words)
+    return BattleShape(comparison=shape, columns=others)
 
 
 def _digest(value: Any) -> str:
