@@ -60,6 +60,7 @@ def named_columns(text: str | None, fields: Sequence[str]) -> NamedColumns:
     """
     columns = {name: name for name in fields}
     words: dict[Label, list[str]] = defaultdict(list)
+    given = set[str]()
     for part in () if text is None else _parts(text):
         field, equals, value = (piece.strip() for piece in part.partition("="))
         label = next((label for label in LABELS if label == field), None)
@@ -69,6 +70,9 @@ def named_columns(text: str | None, fields: Sequence[str]) -> NamedColumns:
                 f"{', '.join(columns)}, nor A=WORD, B=WORD or tie=WORD for the words of the label"
             )
         if label is None:
+            if field in given:
+                raise InvalidRequestError(f"--map: {field} cannot be two columns")
+            given.add(field)
             columns[field] = value
         else:
             words[label].append(spelled(value))

@@ -58,7 +58,7 @@ def status(name: Name, url: Url = DEFAULT_URL) -> None:
     headings = ("alpha", "guarantee", "delta", *_AUDITS, "state")
     print_cells(headings, map(_audited, found.criteria), right={"alpha", "delta", *_AUDITS})
     abstentions = sum(each.abstentions for each in found.criteria)
-    say(f"All counts are of verdicts; {abstentions} abstentions were drawn, too.")
+    say(f"All counts are of verdicts; {abstentions} abstentions were drawn, and need labels, too.")
     for each in found.criteria:
         if each.alarm:
             say(("alarm", "bold red"), f" under {criterion_in_words(each)} {_since(each)}")
@@ -122,7 +122,7 @@ def label(
         typer.Argument(help="Files with the columns audit (its id), label and, for none, reason."),
     ],
     columns: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--map",
             help="Names of columns and labels, such as audit=id,label=better,A=left,B=right.",
@@ -141,7 +141,7 @@ def label(
     from app.files.audit_labels import read_audit_labels
 
     options.check_encoding(encoding)
-    labels, reasons = read_audit_labels(files, columns, encoding)
+    labels, reasons = read_audit_labels(files, ",".join(columns) if columns else None, encoding)
     if not labels and not reasons:
         raise CommandError("there is no label to send")
     ask(f"Send {len(labels) + len(reasons)} labels?", yes=yes, otherwise="nothing was sent")

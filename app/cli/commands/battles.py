@@ -39,7 +39,7 @@ def battles(
     delta: options.Delta = None,
     calibration: options.CalibrationSet = None,
     columns: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--map",
             help="Names of columns and labels, such as question=prompt,model_a=left,A=1; also "
@@ -62,7 +62,7 @@ def battles(
     options.check_encoding(encoding)
     criterion = options.given_criterion({**given, "calibration": calibration}, no_alpha=no_alpha)
     begun = time.monotonic()
-    items, battles = _read(files, columns, encoding)
+    items, battles = _read(files, ",".join(columns) if columns else None, encoding)
     check_output(out, files_of(files), overwrite=overwrite)
     with connected(url, patience_s=patience) as client:
         info = client.info()

@@ -133,7 +133,7 @@ def _reason(found: "Rewards | ItemError") -> str:
     for reason in ("infeasible", "suspended"):
         if reason in found.reasons:
             return REASONS[reason]
-    return "no accepted verdict"
+    return "no accepted verdict: a larger alpha accepts more"
 
 
 def _infeasible(found: "Rewards | ItemError") -> set[tuple[float, str, str]]:

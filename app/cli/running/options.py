@@ -1,6 +1,6 @@
 """Options that several commands share, and checks of their values."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,7 +17,7 @@ INPUTS_HELP = (
 )
 Inputs = Annotated[list[Path], typer.Argument(help=INPUTS_HELP)]
 ColumnMap = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--map",
         help="Names of columns and labels, such as "
@@ -77,10 +77,10 @@ def given_criterion(options: Mapping[str, Any], *, no_alpha: bool = False) -> di
     return {**given, "alpha": None} if no_alpha else given
 
 
-def given_format(columns: str | None, encoding: str | None) -> InputFormat:
+def given_format(columns: Sequence[str] | None, encoding: str | None) -> InputFormat:
     """How the options say that rows are written."""
     check_encoding(encoding)
-    shape = None if columns is None else custom_shape(columns)
+    shape = custom_shape(",".join(columns)) if columns else None
     return InputFormat(shape=shape, encoding=encoding)
 
 

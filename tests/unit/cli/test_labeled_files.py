@@ -147,7 +147,7 @@ def test_labels_that_people_add_in_excel_to_judged_pairs_are_read(
     file, out = excel_file(tmp_path / "pairs.csv"), tmp_path / "judged.xlsx"
     columns = "question=Frage,response_a=Antwort 1,response_b=Antwort 2"
     words = "label=Besser?,A=Antwort 1,B=Antwort 2,tie=gleich"
-    options = ["--map", f"{columns},{words}"]
+    options = ["--map", columns, "--map", words]
     given: list[str | Path] = [file, "--encoding", "cp1252", *options, "--url", clean_url]
     expected = run("curve", *given).stdout
     assert run("judge", *given, "--no-alpha", "--out", out).exit_code == 0

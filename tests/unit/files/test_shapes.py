@@ -106,6 +106,11 @@ def test_one_column_cannot_be_two_fields(text: str, fields: str) -> None:
         custom_shape(text)
 
 
+def test_one_field_cannot_be_two_columns() -> None:
+    with pytest.raises(InvalidRequestError, match="--map: question cannot be two columns"):
+        custom_shape("question=q,A=1,A=2,question=p")
+
+
 TOOL_CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
 
 
