@@ -191,15 +191,13 @@ class Monitor:
             if alarm is None or (end is not None and end.event == "resumed"):
                 continue
             with suppress(StoreUnavailableError, StoreCorruptError):
-                is_renewed = await self._is_renewed(alarm, calibration)
-                by = await self._calibrations.author(calibration)
-                if is_renewed and end is None:
+                if await self._is_renewed(alarm, calibration) == (end is not None):
+                    continue
+                by, at = await self._calibrations.author(calibration), written(self._auditor.now())
+                if end is None:
                     entries.append(self._end(alarm, calibration, by=by))
-                elif not is_renewed and end is not None:
-                    again = replace(
-                        alarm, follows=state.ended, by=by, at=written(self._auditor.now())
-                    )
-                    entries.append(again)
+                else:
+                    entries.append(replace(alarm, follows=state.ended, by=by, at=at))
         with suppress(StoreUnavailableError, StoreCorruptError):
             if entries and await self._calibrations.is_newest(calibration):
                 await self._auditor.record(calibration.name, entries)
