@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from app.demo.arena import FAVORED, MODELS, DemoBattle, battles, true_ratings
 from app.ratings.battles import Battles
-from app.ratings.board import board_of
+from app.ratings.board import rated
 from app.ratings.outcomes import preferred
 from app.ratings.results import RatingSettings, View
 from app.ratings.rows import read_battles
@@ -237,16 +237,16 @@ def row_of(view: str, rate: float, found: Sequence[dict[str, Any]]) -> Row:
 def compared(arenas: Sequence[tuple[Battles, Floats]], strict: Sequence[Battles]) -> Iterator[Row]:
     """Yields a row for each view and share of labels."""
     boards: dict[tuple[str, float], list[dict[str, Any]]] = {
-        (STRICT, 0.0): [errors_of(board_of(each, SETTINGS).views["accepted"]) for each in strict]
+        (STRICT, 0.0): [errors_of(rated(each, SETTINGS)[0].views["accepted"]) for each in strict]
     }
     for number, (whole, truth) in enumerate(arenas):
         print(f"rating arena {number}", flush=True)
-        for view in board_of(whole, SETTINGS).views.values():
+        for view in rated(whole, SETTINGS)[0].views.values():
             boards.setdefault((view.name, 0.0), []).append(errors_of(view))
         for rate in RATES:
             for draw in range(DRAWS):
                 some = labelled(whole, truth, rate, seed=1000 * number + draw)
-                for view in board_of(some, SETTINGS).views.values():
+                for view in rated(some, SETTINGS)[0].views.values():
                     if view.name not in UNLABELED:
                         boards.setdefault((view.name, rate), []).append(errors_of(view))
     order = [*((name, 0.0) for name in (STRICT, *UNLABELED))]
