@@ -34,7 +34,6 @@ class Caller(BaseModel):
 
     Args:
         name: Name of the key; the trail of a calibration set records it.
-        roles: Roles of the key.
         calibrations: Names of the calibration sets that the key may use; None for all.
         comparisons_per_minute: Most comparisons a minute on average; None for no limit.
         expires: Time after which the key is refused; None for never.
@@ -341,9 +340,7 @@ def _match(scope: Scope) -> tuple[Any, Need, frozenset[str] | None]:
 def _sent_key(scope: Scope, *, basic: bool) -> bytes | None:
     """The key of the request; None unless it has exactly one Authorization header with a key.
 
-    Args:
-        scope: The request.
-        basic: Whether the key may be the password of HTTP Basic.
+    With `basic`, the key may also be the password of HTTP Basic.
     """
     sent = [value for name, value in scope["headers"] if name == b"authorization"]
     if len(sent) != 1:

@@ -170,7 +170,6 @@ def install(
     """Installs the handlers that turn every exception of the routes into a problem.
 
     Args:
-        app: The application.
         completed: Adds to an error what its caller may know.
     """
 

@@ -158,8 +158,6 @@ class DrainingServer(uvicorn.Server):
     the store skip the first step.
 
     Args:
-        application: Application to serve.
-        settings: Settings of the service; the log level, the limits and the drain times are used.
         on_listening: Called with the port when the server listens.
         on_early_signal: Called with a signal that arrives before the server listens.
     """
@@ -229,8 +227,6 @@ def bound(host: str, port: int, *, setting: str) -> socket.socket:
     """Binds the address before a judge is loaded, without listening on it yet.
 
     Args:
-        host: Address of this machine.
-        port: Port; 0 for any free one.
         setting: Name of the port's setting, for the error.
 
     Raises:

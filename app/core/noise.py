@@ -72,8 +72,7 @@ class Noise:
         return (
             f"{self.flips} of {self.pairs} test pairs get a different verdict with other pairs in "
             f"the batch: gaps differ by up to {self.largest:.2g}. Calibrate under the load under "
-            f"which "
-            "you judge, or set VLLM_BATCH_INVARIANT=1 on a GPU (docs/design/gpu.md)"
+            "which you judge, or set VLLM_BATCH_INVARIANT=1 on a GPU (docs/design/gpu.md)"
         )
 
 

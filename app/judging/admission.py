@@ -30,7 +30,6 @@ class Claim:
     """One request for places: it waits in line, and later holds them.
 
     Args:
-        flow: The flow that it belongs to.
         size: Number of places.
         turn: Is set when it leaves the line and holds its places.
         reserved: Whether the places are among those for small requests.

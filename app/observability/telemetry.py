@@ -260,10 +260,7 @@ class Telemetry:
     def calling(self, times: CallTimes, *, comparisons: int, prompts: int) -> Iterator[None]:
         """Observes the call of a judge's model that the block makes, for the current flow.
 
-        Args:
-            times: The times of the call, into which the engine writes.
-            comparisons: Number of comparisons of the call.
-            prompts: Number of prompts that the model reads for them.
+        The engine writes into `times` how long its parts take.
         """
         flow = CURRENT_FLOW.get()
         times.on_answer = self.note_answer

@@ -119,12 +119,7 @@ def _unsure(audits: CriterionAudits) -> str:
 
 
 def summary(criteria: Sequence[CriterionAudits], drift: Figures) -> str:
-    """Says in a sentence how wrong the verdicts are.
-
-    Args:
-        criteria: The audits of each criterion; the sentence is about the first one.
-        drift: The drift of the traffic.
-    """
+    """Says in a sentence how wrong the verdicts of the first criterion are."""
     about = _about(criteria[0]) if criteria else "nothing is known about wrong verdicts"
     drifted = [stream for stream in drift.values() if stream.alarm]
     if not drifted:

@@ -44,11 +44,9 @@ def calibration_detail(
     *,
     votes: bool = False,
 ) -> records.CalibrationDetail:
-    """The record of a set with its quality and its curve.
+    """The record of a set with its quality and its curve, and further rows of "pac".
 
     Args:
-        calibration: The set.
-        requested: Further rows of "pac".
         votes: Whether the set is of this service's judge, and the judge votes.
     """
     accuracy = calibration.accuracy
@@ -128,10 +126,8 @@ def deletion(
     """Describes what the deletion of a set ends. Its trail and its audits stay.
 
     Args:
-        name: Name of the set.
         present: The set; None if it cannot be read.
         in_use: The row of each criterion in use.
-        book: Its audits.
     """
     lost = [criterion_of(row) for row in in_use if row.feasible]
     verdicts = (
@@ -238,7 +234,6 @@ def pool_report(
     """The set after pairs were added.
 
     Args:
-        change: The new version and the counts.
         digests: Digest of each posted pair; None for those that failed.
         errors: All failed pairs: those of the change, and those that could not be parsed.
     """

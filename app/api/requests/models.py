@@ -205,11 +205,7 @@ class CriterionIn(Strict):
     def criterion(
         self, defaults: CriterionDefaults, batch: "CriterionIn | None" = None
     ) -> Criterion:
-        """The complete criterion.
-
-        Args:
-            defaults: Values of the settings.
-            batch: Values of the batch that this item belongs to.
+        """The complete criterion; what is missing is that of the batch, or of the settings.
 
         Raises:
             InvalidRequestError: `delta` was given with the guarantee "marginal".
@@ -252,8 +248,6 @@ class PostedItems(Generic[Read]):
     """The items of a batch, each of which is read on its own.
 
     Args:
-        model: The model of an item.
-        posted: All items as they were posted, in order.
         convert: Makes an item to judge; raises RequestError if it cannot be judged as written.
 
     Attributes:
