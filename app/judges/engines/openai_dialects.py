@@ -93,7 +93,7 @@ class TokenDialect:
 
     def asks_of_thoughts(
         self, prompts: Sequence[Prompt], *, answer_tokens: int
-    ) -> list[Ask | RequestError]:
+    ) -> list[Ask | PromptError]:
         """Prepares prompts that end where the thought begins; see `asks`."""
         more = len(self._after_thought) + 1
         return [
@@ -132,7 +132,7 @@ class TokenDialect:
         """Text around every user message, as part of the judge's identity."""
         return self._renderer.chat_frame(prompt.system)
 
-    def asks(self, prompts: Sequence[Prompt], *, answer_tokens: int) -> list[Ask | RequestError]:
+    def asks(self, prompts: Sequence[Prompt], *, answer_tokens: int) -> list[Ask | PromptError]:
         """For each prompt, in order, what is sent, or the prompt's own error."""
         return [
             ids if isinstance(ids, RequestError) else self._fitting(ids, answer_tokens)
@@ -203,7 +203,7 @@ class ChatDialect:
     def chat_frame(self, prompt: Prompt) -> str:
         return "chat"
 
-    def asks(self, prompts: Sequence[Prompt], *, answer_tokens: int) -> list[Ask | RequestError]:
+    def asks(self, prompts: Sequence[Prompt], *, answer_tokens: int) -> list[Ask | PromptError]:
         return [
             Ask(
                 content=_messages(prompt),

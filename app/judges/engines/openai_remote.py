@@ -208,9 +208,16 @@ class OpenAiEngine:
     async def label_logits(
         self, prompts: Sequence[Prompt], times: CallTimes | None = None
     ) -> list[LabelLogits | PromptError]:
+        dialect, times = self._running(), times or CallTimes()
+        asks = await _prepared(dialect.asks, prompts, 1, times)
+        return await self._labels_of(asks, times)
+
+    async def _labels_of(
+        self, asks: Sequence[Ask | PromptError], times: CallTimes
+    ) -> list[LabelLogits | PromptError]:
         dialect = self._running()
-        return await self._ask_all(
-            prompts,
+        return await self._send(
+            asks,
             lambda place: dialect.label_params,
             dialect.label_logits,
             answer_tokens=1,
@@ -220,12 +227,13 @@ class OpenAiEngine:
     async def generate(
         self, prompts: Sequence[Prompt], sampling: Sampling, times: CallTimes | None = None
     ) -> list[Generated | PromptError]:
-        dialect = self._running()
+        dialect, times = self._running(), times or CallTimes()
         if len(prompts) != len(sampling.seeds):
             raise ValueError(f"{len(prompts)} prompts have {len(sampling.seeds)} seeds")
-        prompts, sampling = self._one_each(prompts, sampling)
-        return await self._ask_all(
-            prompts,
+        rendered = await _prepared(dialect.asks, prompts, sampling.max_tokens, times)
+        asks, sampling = self._one_each(rendered, sampling)
+        return await self._send(
+            asks,
             lambda place: self._taken(dialect.text_params(sampling, place)),
             dialect.text,
             answer_tokens=sampling.max_tokens,
@@ -248,13 +256,9 @@ class OpenAiEngine:
     async def think(
         self, prompts: Sequence[Prompt], sampling: Sampling, times: CallTimes | None = None
     ) -> list[Thought | PromptError]:
-        dialect = self._running()
+        dialect, times = self._running(), times or CallTimes()
         assert isinstance(dialect, TokenDialect), "a chat cannot be continued"
-        times = times or CallTimes()
-        with times.rendering():
-            rendered = await asyncio.to_thread(
-                dialect.asks_of_thoughts, prompts, answer_tokens=sampling.max_tokens
-            )
+        rendered = await _prepared(dialect.asks_of_thoughts, prompts, sampling.max_tokens, times)
         asks, sampling = self._one_each(rendered, sampling)
         written = await self._send(
             asks,
@@ -265,59 +269,19 @@ class OpenAiEngine:
             alone=True,
             times=times,
         )
-        behind = [
-            dialect.behind(asks[place // sampling.n], thought)
-            if isinstance(thought, WrittenThought) and thought.ended
-            else _nothing_to_read(thought)
+        ended = {
+            place: dialect.behind(asks[place // sampling.n], thought)
             for place, thought in enumerate(written)
-        ]
-        labels = await self._send(
-            behind,
-            lambda place: dialect.label_params,
-            dialect.label_logits,
-            answer_tokens=1,
-            times=times,
-        )
-        return [_thought(thought, read) for thought, read in zip(written, labels, strict=True)]
+            if isinstance(thought, WrittenThought) and thought.ended
+        }
+        labels = await self._labels_of(list(ended.values()), times)
+        read = dict(zip(ended, labels, strict=True))
+        return [_thought(one, read.get(place)) for place, one in enumerate(written)]
 
     def _running(self) -> Dialect:
         if self._dialect is None:
             raise EngineUnavailableError("the judge is not running")
         return self._dialect
-
-    async def _ask_all(
-        self,
-        prompts: Sequence[Prompt],
-        params: Callable[[int], dict[str, Any]],
-        read: Callable[[Any], T | JudgmentFailedError],
-        *,
-        answer_tokens: int,
-        n: int = 1,
-        alone: bool = False,
-        times: CallTimes | None = None,
-    ) -> list[T | PromptError]:
-        """Sends prompts to the servers and reads the answers.
-
-        Args:
-            prompts: Prompts to send.
-            params: Place of a request's first prompt -> parameters of the request.
-            read: Reads one choice of an answer.
-            answer_tokens: Longest answer in tokens.
-            n: Number of choices for each prompt.
-            alone: Whether each prompt has its own request.
-            times: Receives the times of the call, unless it is None.
-
-        Returns:
-            For each prompt, in order, the values read from its choices, or n times its own error.
-        """
-        dialect = self._running()
-        # Off the event loop: a thousand long prompts take a second to tokenize.
-        times = times or CallTimes()
-        with times.rendering():
-            asks = await asyncio.to_thread(dialect.asks, prompts, answer_tokens=answer_tokens)
-        return await self._send(
-            asks, params, read, answer_tokens=answer_tokens, n=n, alone=alone, times=times
-        )
 
     async def _send(
         self,
@@ -330,7 +294,20 @@ class OpenAiEngine:
         alone: bool = False,
         times: CallTimes,
     ) -> list[T | PromptError]:
-        """Sends prompts that are ready; the arguments are those of `_ask_all`."""
+        """Sends prompts to the servers and reads the answers.
+
+        Args:
+            asks: Prompts that are ready, and the errors of others.
+            params: Place of a request's first prompt -> parameters of the request.
+            read: Reads one choice of an answer.
+            answer_tokens: Longest answer in tokens.
+            n: Number of choices for each prompt.
+            alone: Whether each prompt has its own request.
+            times: Receives the times of the call.
+
+        Returns:
+            For each prompt, in order, the values read from its choices, or n times its own error.
+        """
         dialect = self._running()
 
         async def ask(server: Server, places: Sequence[int]) -> list[list[T | PromptError]]:
@@ -353,20 +330,22 @@ class OpenAiEngine:
         ]
 
 
-def _nothing_to_read(thought: WrittenThought | PromptError) -> PromptError:
-    """Stands for a thought without labels behind it; `_thought` takes it away again."""
-    if isinstance(thought, WrittenThought):
-        return JudgmentFailedError("the thought has no end")
-    return thought
+async def _prepared(
+    asks: Callable[..., list[Ask | PromptError]],
+    prompts: Sequence[Prompt],
+    answer_tokens: int,
+    times: CallTimes,
+) -> list[Ask | PromptError]:
+    with times.rendering():
+        # Off the event loop: a thousand long prompts take a second to tokenize.
+        return await asyncio.to_thread(asks, prompts, answer_tokens=answer_tokens)
 
 
 def _thought(
-    thought: WrittenThought | PromptError, labels: LabelLogits | PromptError
+    thought: WrittenThought | PromptError, labels: LabelLogits | PromptError | None
 ) -> Thought | PromptError:
     if not isinstance(thought, WrittenThought):
         return thought
-    if not thought.ended:
-        return Thought(thought.text, None)
     return labels if isinstance(labels, PromptError) else Thought(thought.text, labels)
 
 
