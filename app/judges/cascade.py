@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 
@@ -58,13 +58,6 @@ _ITEM_ERRORS: Mapping[str, type[ScoreError]] = {
     error.code: error for error in (PromptTooLongError, ControlTokenError)
 }
 _UNSCORED: tuple[Unscored, ...] = ("thought_unfinished",)
-
-
-class _Usage(NamedTuple):
-    """The work of the large judge for one request."""
-
-    engine_prompts: int
-    prompt_tokens: int
 
 
 class LargeJudge:
@@ -175,11 +168,7 @@ class LargeJudge:
             return [_AWAY] * len(part)
         finally:
             self._pace.note_done(len(part))
-        CURRENT_FLOW.get().usage.update(
-            escalated=len(part),
-            large_prompts=usage.engine_prompts,
-            large_prompt_tokens=usage.prompt_tokens,
-        )
+        CURRENT_FLOW.get().usage.update(escalated=len(part), **usage)
         return outcomes
 
     async def _rehearse(self, server: Server) -> None:
@@ -189,13 +178,17 @@ class LargeJudge:
 
     async def _asked(
         self, server: Server, part: Sequence[Comparison]
-    ) -> tuple[list[ScoreOutcome], _Usage]:
-        """Sends one request; raises ServerFailedError for an answer without scores."""
+    ) -> tuple[list[ScoreOutcome], dict[str, int]]:
+        """Returns the scores of one request, and the work of the large judge for it.
+
+        Raises:
+            ServerFailedError: The answer has no scores.
+        """
         body = {"comparisons": list(map(_written, part))}
         reply = await server.send("POST", "/scores", body=body)
         if reply.status == 413 and len(part) == 1:
             too_long = PromptTooLongError("the pair is too long for the large judge's service")
-            return [too_long], _Usage(0, 0)
+            return [too_long], {}
         if reply.status != 200:
             raise ServerFailedError(f"answers with status {reply.status}", status=reply.status)
         answer = reply.fields or {}
@@ -207,7 +200,10 @@ class LargeJudge:
             )
         try:
             usage = answer["usage"]
-            used = _Usage(int(usage["engine_prompts"]), int(usage["prompt_tokens"]))
+            used = {
+                "large_prompts": int(usage["engine_prompts"]),
+                "large_prompt_tokens": int(usage["prompt_tokens"]),
+            }
             scores = [_outcome(row) for _, row in zip(part, answer["scores"], strict=True)]
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as exc:
             raise ServerFailedError("answers with something other than scores") from exc

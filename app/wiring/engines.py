@@ -82,7 +82,6 @@ def _vllm_options(settings: Settings) -> "VllmOptions":
         arguments=settings.vllm_args,
         use=_use_of_template(settings),
         log_format=settings.log_format,
-        reports_start=settings.log_level in ("debug", "info"),
     )
 
 

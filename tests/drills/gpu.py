@@ -31,7 +31,7 @@ from app.core.noise import MOST_FLIPS, Noise
 from app.core.preference import FloatArray, Score, preference_from_gaps
 from app.demo.pairs import pairs as made_pairs
 from app.judges.engines.model_files import model_folder
-from app.judges.engines.vllm_build import check_gpus, installed_builds, is_cpu_build
+from app.judges.engines.vllm_start import check_gpus, installed_builds, is_cpu_build
 from tests.benchmarks.figures import about
 from tests.benchmarks.texts import Pair
 from tests.benchmarks.worker import Worker

@@ -228,6 +228,17 @@ def _text_of(prompt: Framed) -> str:
     return frame.filled(texts) + prefill
 
 
+def no_room(ids: Sequence[int], answer_tokens: int, context: int) -> PromptTooLongError | None:
+    """The error of a prompt whose answer does not fit into the context behind it."""
+    if len(ids) + answer_tokens <= context:
+        return None
+    return PromptTooLongError(
+        f"the prompt has {len(ids)} tokens, its answer may take {answer_tokens}, and this judge's "
+        f"context is {context}; shorten the question or the responses, or run a judge with a "
+        "longer context"
+    )
+
+
 def _too_long(tokens: str, most: int) -> PromptTooLongError:
     return PromptTooLongError(
         f"the prompt has {tokens} tokens and this judge reads at most {most}; shorten the question "

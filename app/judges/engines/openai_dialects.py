@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from app.core.errors import JudgmentFailedError, PromptTooLongError, RequestError
+from app.judges.engines.chat_template import no_room
 from app.judges.engines.rendering import PromptRenderer
 from app.judges.engines.thinking import PLAIN, UseOfTemplate
 from app.ports import Generated, LabelLogits, Prompt, PromptError, Sampling
@@ -140,13 +141,7 @@ class TokenDialect:
         ]
 
     def _fitting(self, ids: list[int], answer_tokens: int) -> Ask | PromptTooLongError:
-        if len(ids) + answer_tokens > self._context:
-            return PromptTooLongError(
-                f"the prompt has {len(ids)} tokens, its answer may take {answer_tokens}, and "
-                f"this judge's context is {self._context}; shorten the question or the "
-                "responses, or run a judge with a longer context"
-            )
-        return Ask(content=ids, tokens=len(ids))
+        return no_room(ids, answer_tokens, self._context) or Ask(content=ids, tokens=len(ids))
 
     def body(self, asks: Sequence[Ask]) -> dict[str, Any]:
         """Request body with the prompts, at most `together`, but without parameters."""

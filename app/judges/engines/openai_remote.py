@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from app.core.errors import EngineUnavailableError, JudgmentFailedError, StartupError
 from app.judges.engines.openai_dialects import (
@@ -44,6 +44,9 @@ from app.ports import (
     no_stage,
 )
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -81,6 +84,25 @@ class OpenAiOptions:
     needs_labels: bool = True
     use: UseOfTemplate = PLAIN
 
+    def context(self, card: ModelCard) -> int:
+        """The context in tokens of a model with this card."""
+        return min(card.max_model_len or ANY_LENGTH, self.max_model_len or ANY_LENGTH)
+
+    async def load_tokenizer(self) -> "PreTrainedTokenizerBase":
+        """Loads the tokenizer.
+
+        Raises:
+            StartupError: There is none.
+        """
+        try:
+            return await asyncio.to_thread(load_tokenizer, self.tokenizer)
+        except StartupError as exc:
+            top = ", or set SCOPE_OPENAI_SCORING=top, which needs no tokenizer"
+            raise StartupError(
+                f"{exc.detail} (set SCOPE_TOKENIZER to the Hugging Face id or folder of the served "
+                f"model's tokenizer{'' if self.scoring == 'rewards' else top})"
+            ) from exc
+
 
 class OpenAiEngine:
     """A judge on remote servers; requests fail over if there are several.
@@ -97,14 +119,10 @@ class OpenAiEngine:
         self._left_out: frozenset[str] = frozenset()
 
     async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
-        """Checks the model on every server, chooses the dialect, scores one prompt on each.
-
-        The identity of the weights is the model's name, root and parent at the servers. Servers do
-        not report whether other files were put under the same name.
-        """
+        """Checks the model on every server, chooses the dialect, scores one prompt on each."""
         options = self._options
         card = await self._servers.open(options.model)
-        context = min(card.max_model_len or ANY_LENGTH, options.max_model_len or ANY_LENGTH)
+        context = options.context(card)
         by_id = await self._asks_by_id()
         if by_id:
             dialect: Dialect = await self._token_dialect(prompt, context)
@@ -142,7 +160,7 @@ class OpenAiEngine:
         return EngineIdentity(
             judge=options.judge,
             model=options.judge,
-            weights="remote " + " ".join(filter(None, (card.id, card.root, card.parent))),
+            weights=card.weights,
             chat_frame=dialect.chat_frame(prompt),
             label_tokens=dialect.label_tokens,
             dtype="remote",
@@ -189,13 +207,7 @@ class OpenAiEngine:
 
     async def _token_dialect(self, prompt: Prompt, context: int) -> TokenDialect:
         options = self._options
-        try:
-            tokenizer = await asyncio.to_thread(load_tokenizer, options.tokenizer)
-        except StartupError as exc:
-            raise StartupError(
-                f"{exc.detail} (set SCOPE_TOKENIZER to the Hugging Face id or folder of the served "
-                "model's tokenizer, or set SCOPE_OPENAI_SCORING=top, which needs no tokenizer)"
-            ) from exc
+        tokenizer = await options.load_tokenizer()
         renderer = PromptRenderer(tokenizer, max_prompt_tokens=context - 1, use=options.use)
         dialect = TokenDialect(options.model, renderer, prompt, context=context)
         await self._servers.on_each(lambda server: _check_tokenizer(server, dialect))

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from app.core.comparison import Turn
@@ -15,10 +16,9 @@ from app.core.errors import (
 from app.core.fingerprint import JudgeIdentity
 from app.judges.engines.openai_remote import OpenAiOptions
 from app.judges.engines.openai_servers import Server, ServerFailedError, ServerPool
-from app.judges.engines.rendering import PROBE, ConversationRenderer, chat_frame_of, load_tokenizer
+from app.judges.engines.rendering import PROBE, ConversationRenderer, chat_frame_of
 from app.judges.reward_model import reward_identity
 from app.ports import (
-    ANY_LENGTH,
     CallTimes,
     Conversation,
     OnStage,
@@ -51,14 +51,8 @@ class OpenAiRewardModel:
     async def start(self, on_stage: OnStage = no_stage) -> JudgeIdentity:
         options = self._options
         card = await self._servers.open(options.model)
-        context = min(card.max_model_len or ANY_LENGTH, options.max_model_len or ANY_LENGTH)
-        try:
-            tokenizer = await asyncio.to_thread(load_tokenizer, options.tokenizer)
-        except StartupError as exc:
-            raise StartupError(
-                f"{exc.detail} (set SCOPE_TOKENIZER to the Hugging Face id or folder of the served "
-                "model's tokenizer)"
-            ) from exc
+        context = options.context(card)
+        tokenizer = await options.load_tokenizer()
         chat_frame = chat_frame_of(tokenizer)
         renderer = ConversationRenderer(tokenizer, max_prompt_tokens=context)
         probes: list[list[int]] = []
@@ -82,7 +76,7 @@ class OpenAiRewardModel:
         return reward_identity(
             judge=options.judge,
             architecture="remote",
-            weights="remote " + " ".join(filter(None, (card.id, card.root, card.parent))),
+            weights=card.weights,
             chat_frame=chat_frame,
             dtype="remote",
             head_dtype="remote",
@@ -153,15 +147,12 @@ def _reward_in(values: Any) -> float | PromptError:
     if not isinstance(values, list) or len(values) != 1:
         return JudgmentFailedError("the judge's server answered with several numbers, or with none")
     (value,) = values
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return JudgmentFailedError("the judge's server answered with a reward that is not a number")
-    try:
-        reward = float(value)
-    except OverflowError:
-        return JudgmentFailedError("the judge's server answered with a reward that is too large")
-    if not math.isfinite(reward):
-        return JudgmentFailedError("the judge's server answered with a reward that is not finite")
-    return reward
+    if type(value) in (int, float):
+        # An integer of 400 digits has no float.
+        with suppress(OverflowError):
+            if math.isfinite(value):
+                return float(value)
+    return JudgmentFailedError("the judge's server answered with a reward that is no finite number")
 
 
 def _check_probes(rewards: list[float | PromptError] | PromptError) -> None:

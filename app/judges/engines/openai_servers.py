@@ -140,6 +140,11 @@ class ModelCard:
     owned_by: str
     max_model_len: int | None
 
+    @property
+    def weights(self) -> str:
+        """The identity of the weights: servers do not say whether other files have these names."""
+        return "remote " + " ".join(filter(None, (self.id, self.root, self.parent)))
+
 
 class Server:
     """One server with its load.

@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from app.core.errors import JudgmentFailedError, PromptTooLongError, RequestError, StartupError
+from app.core.errors import JudgmentFailedError, RequestError, StartupError
+from app.judges.engines.chat_template import no_room
 from app.judges.engines.model_files import model_folder, weights_digest
 from app.judges.engines.rendering import LabelTokens, PromptRenderer, load_tokenizer
 from app.judges.engines.thinking import EndOfThought
@@ -71,8 +72,6 @@ class VllmEngine:
             (warm,) = await self.label_logits([prompt])
         if not isinstance(warm, LabelLogits):
             raise StartupError(f"the judge cannot judge at all: {warm.detail}") from warm
-        if options.reports_start:
-            logging.getLogger("vllm").setLevel(logging.ERROR)
         dtype = str(config.dtype).removeprefix("torch.")
         runtime, head_dtype = await runtime_of(self._process.running())
         if head_dtype != "float32":
@@ -241,13 +240,9 @@ class VllmEngine:
         """Submits a prompt, unless vLLM would cut its answer, or `more` tokens after it."""
         from vllm.inputs import tokens_input
 
-        answer = params.max_tokens + more
-        if len(ids) + answer > self._context_tokens:
-            return PromptTooLongError(
-                f"the prompt has {len(ids)} tokens, its answer may take {answer}, and "
-                f"this judge's context is {self._context_tokens}; shorten the question or the "
-                "responses, or run a judge with a longer context"
-            )
+        error = no_room(ids, params.max_tokens + more, self._context_tokens)
+        if error is not None:
+            return error
         outputs: AsyncGenerator[RequestOutput, None] = self._process.running().generate(
             tokens_input(ids), params, **request
         )

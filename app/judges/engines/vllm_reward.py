@@ -1,7 +1,6 @@
 """A reward model on vLLM's pooling runner: one pass a response, and the head's raw output."""
 
 import asyncio
-import logging
 import math
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
@@ -68,8 +67,6 @@ class VllmRewardModel:
             raise StartupError(f"the judge cannot judge at all: {warm.detail}") from warm
         if not math.isfinite(warm):
             raise StartupError("the judge cannot judge at all: its reward is not a finite number")
-        if options.reports_start:
-            logging.getLogger("vllm").setLevel(logging.ERROR)
         runtime, _ = await runtime_of(self._process.running())
         return reward_identity(
             judge=options.judge,

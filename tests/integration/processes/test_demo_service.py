@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from app.demo.pairs import demo_sets
-from app.judges.engines.vllm_build import is_cpu_build
+from app.judges.engines.vllm_start import is_cpu_build
 from tests.demo_judge.measure import ALPHAS, measure, report
 from tests.integration.processes.server import Server
 from tests.patience import PATIENCE_S

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import StartupError
-from app.judges.engines import vllm_build
-from app.judges.engines.vllm_build import check_gpus, is_cpu_build
+from app.judges.engines import vllm_start
 from app.judges.engines.vllm_local import VllmEngine
-from app.judges.engines.vllm_start import VllmOptions
+from app.judges.engines.vllm_start import VllmOptions, check_gpus, is_cpu_build
 from app.ports import Prompt
 
 # More GPUs than any machine has.
@@ -41,8 +40,8 @@ async def test_tensor_parallel_without_the_gpus_is_refused_before_the_weights_ar
 def test_a_machine_that_cannot_run_the_judge_is_told_what_to_do(
     gpus: int, wanted: int, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vllm_build, "installed_builds", lambda: {"vllm": "0.32.0"})
-    monkeypatch.setattr(vllm_build, "visible_gpus", lambda: gpus)
+    monkeypatch.setattr(vllm_start, "installed_builds", lambda: {"vllm": "0.32.0"})
+    monkeypatch.setattr(vllm_start, "visible_gpus", lambda: gpus)
     with pytest.raises(StartupError, match=says):
         check_gpus(wanted)
 
@@ -58,8 +57,8 @@ def test_two_builds_of_vllm_are_refused(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_auto_takes_as_many_ranks_as_the_gpus_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vllm_build, "installed_builds", lambda: {"vllm": "0.32.0"})
-    monkeypatch.setattr(vllm_build, "visible_gpus", lambda: 8)
+    monkeypatch.setattr(vllm_start, "installed_builds", lambda: {"vllm": "0.32.0"})
+    monkeypatch.setattr(vllm_start, "visible_gpus", lambda: 8)
     assert [check_gpus(each, ranks="auto") for each in (1, 2, 3)] == [8, 4, 2]
     with pytest.raises(StartupError, match=r"SCOPE_DATA_PARALLEL=8 takes 16 GPUs.*set it to 4"):
         check_gpus(2, ranks=8)
