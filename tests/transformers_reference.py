@@ -13,7 +13,7 @@ class Reference:
     Args:
         folder: Folder of the model.
         prompt: One of its prompts, behind which its labels are looked up.
-        dtype: Of the weights; float32 for every checkpoint where nothing else is measured.
+        dtype: Dtype of the weights; float32 for every checkpoint unless something else is measured.
         device: As PyTorch names it.
     """
 

@@ -1,4 +1,4 @@
-"""What all routes share: a request with its JSON, its caller and the services, and its answer."""
+"""The parts of all routes: a request with its JSON, its caller and the services, and its answer."""
 
 import dataclasses
 import json
