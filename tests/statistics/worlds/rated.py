@@ -56,19 +56,21 @@ class Runs:
         )
 
 
-def runs(arenas: Iterable[tuple[Arena, Battles]], view: ViewName = "debiased") -> Runs:
+def runs(
+    arenas: Iterable[tuple[Arena, Battles]], view: ViewName = "debiased", *, rounds: int = 200
+) -> Runs:
     """Rates arenas with 95% intervals."""
     errors, widths, inside, in_sets = [], [], [], []
     for seed, (arena, battles) in enumerate(arenas):
         cells = cells_of(games_of(battles, views_of(battles)[view]))
         structure = structure_of(cells.whole)
         theta = ratings(cells.whole, structure, prior_sd=PRIOR_SD)
-        (drawn,) = replicates([cells], [theta], rounds=200, seed=seed, prior_sd=PRIOR_SD)
-        rounds = centered(drawn.theta, structure)
-        low, high = intervals_of(theta, rounds, np.zeros(len(theta)), structure, level=0.95)
+        (drawn,) = replicates([cells], [theta], rounds=rounds, seed=seed, prior_sd=PRIOR_SD)
+        thetas = centered(drawn.theta, structure)
+        low, high = intervals_of(theta, thetas, np.zeros(len(theta)), structure, level=0.95)
         covered = (low < arena.strength) & (arena.strength < high)
         models = len(theta)
-        best, worst = rank_sets(theta, rounds, np.zeros((models, models)), structure, level=0.95)
+        best, worst = rank_sets(theta, thetas, np.zeros((models, models)), structure, level=0.95)
         # The models of an arena are in ascending order of strength.
         true_rank = np.arange(models, 0, -1)
         errors.append((theta - arena.strength) * POINTS)
