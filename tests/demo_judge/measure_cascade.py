@@ -155,12 +155,12 @@ def main() -> None:
                 **_SETTINGS,
                 "SCOPE_MODEL": str(small),
                 "SCOPE_STORE_URL": f"sqlite:///{folder}/small.db",
-                "SCOPE_ESCALATE_URL": f"http://127.0.0.1:{large.port}",
+                "SCOPE_ESCALATE_URL": large.url,
             }
             with Server(folder, first, start_timeout_s=_START_S) as service:
                 file = folder / "unlabeled.jsonl"
                 file.write_text("".join(json.dumps(_fields(pair)) + "\n" for pair in unlabeled))
-                address = f"http://127.0.0.1:{service.port}"
+                address = service.url
                 command = [SERVE[0], "cascade", "plan", str(file), "--name", "mine"]
                 subprocess.run([*command, "--alpha", str(ALPHAS[0]), "--url", address], check=True)
                 _calibrated(service.client, labeled)

@@ -270,7 +270,7 @@ def send_documented(to: Scene, seed: int) -> int:
     """Sends requests of the document, checks each answer; returns their number."""
     config = {
         "seed": seed,
-        "base-url": f"http://127.0.0.1:{to.server.port}",
+        "base-url": to.server.url,
         "headers": to.headers,
         "request-timeout": HANG_S,
         "workers": 1,

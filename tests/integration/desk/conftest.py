@@ -19,7 +19,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def url(service: Server) -> str:
-    return f"http://127.0.0.1:{service.port}"
+    return service.url
 
 
 # A session would be too long: no other event loop runs in the thread of an open Playwright.

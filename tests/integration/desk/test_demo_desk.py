@@ -14,7 +14,7 @@ pytestmark = pytest.mark.vllm
 def test_a_stranger_gets_a_verdict_and_learns_that_the_set_is_a_toy(
     demo_server: Server, browser: Browser
 ) -> None:
-    with open_page(browser, f"http://127.0.0.1:{demo_server.port}") as page:
+    with open_page(browser, demo_server.url) as page:
         page.goto("/desk")
         toy = page.get_by_text("This set is a toy")
         expect(toy).to_be_visible()

@@ -19,7 +19,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def test_the_page_shows_every_route(service: Server, browser: Browser) -> None:
     document = service.client.get("/openapi.json").json()
     routes = sum(len(methods) for methods in document["paths"].values())
-    with open_page(browser, f"http://127.0.0.1:{service.port}") as page:
+    with open_page(browser, service.url) as page:
         page.goto("/docs")
         expect(page.locator(".opblock")).to_have_count(routes)
         expect(page.locator('[data-path="/judge/batch"]').first).to_be_visible()

@@ -85,7 +85,7 @@ def test_pairs_labeled_by_keyboard_are_exactly_the_labels_of_the_service(
 ) -> None:
     audits = open_audits(service)
     expected: dict[str, str | None] = {}
-    with open_page(browser, f"http://127.0.0.1:{service.port}") as page:
+    with open_page(browser, service.url) as page:
         page.goto("/desk#label/default")
         for number in range(LABELED):
             question, left = shown(page)
@@ -121,7 +121,7 @@ def test_pairs_labeled_by_keyboard_are_exactly_the_labels_of_the_service(
 
 
 def test_a_skipped_pair_comes_back_after_all_others(service: Server, browser: Browser) -> None:
-    with open_page(browser, f"http://127.0.0.1:{service.port}") as page:
+    with open_page(browser, service.url) as page:
         page.goto("/desk#label/default")
         expect(page.get_by_role("region", name="Question")).to_be_visible()
         skipped = press(page, "s")
@@ -136,7 +136,7 @@ def test_a_skipped_pair_comes_back_after_all_others(service: Server, browser: Br
 def test_an_alarm_is_shown_although_labels_come_faster_than_the_answer(
     service: Server, browser: Browser
 ) -> None:
-    with open_page(browser, f"http://127.0.0.1:{service.port}") as page:
+    with open_page(browser, service.url) as page:
         held: list[Route] = []
         page.route("**/monitor", lambda route: held.append(route))
         with page.expect_request("**/monitor"):
@@ -152,7 +152,7 @@ def test_an_alarm_is_shown_although_labels_come_faster_than_the_answer(
 def test_a_killed_service_loses_no_answer_that_it_has_taken(
     service: Server, browser: Browser
 ) -> None:
-    url = f"http://127.0.0.1:{service.port}"
+    url = service.url
     with open_page(browser, url, fine=frozenset(), refused=True) as page:
         page.goto("/desk#label/default")
         # The service has taken one answer at least.
@@ -190,9 +190,7 @@ def test_a_key_that_may_only_label_labels_all_its_sets_and_sees_nothing_else(
             calibrate(server.client, name, pairs(100, start=2000 * number))
             judged(server.client, name, pairs(3, start=2000 * number + 1000))
         first = open_audits(server)
-        with open_page(
-            browser, f"http://127.0.0.1:{server.port}", fine=frozenset({401, 403})
-        ) as bob:
+        with open_page(browser, server.url, fine=frozenset({401, 403})) as bob:
             bob.goto("/desk")
             bob.get_by_role("textbox", name="Key").fill(key_of("bob"))
             bob.get_by_role("button", name="Use this key").click()
@@ -219,7 +217,7 @@ def test_a_key_that_may_only_label_labels_all_its_sets_and_sees_nothing_else(
 def test_a_browser_without_a_key_asks_once_for_the_name_that_stands_beside_labels(
     service: Server, browser: Browser
 ) -> None:
-    with open_page(browser, f"http://127.0.0.1:{service.port}", person=None) as page:
+    with open_page(browser, service.url, person=None) as page:
         page.goto("/desk#label/default")
         dialog = page.get_by_role("dialog", name="Who are you?")
         dialog.get_by_label("Your name").fill("José")
@@ -251,7 +249,7 @@ def test_hostile_texts_are_labeled_as_text(service: Server, browser: Browser) ->
         client.post("/audits/labels", json=body).raise_for_status()
     judged(client, "default", texts)
     wanted = {text["question"] for text in texts}
-    with open_page(browser, f"http://127.0.0.1:{service.port}") as page:
+    with open_page(browser, service.url) as page:
         page.goto("/desk#label/default")
         for number in range(len(texts)):
             question, left = shown(page)

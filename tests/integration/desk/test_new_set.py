@@ -40,7 +40,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def url(service: Server) -> str:
-    return f"http://127.0.0.1:{service.port}"
+    return service.url
 
 
 def table(rows: list[dict[str, Any]], names: dict[str, str]) -> str:

@@ -16,7 +16,7 @@ def test_the_desk_works_below_a_prefix_that_a_proxy_strips_or_keeps(
 ) -> None:
     with Server(tmp_path, {**SETTINGS, "SCOPE_ROOT_PATH": PREFIX}) as server:
         calibrate(server.client, "default", pairs(100, start=0))
-        url = f"http://127.0.0.1:{server.port}"
+        url = server.url
 
         def strip(route: Route) -> None:
             route.continue_(url=route.request.url.replace(PREFIX, "", 1))

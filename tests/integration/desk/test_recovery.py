@@ -77,7 +77,7 @@ def test_an_alarm_ends_on_the_page_and_the_judge_gives_verdicts_again(
     needed = monitor["recovery"]["audits"]
     since = traffic(needed, start=2000, has_changed=True)
     judged(service.client, "default", since, alpha=ALPHA)
-    with open_page(browser, f"http://127.0.0.1:{service.port}") as page:
+    with open_page(browser, service.url) as page:
         better = {row["question"]: row[f"response_{row['label'].lower()}"] for row in since}
         state = page.get_by_role("region", name="State")
         page.goto("/desk")

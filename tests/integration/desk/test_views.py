@@ -232,7 +232,7 @@ def test_a_key_is_asked_for_and_stays_in_its_tab(browser: Browser, tmp_path: Pat
     write_keys(keys, entry("ann"))
     settings = {**SETTINGS, "SCOPE_API_KEYS_FILE": str(keys)}
     with Server(tmp_path, settings) as server:
-        url = f"http://127.0.0.1:{server.port}"
+        url = server.url
         with open_page(browser, url, fine=frozenset({401, 403})) as page:
             page.goto("/desk#try")
             dialog = page.get_by_role("dialog")

@@ -160,7 +160,7 @@ def test_a_sentence_of_a_page_about_an_answer_is_true(claim: Claim, demo_server:
 @pytest.mark.parametrize("page", ["docs/guides/client.md", "clients/python/README.md"])
 def test_the_python_of_a_page_prints_the_comments_beside_it(page: str, demo_server: Server) -> None:
     names: dict[str, Any] = {"__name__": "page"}
-    compared, url = 0, str(demo_server.client.base_url)
+    compared, url = 0, demo_server.url
     for block in markdown.blocks((ROOT / page).read_text(encoding="utf-8")):
         if block.language != "python" or _CHANGES.search(block.text):
             continue

@@ -49,7 +49,7 @@ class Load:
     def __init__(self, server: Server) -> None:
         self.batches: list[int] = []
         self.draws: dict[int, str] = {}
-        self._url = str(server.client.base_url)
+        self._url = server.url
         self._stopped = threading.Event()
 
     @contextmanager

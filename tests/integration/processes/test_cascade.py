@@ -62,14 +62,14 @@ def test_the_large_judge_is_killed_restarted_and_replaced(
     (tmp_path / "large").mkdir()
     fresh = _pairs(300, seed=3)
     with Server(tmp_path / "large", {**SCRIPTED, "SCOPE_STORE_URL": "memory://"}) as large:
-        url = f"http://127.0.0.1:{large.port}"
+        url = large.url
         settings = {
             **SCRIPTED,
             "SCOPE_ESCALATE_URL": url,
             "SCOPE_STORE_URL": f"sqlite:///{tmp_path}/sets.db",
         }
         with Server(tmp_path, settings) as small:
-            own = f"http://127.0.0.1:{small.port}"
+            own = small.url
             said = _command(tmp_path, own, _pairs(1000, seed=1), "cascade", "plan")
             assert "r = 0.8" in said
             assert "version 1" in said

@@ -98,7 +98,7 @@ def batch_in_progress(server: Server) -> tuple[threading.Thread, list[httpx.Resp
 
     posting = threading.Thread(target=post)
     posting.start()
-    with httpx.Client(base_url=server.client.base_url, timeout=PATIENCE_S) as looking:
+    with httpx.Client(base_url=server.url, timeout=PATIENCE_S) as looking:
         while f"scope_pending_comparisons {BATCH}.0" not in looking.get("/metrics").text:
             assert posting.is_alive()
     return posting, answers

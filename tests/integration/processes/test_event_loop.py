@@ -115,7 +115,7 @@ def is_held_up(server: Server, path: str, body: bytes | None, *, soon_s: float =
     answers: list[httpx.Response] = []
     asking = threading.Thread(target=lambda: answers.append(asked(server.client, path, body)))
     longest = 0.0
-    with httpx.Client(base_url=server.client.base_url, timeout=PATIENCE_S) as looking:
+    with httpx.Client(base_url=server.url, timeout=PATIENCE_S) as looking:
         looking.get("/healthz")
         asking.start()
         while asking.is_alive():

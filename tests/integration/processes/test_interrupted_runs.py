@@ -34,7 +34,7 @@ class Run:
         self.service = service
         self.out = out
         self.log = rows.with_name("judge.log")
-        url = f"http://127.0.0.1:{service.port}"
+        url = service.url
         self._arguments = ["judge", str(rows), "--out", str(out), "--url", url]
 
     def begin(self) -> None:

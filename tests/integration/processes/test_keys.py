@@ -108,7 +108,7 @@ def test_the_port_of_the_metrics_needs_no_key_and_shows_nothing_else(tmp_path: P
         problem(lying, "unauthenticated")
         body = comparison(alpha=None)
         assert server.client.post("/judge", json=body, headers=bearer(admin)).status_code == 200
-        assert f"http://127.0.0.1:{server.port}" in server.log.read_text()
+        assert server.url in server.log.read_text()
     assert not connects("127.0.0.1", port)
 
 
@@ -121,4 +121,4 @@ def test_without_keys_only_this_machine_is_answered_and_the_log_says_so(tmp_path
     log = server.log.read_text()
     assert "the service listens on 127.0.0.1, not on 0.0.0.0" in log
     assert "scope-judge keys add NAME --role judge" in log
-    assert f"http://127.0.0.1:{server.port}" in log
+    assert server.url in log
