@@ -353,19 +353,19 @@ class Calls:
             even_if_infeasible: Replace them even if an alpha in use gets no more verdicts.
             dry_run: Only say what it would do.
         """
-        options = {
+        wanted = {
             "replace": replace,
             "even_if_infeasible": even_if_infeasible,
             "dry_run": dry_run,
         }
-        given = {
+        common = {
             "judge": judge,
             "fingerprint": fingerprint,
             "runtimes": list(runtimes),
             "change_labels": change_labels,
+            **{option: True for option, is_wanted in wanted.items() if is_wanted},
         }
-        wanted = {option: True for option, wanted in options.items() if wanted}
-        return self._add_scores(name, examples, {**given, **wanted})
+        return self._add_scores(name, examples, common)
 
     def _add_scores(
         self, name: str, examples: Sequence[records.ScoredExample], common: Mapping[str, Any]

@@ -1,8 +1,7 @@
 """The answers of the service: declared here, built by the service and read by the client.
 
 The descriptions of the fields are those of the OpenAPI document; MEANINGS has those that several
-records share. The client ignores fields that a
-later service adds.
+records share. The client ignores fields that a later service adds.
 """
 
 from dataclasses import dataclass

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -9,6 +10,7 @@ from typer.testing import CliRunner, Result
 
 from app.cli import app
 from app.stores.memory import MemoryStore
+from scope_judge import ScopeClient
 from tests.serving import application_of
 from tests.unit.api.problems import comparison, examples
 from tests.unit.cli.listening import listening
@@ -116,3 +118,13 @@ def test_status_says_in_a_sentence_what_the_audits_show(url: str) -> None:
         ["0.1", "marginal", "", "30", "0", "", "30"],
         ["more than 1000", "40", "0", "0", "alarm, suspended"],
     )
+
+
+def test_status_names_a_drift_of_the_large_judge_of_a_cascade(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ScopeClient(url) as client:
+        found = client.monitor("default")
+    drift = replace(found.drift, large_uncertainty=replace(found.drift.uncertainty, alarm=True))
+    monkeypatch.setattr(ScopeClient, "monitor", lambda client, name: replace(found, drift=drift))
+    assert "drift alarm of the large uncertainty" in run(url, "status", "default").stderr
