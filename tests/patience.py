@@ -5,6 +5,7 @@ one. Tests use these timeouts instead of their own, so that they pass on any mac
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 
 # A start of the service takes 3 s on two quiet cores, and 33 s at a load of 10.
@@ -18,6 +19,14 @@ async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not holds():  # noqa: ASYNC110 - a condition of any kind has no event
             await asyncio.sleep(0.001)
+
+
+def wait_until(holds: Callable[[], object]) -> None:
+    """Waits until a condition of another process holds."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, "what a test waits for does not happen"
+        time.sleep(0.01)
 
 
 class Clock:

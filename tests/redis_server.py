@@ -2,13 +2,12 @@
 
 import shutil
 import subprocess
-import time
 from pathlib import Path
 from typing import Self
 
 import redis
 
-from tests.patience import PATIENCE_S
+from tests.patience import wait_until
 from tests.programs import Program, free_port
 
 
@@ -72,12 +71,8 @@ class RedisCluster:
             check=True,
             capture_output=True,
         )
-        deadline = time.monotonic() + PATIENCE_S
-        while not all(
-            "'cluster_state': 'ok'" in str(node.command("CLUSTER INFO")) for node in self._nodes
-        ):
-            assert time.monotonic() < deadline, "the nodes do not agree on the cluster"
-            time.sleep(0.05)
+        agreed = "'cluster_state': 'ok'"
+        wait_until(lambda: all(agreed in str(x.command("CLUSTER INFO")) for x in self._nodes))
         return self
 
     def __exit__(self, *exc: object) -> None:

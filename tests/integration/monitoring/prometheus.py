@@ -1,13 +1,12 @@
 """A real Prometheus with the shipped configuration; only targets and intervals are replaced."""
 
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
-from tests.patience import PATIENCE_S
+from tests.patience import wait_until
 from tests.programs import HttpServer, free_port
 from tests.unit.docs.markdown import ROOT
 
@@ -82,12 +81,9 @@ class Prometheus(HttpServer):
         """All rules, with their state and the health of the last evaluation."""
         return [rule for group in self.ask("rules")["groups"] for rule in group["rules"]]
 
-    def wait_until(self, expression: str, *, timeout_s: float = PATIENCE_S) -> None:
+    def wait_until(self, expression: str) -> None:
         """Returns as soon as an expression has a value."""
-        deadline = time.monotonic() + timeout_s
-        while not self.query(expression):
-            assert time.monotonic() < deadline, f"{expression} has no value"
-            time.sleep(0.1)
+        wait_until(lambda: self.query(expression))
 
 
 def _shipped(folder: Path, targets: Sequence[str], *, every_s: int) -> dict[str, Any]:

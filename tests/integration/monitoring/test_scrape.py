@@ -18,7 +18,7 @@ from tests.integration.monitoring import dashboard
 from tests.integration.monitoring.prometheus import FOLDER, Prometheus
 from tests.integration.monitoring.traffic import MixedTraffic
 from tests.integration.processes.server import Server
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, wait_until
 
 # Enough scrapes for several samples in every rate.
 _SCRAPES = 5
@@ -111,10 +111,8 @@ def test_every_query_of_the_dashboard_has_data(scraped: Scraped) -> None:
 def test_all_rules_are_evaluated_and_no_alert_fires_in_a_healthy_service(
     scraped: Scraped,
 ) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while any(rule["health"] == "unknown" for rule in scraped.prometheus.rules()):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    prometheus = scraped.prometheus
+    wait_until(lambda: all(rule["health"] != "unknown" for rule in prometheus.rules()))
     rules = scraped.prometheus.rules()
     assert len(rules) == len(rule_expressions())
     assert [rule.get("lastError") for rule in rules if rule["health"] != "ok"] == []

@@ -1,7 +1,6 @@
 """A store that is backed up under load, destroyed and restored has all that was acknowledged."""
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,7 +13,7 @@ from typer.testing import CliRunner
 from app.cli import app
 from tests.integration.processes.server import Server
 from tests.integration.processes.test_audits import drawn, listed, pair, settings
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, wait_until
 from tests.redis_server import RedisServer
 
 BATCH = 8
@@ -67,10 +66,7 @@ class Load:
     def wait_for(self, batches: int, draws: int) -> None:
         """Waits until so much more was acknowledged."""
         batches, draws = len(self.batches) + batches, len(self.draws) + draws
-        deadline = time.monotonic() + PATIENCE_S
-        while len(self.batches) < batches or len(self.draws) < draws:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: len(self.batches) >= batches and len(self.draws) >= draws)
 
     def _calibrate(self) -> None:
         client = httpx.Client(base_url=self._url, timeout=PATIENCE_S)

@@ -4,7 +4,6 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from typer.testing import CliRunner
 
 from app.cli import app
 from tests.integration.processes.server import Server
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, wait_until
 
 SCRIPTED = {"SCOPE_ENGINE": "scripted"}
 SMALL, LARGE = "scripted (small)", "scripted (large)"
@@ -89,11 +88,11 @@ def test_the_large_judge_is_killed_restarted_and_replaced(
 
             loading = threading.Thread(target=load)
             loading.start()
-            _until(lambda: len(seen) > 5)
+            wait_until(lambda: len(seen) > 5)
             large.kill()
-            _until(lambda: "escalation_unavailable" in {now["reason"] for _, now in seen})
+            wait_until(lambda: "escalation_unavailable" in {now["reason"] for _, now in seen})
             large.start()
-            _until(lambda: _judged(small, fresh) == right)
+            wait_until(lambda: _judged(small, fresh) == right)
             stop.set()
             loading.join(PATIENCE_S)
             for place, now in seen:
@@ -117,10 +116,3 @@ def test_the_large_judge_is_killed_restarted_and_replaced(
             )
             # A restart is a cascade with the other model, which the set is not for.
             assert (answer.status_code, answer.json()["code"]) == (409, "judge_mismatch")
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

@@ -10,7 +10,7 @@ from app.demo.pairs import demo_sets
 from app.judges.engines.vllm_start import is_cpu_build
 from tests.demo_judge.measure import ALPHAS, measure, report
 from tests.integration.processes.server import Server
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.vllm
 
@@ -128,8 +128,8 @@ def test_a_batch_does_not_delay_single_judgments(demo_server: Server) -> None:
     posting = threading.Thread(target=post_batch)
     posting.start()
     # Wait for the batch: it has its slots as soon as the metrics count them.
-    while "scope_pending_comparisons 1000.0" not in demo_server.client.get("/metrics").text:
-        assert time.monotonic() - begun < PATIENCE_S
+    counted = "scope_pending_comparisons 1000.0"
+    wait_until(lambda: counted in demo_server.client.get("/metrics").text)
     waited = []
     for _ in range(3):
         asked = time.monotonic()

@@ -1,8 +1,7 @@
 """A full disk under the log of audits: judging goes on, no label is lost, and alarms ring later."""
 
 import contextlib
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.integration.processes.server import Server
-from tests.patience import PATIENCE_S
+from tests.patience import wait_until
 from tests.redis_server import RedisServer
 from tests.small_disk import fill, no_small_disk, small_disk, unfill
 from tests.unit.api.problems import comparison, examples
@@ -44,11 +43,6 @@ class FullDisk:
         labels = [{"id": each["audit"]["id"], "label": label} for each in judged]
         return self.server.client.post("/audits/labels", json={"labels": labels}).status_code
 
-    def until(self, reached: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not reached():
-            assert time.monotonic() < deadline
-
 
 @pytest.fixture(params=["sqlite", "redis"])
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FullDisk]:
@@ -74,7 +68,7 @@ def test_judging_goes_on_and_no_label_is_lost(disk: FullDisk) -> None:
     drawn = disk.judge(40)
     fill(disk.folder)
     # Redis takes writes until its disk has refused one.
-    disk.until(lambda: disk.judge(1)[0]["audit"] is None)
+    wait_until(lambda: disk.judge(1)[0]["audit"] is None)
     for _ in range(5):
         (each,) = disk.judge(1)
         assert (each["verdict"], each["audit"]) == ("A", None)
@@ -82,9 +76,9 @@ def test_judging_goes_on_and_no_label_is_lost(disk: FullDisk) -> None:
     for path in ("/audits", "/calibrations/default/monitor", "/calibrations/default/audit-trail"):
         assert client.get(path).status_code == 200
     unfill(disk.folder)
-    disk.until(lambda: disk.label(drawn, "B") == 200)
-    disk.until(lambda: disk.judge(1)[0]["reason"] == "suspended")
-    disk.until(lambda: disk.judge(1)[0]["audit"] is not None)
+    wait_until(lambda: disk.label(drawn, "B") == 200)
+    wait_until(lambda: disk.judge(1)[0]["reason"] == "suspended")
+    wait_until(lambda: disk.judge(1)[0]["audit"] is not None)
     (alarm,) = client.get("/calibrations/default/audit-trail").json()["entries"]
     assert (alarm["event"], alarm["errors"], alarm["audited"]) == ("alarm", 40, 40)
     log = disk.server.log.read_text(encoding="utf-8")

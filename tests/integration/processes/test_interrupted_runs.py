@@ -14,7 +14,7 @@ import pytest
 
 from tests.forked import ForkedCommand
 from tests.integration.processes.server import Server
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, wait_until
 from tests.small_disk import no_small_disk, small_disk
 from tests.traffic import figure_in
 
@@ -43,10 +43,7 @@ class Run:
 
     def wait_for(self, results: int) -> None:
         """Waits until the journal has so many results, or the command has ended."""
-        until = time.monotonic() + PATIENCE_S
-        while self.process.poll() is None and self.kept() < results:
-            assert time.monotonic() < until
-            time.sleep(0.005)
+        wait_until(lambda: self.process.poll() is not None or self.kept() >= results)
 
     def kept(self) -> int:
         """Results in the journal, below its line with the settings."""

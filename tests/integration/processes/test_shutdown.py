@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.processes.server import Server
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, wait_until
 from tests.unit.api.problems import comparison, problem
 
 SCRIPTED = {"SCOPE_ENGINE": "scripted", "SCOPE_STORE_URL": "memory://"}
@@ -45,22 +45,21 @@ class HalfRequest:
 
 def until_refused(server: Server) -> None:
     """Waits until the service refuses connections."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
+
+    def is_refused() -> bool:
         try:
             socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S).close()
         except ConnectionRefusedError:
-            return
-        time.sleep(0.02)
-    raise AssertionError("the service goes on listening")
+            return True
+        return False
+
+    wait_until(is_refused)
 
 
 def until_draining(server: Server) -> None:
     """Waits until /readyz fails."""
-    deadline = time.monotonic() + PATIENCE_S
-    while (ready := server.client.get("/readyz")).status_code == 200:
-        assert time.monotonic() < deadline
-    problem(ready, "draining")
+    wait_until(lambda: server.client.get("/readyz").status_code != 200)
+    problem(server.client.get("/readyz"), "draining")
 
 
 def judge_on_a_new_connection(server: Server) -> int:

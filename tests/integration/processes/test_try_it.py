@@ -4,13 +4,12 @@ import json
 import os
 import re
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.integration.processes.server import SERVE, Server
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, wait_until
 from tests.unit.api.problems import examples
 
 # Settings of a second start that finds the set `default`, the alpha of the printed command's answer
@@ -35,10 +34,8 @@ STARTS: dict[str, tuple[dict[str, str], float | None, str]] = {
 
 def answer_of(server: Server, *, says: str = "", **environment: str) -> dict[str, object]:
     """Runs the command below "Try it:" in a shell; it is printed by another thread."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not (printed := server.log.read_text()).endswith("}'\n"):
-        assert time.monotonic() < deadline, printed
-        time.sleep(0.01)
+    wait_until(lambda: server.log.read_text().endswith("}'\n"))
+    printed = server.log.read_text()
     assert says in " ".join(printed.split())
     *_, command = re.findall(r"Try it:\n  (curl .*)", printed)
     done = subprocess.run(

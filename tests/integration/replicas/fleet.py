@@ -10,7 +10,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.integration.processes.server import Server
-from tests.patience import PATIENCE_S
+from tests.patience import wait_until
 from tests.programs import HttpServer, free_port
 from tests.redis_server import RedisServer
 from tests.traffic import Traffic, figure_in
@@ -81,10 +80,9 @@ def _restart_each(replicas: Sequence[Server]) -> None:
     for each in replicas:
         each.stop()
         each.start()
-        deadline = time.monotonic() + PATIENCE_S
-        while not figure_in(each.client.get("/metrics").text, "scope_judgments_total"):
-            assert time.monotonic() < deadline, "no request reached a restarted replica"
-            time.sleep(0.02)
+        wait_until(
+            lambda: figure_in(each.client.get("/metrics").text, "scope_judgments_total")  # noqa: B023
+        )
 
 
 async def rolling_restart(fleet: Fleet, *, seconds: float = 0.0, batch_clients: int = 2) -> Traffic:
