@@ -59,6 +59,12 @@ def resumable(
         raise
 
 
+def refuses(exc: BaseException) -> bool:
+    """Whether the service refused a request that it will refuse again."""
+    status = getattr(exc, "status", None)
+    return status is not None and 400 <= status < 500 and status != 429
+
+
 def _reasons() -> tuple[type[Exception], ...]:
     """The exceptions that end a command with a message; the client's, if it was imported."""
     client = sys.modules.get("scope_judge.errors")

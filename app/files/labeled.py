@@ -47,7 +47,7 @@ def read_pairs(inputs: Sequence[Path], form: InputFormat) -> list[FilePair]:
         form: How the rows are written.
 
     Raises:
-        InvalidRequestError: A file cannot be read, or has no rows; its first row has no comparison;
+        InvalidRequestError: A file cannot be read, or has no rows; no row has a comparison;
             a label is an unknown word; or no row has one. The message has a map to start from.
     """
     pairs: list[FilePair] = []
@@ -57,7 +57,9 @@ def read_pairs(inputs: Sequence[Path], form: InputFormat) -> list[FilePair]:
             raise InvalidRequestError(f"{path} has no rows")
         shape = shape_of_rows(rows, form, labelled=True)
         check_words(rows, shape)
-        pairs += [_pair(row, shape) for row in rows]
+        # Excel writes empty rows below a table.
+        filled = (row for row in rows if any(cell is not None for cell in row.fields.values()))
+        pairs += [_pair(row, shape) for row in filled]
     check_labeled([(pair.row, pair.shape) for pair in pairs])
     return pairs
 
@@ -103,7 +105,7 @@ def shape_of_rows(
     """Finds the shape of a file by the columns of all its rows.
 
     Raises:
-        InvalidRequestError: No shape fits, or the first complete row has no comparison.
+        InvalidRequestError: No shape fits, or no row has a comparison.
     """
     # JSON Lines leave out the label of a battle that nobody has labeled.
     columns = dict.fromkeys(name for row in rows for name in row.fields)
@@ -115,15 +117,17 @@ def shape_of_rows(
             wrong = f"{named(absent)} missing; there is {listed(columns)}"
         whole = suggested_map([row.fields for row in rows], shape, labelled=labelled)
         raise InvalidRequestError(f"{first.place}: {wrong}: name the columns with --map {whole}")
-    complete = (
-        row for row in rows if all(row.fields.get(name) is not None for name in shape.columns)
-    )
-    first = next(complete, first)
-    try:
-        shape.fields(first.fields)
-    except RequestError as exc:
-        raise InvalidRequestError(f"{first.place}: {exc.detail}") from None
-    return shape
+    wrong = ""
+    for row in rows:
+        try:
+            shape.fields(row.fields)
+        except RequestError as exc:
+            complete = all(row.fields.get(name) is not None for name in shape.columns)
+            if complete or not wrong:
+                wrong = f"{row.place}: {exc.detail}"
+        else:
+            return shape
+    raise InvalidRequestError(wrong)
 
 
 def _pair(row: FileRow, shape: ComparisonShape) -> FilePair:

@@ -13,7 +13,7 @@ from app.cli.console import say
 from app.cli.running import options
 from app.cli.running.coverage import JudgedPair, print_contradictions, print_unlike
 from app.cli.running.judging import judged_into, judging, refuse_failed
-from app.cli.running.rows import Item, Results, check_first, check_output, is_judged
+from app.cli.running.rows import Item, Results, check_any, check_output, is_judged
 from app.cli.summary import print_summary
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError, InvalidRequestError, RequestError
@@ -108,7 +108,7 @@ def _read(
                 f" {path} has a column `winner`, which is not read. If it has labels of people, "
                 "add --map human=winner",
             )
-    check_first(items)
+    check_any(items)
     _check_ids(battles)
     _note_repeated(battles)
     return items, battles

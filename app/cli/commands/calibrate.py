@@ -83,6 +83,11 @@ def calibrate(
     counts once. All pairs of a set become one new version.
     """
     options.check_share("hold-out", hold_out)
+    if not _SET_NAME.fullmatch(name):
+        raise CommandError(
+            f"--name {name!r}: a set is named with up to 64 letters, digits, dots, hyphens and "
+            "underscores, and begins with a letter or digit"
+        )
     form = options.given_format(columns, encoding)
     rows, report = checked_pairs(files, form)
     sets = {name: rows} if by is None else _sets_by(by, name, rows)

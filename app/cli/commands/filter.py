@@ -13,7 +13,7 @@ from app.cli.console import say
 from app.cli.running import options
 from app.cli.running.coverage import judged_pairs, print_contradictions, print_unlike
 from app.cli.running.judging import judged_into, judging, refuse_failed
-from app.cli.running.rows import Item, Results, check_first, check_output, read_items
+from app.cli.running.rows import Item, Results, check_any, check_output, read_items
 from app.cli.summary import REASONS, print_errors, print_promises
 from app.core.comparison import Label
 from app.core.errors import InvalidComparisonError
@@ -50,7 +50,7 @@ def filter(
     items = [_checked(item, labels) for item in items]
     labeled = [item for item in items if not is_empty(item.row.fields.get(item.shape.label))]
     # A wrong map of labels would fail every labeled row.
-    check_first(labeled or items)
+    check_any(labeled or items)
     check_output(out, files_of(files), overwrite=overwrite)
     with connected(url, patience_s=patience) as client:
         done = judged_into(

@@ -246,16 +246,14 @@ def judging(client: "ScopeClient", criterion: Mapping[str, Any], *, dated: bool 
 def _checked(fields: Mapping[str, Any], outcome: "Judgment | ItemError") -> dict[str, Any]:
     """The JSON of a result; an error that is not one of the row ends the run."""
     # Imported late: the help needs no client.
-    from scope_judge import ItemError
+    from scope_judge import ItemError, ScopeError
 
     if not isinstance(outcome, ItemError):
         return asdict(outcome)
     error = outcome.error
-    if error.status in _PASSING:
-        raise CommandError(f"{error.code}: {error.detail}")
-    if error.code in _OF_RUN and CALIBRATION not in fields:
+    if error.status in _PASSING or (error.code in _OF_RUN and CALIBRATION not in fields):
         hint = "" if error.code != "calibration_not_found" else _UNCALIBRATED
-        raise CommandError(f"{error.detail}{hint}")
+        raise ScopeError(f"{error.detail}{hint}", code=error.code, status=error.status)
     return error_of(error)
 
 

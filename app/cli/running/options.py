@@ -44,7 +44,7 @@ NoAlpha = Annotated[
     typer.Option("--no-alpha", help="Accept every verdict, without a guarantee."),
 ]
 Guarantee = Annotated[
-    str | None,
+    Literal["pac", "marginal"] | None,
     typer.Option(
         help="pac: at most alpha of the verdicts are wrong, except with probability delta of "
         "unlucky labels. marginal: near alpha are wrong with a good judge and many labels, without "
@@ -73,6 +73,8 @@ def given_criterion(options: Mapping[str, Any], *, no_alpha: bool = False) -> di
     """
     if no_alpha and options["alpha"] is not None:
         raise CommandError("give --alpha or --no-alpha, not both")
+    for name in ("alpha", "delta"):
+        check_share(name, options[name])
     given = {name: value for name, value in options.items() if value is not None}
     return {**given, "alpha": None} if no_alpha else given
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.cli.console import CommandError, say
 from app.cli.progress import progress_bar
-from app.cli.stopping import resumable
+from app.cli.stopping import refuses, resumable
 from app.core.errors import RequestError, ScopeJudgeError
 from app.files.checking import LabelReport, checked
 from app.files.journal import Journal
@@ -73,20 +73,18 @@ def read_items(inputs: Sequence[Path], form: InputFormat) -> list[Item]:
         if rows:
             shape = shape_of_rows(rows, form)
             items += [_item(row, shape) for row in rows]
-    check_first(items)
+    check_any(items)
     return items
 
 
-def check_first(items: Sequence[Item]) -> None:
-    """Refuses files whose first row has no comparison: the others will hardly be better.
-
-    A wrong map of columns would fail thousands of them.
-    """
+def check_any(items: Sequence[Item]) -> None:
+    """Refuses rows of which none has a comparison, as after a wrong map of columns."""
     if not items:
         raise CommandError("the files have no rows")
-    first = items[0]
-    if isinstance(first.fields, ScopeJudgeError):
-        raise CommandError(f"{first.row.place}: {first.fields.detail}")
+    problems = [(i.row.place, i.fields) for i in items if isinstance(i.fields, ScopeJudgeError)]
+    if len(problems) == len(items):
+        place, problem = problems[0]
+        raise CommandError(f"{place}: {problem.detail}")
 
 
 def _item(row: FileRow, shape: ComparisonShape) -> Item:
@@ -217,10 +215,11 @@ def finished(
         The results of all rows. The journal is removed if the block does not raise.
     """
     results = unaskable(items)
+    refused = len(results)
     with Journal(journal, settings, replace=overwrite) as kept_results:
         results |= kept_results.results
         known = len(results)
-        with resumable(kept):
+        with resumable(kept, only_if=lambda exc: len(results) > refused or not refuses(exc)):
             for key, result in answered(asked_of(items), ask, results, title=title):
                 if keep_errors or is_judged(result):
                     kept_results.append(key, result)

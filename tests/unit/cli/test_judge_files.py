@@ -103,13 +103,13 @@ def test_the_toy_and_its_set_are_named_first(tmp_path: Path) -> None:
 
 def test_a_row_without_a_comparison_has_its_own_error(tmp_path: Path) -> None:
     file, out = pairs_in(tmp_path, count=2), tmp_path / "out.jsonl"
-    with file.open("a") as opened:
-        opened.write('{"question": "x", "response_a": true, "response_b": "y"}\n')
+    wrong = '{"question": "x", "response_a": true, "response_b": "y"}\n'
+    file.write_text(wrong + file.read_text())
     service = Service()
     result = judged(service, file, out=out)
     assert result.exit_code == 1
-    *_, last = rows_of(out.read_text())
-    assert last["judgment"]["error"]["code"] == "invalid_comparison"
+    first, *_ = rows_of(out.read_text())
+    assert first["judgment"]["error"]["code"] == "invalid_comparison"
     assert len(service.asked) == 2
     assert "error invalid_comparison, 1: e.g." in result.stderr
     assert "1 of 3 rows got no judgment" in result.stderr

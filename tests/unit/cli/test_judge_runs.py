@@ -142,6 +142,7 @@ def test_a_run_that_cannot_judge_anything_stops_at_once_and_says_why(
     result = judged(service, pairs_in(tmp_path), out=tmp_path / "out.jsonl")
     assert result.exit_code == 1
     assert result.stderr.count("there is no calibration 'x'") == 1
+    assert "resume" not in result.stderr
     assert service.batches == 1
     assert not (tmp_path / "out.jsonl").exists()
 
