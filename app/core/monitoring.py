@@ -49,25 +49,8 @@ _LARGEST_SURPLUS = 1e6
 class MonitorFigures:
     """The state of the monitor after all labels.
 
-    Args:
-        audited: Number of labels.
-        errors: Number of errors that they show.
-        closed: Number of draws that were closed without a label.
-        questions: Number of bets: questions with at least one of these draws.
-        error_interval: Confidence interval of the true error, (low, high) within [0, 1]: it covers
-            a constant error at all times at once with probability 1 - MONITOR_DELTA.
-        evidence: Wealth of the bets that the error is above alpha, at most 1e300.
-        alarm_evidence: Evidence at which the alarm is raised.
-        alarm: Whether the evidence was at least that after any question.
-        alarm_at: Number of the question, from 1, at which it was first; None without an alarm.
-        certificate: Wealth of the bets that the error is below alpha, at most 1e300.
-        certified: Whether the certificate was at least 1 / MONITOR_DELTA after any question, and
-            there is no alarm.
-        certified_at: Number of the question, from 1, at which it was first; None if not certified.
-        certificate_without_expired: The same wealth if expired draws are left out. That is weaker:
-            it holds only if no draw has expired because of its verdict.
-        certified_without_expired: Whether this one was at least 1 / MONITOR_DELTA after any
-            question, and there is no alarm.
+    `MonitoredCriterion` of the client's records says what each number means; here they are those of
+    the draws of one call, so that `alarm` and `certified` know nothing of earlier versions.
     """
 
     audited: int
