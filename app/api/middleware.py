@@ -305,7 +305,7 @@ class Gate:
         request.body += part
 
     async def _run(self, request: _PendingRequest, body: bytes) -> None:
-        body_message = [_request_message(body)]
+        body_message: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def receive_body() -> Message:
             # The handler never sees the disconnect: `_ended_if_left` waits for it, and cancels it.
@@ -355,10 +355,6 @@ def _kind_of(path: str) -> Kind:
     if path.startswith("/rewards/"):
         return "rewards"
     return "batch" if NEEDS.get(("POST", path)) == "judge" else "calibration"
-
-
-def _request_message(body: bytes) -> Message:
-    return {"type": "http.request", "body": body, "more_body": False}
 
 
 @contextmanager
