@@ -14,7 +14,7 @@ COMMANDS: Mapping[str, str] = {
     "serve": "Run the service.",
     "fetch": "Download the judge's weights before the service starts.",
     "check": "Check the address, key and criterion of a service by judging one group.",
-    "judge": "Judge one pair, or files of pairs.",
+    "judge": "Judge files of pairs.",
     "filter": "Keep the preference pairs that the judge confirms, for DPO.",
     "pairs": "Make preference pairs for DPO from prompts with several responses.",
     "battles": "Judge battles of models, for a leaderboard.",

@@ -1,8 +1,7 @@
-"""`scope-judge judge`: judges one pair or files with a running service, or files on Ray."""
+"""`scope-judge judge`: judges files with a running service, or on Ray."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +12,6 @@ from app.cli.console import CommandError
 from app.cli.running import options
 from app.cli.running.judging import judge_files
 from app.core.errors import StartupError
-from app.files.writing import json_line
 
 # The help of a command needs its options only.
 if TYPE_CHECKING:
@@ -23,13 +21,7 @@ _STDOUT = ("-", "/dev/stdout")
 
 
 def judge(
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(help=options.INPUTS_HELP),
-    ] = None,
-    question: Annotated[str | None, typer.Option(help="Question of a single pair.")] = None,
-    a: Annotated[str | None, typer.Option(help="Response A, with --question.")] = None,
-    b: Annotated[str | None, typer.Option(help="Response B, with --question.")] = None,
+    files: options.Inputs,
     alpha: options.Alpha = None,
     no_alpha: options.NoAlpha = False,
     guarantee: options.Guarantee = None,
@@ -70,7 +62,7 @@ def judge(
         int, typer.Option(min=1, help="With --ray: comparisons that a judge gets at a time.")
     ] = 1000,
 ) -> None:
-    """Judge one pair, or files of pairs.
+    """Judge files of pairs.
 
     Output rows have the input's columns and a `judgment` or an `error`; any error makes the exit
     status 1. A row's own `calibration` overrides the option.
@@ -78,34 +70,22 @@ def judge(
     """
     given = {"alpha": alpha, "guarantee": guarantee, "delta": delta}
     criterion = options.given_criterion({**given, "calibration": calibration}, no_alpha=no_alpha)
-    if ray and (not files or (question, a, b) != (None, None, None)):
-        raise CommandError("--ray takes files or folders, and no --question, --a or --b")
     if not ray and (address is not None or replicas is not None):
         raise CommandError("--address and --replicas need --ray")
-    if files:
-        if (question, a, b) != (None, None, None):
-            raise CommandError("give either files, or --question with --a and --b")
-        judges = (
-            _on_ray(address, criterion, replicas=replicas, batch_size=batch_size)
-            if ray
-            else connected(url, patience_s=patience)
-        )
-        judge_files(
-            files,
-            criterion,
-            judges,
-            form=options.given_format(columns, encoding),
-            out=None if out is None or str(out) in _STDOUT else out,
-            overwrite=overwrite,
-            only_verdicts=only_verdicts,
-        )
-        return
-    if question is None or a is None or b is None:
-        raise CommandError("give a file (or -), or --question with --a and --b")
-    if out is not None:
-        raise CommandError("--out goes with files; the judgment of one pair is printed")
-    with connected(url, patience_s=patience) as client:
-        print(json_line(asdict(client.judge(question, a, b, **criterion))))
+    judges = (
+        _on_ray(address, criterion, replicas=replicas, batch_size=batch_size)
+        if ray
+        else connected(url, patience_s=patience)
+    )
+    judge_files(
+        files,
+        criterion,
+        judges,
+        form=options.given_format(columns, encoding),
+        out=None if out is None or str(out) in _STDOUT else out,
+        overwrite=overwrite,
+        only_verdicts=only_verdicts,
+    )
 
 
 def _on_ray(

@@ -11,11 +11,13 @@ from app.cli.console import CommandError
 from app.files.reading import InputFormat
 from app.files.shapes import custom_shape
 
-INPUTS_HELP = (
-    "Files, folders or patterns: JSONL, JSON, CSV, TSV, .xlsx or Parquet, also .gz or .zst; - for "
-    "stdin."
-)
-Inputs = Annotated[list[Path], typer.Argument(help=INPUTS_HELP)]
+Inputs = Annotated[
+    list[Path],
+    typer.Argument(
+        help="Files, folders or patterns: JSONL, JSON, CSV, TSV, .xlsx or Parquet, also .gz or "
+        ".zst; - for stdin."
+    ),
+]
 ColumnMap = Annotated[
     list[str] | None,
     typer.Option(

@@ -14,7 +14,6 @@ from tests.unit.api.problems import comparison, examples
 from tests.unit.cli.commands import SCRIPTED, one_line, rows_of
 
 runner = CliRunner()
-ONE_PAIR = ["judge", "--question", "q", "--a", "a", "--b", "b"]
 
 
 def test_the_version_is_printed() -> None:
@@ -46,14 +45,6 @@ def calibrated_url(clean_url: str) -> str:
     return clean_url
 
 
-def test_one_pair_is_judged(calibrated_url: str) -> None:
-    arguments = ["--question", "Q", "--a", "quality=0", "--b", "quality=3.9"]
-    result = runner.invoke(app, ["judge", *arguments, "--url", calibrated_url, "--alpha", "0.2"])
-    assert result.exit_code == 0, result.stderr
-    (found,) = rows_of(result.stdout)
-    assert (found["verdict"], found["alpha"]) == ("B", 0.2)
-
-
 def test_stdin_is_judged_and_an_item_error_sets_the_exit_status(calibrated_url: str) -> None:
     rows = [
         comparison(id=1),
@@ -77,18 +68,14 @@ def test_stdin_is_judged_and_an_item_error_sets_the_exit_status(calibrated_url: 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["judge"], "give a file (or -), or --question"),
-        (["judge", "x.jsonl", "--question", "q"], "give either files, or --question"),
-        (["judge", "--question", "q", "--a", "a"], "or --question with --a and --b"),
         (["judge", "x.jsonl", "--map", "q"], "FIELD=COLUMN"),
         (["judge", "[/absent].jsonl"], "no file matches [/absent].jsonl"),
         (["judge", "x.jsonl", "--alpha", "10"], "--alpha must be between 0 and 1"),
         (["calibrate", "absent.jsonl"], "absent.jsonl cannot be read"),
         (["calibrate", "x.jsonl", "--name", "Mein Set"], "up to 64 letters, digits, dots"),
-        ([*ONE_PAIR, "--url", "http://127.0.0.1:1"], "start the service with `scope-judge serve`"),
-        ([*ONE_PAIR, "--url", "127.0.0.1:80"], "write it with http:// or https://"),
-        ([*ONE_PAIR, "--url", "http://x:port"], "is not the address of a service"),
-        ([*ONE_PAIR, "--out", "/absent/x"], "--out goes with files"),
+        (["check", "--url", "http://127.0.0.1:1"], "start the service with `scope-judge serve`"),
+        (["check", "--url", "127.0.0.1:80"], "write it with http:// or https://"),
+        (["check", "--url", "http://x:port"], "is not the address of a service"),
     ],
 )
 def test_an_impossible_call_prints_the_reason(arguments: list[str], words: str) -> None:
