@@ -105,12 +105,12 @@ def calibrate(
                 add = partial(add, fingerprint=info.fingerprint, judge=info.judge)
                 # Whoever agrees to a replacement has seen how many labels change.
                 add = partial(add, change_labels=change_labels or replace)
-                if replace:
-                    add = partial(add, replace=True, even_if_infeasible=even_if_infeasible)
-                    with resumable(kept):
+                with resumable(kept):
+                    if replace:
+                        add = partial(add, replace=True, even_if_infeasible=even_if_infeasible)
                         _confirm(of_set, add(dry_run=True), failed=len(failures), yes=yes)
-                elif not change_labels:
-                    _refuse_differing(client, of_set, judged)
+                    elif not change_labels:
+                        _refuse_differing(client, of_set, judged)
                 whole = "has been replaced as a whole, or is unchanged"
                 state = whole if replace else "may have changed already"
                 with resumable(f"{of_set} {state}; rerun the command to resume"):
@@ -228,7 +228,7 @@ def _refuse_differing(
     if rows:
         more = "; ..." if len(rows) > _SHOWN_FAILURES else ""
         raise CommandError(
-            f"{len(rows)} of the pairs have another label in {name}, which is unchanged: "
+            f"{len(rows)} of the pairs have another label in {name}: "
             f"{'; '.join(rows[:_SHOWN_FAILURES])}{more}. Correct them, or let these labels count "
             "with --change-labels"
         )

@@ -54,8 +54,6 @@ _PROBE: Group = ("Is the number 37 even or odd?", ["odd", "even"])
 # The service takes so many labels of audits in one request, and lists so many audits.
 _MOST_AUDITS = 1000
 _MOST_EXAMPLES = 10_000
-# A set that changes while it is read is read again.
-_ATTEMPTS = 10
 
 
 class Calls:
@@ -396,21 +394,19 @@ class Calls:
             most: Most examples. The first ones of a larger set are a random sample of it.
 
         Raises:
-            ScopeError: The set changes faster than it can be read, or cannot be read.
+            ConflictError: The set has changed while it was read (`version_changed`).
         """
-        for _ in range(_ATTEMPTS):
-            first = page = yield from self._example_page(name, most, after=None)
-            rows = list(first.examples)
-            wanted = first.n if most is None else min(first.n, most)
-            while page.examples and len(rows) < wanted and page.version == first.version:
-                page = yield from self._example_page(name, most, after=rows[-1].digest)
-                rows += page.examples
-            if page.version == first.version:
-                return dataclasses.replace(first, examples=tuple(rows[:most]))
-        raise ConflictError(
-            f"{name} changes faster than it can be read: try again when nobody is calibrating",
-            code="version_changed",
-        )
+        first = page = yield from self._example_page(name, most, after=None)
+        rows = list(first.examples)
+        wanted = first.n if most is None else min(first.n, most)
+        while page.examples and len(rows) < wanted:
+            page = yield from self._example_page(name, most, after=rows[-1].digest)
+            if page.version != first.version:
+                raise ConflictError(
+                    f"{name} has changed while it was read: read it again", code="version_changed"
+                )
+            rows += page.examples
+        return dataclasses.replace(first, examples=tuple(rows[:most]))
 
     def _example_page(
         self, name: str, most: int | None, after: str | None

@@ -234,10 +234,10 @@ def test_labels_that_differ_from_the_set_are_named_and_need_an_option(
         file = written(tmp_path, [turned, *rows[8:], *flipped])
         refused = calibrated(url, file)
         assert refused.exit_code == 1
-        told = "5 of the pairs have another label in default, which is unchanged: "
-        told += f"{file}, line {ROWS - 6} "
+        told = f"5 of the pairs have another label in default: {file}, line {ROWS - 6} "
         assert told in one_line(refused.output)
         assert "--change-labels" in refused.output
+        assert "default is unchanged; rerun the command to resume" in one_line(refused.output)
         assert "may have changed" not in refused.output
         assert examples_in(url, "default") == before
         assert versions(url) == made
