@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from app.circuit_breaker import CircuitBreaker
 from app.core.comparison import Comparison
@@ -17,9 +18,8 @@ from app.ports import ScoreStore
 _DIGITS = 32
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Key:
-    """Identifies a comparison in either order of its responses, and whether they are swapped.
+class _Key(NamedTuple):
+    """Identifies a comparison in either order of its responses.
 
     Args:
         slot: Number of the slot that keeps its score.
@@ -30,15 +30,6 @@ class _Key:
     slot: int
     check: str
     is_swapped: bool
-
-    @classmethod
-    def of(cls, comparison: Comparison, judge: str, slots: int) -> "_Key":
-        digest = example_digest(judge, comparison)
-        return cls(
-            slot=int(digest[_DIGITS:], 16) % slots,
-            check=digest[:_DIGITS],
-            is_swapped=comparison.response_a > comparison.response_b,
-        )
 
     def turned(self, score: ScoreOutcome) -> ScoreOutcome:
         """Turns the slot's score into the comparison's, and vice versa."""
@@ -55,9 +46,6 @@ class CachingScorer:
     Without an answer of the store the scorer scores everything, as if nothing was kept.
 
     Args:
-        scorer: Scores the comparisons without a kept score.
-        store: Keeps the scores.
-        telemetry: Counts failed reads of the store.
         seconds: How long a score is kept.
         slots: Number of slots.
     """
@@ -101,7 +89,15 @@ class CachingScorer:
     def _keys(self, comparisons: Sequence[Comparison]) -> list[_Key]:
         # A set says which runtimes its scores have, so a score of another one must not get in.
         judge = digest_of_json([self.identity.fingerprint, self.identity.runtime])
-        return [_Key.of(comparison, judge, self._slots) for comparison in comparisons]
+        digests = [example_digest(judge, comparison) for comparison in comparisons]
+        return [
+            _Key(
+                slot=int(digest[_DIGITS:], 16) % self._slots,
+                check=digest[:_DIGITS],
+                is_swapped=comparison.response_a > comparison.response_b,
+            )
+            for digest, comparison in zip(digests, comparisons, strict=True)
+        ]
 
     async def _kept(self, keys: Sequence[_Key]) -> dict[str, Score | NoScore]:
         """Returns the kept scores by comparison; none if the store does not answer in time."""

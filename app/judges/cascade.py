@@ -262,14 +262,7 @@ Decides = Callable[[Sequence[int], Sequence[Score]], Sequence[bool]]
 
 @dataclass(frozen=True, kw_only=True)
 class CascadeScorer:
-    """Two judges as one. `score` asks both about every comparison, as sets need it.
-
-    Args:
-        small: The judge that is asked first.
-        large: The large judge, which is asked about the rest.
-        share: Bounds the use of the large judge.
-        telemetry: Counts escalations.
-    """
+    """Two judges as one. `score` asks both about every comparison, as sets need it."""
 
     small: Scorer
     large: Scorer

@@ -80,12 +80,7 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Form:
-    """The form of requests that a server takes.
-
-    Args:
-        dialect: Dialect of requests and answers.
-        together: Number of questions in one request, 1 or 2.
-    """
+    """The form of requests that a server takes, with one question in each or both."""
 
     dialect: DecisionDialect
     together: int
@@ -126,8 +121,6 @@ class DecisionScorer:
         endpoints: The servers; all serve the same model.
         model: The model's name in requests.
         judge: The judge's name in answers.
-        max_prompt_tokens: Longest prompt that the servers accept.
-        telemetry: Observes the calls.
     """
 
     # Set by `start`.
@@ -354,9 +347,6 @@ def decision_identity(
         served: `decision_server` of GET /info: the names of their hosts, the model's name in
             answers, their dialect, the number of questions in a request, and the decimals of
             probabilities, None if they are not rounded.
-        model: The model's name in requests.
-        judge: The judge's name in answers.
-        max_prompt_tokens: Longest prompt that the servers accept.
     """
     template = {
         "heading": _HEADING,
@@ -389,9 +379,6 @@ def largest_gap(decimals: int | None) -> float:
 
     A rounded 1 is at least half a step from the next smaller number. Without rounding, half a step
     is that of a float64 at 1.
-
-    Args:
-        decimals: Decimals to which the server rounds; None if it does not.
     """
     half_a_step = 2.0**-54 if decimals is None else 0.5 * 10.0**-decimals
     return math.log1p(-half_a_step) - math.log(half_a_step)
@@ -400,13 +387,7 @@ def largest_gap(decimals: int | None) -> float:
 def score_of_orders(
     forward: OptionProbabilities, reverse: OptionProbabilities, *, largest: float
 ) -> Score:
-    """The score of a comparison from its answers in both orders.
-
-    Args:
-        forward: The answer with response_a as the first option.
-        reverse: The answer with response_b as the first option.
-        largest: Bound of both gaps; see `largest_gap`.
-    """
+    """The score of a comparison from its answers in both orders; see `largest_gap`."""
     masses = [order.label_mass for order in (forward, reverse) if order.label_mass is not None]
     return Score(
         gap_fwd=_gap(forward, largest),

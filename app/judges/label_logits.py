@@ -43,14 +43,7 @@ FOUND_PREFILL = "[["
 
 @dataclass(kw_only=True, eq=False)
 class ChatScorer:
-    """A chat model with a prompt template.
-
-    Args:
-        engine: The started engine.
-        template: Template of the prompts.
-        identity: Identity of the judge.
-        telemetry: Observes the engine's calls.
-    """
+    """A chat model with a prompt template, on an engine that is started."""
 
     engine: Engine
     template: PromptTemplate

@@ -21,13 +21,7 @@ from app.ports import (
 
 
 class RewardModelScorer:
-    """A reward model; each response of a call is scored once, whatever its comparisons.
-
-    Args:
-        model: The started model.
-        identity: Identity of the judge.
-        telemetry: Observes the model's calls.
-    """
+    """A reward model; each response of a call is scored once, whatever its comparisons."""
 
     def __init__(
         self,
@@ -107,13 +101,9 @@ def reward_identity(
     """Returns the identity of a reward model whose rewards are the raw output of its head.
 
     Args:
-        judge: The judge's name in answers.
         architecture: Class of the model, such as "Qwen3ForSequenceClassification".
         weights: Digest of the model's files.
         chat_frame: Text that the chat template puts around a question and a response.
-        dtype: Dtype of the weights.
-        head_dtype: Dtype in which the head computes the reward.
-        max_prompt_tokens: Longest conversation that the model reads.
         runtime: Software and processor that compute the rewards.
         unusual: Inputs of the rewards that most judges do not have, by their names.
     """

@@ -35,10 +35,6 @@ _LONGEST_HEADER = 100_000_000
 def model_folder(model: str, *, revision: str | None) -> Path:
     """The folder with a model's files, fetched from the Hugging Face hub where needed.
 
-    Args:
-        model: A folder, or a Hugging Face id.
-        revision: Branch, tag or commit on the hub; None for the default branch.
-
     Raises:
         StartupError: The model is not a folder, and the hub does not provide it.
     """

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -19,7 +19,6 @@ from app.judges.engines.openai_dialects import (
     has_ids,
     tokens_of,
 )
-from app.judges.engines.openai_sampling import find_tokens_name, left_out
 from app.judges.engines.openai_servers import (
     Endpoints,
     ModelCard,
@@ -52,6 +51,13 @@ T = TypeVar("T")
 
 _NO_SUCH_ROUTE = (404, 405, 501)
 _REHEARSED = Sampling(max_tokens=16, temperature=1.0, seeds=(1,))
+# Parameters of sampled answers that some servers refuse, or take without an effect.
+_PARAMETERS = ("n", "seed", "temperature")
+# No model writes the same random letters four times by chance.
+_PROBE = Prompt(system="", user="Write twenty random letters.", prefill="")
+_ANSWERS = 4
+_TOKENS = 24
+_SAMPLING = Sampling(max_tokens=_TOKENS, temperature=1.0, seeds=(1,), n=_ANSWERS)
 # Two ids of every vocabulary, to test whether a server returns log-probabilities by id.
 _ANY_IDS = (0, 1)
 
@@ -105,11 +111,7 @@ class OpenAiOptions:
 
 
 class OpenAiEngine:
-    """A judge on remote servers; requests fail over if there are several.
-
-    Args:
-        options: Servers, model and scoring.
-    """
+    """A judge on remote servers; requests fail over if there are several."""
 
     def __init__(self, options: OpenAiOptions) -> None:
         self._options = options
@@ -129,7 +131,7 @@ class OpenAiEngine:
         else:
             chat = dialect = _chat_dialect(prompt, card, options.use)
             if not chat.is_vllm:
-                await self._servers.on_each(lambda server: find_tokens_name(server, chat))
+                await self._servers.on_each(lambda server: _find_tokens_name(server, chat))
 
         (ask,) = dialect.asks([prompt], answer_tokens=1)
         if isinstance(ask, PromptError):
@@ -149,7 +151,7 @@ class OpenAiEngine:
 
         if not options.needs_labels:
             refused = await self._servers.on_each(
-                lambda server: left_out(server, dialect, is_vllm=card.owned_by == "vllm")
+                lambda server: _find_left_out(server, dialect, is_vllm=card.owned_by == "vllm")
             )
             self._left_out = frozenset().union(*refused)
         await self._servers.on_each(rehearse)
@@ -419,3 +421,78 @@ def _chat_dialect(prompt: Prompt, card: ModelCard, use: UseOfTemplate) -> ChatDi
             "leave SCOPE_PREFILL empty"
         )
     return ChatDialect(card.id, is_vllm=is_vllm, use=use)
+
+
+async def _find_tokens_name(server: Server, dialect: ChatDialect) -> None:
+    """Finds out by which name a server takes the length of an answer.
+
+    A server that takes neither name refuses the first prompt, too, with its reason.
+
+    Raises:
+        ServerFailedError: The server does not answer, or refuses the key.
+        ServerBusyError: The server is overloaded.
+    """
+    (ask,) = dialect.asks([_PROBE], answer_tokens=_TOKENS)
+    assert isinstance(ask, Ask)
+    for name in ("max_tokens", "max_completion_tokens"):
+        body = dialect.body([ask]) | {name: _TOKENS}
+        if (await server.send("POST", dialect.path, body=body)).status < 400:
+            dialect.tokens_name = name
+            return
+
+
+async def _find_left_out(server: Server, dialect: Dialect, *, is_vllm: bool) -> frozenset[str]:
+    """Returns which of n, seed and temperature a server refuses, or takes without an effect.
+
+    Args:
+        server: The server.
+        dialect: The way to ask it.
+        is_vllm: Whether the server is vLLM, where all three work.
+
+    Raises:
+        ServerFailedError: The server does not answer.
+        ServerBusyError: The server is overloaded.
+    """
+    every = frozenset(_PARAMETERS)
+    first = await _answers(server, dialect, every)
+    if first is None:
+        every = frozenset(
+            [name for name in _PARAMETERS if await _answers(server, dialect, {name}) is not None]
+        )
+        first = await _answers(server, dialect, every)
+    if is_vllm or first is None:
+        return frozenset(_PARAMETERS) - every
+    without_effect = set()
+    if "n" in every and len(set(first)) == 1:
+        # One seed for all n answers makes them equal.
+        without_effect.add("n")
+    if "seed" in every and await _answers(server, dialect, every) != first:
+        without_effect.add("seed")
+    return frozenset(_PARAMETERS) - every | without_effect
+
+
+async def _answers(
+    server: Server, dialect: Dialect, parameters: Collection[str]
+) -> list[str] | None:
+    """The answers to the probe with some of the parameters; None if the server refuses them."""
+    (ask,) = dialect.asks([_PROBE], answer_tokens=_TOKENS)
+    if not isinstance(ask, Ask):
+        return None
+    given = dialect.text_params(_SAMPLING, 0)
+    params = {
+        name: value
+        for name, value in given.items()
+        if name not in _PARAMETERS or name in parameters
+    }
+    try:
+        answer = await server.post(dialect.path, dialect.body([ask]) | params)
+    except ServerFailedError as exc:
+        # Some proxies answer 500 to a parameter that they do not know.
+        if exc.status is None or exc.status in (401, 403):
+            raise
+        return None
+    choices = choices_of(answer, _ANSWERS if "n" in parameters else 1)
+    if isinstance(choices, PromptError):
+        return None
+    texts = map(dialect.text, choices)
+    return [text.text if isinstance(text, Generated) else "" for text in texts]

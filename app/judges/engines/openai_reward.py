@@ -36,11 +36,7 @@ _OTHER_PROBE: Conversation = (PROBE[0], Turn("assistant", "Bananas are yellow.")
 
 
 class OpenAiRewardModel:
-    """A reward model on remote servers; requests fail over if there are several.
-
-    Args:
-        options: Servers and model.
-    """
+    """A reward model on remote servers; requests fail over if there are several."""
 
     def __init__(self, options: OpenAiOptions) -> None:
         self._options = options

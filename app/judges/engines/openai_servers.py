@@ -52,9 +52,6 @@ class Endpoints:
 
     Args:
         urls: Base URLs, as in http://host:8000/v1.
-        api_key: Key sent to every server; empty for none.
-        timeout_s: Timeout of one request.
-        probe_every_s: Seconds between two probes of a server.
         settings: The settings of the URLs and of the key, for messages.
         example: A URL that could be one of them, for messages.
 
@@ -147,13 +144,7 @@ class ModelCard:
 
 
 class Server:
-    """One server with its load.
-
-    Args:
-        url: Base URL, as in http://host:8000/v1.
-        client: HTTP client shared by all servers.
-        endpoints: Timeout of one request, and the setting of the key.
-    """
+    """One server with its load."""
 
     def __init__(self, url: str, client: httpx.AsyncClient, endpoints: Endpoints) -> None:
         self.url = url
@@ -193,12 +184,7 @@ class Server:
         return _answer(await self.send("GET", path, longest_s=_MODELS_TIMEOUT_S))
 
     async def card(self, model: str) -> ModelCard:
-        """Reads the card of a model from /models.
-
-        Raises:
-            ServerFailedError: The server does not answer, or does not serve the model.
-            ServerBusyError: The server is overloaded.
-        """
+        """Reads the card of a model from /models; raises as `post`."""
         answer = await self.get("/models")
         cards = answer.get("data") if isinstance(answer, dict) else None
         if not isinstance(cards, list):
@@ -312,7 +298,6 @@ class ServerPool:
     takes a server out if the server has another model.
 
     Args:
-        endpoints: Addresses and key of the servers.
         transport: HTTP transport, for tests.
     """
 
@@ -440,13 +425,9 @@ class ServerPool:
             sizes: Size of each prompt in tokens; None if it is not to be sent.
             together: Most prompts of one request.
             step: Number of neighbors that stay in one request, such as both orders of a pair.
-            times: Receives the times of the call.
 
         Returns:
-            Place -> answer, for each prompt that was sent.
-
-        Raises:
-            OverloadedError, EngineUnavailableError: As `run`.
+            Place -> answer, for each prompt that was sent. Raises as `run`.
         """
         results: dict[int, T] = {}
         # Even a small batch is spread over all servers.
@@ -549,11 +530,7 @@ def parts_of(
 ) -> Iterator[list[int]]:
     """Yields the places of the prompts of each request; see `ServerPool.spread`.
 
-    Args:
-        sizes: Size of each prompt; None if it is not to be sent.
-        most: Most prompts of one request.
-        largest: Largest size of several prompts together.
-        step: Number of neighbors that stay in one request.
+    A request has at most `most` prompts, and several together have at most the size `largest`.
     """
     places: list[int] = []
     total = 0

@@ -35,11 +35,7 @@ logger = logging.getLogger("app.judges.engines")
 
 
 class VllmEngine:
-    """A judge run by vLLM's AsyncLLM, which runs its scheduler in its own process.
-
-    Args:
-        options: Model, dtype, context and memory.
-    """
+    """A judge run by vLLM's AsyncLLM, which runs its scheduler in its own process."""
 
     def __init__(self, options: VllmOptions) -> None:
         self._options = options

@@ -85,9 +85,6 @@ class VllmProcess:
         """Loads the model.
 
         Args:
-            options: Options of the engine.
-            folder: Folder of the model's files.
-            on_stage: Called with the name of each stage, when it begins.
             changed: Arguments of `AsyncEngineArgs` for this kind of model; None removes ours.
 
         Raises:

@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 
 
 class VllmRewardModel:
-    """A checkpoint for sequence classification with one output, run by vLLM's AsyncLLM.
-
-    Args:
-        options: Model, dtype, context and memory.
-    """
+    """A checkpoint for sequence classification with one output, run by vLLM's AsyncLLM."""
 
     def __init__(self, options: VllmOptions) -> None:
         self._options = options

@@ -145,10 +145,6 @@ class VllmOptions:
 def engine_arguments(options: VllmOptions, folder: Path) -> dict[str, Any]:
     """The arguments of vLLM's engine.
 
-    Args:
-        options: Options of the engine.
-        folder: Folder of the model's files.
-
     Raises:
         StartupError: The folder has no readable config.json.
     """
@@ -401,9 +397,6 @@ def inspect_model(folder: Path) -> None:
 
     That process imports vLLM, too, which makes the first start of a machine take half as long
     again. It prevents that CUDA is initialized here, and the CPU build has no CUDA.
-
-    Args:
-        folder: Folder of the model's files.
 
     Raises:
         StartupError: The folder has no readable config.json.
