@@ -159,8 +159,7 @@ def _scored(
     running = finished(
         items,
         _scoring(client, name),
-        # The service checks the name of the set.
-        journal=Path(f"calibrate-{re.sub('[^A-Za-z0-9._-]', '_', name)}.partial"),
+        journal=Path(f"calibrate-{name}.partial"),
         settings={"judge": info.fingerprint, "calibration": name},
         overwrite=overwrite,
         kept=kept,
