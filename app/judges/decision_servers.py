@@ -61,8 +61,6 @@ PROBES = tuple(
         ("Name a metal.", "Copper.", "Iron."),
     )
 )
-
-
 # The server does not have the route, or its model cannot answer it (vLLM: 501).
 _NO_SUCH_ROUTE = (404, 405, 501)
 # The server does not take this form of request.

@@ -33,7 +33,7 @@ T = TypeVar("T")
 # Prompts and the times of their call -> the answers to them.
 Ask = Callable[[list[Prompt], CallTimes], Awaitable[Sequence[T]]]
 
-_EXPLAIN = "Your verdict is [[{}]]. Explain it in at most 120 words."
+_EXPLAIN = "Explain it in at most 120 words."
 _MOST_TOKENS_OF_TEXTS = 200
 # A judge with less label mass would most likely answer with something other than a label.
 LEAST_LABEL_MASS = 0.5
@@ -77,7 +77,8 @@ class ChatScorer:
         with times.rendering():
             prompts = await rendered_pairs(self.template, comparisons)
         with self.telemetry.calling(times, comparisons=len(comparisons), prompts=len(prompts)):
-            answered = checked(await ask(prompts, times), len(prompts), answers)
+            answered = await ask(prompts, times)
+        checked(answered, len(prompts), answers)
         orders = [answered[i : i + answers] for i in range(0, len(answered), answers)]
         return list(zip(orders[::2], orders[1::2], strict=True))
 
@@ -86,8 +87,7 @@ class ChatScorer:
         whole = await rendered(self.template.render, [comparison for comparison, _ in judged])
         prompts = {
             place: prompt._replace(
-                user=f"{prompt.user}\n\n{_EXPLAIN.format(side)}",
-                prefill="",
+                user=f"{prompt.user}\n\nYour verdict is [[{side}]]. {_EXPLAIN}", prefill=""
             )
             for place, (prompt, (_, side)) in enumerate(zip(whole, judged, strict=True))
             if side is not None
@@ -105,7 +105,7 @@ class ChatScorer:
 
 
 def checked(answered: Sequence[T], prompts: int, answers: int = 1) -> Sequence[T]:
-    """The answers of an engine; raises JudgmentFailedError if some lack, or are too many."""
+    """The answers of an engine; raises JudgmentFailedError if there are too few or too many."""
     if len(answered) != prompts * answers:
         raise JudgmentFailedError(
             f"the engine returned {len(answered)} answers to {prompts} prompts"

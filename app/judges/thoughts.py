@@ -167,8 +167,8 @@ class ThoughtScorer(ChatScorer):
         prompts = await rendered(self.template.render, comparisons)
         times = CallTimes()
         with self.telemetry.calling(times, comparisons=0, prompts=len(prompts)):
-            written = checked(await self._written(prompts, sampling, times), len(prompts))
-        return [_thought_of(each) for each in written]
+            written = await self._written(prompts, sampling, times)
+        return [_thought_of(each) for each in checked(written, len(prompts))]
 
     async def _written(
         self, prompts: Sequence[Prompt], sampling: Sampling, times: CallTimes

@@ -37,7 +37,6 @@ _VOTES, _TEMPERATURE = 16, 1.0
 # Bundled pairs by which the start looks whether the judge needs a prefill.
 _PREFILL_PAIRS = 8
 
-
 # Returns the key by which ties of votes are broken.
 TieKey = Callable[[], Awaitable[bytes]]
 

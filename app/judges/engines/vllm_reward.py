@@ -53,8 +53,11 @@ class VllmRewardModel:
             # Encoders read a prompt in one step, and vLLM sizes the step by their context.
             max_num_batched_tokens=None,
         )
+        from vllm import PoolingParams
+
         self._renderer = ConversationRenderer(tokenizer, max_prompt_tokens=config.max_model_len)
-        self._params = _reward_params()
+        # vLLM would put a sigmoid over one output, in which large rewards are equal.
+        self._params = PoolingParams(task="classify", use_activation=False)
         on_stage("scoring a first response")
         # On every rank.
         with ahead_of_queue():
@@ -127,13 +130,6 @@ def check_outputs(folder: Path) -> None:
 
 def _name(dtype: object) -> str:
     return str(dtype).removeprefix("torch.")
-
-
-def _reward_params() -> "PoolingParams":
-    from vllm import PoolingParams
-
-    # vLLM would put a sigmoid over one output, in which large rewards are equal.
-    return PoolingParams(task="classify", use_activation=False)
 
 
 def _reward_of(output: "PoolingRequestOutput") -> float | JudgmentFailedError:
