@@ -30,6 +30,14 @@ _WRONG = 60
 _RIGHT = 60
 _POOL = 120
 _COLORS = 128
+# A service in which labels count at once, and not in an hour.
+_SERVE_AT_ONCE = (
+    sys.executable,
+    "-c",
+    "from app.cli import main; from tests.completed_questions import complete_questions; "
+    "complete_questions(); main()",
+    "serve",
+)
 
 
 def main() -> None:
@@ -49,10 +57,7 @@ def _take_desk(folder: Path) -> None:
         "SCOPE_AUDIT_TEXTS": "on",
     }
     with (
-        # Labels count at once, and not in an hour.
-        running_service(
-            folder, settings, command=(sys.executable, "-m", "tests.serve_at_once")
-        ) as url,
+        running_service(folder, settings, command=_SERVE_AT_ONCE) as url,
         httpx.Client(base_url=url, timeout=600) as client,
         open_browser() as browser,
         open_page(browser, url, width=WIDTH) as page,
