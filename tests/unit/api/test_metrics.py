@@ -167,7 +167,9 @@ async def test_drift_is_shown_in_the_metrics(
         unsure = comparison(response_a="quality=0.1", response_b="quality=0.0")
         hard = [{**unsure, "question": f"{i}?"} for i in range(200)]
         await client.post("/judge/batch", json={"comparisons": hard})
-        await client.get(path)
+        told = (await client.get(path)).json()
+        assert "; the traffic is unlike the labeled pairs since " in told["summary"]
+        assert told["note"].startswith("judgments are unlike the labeled pairs")
         found = await metrics_of(client)
         assert found["scope_drift_alarm", *place] == 1.0
         assert found["scope_drift_evidence", *place] >= 20.0

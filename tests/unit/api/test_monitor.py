@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from app.api.keys import Keys
 from tests.serving import client_of
@@ -184,6 +185,24 @@ async def test_the_light_is_never_green_while_the_error_may_be_above_alpha() -> 
         await label(client, [(each["audit"]["id"], "B") for each in many])
         found = await shown(client)
         assert (found["light"], found["alarm"], found["alarm_evidence"]) == ("red", True, 20)
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        ("book.MOST_OPEN", "audits of this set are open, so no more are drawn"),
+        ("auditor.MOST_CRITERIA", "judgments under further criteria than the"),
+    ],
+)
+async def test_the_note_says_that_judgments_are_not_drawn(
+    limit: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"app.audits.{limit}", 1)
+    async with client_of(audit_rate=1.0) as client:
+        await calibrate(client)
+        for alpha in (0.3, 0.4):
+            await judge(client, pairs(1), alpha=alpha)
+        assert words in (await shown(client))["note"]
 
 
 async def test_a_criterion_with_an_alarm_comes_first_and_is_what_the_summary_is_about() -> None:

@@ -40,6 +40,16 @@ PAIR = ("question", "a", "b")
 pytestmark = pytest.mark.parametrize("kind", KINDS)
 
 
+def test_a_wait_is_logged_as_a_warning(kind: Kind, caplog: pytest.LogCaptureFixture) -> None:
+    with serving(PlannedService([problem(503, "draining")])) as service:
+        call(kind, service.url, "judge", *PAIR, clock=Clock(), client_patience_s=9)
+    (line,) = [record for record in caplog.records if record.name == "scope_judge"]
+    assert (line.levelname, line.getMessage()) == (
+        "WARNING",
+        "waiting 0.5 s for the service: draining: no: draining",
+    )
+
+
 @pytest.mark.parametrize(
     ("act", "pause"),
     [
