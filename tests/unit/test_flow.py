@@ -1,7 +1,11 @@
 """Tests of work in the shared threads: turns, errors, and callers who leave."""
 
 import asyncio
+import gc
 import threading
+import time
+import weakref
+from contextlib import suppress
 
 import pytest
 
@@ -65,3 +69,23 @@ async def test_the_work_belongs_to_the_same_caller_in_its_thread() -> None:
     with flowing(flow):
         assert await off_loop(CURRENT_FLOW.get) == flow
     assert await off_loop(CURRENT_FLOW.get) == Flow()
+
+
+async def test_a_failure_leaves_nothing_in_memory() -> None:
+    class Body: ...
+
+    def fail(body: Body) -> None:
+        raise LookupError("broken")
+
+    body = Body()
+    known = weakref.ref(body)
+    gc.disable()
+    try:
+        with suppress(LookupError):
+            await off_loop(fail, body)
+        del body
+        # The threads have forgotten the failed work once they have done other work.
+        await asyncio.gather(*(off_loop(time.sleep, 0.01) for _ in range(4)))
+        assert known() is None
+    finally:
+        gc.enable()
