@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from types import MappingProxyType
 
 from app.core.comparison import Comparison, Turn
@@ -20,19 +21,14 @@ from app.ports import (
 )
 
 
+@dataclass(eq=False)
 class RewardModelScorer:
     """A reward model; each response of a call is scored once, whatever its comparisons."""
 
-    def __init__(
-        self,
-        model: RewardModel,
-        *,
-        identity: JudgeIdentity,
-        telemetry: Telemetry,
-    ) -> None:
-        self.identity = identity
-        self._model = model
-        self._telemetry = telemetry
+    model: RewardModel
+    _: KW_ONLY
+    identity: JudgeIdentity
+    telemetry: Telemetry
 
     @classmethod
     async def start(
@@ -50,10 +46,10 @@ class RewardModelScorer:
         return cls(model, identity=await model.start(on_stage), telemetry=telemetry)
 
     async def stop(self) -> None:
-        await self._model.stop()
+        await self.model.stop()
 
     async def lost(self) -> str:
-        return await lost(self._model)
+        return await lost(self.model)
 
     async def score(self, comparisons: Sequence[Comparison]) -> list[Score | ScoreError]:
         pairs = [conversations_of(comparison) for comparison in comparisons]
@@ -66,12 +62,12 @@ class RewardModelScorer:
         if not asked:
             return [pair for pair in pairs if not isinstance(pair, tuple)]
         times = CallTimes()
-        with self._telemetry.calling(
+        with self.telemetry.calling(
             times,
             comparisons=len(comparisons),
             prompts=len(asked),
         ):
-            rewards = await self._model.rewards(asked, times)
+            rewards = await self.model.rewards(asked, times)
         if len(rewards) != len(asked):
             raise JudgmentFailedError(
                 f"the reward model returned {len(rewards)} rewards for {len(asked)} responses"

@@ -88,9 +88,8 @@ class TokenDialect:
         self._context = context
         self.label_tokens = renderer.label_tokens(prompt)
         self.label_params = by_id_params(self.label_tokens)
-        # Only a judge that thinks has these.
         self.think_end = None if renderer.end is None else renderer.end.text
-        self._after_thought = () if renderer.end is None else renderer.tokens_after_thought(prompt)
+        self._after_thought = renderer.tokens_after_thought(prompt)
 
     def asks_of_thoughts(
         self, prompts: Sequence[Prompt], *, answer_tokens: int

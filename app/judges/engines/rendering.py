@@ -85,12 +85,13 @@ class PromptRenderer:
         self._frames: dict[tuple[str, bool], Frame] = {}
 
     def tokens_after_thought(self, prompt: Prompt) -> tuple[int, ...]:
-        """The tokens between the end that a judge writes to its thought and its label.
+        """The tokens between the end that a judge writes to its thought and its label, if any.
 
         Raises:
             StartupError: They cannot follow what a model wrote.
         """
-        assert self.end is not None, "the judge does not think"
+        if self.end is None:
+            return ()
         return self.end.tokens_after(self._template, prompt.prefill)
 
     def token_ids(

@@ -47,8 +47,7 @@ class VllmEngine:
         self._identity: EngineIdentity
         self._label_params: SamplingParams
         self._uncached_params: SamplingParams
-        # Only a judge that thinks has tokens between its thought and its label.
-        self._after_thought: tuple[int, ...] = ()
+        self._after_thought: tuple[int, ...]
 
     async def start(self, prompt: Prompt, on_stage: OnStage = no_stage) -> EngineIdentity:
         options = check_options(self._options, on_stage)
@@ -97,8 +96,7 @@ class VllmEngine:
         return self._identity
 
     def _set_labels(self, labels: LabelTokens, prompt: Prompt) -> None:
-        if self._renderer.end is not None:
-            self._after_thought = self._renderer.tokens_after_thought(prompt)
+        self._after_thought = self._renderer.tokens_after_thought(prompt)
         self._labels = labels
         self._label_params = _label_params(labels)
         self._uncached_params = _label_params(labels, reads_cache=False)
