@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.comparison import Turn
+from app.core.messages import without_thought
 from app.judging.rewards import (
     Group,
     NoPoints,
@@ -245,3 +246,18 @@ def test_a_reward_does_not_depend_on_the_place_in_the_group() -> None:
     expected = rewards(responses)
     for _ in range(20):
         assert rewards(draw.sample(responses, 8)) == expected
+
+
+@pytest.mark.parametrize(
+    ("response", "judged"),
+    [
+        ("<think>one</think> two", "two"),
+        # The chat template has written <think> into the prompt.
+        ("one</think>\ntwo", "two"),
+        ("<think>one", ""),
+        ("one <think>two</think> three", "one <think>two</think> three"),
+        ("one", "one"),
+    ],
+)
+def test_only_a_thought_at_the_beginning_is_left_out(response: str, judged: str) -> None:
+    assert without_thought(response) == judged
