@@ -165,9 +165,12 @@ def test_pairs_without_labels_are_labeled_in_one_version_and_survive_a_reload(
         needed -= 3
         expect(page.get_by_text(f"0 of at least {needed} labeled")).to_be_visible()
         label_pairs(page, BETTER, last, most=3)
-        # A label that has not arrived stays in the browser.
+        # A label that has not arrived stays in the browser, with what it is for.
         page.evaluate("() => { fetch = () => Promise.reject(new TypeError()); }")
-        page.reload()
+        page.goto("about:blank")
+        page.goto("/desk#home")
+        expect(page.get_by_text("3 labels wait in this browser")).to_be_visible()
+        page.get_by_role("link", name="save", exact=True).click()
         expect(page.get_by_text(f"3 of at least {needed} labeled")).to_be_visible()
         later = label_pairs(page, BETTER, last)
         page.get_by_role("button", name=f"Save {3 + later} labels").click()

@@ -18,7 +18,7 @@ const LEAVING = 200;
 
 /** @param {string} name The set. @returns {string} What the labels are for: "all", an alpha, or "" for nothing. */
 export const goalOf = (name) =>
-  new URLSearchParams(location.hash.split("?")[1]).get("for") ?? (Object.keys(unsavedLabels(name)).length > 0 ? "all" : "");
+  new URLSearchParams(location.hash.split("?")[1]).get("for") ?? unsavedLabels(name).goal;
 
 /** How sure the judge is. @param {any} score */
 const sureness = ({ gap_fwd, gap_rev }) => {
@@ -64,7 +64,7 @@ export class Pool {
     const kept = (await keptPairs(this.name)).filter(({ digest }) => open.has(digest));
     this.pairs = kept.sort((one, other) => (this.goal === "all" ? one.digest.localeCompare(other.digest) : sureness(other.score) - sureness(one.score)));
     const known = new Set(kept.map(({ digest }) => digest));
-    this.labels = Object.fromEntries(Object.entries(unsavedLabels(this.name)).filter(([digest]) => known.has(digest)));
+    this.labels = Object.fromEntries(Object.entries(unsavedLabels(this.name).labels).filter(([digest]) => known.has(digest)));
     await this.aim();
   }
 
@@ -113,7 +113,7 @@ export class Pool {
   put(pair, choice) {
     if (choice === null) delete this.labels[pair.id];
     else this.labels[pair.id] = choice === "tie" ? "tie" : (choice === "left") === pair.isSwapped ? "B" : "A";
-    keepLabels(this.name, this.labels);
+    keepLabels(this.name, this.goal, this.labels);
   }
 
   /** The labels as POST /calibrations/{name}/examples takes them. @param {number} [most] */
@@ -126,7 +126,7 @@ export class Pool {
   async save() {
     if (Object.keys(this.labels).length === 0) return;
     await call("POST", ofSet(this.name, "/examples"), this.body());
-    keepLabels(this.name, {});
+    keepLabels(this.name, "", {});
     await this.look();
   }
 
@@ -157,7 +157,9 @@ export function PoolCard({ set, info, goal, here, onFile }) {
       <div><p>A promise that holds for this set, of at most
           ${" "}<select aria-label="Promise" value=${alpha} onChange=${(/** @type {any} */ e) => setAlpha(e.target.value)}>${ALPHAS.map((each) => html`<option value=${String(each)}>${plain(each)}</option>`)}</select> wrong.
           Choose it before the first label, and keep it.</p>
-        <a class=${`button ${goal === "" ? "main" : ""}`} href=${`#label/${set.name}?for=${alpha}`} aria-current=${goal === alpha ? "true" : undefined}>Label what it needs: ${needed === 0 ? "none" : `${count(needed)} or more`}</a></div>
+        ${needed === 0
+          ? html`<p><strong>It has all labels that it needs</strong>: judge with alpha ${alpha} and the guarantee pac.</p>`
+          : html`<a class=${`button ${goal === "" ? "main" : ""}`} href=${`#label/${set.name}?for=${alpha}`} aria-current=${goal === alpha ? "true" : undefined}>Label what it needs: ${count(needed)} or more</a>`}</div>
       <div><p>Every promise, also those on average, and the curve of the set.</p>
         <a class="button" href=${`#label/${set.name}?for=all`} aria-current=${goal === "all" ? "true" : undefined}>Label all ${count(set.unlabelled)}</a></div>
     </div>
