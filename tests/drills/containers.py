@@ -152,7 +152,7 @@ class Workshop:
 
 
 def _stand_in_for(image: str) -> str:
-    return f"{image}=container-image://{STAND_IN}/{image}"
+    return f"{image}=container-image://{STAND_IN}/{image.partition('@')[0]}"
 
 
 @contextmanager
