@@ -117,17 +117,17 @@ def shape_of_rows(
             wrong = f"{named(absent)} missing; there is {listed(columns)}"
         whole = suggested_map([row.fields for row in rows], shape, labelled=labelled)
         raise InvalidRequestError(f"{first.place}: {wrong}: name the columns with --map {whole}")
-    wrong = ""
+    # Whether a row has a value in each column -> the problem of the first such row.
+    problems: dict[bool, str] = {}
     for row in rows:
         try:
             shape.fields(row.fields)
         except RequestError as exc:
             complete = all(row.fields.get(name) is not None for name in shape.columns)
-            if complete or not wrong:
-                wrong = f"{row.place}: {exc.detail}"
+            problems.setdefault(complete, f"{row.place}: {exc.detail}")
         else:
             return shape
-    raise InvalidRequestError(wrong)
+    raise InvalidRequestError(problems[max(problems)])
 
 
 def _pair(row: FileRow, shape: ComparisonShape) -> FilePair:

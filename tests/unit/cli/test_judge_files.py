@@ -10,7 +10,7 @@ import pytest
 
 from app.cli import app
 from tests.unit.api.problems import comparison
-from tests.unit.cli.commands import rows_of, write_rows
+from tests.unit.cli.commands import one_line, rows_of, write_rows
 from tests.unit.cli.judging_service import (
     Service,
     expected,
@@ -113,6 +113,15 @@ def test_a_row_without_a_comparison_has_its_own_error(tmp_path: Path) -> None:
     assert len(service.asked) == 2
     assert "error invalid_comparison, 1: e.g." in result.stderr
     assert "1 of 3 rows got no judgment" in result.stderr
+
+
+def test_a_file_without_any_comparison_names_its_first_complete_row(tmp_path: Path) -> None:
+    wrong: list[Any] = [None, True, []]
+    rows = [{"question": "x", "response_a": each, "response_b": "y"} for each in wrong]
+    file, service = write_rows(tmp_path / "pairs.jsonl", rows), Service()
+    result = judged(service, file, out=tmp_path / "out.jsonl")
+    assert f"{file}, line 2: response_a is neither a text nor" in one_line(result.stderr)
+    assert service.asked == []
 
 
 @pytest.mark.parametrize("code", ["calibration_not_found", "labels_missing"])
