@@ -298,7 +298,7 @@ async def test_a_trail_with_a_number_out_of_range_is_corrupt(
             await store.head("default")
 
 
-async def test_redis_scripts_are_those_that_other_programs_read(redis_server: RedisServer) -> None:
+async def test_redis_keys_are_those_that_other_programs_read(redis_server: RedisServer) -> None:
     async with opened(redis_server.url) as store:
         await write(store, OLD, expected=None)
     assert redis_server.command("HGETALL", "scope:{default}:thresholds") == {

@@ -60,14 +60,15 @@ def url() -> Iterator[str]:
         yield url
 
 
-def python(*words: str) -> str:
-    """Runs a program to which nothing is downloaded; returns what it has printed."""
+def python(*words: str) -> "subprocess.CompletedProcess[str]":
+    """Runs a program to its end, which downloads nothing."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("SCOPE_")}
     paths = [str(ROOT / "clients" / "python"), str(ROOT), *filter(None, [kept.get("PYTHONPATH")])]
     environment = {**kept, "PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, *words]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=LIMIT_S)
-    return (done.stdout + done.stderr).decode()
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT_S
+    )
 
 
 def trained(url: str, plan: Plan, folder: Path) -> dict[str, Any]:
@@ -75,8 +76,8 @@ def trained(url: str, plan: Plan, folder: Path) -> dict[str, Any]:
     out = folder / "logs.json"
     given = json.dumps({**plan._asdict(), "url": url, "out": str(out)})
     spread = [*TORCHRUN, "-m"] if plan.processes > 1 else []
-    printed = python("-m", *spread, "tests.integration.trainers.in_trl", given)
-    assert out.exists(), printed
+    ended = python("-m", *spread, "tests.integration.trainers.in_trl", given)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
     logs: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     assert (len(logs["steps"]), logs["processes"]) == (2, plan.processes)
     with ScopeClient(url) as client:
@@ -162,8 +163,8 @@ def test_two_processes_compare_a_pair_that_they_share_and_both_raise_an_error_of
     file, written = tmp_path / "program.py", tmp_path / "written"
     file.write_text(_TWO_PROCESSES)
     written.mkdir()
-    printed = python("-m", *TORCHRUN, str(file), str(written), url)
+    ended = python("-m", *TORCHRUN, str(file), str(written), url)
     found = {each.name: json.loads(each.read_text()) for each in written.iterdir()}
-    assert len(found) == 2, printed
+    assert len(found) == 2, ended.stdout + ended.stderr
     assert found["0"] == {"rewards": [-1.0, 1.0, -1.0], "error": "engine_unavailable"}
     assert found["1"] == {"rewards": [1.0, -1.0, 1.0], "error": "engine_unavailable"}
