@@ -77,7 +77,11 @@ def say(*parts: str | tuple[str, str], output: Console = console) -> None:
     A word longer than a line, such as a path, is not cut.
     """
     words = _words(*parts)
-    output.print(words, overflow="ignore", crop=False, soft_wrap=not output.is_terminal)
+    # As an option of `print`, it would also keep lines whole.
+    words.overflow = "ignore"
+    for line in words.wrap(output, output.width) if output.is_terminal else [words]:
+        line.rstrip()
+        output.print(line, soft_wrap=True)
 
 
 def _words(*parts: str | tuple[str, str]) -> Text:

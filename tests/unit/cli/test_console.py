@@ -39,3 +39,19 @@ def test_no_width_cuts_a_path_or_a_row(width: int, is_terminal: bool) -> None:
     lines = written.getvalue().splitlines()
     assert sum(path in line for line in lines) == 2
     assert any("a model with a long name" in line and "1043" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "lines"),
+    [
+        (True, ["The results are in", "/folder/of/the/judge", "now, and words more."]),
+        (False, ["The results are in /folder/of/the/judge now, and words more."]),
+    ],
+)
+def test_a_sentence_breaks_between_words_on_a_terminal_alone(
+    is_terminal: bool, lines: list[str]
+) -> None:
+    written = io.StringIO()
+    narrow = Console(file=written, width=20, force_terminal=is_terminal, color_system=None)
+    say("The results are in /folder/of/the/judge now, and words more.", output=narrow)
+    assert written.getvalue().splitlines() == lines
