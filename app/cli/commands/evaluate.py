@@ -82,12 +82,7 @@ def evaluate(
     design = _design(alpha, delta, seed=seed, splits=splits)
     if judged is not None and (data or judge):
         raise CommandError("--from needs no judge and no data: give --from, or data to judge")
-    from app.cli.running.evaluation_run import (
-        choose_judge,
-        judged_sources,
-        loaded_benchmarks,
-        write_results,
-    )
+    from app.cli.running.evaluation_run import choose_judge, judged_sources, write_results
     from app.evaluation.benchmarks.catalogue import benchmark_names, data_name
     from app.evaluation.judgments.jsonl import LOG_NAME
     from app.evaluation.paper import alphas
@@ -106,9 +101,8 @@ def evaluate(
         name = judge_name(settings)
         folder = Path(f"evaluation-{name.rpartition('/')[2]}")
         observations = _observations(_methods_of(settings, methods))
-        benchmarks = loaded_benchmarks(data or (), form)
         sources = judged_sources(
-            benchmarks, observations, settings, out or folder, limit=limit, seed=seed
+            data or (), form, observations, settings, out or folder, limit=limit, seed=seed
         )
     if not alpha:
         design = replace(design, alphas=alphas(sources))

@@ -50,7 +50,8 @@ def choose_judge(judge: str | None) -> Settings:
 
 
 def judged_sources(
-    benchmarks: "Sequence[Benchmark]",
+    data: Sequence[str],
+    form: InputFormat,
     observations: "Sequence[Observation]",
     settings: Settings,
     folder: Path,
@@ -58,7 +59,7 @@ def judged_sources(
     limit: int,
     seed: int,
 ) -> "dict[str, JudgedDataset]":
-    """Judges the pairs that lack answers in the folder's judgments.jsonl.
+    """Loads data sets, and judges the pairs that lack answers in the folder's judgments.jsonl.
 
     Returns:
         Name of each data set -> its judged pairs.
@@ -69,6 +70,8 @@ def judged_sources(
 
     is_chat = judge_kind(settings).startswith("chat model")
     template = load_template(settings.prompt_file, prefill=settings.prefill) if is_chat else None
+    # A benchmark may have to be downloaded, so that wrong settings are reported first.
+    benchmarks = _loaded(data, form)
     datasets = _drawn(benchmarks, observations, template, limit=limit, seed=seed)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -91,7 +94,7 @@ def judged_sources(
     }
 
 
-def loaded_benchmarks(data: Sequence[str], form: InputFormat) -> "list[Benchmark]":
+def _loaded(data: Sequence[str], form: InputFormat) -> "list[Benchmark]":
     """Loads data sets, and prints what became of the rows of files."""
     from app.evaluation.benchmarks.catalogue import load_benchmark
 

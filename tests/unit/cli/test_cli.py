@@ -107,6 +107,14 @@ def test_serve_names_the_invalid_setting(
     assert "Traceback" not in result.output
 
 
+def test_an_absent_prompt_is_reported_before_the_data_are_read() -> None:
+    environment = {**SCRIPTED, "SCOPE_PROMPT_FILE": "/absent.toml"}
+    result = runner.invoke(app, ["evaluate", "absent.jsonl"], env=environment)
+    assert result.exit_code == 1
+    assert "SCOPE_PROMPT_FILE" in result.stderr
+    assert "absent.jsonl" not in result.stderr
+
+
 def test_an_address_in_use_is_reported_before_the_judge_is_loaded(url: str) -> None:
     port = url.rsplit(":", 1)[1]
     result = runner.invoke(app, ["serve", "--port", port], env=SCRIPTED)
