@@ -108,7 +108,8 @@ class FakeServer:
         self._connections[writer] = task
         try:
             with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-                while await self._answered(reader, writer):
+                # A connection may be accepted while the server stops.
+                while self._server is not None and await self._answered(reader, writer):
                     pass
         finally:
             writer.transport.abort()
