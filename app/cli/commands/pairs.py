@@ -91,7 +91,10 @@ def pairs(
     if not made:
         raise CommandError(f"no prompt has a pair, and {out} was not written")
     write_all(out.resolve(), made)
-    say(f"They are in {out}.")
+    say(
+        f"They are in {out}. The promise is about all accepted verdicts on pairs like the labeled "
+        "ones, not about these, which were chosen."
+    )
     if failed := sum(count for reason, count in left_out.items() if reason.startswith(_FAILED)):
         raise CommandError(f"{failed:,} prompts could not be judged")
 
