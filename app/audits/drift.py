@@ -164,8 +164,11 @@ class Drift:
         """
         for item in judged:
             calibration = item.calibration
-            if calibration is not None:
-                state = self._state(calibration)
+            if calibration is not None and not self._is_replaced(calibration):
+                state = self._sets[calibration.name] = self._state(calibration)
+                self._sets.move_to_end(calibration.name)
+                if len(self._sets) > _MOST_SETS:
+                    self._sets.popitem(last=False)
                 if len(state.criteria) < _MOST_CRITERIA:
                     state.criteria.add(item.criterion)
                 question = hash((calibration.write_id, item.comparison.question))
@@ -212,14 +215,17 @@ class Drift:
                 yield "drift_alarm", (calibration.name, name), stream.alarm
 
     def _state(self, calibration: Calibration) -> _SetDrift:
+        """Returns the judgments by a version: the kept ones, or none yet, which are not kept."""
         state = self._sets.get(calibration.name)
-        if state is None or state.write_id != calibration.write_id:
-            # Another version has other labeled pairs, so its tests start over.
-            self._sets[calibration.name] = state = _SetDrift(calibration.write_id)
-            if len(self._sets) > _MOST_SETS:
-                self._sets.popitem(last=False)
-        self._sets.move_to_end(calibration.name)
-        return state
+        if state is not None and state.write_id == calibration.write_id:
+            return state
+        # Another version has other labeled pairs, so its tests start over.
+        return _SetDrift(calibration.write_id)
+
+    def _is_replaced(self, calibration: Calibration) -> bool:
+        """Whether a judgment by a version ended after the set had a new one."""
+        newest = self._calibrations.in_memory(calibration.name)
+        return newest is not None and newest.write_id != calibration.write_id
 
     async def _settle(self, state: _SetDrift, calibration: Calibration) -> Martingales:
         """Tests the judgments since the last call, in threads."""

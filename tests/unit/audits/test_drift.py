@@ -112,6 +112,19 @@ async def test_a_new_version_of_the_set_begins_anew() -> None:
         found = await services.drift.of(calibration)
         assert all(each.evidence == 0.0 for each in found.values())
         assert not any(each.alarm for each in found.values())
+        # A look at it leaves the criteria of the last judgments in use.
+        assert services.drift.criteria("default") == {request(pair(1.0, 0.0))[1]}
+
+
+async def test_a_judgment_that_ends_after_a_change_of_the_set_takes_no_alarm_away() -> None:
+    async with replicas(1, MemoryStore()) as (services,):
+        await calibrate(services)
+        late = await services.judge.judge(request(pair(1.0, 0.0)))
+        calibration = await calibrate(services, n=20, seed=9)
+        await judge(services, 600, width=UNSURE)
+        assert (await services.drift.of(calibration))["uncertainty"].alarm
+        await services.drift.observe([late])
+        assert (await services.drift.of(calibration))["uncertainty"].alarm
 
 
 async def test_sixteen_replicas_share_the_false_alarms_of_one() -> None:
