@@ -413,7 +413,7 @@ def _refusal(unknown: list[str]) -> str:
             others.append(name)
     if others:
         lines.append(
-            f"{', '.join(others)}: unknown setting. Kubernetes sets such variables for services "
-            "whose name begins with scope: set enableServiceLinks: false in the pod"
+            f"{', '.join(others)}: unknown setting; unset it. In Kubernetes, services whose name "
+            "begins with scope set such variables: set enableServiceLinks: false in the pod"
         )
     return "\n".join(lines)

@@ -120,14 +120,17 @@ class Calibrator:
         unread: int = 0,
         replaces: bool = False,
         change_labels: bool = True,
+        adds: bool = True,
     ) -> JudgedBatch:
         """Judges a labeled batch for a set, and changes nothing.
 
         The arguments are those of `add`. With `replaces`, the batch is to remove all other examples
         of the set, and with `change_labels`, its labels count for pairs that have another one.
+        Without `adds`, nothing is to be done with it.
 
         Raises:
             JudgeMismatchError: The set belongs to another judge; nothing was judged.
+            SetFullError: The set has no room for the batch; nothing was judged.
             JudgmentFailedError: Every example failed.
             UnavailableError: The engine does not answer.
         """
@@ -137,8 +140,10 @@ class Calibrator:
         self._refuse_without_plan(name, present)
         comparisons = [example.comparison for example in examples]
         labels = [example.label for example in examples]
-        scores = await self._scores(comparisons, "examples")
         digests = await off_loop(self._digests, comparisons)
+        if adds and present is not None and not replaces:
+            _refuse_full(name, len(present.examples) + len(set(digests) - present.examples.keys()))
+        scores = await self._scores(comparisons, "examples")
         return JudgedBatch(
             examples=await off_loop(judged_examples, digests, comparisons, labels, scores),
             fingerprint=self._identity.fingerprint,

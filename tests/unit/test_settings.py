@@ -139,6 +139,7 @@ def test_variables_of_kubernetes_are_not_taken_for_misspelt_settings(
     misspelt, others = str(raised.value).splitlines()
     assert misspelt == "SCOPE_PORTS: unknown setting; did you mean SCOPE_PORT?"
     assert others.startswith(f"{service}_PORT")
+    assert "unknown setting; unset it. " in others
     assert others.endswith("set enableServiceLinks: false in the pod")
 
 

@@ -101,7 +101,7 @@ async def score(body: LabeledBatchIn, request: JsonRequest) -> Response:
     request.check_comparisons(len(body.examples))
     examples = await request.run(_read_all, body)
     async with services.admission.admit(len(examples.read)):
-        batch = await services.calibrator.judged(body.calibration, examples.read)
+        batch = await services.calibrator.judged(body.calibration, examples.read, adds=False)
     return await request.run(
         as_json,
         lambda: scores(services.identity.name, batch, examples.errors(batch.errors)),

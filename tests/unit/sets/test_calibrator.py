@@ -206,7 +206,7 @@ async def test_two_replicas_that_write_at_once_lose_nothing() -> None:
         assert (found.n, found.version) == (6 + 12, 12)
 
 
-async def test_a_full_set_takes_no_further_pair(
+async def test_a_full_set_takes_no_further_pair_and_judges_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("app.sets.calibrator.MOST_PAIRS", 3)
@@ -221,15 +221,22 @@ async def test_a_full_set_takes_no_further_pair(
         # A pair that comes twice needs one place.
         before = (await calibrator.add("default", batch(1, 2, 2, 3))).calibration
         judged = len(asked)
-        with pytest.raises(SetFullError, match="would have 4 pairs"):
-            await calibrator.pool("default", [batch(4)[0].comparison])
-        # The pair was not judged.
+        for full in (
+            calibrator.add("default", batch(3, 4)),
+            calibrator.pool("default", [batch(4)[0].comparison]),
+        ):
+            with pytest.raises(SetFullError, match="would have 4 pairs"):
+                await full
         assert len(asked) == judged
-        with pytest.raises(SetFullError, match="would have 4 pairs"):
-            await calibrator.add("default", batch(3, 4))
         assert await services.calibrations.get("default") is before
-        # Known pairs need no place.
+        # Known pairs, those that replace others, and scores alone need no place.
         assert (await calibrator.add("default", batch(1, 2, 3))).updated == 3
+        assert (await calibrator.judged("default", batch(4), replaces=True)).errors == ()
+        scored = await calibrator.judged("default", batch(4), adds=False)
+        assert scored.errors == ()
+        # Scores that are put behind the last place are refused, too.
+        with pytest.raises(SetFullError, match="would have 4 pairs"):
+            await calibrator.put("default", scored, by="ana")
 
 
 async def test_pairs_are_refused_if_the_set_gets_verdicts_while_they_are_judged(
