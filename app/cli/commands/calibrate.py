@@ -103,7 +103,7 @@ def calibrate(
             with scoring as (judged, failures):
                 add = partial(client.add_scores, of_set, [score for _, score in judged])
                 add = partial(add, fingerprint=info.fingerprint, judge=info.judge)
-                # Whoever agrees to a replacement has seen how many labels change.
+                # A person who agrees to a replacement has seen how many labels change.
                 add = partial(add, change_labels=change_labels or replace)
                 with resumable(kept):
                     if replace:

@@ -3,7 +3,7 @@ import { html, useEffect } from "./ui.js";
 import { adviceOf, isToy, judgedSet } from "./advice.js";
 import { plural } from "./format.js";
 import { NewSet } from "./new_set.js";
-import { unsavedLabels } from "./pair_store.js";
+import { unsavedGoal, unsavedLabels } from "./pair_store.js";
 import { useRefreshed } from "./parts.js";
 
 // Each set is a request.
@@ -13,15 +13,14 @@ const LIGHTS = { red: "Stop", amber: "With care", green: "Go" };
 /** @param {{ of: { set: any, monitor: any }, info: any }} props */
 function SetCard({ of: { set, monitor }, info }) {
   const { light, headline, more, next } = adviceOf(set, monitor, info);
-  const { goal, labels } = unsavedLabels(set.name);
-  const unsaved = Object.keys(labels).length;
+  const unsaved = Object.keys(unsavedLabels(set.name)).length;
   return html`<li class=${`card light light-${light}`}>
     <p class="row"><span class="lamp" aria-hidden="true"></span><strong>${LIGHTS[light]}</strong> <a href=${`#sets/${set.name}`}>${set.name}</a>
       ${isToy(set, info) && html` <span class="tag">toy</span>`}</p>
     <h2>${headline}</h2>
     ${more !== "" && html`<p class="hint">${more}</p>`}
     ${isToy(set, info) && html`<p class="hint">This set is a toy: it came with the demo judge, whose pairs are small puzzles with known answers.</p>`}
-    ${unsaved > 0 && html`<p class="hint">${plural(unsaved, "label")} ${unsaved === 1 ? "waits" : "wait"} in this browser: <a href=${`#label/${set.name}?for=${goal}`}>save</a> them.</p>`}
+    ${unsaved > 0 && html`<p class="hint">${plural(unsaved, "label")} ${unsaved === 1 ? "waits" : "wait"} in this browser: <a href=${`#label/${set.name}?for=${unsavedGoal(set.name)}`}>save</a> them.</p>`}
     <p><a class="button main" href=${next.href}>${next.text}</a></p>
   </li>`;
 }

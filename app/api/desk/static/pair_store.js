@@ -43,16 +43,22 @@ export async function keepPairs(name, pairs) {
 /** @param {string} name */
 export async function forgetPairs(name) {
   unkept.delete(name);
-  keepLabels(name, "", {});
+  keepLabels(name, {});
   await inStore("readwrite", (store) => store.delete(keyOf(name))).catch(() => undefined);
 }
 
-/** @param {string} name @returns {{ goal: string, labels: Record<string, Label> }} Digest -> label that the service does not have yet, and what they are for. */
-export const unsavedLabels = (name) => JSON.parse(localStorage.getItem(`scope-desk-labels ${keyOf(name)}`) ?? '{"goal": "", "labels": {}}');
+/** @param {string} name @returns {Record<string, Label>} Digest -> label that the service does not have yet. */
+export const unsavedLabels = (name) => JSON.parse(localStorage.getItem(`scope-desk-labels ${keyOf(name)}`) ?? "{}");
 
-/** @param {string} name @param {string} goal @param {Record<string, Label>} labels */
-export function keepLabels(name, goal, labels) {
-  const key = `scope-desk-labels ${keyOf(name)}`;
-  if (Object.keys(labels).length === 0) localStorage.removeItem(key);
-  else localStorage.setItem(key, JSON.stringify({ goal, labels }));
+/** @param {string} name @returns {string} The goal of the labels that the service does not have yet; "" without such labels. */
+export const unsavedGoal = (name) => (Object.keys(unsavedLabels(name)).length > 0 ? localStorage.getItem(`scope-desk-goal ${keyOf(name)}`) ?? "all" : "");
+
+/** @param {string} name @param {Record<string, Label>} labels @param {string} [goal] */
+export function keepLabels(name, labels, goal = "all") {
+  const kept = { labels: JSON.stringify(labels), goal };
+  for (const [what, value] of Object.entries(kept)) {
+    const key = `scope-desk-${what} ${keyOf(name)}`;
+    if (Object.keys(labels).length === 0) localStorage.removeItem(key);
+    else localStorage.setItem(key, value);
+  }
 }

@@ -3,7 +3,7 @@ import { html, useEffect, useState } from "./ui.js";
 import { call, get, ofSet } from "./api.js";
 import { count, percent, plain, plural } from "./format.js";
 import { PairFileField } from "./new_set.js";
-import { KEPT, keepLabels, keepPairs, keptPairs, forgetPairs, unsavedLabels } from "./pair_store.js";
+import { KEPT, keepLabels, keepPairs, keptPairs, forgetPairs, unsavedGoal, unsavedLabels } from "./pair_store.js";
 import { Action } from "./parts.js";
 import { scored } from "./scoring.js";
 
@@ -18,7 +18,7 @@ const LEAVING = 200;
 
 /** @param {string} name The set. @returns {string} What the labels are for: "all", an alpha, or "" for nothing. */
 export const goalOf = (name) =>
-  new URLSearchParams(location.hash.split("?")[1]).get("for") ?? unsavedLabels(name).goal;
+  new URLSearchParams(location.hash.split("?")[1]).get("for") ?? unsavedGoal(name);
 
 /** How sure the judge is. @param {any} score */
 const sureness = ({ gap_fwd, gap_rev }) => {
@@ -64,7 +64,7 @@ export class Pool {
     const kept = (await keptPairs(this.name)).filter(({ digest }) => open.has(digest));
     this.pairs = kept.sort((one, other) => (this.goal === "all" ? one.digest.localeCompare(other.digest) : sureness(other.score) - sureness(one.score)));
     const known = new Set(kept.map(({ digest }) => digest));
-    this.labels = Object.fromEntries(Object.entries(unsavedLabels(this.name).labels).filter(([digest]) => known.has(digest)));
+    this.labels = Object.fromEntries(Object.entries(unsavedLabels(this.name)).filter(([digest]) => known.has(digest)));
     await this.aim();
   }
 
@@ -113,7 +113,7 @@ export class Pool {
   put(pair, choice) {
     if (choice === null) delete this.labels[pair.id];
     else this.labels[pair.id] = choice === "tie" ? "tie" : (choice === "left") === pair.isSwapped ? "B" : "A";
-    keepLabels(this.name, this.goal, this.labels);
+    keepLabels(this.name, this.labels, this.goal);
   }
 
   /** The labels as POST /calibrations/{name}/examples takes them. @param {number} [most] */
@@ -126,7 +126,7 @@ export class Pool {
   async save() {
     if (Object.keys(this.labels).length === 0) return;
     await call("POST", ofSet(this.name, "/examples"), this.body());
-    keepLabels(this.name, "", {});
+    keepLabels(this.name, {});
     await this.look();
   }
 
