@@ -4,6 +4,21 @@ The labels are those of accepted judgments that were drawn at random. Draws of o
 and fail together, so they make one bet, on their mean error. The bets are in the order of the first
 draws of their questions. All three figures are right at every time, so they may be looked at after
 each label (docs/design/guarantees.md, section 6).
+
+A closed or expired draw counts as right for the alarm, as an error for the certificate, and as
+both for the interval: right at its lower end, an error at its upper end. So the promises hold
+whatever is closed or left, even if somebody chooses by the labels that the draws would have:
+
+- Alarm: compare each bet with the same bet on the true labels, where ties are left out, and a
+  question of ties alone has the factor 1. That wealth is the one of Ville's inequality. A draw
+  that counts as right makes the mean error of its question at most as large as the true label
+  does, right, wrong or tied. So the wealth is never above that of the true labels, and reaches
+  1 / `false_alarms` no more often.
+- Certificate: the same with an error, which makes the mean at least as large.
+- Interval: the log of `error_interval`'s wealth against a rate p is convex in the sum of the
+  mean errors, because a beta function is log-convex, and at most 0 where the mean is p. So a
+  rate that is excluded as too small stays so with more errors: the lower end rises with them,
+  and the upper end is its mirror image. So the interval includes that of the true labels.
 """
 
 import math
@@ -128,22 +143,7 @@ def monitor(
 
     A bet's factor 1 + lambda (e - bound) is linear in the mean error e of a question and positive,
     so its mean is at most 1 wherever the mean of e is at most the bound: how the draws of one
-    question depend on each other does not matter.
-
-    A closed or expired draw counts as right for the alarm, as an error for the certificate, and as
-    both for the interval: right at its lower end, an error at its upper end. So the promises hold
-    whatever is closed or left, even if somebody chooses by the labels that the draws would have:
-
-    - Alarm: compare each bet with the same bet on the true labels, where ties are left out, and a
-      question of ties alone has the factor 1. That wealth is the one of Ville's inequality. A draw
-      that counts as right makes the mean error of its question at most as large as the true label
-      does, right, wrong or tied. So the wealth is never above that of the true labels, and reaches
-      1 / `false_alarms` no more often.
-    - Certificate: the same with an error, which makes the mean at least as large.
-    - Interval: the log of `error_interval`'s wealth against a rate p is convex in the sum of the
-      mean errors, because a beta function is log-convex, and at most 0 where the mean is p. So a
-      rate that is excluded as too small stays so with more errors: the lower end rises with them,
-      and the upper end is its mirror image. So the interval includes that of the true labels.
+    question depend on each other does not matter. The module says what closed and expired draws do.
 
     Args:
         errors: Shape (n,). True where verdict and label differ, in the order of the draws; n may
