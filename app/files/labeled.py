@@ -9,7 +9,7 @@ from app.core.comparison import Comparison, LabeledComparison, Turn
 from app.core.errors import InvalidComparisonError, InvalidRequestError, RequestError
 from app.core.messages import Fields
 from app.files.checking import LabeledRow
-from app.files.reading import FileRow, InputFormat, files_of, read_rows
+from app.files.reading import WRONG_HEADER, FileRow, InputFormat, files_of, read_rows
 from app.files.shapes import (
     REQUIRED,
     ComparisonShape,
@@ -57,9 +57,7 @@ def read_pairs(inputs: Sequence[Path], form: InputFormat) -> list[FilePair]:
             raise InvalidRequestError(f"{path} has no rows")
         shape = shape_of_rows(rows, form, labelled=True)
         check_words(rows, shape)
-        # Excel writes empty rows below a table.
-        filled = (row for row in rows if any(cell is not None for cell in row.fields.values()))
-        pairs += [_pair(row, shape) for row in filled]
+        pairs += [_pair(row, shape) for row in rows]
     check_labeled([(pair.row, pair.shape) for pair in pairs])
     return pairs
 
@@ -116,7 +114,11 @@ def shape_of_rows(
         if absent:
             wrong = f"{named(absent)} missing; there is {listed(columns)}"
         whole = suggested_map([row.fields for row in rows], shape, labelled=labelled)
-        raise InvalidRequestError(f"{first.place}: {wrong}: name the columns with --map {whole}")
+        advice = f"name the columns with --map {whole}"
+        # No map can find three columns in a title, which stands alone in its row.
+        if len(columns) < len(REQUIRED):
+            advice = WRONG_HEADER
+        raise InvalidRequestError(f"{first.place}: {wrong}: {advice}")
     # Whether a row has a value in each column -> the problem of the first such row.
     problems: dict[bool, str] = {}
     for row in rows:

@@ -32,13 +32,14 @@ ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".xlsx", ".parquet")
 _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _PARQUET = b"PAR1"
 _ZIP = b"PK\x03\x04"
+_WEB_PAGE = "a web page, whatever its name is: open it in a spreadsheet, and save it as .xlsx"
 # Beginning of a file that is no table -> what it is, and what to do.
 _NO_TABLES = {
     b"%PDF": "a PDF: save its table as CSV or as an Excel workbook",
     b"\xd0\xcf\x11\xe0": "an Excel workbook in the old format, or one with a password: save it as "
-    ".xlsx without a password",
-    b"<htm": "a web page",
-    b"<!DO": "a web page",
+    ".xlsx without a password, or as CSV",
+    b"<htm": _WEB_PAGE,
+    b"<!DO": _WEB_PAGE,
 }
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -47,6 +48,7 @@ _BYTE_ORDER_MARKS = (
 )
 # In the order in which they win where a header has as many of each.
 _DELIMITERS = ("\t", ",", ";")
+WRONG_HEADER = "delete the rows above your header, or name each column"
 # The beginning of a list of messages, or of one, as JSON or as Python prints it.
 _MESSAGES = re.compile(r"""\[?\s*\{\s*["'](role|content|from|value|messages)["']\s*:""")
 # Few, because a row may have long lists of texts, which are measured in memory.
@@ -196,7 +198,9 @@ def _sheet_rows(file: io.BufferedReader, name: str) -> Iterator[FileRow]:
     rows = sheet_rows(file if file.seekable() else io.BytesIO(file.read()), name)
     _, cells = next(rows, ("", ()))
     if not cells:
-        raise InvalidRequestError(f"the first sheet of {name} is empty")
+        raise InvalidRequestError(
+            f"the first sheet of {name} is empty, and no other is read: move yours to the front"
+        )
     header = ["" if cell is None else str(cell).strip() for cell in cells]
     # Cells of a format only make a sheet wider than its table.
     while not header[-1]:
@@ -204,7 +208,10 @@ def _sheet_rows(file: io.BufferedReader, name: str) -> Iterator[FileRow]:
     _check_columns(header, name)
     for place, cells in rows:
         if any(cell is not None for cell in cells[len(header) :]):
-            raise InvalidRequestError(f"{place}: a cell stands right of the columns of the header")
+            raise InvalidRequestError(
+                f"{place}: a cell stands right of the columns of the header "
+                f"({', '.join(header)}): {WRONG_HEADER}"
+            )
         full = (*cells, *[None] * len(header))
         fields = {
             column: _cell(cell, column, place) if isinstance(cell, str) else cell
@@ -288,6 +295,12 @@ def _check_columns(names: Sequence[str], place: str | None = None) -> None:
     if len(set(names)) < len(names):
         [(repeated, _)] = Counter(names).most_common(1)
         where = "" if place is None else f"{place}: "
+        if not repeated:
+            shown = ", ".join(filter(None, names))
+            raise InvalidRequestError(
+                f"{where}the first row ({shown}) is read as the header, and has blank cells: "
+                f"{WRONG_HEADER}"
+            )
         raise InvalidRequestError(f"{where}the column {repeated!r} occurs twice")
 
 
@@ -302,12 +315,14 @@ def _table_rows(first: str, rest: Iterator[str], name: str, number: int) -> Iter
         for cells in reader:
             # A row may have several lines: its first one is its place.
             place, line = f"{name}, line {line}", number + reader.line_num
-            if not cells:
+            # Excel keeps empty rows below a table.
+            if not any(map(str.strip, cells)):
                 continue
             if len(cells) != len(header):
                 raise InvalidRequestError(
-                    f"{place}: {len(cells)} cells, but the header has {len(header)}; put a text "
-                    "with a separator or a line end into quotes"
+                    f"{place}: {len(cells)} cells, but the header has {len(header)} "
+                    f"({', '.join(header)}): put a text with a separator or a line end into "
+                    f"quotes, or {WRONG_HEADER}"
                 )
             yield FileRow(
                 place=place,

@@ -171,9 +171,6 @@ class ComparisonShape:
         """
         missing = [column for column in self.columns if row.get(column) is None]
         if missing:
-            # Excel writes such rows below a table.
-            if all(value is None for value in row.values()):
-                raise InvalidComparisonError("the row is empty")
             absent = [column for column in missing if column not in row]
             if absent:
                 raise InvalidComparisonError(f"{named(absent)} missing; there is {listed(row)}")

@@ -34,9 +34,10 @@ def sheet_rows(file: IO[bytes], name: str) -> Iterator[tuple[str, tuple[Any, ...
         sheet = book.worksheets[0]
         # Some programs write a wrong size, and rows beyond it would be left out.
         sheet.reset_dimensions()
+        where = "" if len(book.worksheets) == 1 else f" of {sheet.title!r}, the only sheet read"
         for number, cells in enumerate(sheet.iter_rows(values_only=True), start=1):
-            if any(cell is not None for cell in cells):
-                yield f"{name}, row {number}", tuple(map(_read, cells))
+            if any(cell is not None and str(cell).strip() for cell in cells):
+                yield f"{name}, row {number}{where}", tuple(map(_read, cells))
     except (OSError, ValueError, KeyError, SyntaxError, zipfile.BadZipFile) as exc:
         raise InvalidRequestError(
             f"{name} is a zip archive, and not a workbook of Excel that can be read ({exc})"

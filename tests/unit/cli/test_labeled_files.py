@@ -124,6 +124,11 @@ def test_one_map_leads_every_command_from_excel_to_its_end(tmp_path: Path, clean
     command: list[str | Path] = ["curve", file, "--url", clean_url]
     assert "--encoding cp1252" in one_line(run(*command).stderr)
     first = ["--encoding", "cp1252"]
+    titled = tmp_path / "titled.csv"
+    titled.write_bytes(b"Bewertungen\n" + file.read_bytes())
+    told = one_line(run("curve", titled, *first).stderr)
+    assert "the columns are Bewertungen, and a comparison needs question, response_a" in told
+    assert "response_b: delete the rows above your header" in told
     told = one_line(run(*command, *first).stderr)
     assert "the columns are Nr., Frage, Antwort 1, Antwort 2, Besser?" in told
     whole = "question=COLUMN,response_a=COLUMN,response_b=COLUMN,label=COLUMN,A=WORD,B=WORD"
@@ -135,7 +140,7 @@ def test_one_map_leads_every_command_from_excel_to_its_end(tmp_path: Path, clean
     assert "60 rows: 58 usable, 1 tie, 1 unlabeled" in one_line(result.stderr)
     assert result.stdout.startswith("58 labels without ties, accuracy 0.")
     # Excel keeps empty rows below a table.
-    file.write_bytes(file.read_bytes() + b";;;;;\r\n")
+    file.write_bytes(file.read_bytes() + b";;;;;\r\n ; ;;;;\r\n")
     assert run("calibrate", file, "--url", clean_url, *options).exit_code == 0
     assert httpx.get(f"{clean_url}/calibrations/default").json()["n"] == 58 + 1
     # With a map of the texts alone, the error asks for the label.

@@ -172,7 +172,8 @@ def test_values_keep_their_types_and_empty_ones_their_column(tmp_path: Path) -> 
     [
         (b"%PDF-1.7 x", r"is a PDF: save its table as CSV"),
         (b"\xd0\xcf\x11\xe0 x", r"old format, or one with a password"),
-        (b"<html><table>", "is a web page"),
+        (b"<html><table>", "is a web page, .* save it as .xlsx"),
+        (b"Results of March,,,\nquestion,a,b,label\n", r"\(Results of March\) is read as"),
         (b"PK\x03\x04 and no more", "is a zip archive, and not a workbook"),
     ],
 )
@@ -188,7 +189,7 @@ def test_a_sheet_may_have_blank_rows_and_a_title_must_not_be_above_the_header(
 ) -> None:
     path = tmp_path / "x"
     book = openpyxl.Workbook()
-    for cells in (["a", " b ", None], [], [1, None], [None, "x"]):
+    for cells in (["a", " b ", None], [], [1, None], [None, "x"], [" ", None]):
         book.active.append(cells)
     book.save(path)
     assert [(row.place, row.fields) for row in read_rows(path)] == [
@@ -197,8 +198,10 @@ def test_a_sheet_may_have_blank_rows_and_a_title_must_not_be_above_the_header(
     ]
     book.active.insert_rows(1)
     book.active["A1"] = "Our pairs"
+    book.create_sheet("Other")
     book.save(path)
-    with pytest.raises(InvalidRequestError, match="row 2: a cell stands right of the columns"):
+    told = "row 2 of 'Sheet', the only sheet read: a cell stands right .*Our pairs.: delete"
+    with pytest.raises(InvalidRequestError, match=told):
         fields_of(path)
 
 

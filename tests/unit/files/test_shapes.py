@@ -142,11 +142,6 @@ def test_a_row_without_a_comparison_says_why(row: dict[str, Any], message: str) 
         shape.fields(row)
 
 
-def test_an_empty_row_says_that_it_is_empty() -> None:
-    with pytest.raises(InvalidComparisonError, match="the row is empty"):
-        custom_shape("question=Frage,label=Besser?").fields({})
-
-
 @pytest.mark.parametrize("label", [1, "maybe", [1], 0.5])
 def test_a_row_is_judged_whatever_its_label_and_id_are(label: Any) -> None:
     row = {"question": "x", **AB, "label": label, "id": 1.5}
