@@ -27,8 +27,7 @@ class Battles:
             of every week; or UNNAMED and a number, if the rows do not name it.
         judged: Whether there is a judgment.
         verdict: 1 for model_a, 0 for model_b, 0.5 for a tie; NaN for none.
-        reason: Index in `reasons`; -1 without an abstention.
-        p_bar, p_fwd, p_rev: NaN where there is none.
+        p_bar: NaN where there is none.
         human: Outcome by a person, like `verdict`; also of battles without a judgment.
         human_probability: Probability with which the row was drawn for labeling.
         label_noise: Share of wrong labels among those of people, in [0, 0.5); ties are right.
@@ -48,11 +47,7 @@ class Battles:
     key: Keys
     judged: Bools
     verdict: Floats
-    reason: Ints
-    reasons: tuple[str, ...]
     p_bar: Floats
-    p_fwd: Floats
-    p_rev: Floats
     human: Floats
     human_probability: Floats
     label_noise: float = 0.0
@@ -70,11 +65,6 @@ class Battles:
         keys = np.empty(self.units, dtype=np.uint64)
         keys[self.unit] = self.key
         return keys
-
-    @property
-    def abstained(self) -> Bools:
-        """Shape (n,). Judged battles without a verdict."""
-        return np.asarray(self.judged & np.isnan(self.verdict))
 
     @property
     def preferred(self) -> Bools:

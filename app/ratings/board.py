@@ -23,6 +23,7 @@ from app.ratings.bradley_terry import (
     centered,
     covariance,
     information_of,
+    largest_group,
     ratings,
     structure_of,
 )
@@ -155,7 +156,9 @@ def _point(
     if counted is None:
         nothing = np.zeros(fitted.n)
         counted = Outcomes(np.zeros(fitted.n, dtype=bool), nothing, nothing)
-    games = games_of(fitted, counted)
+    of_view = counted.counted
+    met = largest_group(len(fitted.models), fitted.first[of_view], fitted.second[of_view])
+    games = games_of(fitted, counted._replace(counted=of_view & met[fitted.first]))
     cells = cells_of(games)
     structure = structure_of(cells.whole)
     return _Point(
@@ -203,12 +206,11 @@ def _view(
     spread = covariance(point.cells.whole, np.nan_to_num(theta), prior_sd=prior_sd)
     deviation = _implied_deviations(spread, structure, shares)
     few = ~established
-    ranked = ~(few | (structure.no_floor & structure.no_ceiling)) & (structure.component >= 0)
+    ranked = ~(few | (structure.no_floor & structure.no_ceiling)) & structure.rated
     return View(
         name=point.name,
         battles=len(point.games.first),
         questions=len(np.unique(point.games.unit)),
-        components=int(structure.component.max(initial=-1)) + 1,
         ratings=_ratings(
             replace(point, structure=structure, theta=theta),
             shares,
@@ -239,25 +241,22 @@ def _ratings(
     established: Bools,
     settings: RatingSettings,
 ) -> tuple[Rating, ...]:
-    """Best first, by component; then the provisional models, and those without battles last."""
-    component, theta = point.structure.component, point.theta
+    """Best first; then the provisional models, and those without a rating last."""
+    is_rated, theta = point.structure.rated.tolist(), point.theta
     models, failed = battles.models, battles.played(~battles.judged)
     few = ~established & (battles.played(battles.judged) > 0)
     (low, high), (rank_low, rank_high) = intervals, ranks
     order = sorted(
         range(len(models)),
         key=lambda i: (
-            component[i] < 0 and not few[i],
+            not (is_rated[i] or few[i]),
             rank_low[i] == 0,
-            component[i],
             -np.nan_to_num(theta[i]),
         ),
     )
-    rows, place = list[Rating](), dict[int, int]()
-    for i in order:
-        number = int(component[i])
-        is_rated, ranked = number >= 0, bool(rank_low[i])
-        place[number] = place.get(number, 0) + ranked
+    rows = list[Rating]()
+    for place, i in enumerate(order, start=1):
+        ranked = bool(rank_low[i])
         rows.append(
             Rating(
                 model=models[i],
@@ -266,13 +265,12 @@ def _ratings(
                 score=_score(theta[i], settings),
                 low=_score(low[i], settings),
                 high=_score(high[i], settings),
-                rank=place[number] if ranked else None,
+                rank=place if ranked else None,
                 rank_low=int(rank_low[i]) if ranked else None,
                 rank_high=int(rank_high[i]) if ranked else None,
-                component=number + 1 if is_rated else None,
-                unbounded=_unbounded(point.structure, i) if is_rated else None,
-                provisional=bool(few[i]) or (is_rated and not ranked),
-                center_share=float(shares[i]) if is_rated else None,
+                unbounded=_unbounded(point.structure, i) if is_rated[i] else None,
+                provisional=bool(few[i]) or (is_rated[i] and not ranked),
+                center_share=float(shares[i]) if is_rated[i] else None,
             )
         )
     return tuple(rows)

@@ -27,7 +27,7 @@ _TOLERANCE = 1e-9
 _MOST_CUTS = 20
 # A Newton step beyond this may overshoot where the sigmoid is flat.
 _LONGEST_STEP = 2.0
-# It moves no rating by as much as 1e-8, and makes the equations of several components solvable.
+# It moves no rating by as much as 1e-8, and makes the equations of models without battles solvable.
 _NO_PRIOR_SD = 1e4
 # Precision that makes the equations of models that did not meet solvable.
 _HARDLY_ANY_PRIOR = 1e-6
@@ -71,20 +71,19 @@ class Tally:
 
 @dataclass(frozen=True)
 class Structure:
-    """The models that met, and those whose maximum-likelihood rating is infinite.
+    """The models that have battles, and those whose maximum-likelihood rating is infinite.
 
-    The models of a component that exchanged points, directly or in a circle, have finite distances
-    to each other. The ratings of all others are infinite, seen from these.
+    Models that exchanged points, directly or in a circle, have finite distances to each other. The
+    ratings of all others are infinite, seen from these.
 
     Args:
-        component: Shape (models,). Number of the component from 0, largest first; -1 for a model
-            without battles.
+        rated: Shape (models,). Whether a model has battles.
         no_floor: Shape (models,). Whether the data have no bound below the rating: the model took
             no point from those with finite ratings, not even through others.
         no_ceiling: Shape (models,). The same above the rating: the model gave up no point.
     """
 
-    component: Ints
+    rated: Bools
     no_floor: Bools
     no_ceiling: Bools
 
@@ -95,14 +94,16 @@ class Structure:
 
 
 def structure_of(tally: Tally) -> Structure:
-    """Finds the components, and the models that won or lost everything against the others.
+    """Finds the models that won or lost everything against the others.
 
-    A component is seen from the group of models with the most battles.
+    All are seen from the models that exchanged points and have the most battles.
+
+    Args:
+        tally: Battles of models that met, directly or through others; see `largest_group`.
     """
     played = tally.weight > 0
     first, second = tally.first[played], tally.second[played]
     points, weight = tally.points[played], tally.weight[played]
-    component = _components(tally.models, first, second)
     winners = np.concatenate([first[points > 0], second[points < weight]])
     losers = np.concatenate([second[points > 0], first[points < weight]])
     wins = _graph(winners, losers, tally.models)
@@ -110,16 +111,14 @@ def structure_of(tally: Tally) -> Structure:
     # Real outcomes can also push a single model's sum to the end of its range or beyond.
     total = sums(first, points, tally.models) + sums(second, weight - points, tally.models)
     most = sums(first, weight, tally.models) + sums(second, weight, tally.models)
-    all_won, all_lost = (total >= most) & (most > 0), (total <= 0) & (most > 0)
-    battles_of = sums(group, most, tally.models)
-    no_floor, no_ceiling = np.zeros_like(all_won), np.zeros_like(all_won)
-    for number in range(component.max(initial=-1) + 1):
-        inside = component == number
-        seen_from = int(np.argmax(np.where(inside, battles_of[group], -1.0)))
-        above, below = _reached(wins.T, seen_from), _reached(wins, seen_from)
-        no_ceiling |= inside & (all_won | ~below)
-        no_floor |= inside & (all_lost | ~above)
-    return Structure(component, no_floor, no_ceiling)
+    rated = most > 0
+    seen_from = int(np.argmax(sums(group, most, tally.models)[group]))
+    above, below = _reached(wins.T, seen_from), _reached(wins, seen_from)
+    return Structure(
+        rated,
+        no_floor=rated & ((total <= 0) | ~above),
+        no_ceiling=rated & ((total >= most) | ~below),
+    )
 
 
 def _graph(begins: Ints, ends: Ints, models: int) -> csr_array:
@@ -133,15 +132,10 @@ def _reached(graph: csr_array, begin: int) -> Bools:
     return reached
 
 
-def _components(models: int, first: Ints, second: Ints) -> Ints:
-    met = coo_array((np.ones(len(first)), (first, second)), shape=(models, models))
-    _, label = connected_components(met, directed=False)
-    active = np.zeros(models, dtype=bool)
-    active[first] = active[second] = True
-    sizes = np.bincount(label[active], minlength=label.max() + 1)
-    number = np.empty(len(sizes), dtype=np.int64)
-    number[np.argsort(-sizes, kind="stable")] = np.arange(len(sizes))
-    return np.where(active, number[label], -1)
+def largest_group(models: int, first: Ints, second: Ints) -> Bools:
+    """Shape (models,). The most models that met, directly or through others, in these battles."""
+    _, group = connected_components(_graph(first, second, models), directed=False)
+    return np.asarray(group == np.argmax(np.bincount(group)))
 
 
 class Solution(NamedTuple):
@@ -281,7 +275,7 @@ def ratings(tally: Tally, structure: Structure, *, prior_sd: float) -> Floats:
         prior_sd: In logits.
 
     Returns:
-        Shape (models,). Less the mean of the component; NaN for a model without battles.
+        Shape (models,). Less their mean; NaN for a model without battles.
     """
     is_finite = tally.is_whole and not structure.unbounded.any()
     theta = solved(tally, prior_sd=_NO_PRIOR_SD if is_finite else prior_sd).theta
@@ -289,7 +283,7 @@ def ratings(tally: Tally, structure: Structure, *, prior_sd: float) -> Floats:
 
 
 def centered(theta: Floats, structure: Structure, shares: Floats | None = None) -> Floats:
-    """Ratings less the weighted mean of their component.
+    """Ratings less their weighted mean.
 
     Args:
         theta: Shape (..., models).
@@ -301,33 +295,26 @@ def centered(theta: Floats, structure: Structure, shares: Floats | None = None) 
         Shape (..., models). NaN for a model without battles.
     """
     result = np.full(theta.shape, np.nan)
-    component = structure.component
-    shares = center_shares(structure, np.ones(len(component))) if shares is None else shares
-    for number in range(component.max(initial=-1) + 1):
-        inside = component == number
-        zero = theta[..., inside] @ shares[inside]
-        result[..., inside] = theta[..., inside] - zero[..., None]
+    rated = structure.rated
+    shares = center_shares(structure, np.ones(len(rated))) if shares is None else shares
+    zero = theta[..., rated] @ shares[rated]
+    result[..., rated] = theta[..., rated] - zero[..., None]
     return result
 
 
 def center_shares(structure: Structure, weight: Floats) -> Floats:
-    """How much each model counts in the rating that is the zero of its component.
+    """How much each model counts in the rating that is the zero.
 
     Args:
         structure: Structure of the battles. A model without a finite rating does not count, unless
             there are no others.
-        weight: Shape (models,). Weights of the models; equal ones in a component without any.
+        weight: Shape (models,). Weights of the models; equal ones if none counts.
 
     Returns:
-        Shape (models,). They sum to 1 in each component.
+        Shape (models,). They sum to 1; zeros if no model has battles.
     """
-    component = structure.component
-    shares = np.zeros(len(component))
-    for number in range(component.max(initial=-1) + 1):
-        inside = component == number
-        bounded = inside & ~structure.unbounded
-        counted = np.where(bounded, weight, 0.0)
-        if not counted.any():
-            counted = (bounded if bounded.any() else inside).astype(np.float64)
-        shares += counted / counted.sum()
-    return shares
+    bounded = structure.rated & ~structure.unbounded
+    counted = np.where(bounded, weight, 0.0)
+    if not counted.any():
+        counted = (bounded if bounded.any() else structure.rated).astype(np.float64)
+    return counted / counted.sum() if counted.any() else counted

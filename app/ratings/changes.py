@@ -4,9 +4,7 @@ Both bootstraps draw a question that both boards have in the same rounds, so the
 ratings, round by round, has the spread of a paired comparison.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +21,6 @@ from app.ratings.results import (
     RatingChange,
     ViewName,
 )
-
-# A component before and a component now: the scores of the models in both compare.
-_Place = tuple[int | None, int | None]
 
 
 def changes_of(now: Leaderboard, before: Leaderboard, folder: Path) -> Changes:
@@ -45,16 +40,17 @@ def changes_of(now: Leaderboard, before: Leaderboard, folder: Path) -> Changes:
     view = _common_view(board, earlier, folder)
     old = {rating.model: rating for rating in earlier.views[view].ratings}
     new = {rating.model: rating for rating in board.views[view].ratings}
-    changes, shifts = dict[str, RatingChange](), dict[_Place, float]()
-    for place, models in _comparable(old, new).items():
+    changes, shift = dict[str, RatingChange](), 0.0
+    models = _comparable(old, new)
+    if models:
         shares = _shares([new[model] for model in models])
         gaps = np.array([_score(new[model]) - _score(old[model]) for model in models])
-        shifts[place] = float(shares @ gaps)
+        shift = float(shares @ gaps)
         reach = _reach(models, shares, view, before, now)
-        for model, gap, width in zip(models, gaps - shifts[place], reach, strict=True):
-            changes[model] = _change(old[model], new[model], float(gap), float(width))
+        for model, gap, width in zip(models, gaps - shift, reach, strict=True):
+            changes[model] = _change(old[model], new[model], shift, float(gap), float(width))
     rows = [
-        changes.get(model) or _change(old.get(model), new.get(model))
+        changes.get(model) or _change(old.get(model), new.get(model), shift)
         for model in (*new, *(model for model in old if model not in new))
     ]
     common = len(np.intersect1d(before.rounds.keys, now.rounds.keys))
@@ -64,7 +60,7 @@ def changes_of(now: Leaderboard, before: Leaderboard, folder: Path) -> Changes:
         signature_before=earlier.signature,
         same_signature=earlier.signature == board.signature,
         battles_before=earlier.battles,
-        models=tuple(_on_this_zero(row, old.get(row.model), shifts) for row in rows),
+        models=tuple(rows),
         common_questions=common,
         note=_note(common, before.results, now.results),
     )
@@ -78,14 +74,14 @@ def _common_view(board: Board, before: Board, folder: Path) -> ViewName:
     raise InvalidRequestError(f"{folder} has no view in common with these results")
 
 
-def _comparable(old: dict[str, Rating], new: dict[str, Rating]) -> dict[_Place, list[str]]:
-    """The models with a rank and a bound in both boards, by their components."""
-    by_place = defaultdict[_Place, list[str]](list)
-    for model, rating in new.items():
-        both = (old.get(model), rating)
-        if all(each and each.rank and not each.unbounded for each in both):
-            by_place[old[model].component, rating.component].append(model)
-    return by_place
+def _comparable(old: dict[str, Rating], new: dict[str, Rating]) -> list[str]:
+    """The models with a rank and a bound in both boards."""
+    both = ((model, old.get(model), rating) for model, rating in new.items())
+    return [
+        model
+        for model, *ratings in both
+        if all(each and each.rank and not each.unbounded for each in ratings)
+    ]
 
 
 def _shares(ratings: Sequence[Rating]) -> Floats:
@@ -121,13 +117,17 @@ def _reach(
 
 
 def _change(
-    old: Rating | None, new: Rating | None, gap: float | None = None, reach: float = 0.0
+    old: Rating | None,
+    new: Rating | None,
+    shift: float,
+    gap: float | None = None,
+    reach: float = 0.0,
 ) -> RatingChange:
     known = new or old
     assert known is not None, "the model is on one of the boards"
     return RatingChange(
         model=known.model,
-        score_before=old.score if old else None,
+        score_before=old.score + shift if old and old.score is not None else None,
         score=new.score if new else None,
         rank_before=old.rank if old else None,
         rank=new.rank if new else None,
@@ -136,16 +136,6 @@ def _change(
         low=None if gap is None else gap - reach,
         high=None if gap is None else gap + reach,
     )
-
-
-def _on_this_zero(
-    row: RatingChange, old: Rating | None, shifts: dict[_Place, float]
-) -> RatingChange:
-    """The change with its earlier score on the zero of this board, where models tell it."""
-    if old is None or row.score_before is None:
-        return row
-    shift = next((by for (before, _), by in shifts.items() if before == old.component), 0.0)
-    return replace(row, score_before=row.score_before + shift)
 
 
 def _note(common: int, before: LeaderboardResults, now: LeaderboardResults) -> str:

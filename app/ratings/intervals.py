@@ -27,19 +27,17 @@ def unsolved_of(pull: Floats, structure: Structure, established: Bools) -> tuple
         structure, in which a model has no bound on a side on which its rating is infinite in more
         than MOST_UNSOLVED of the rounds.
     """
-    above, below = (np.zeros(pull.shape, dtype=bool) for _ in range(2))
-    for number in range(structure.component.max(initial=-1) + 1):
-        inside = structure.component == number
-        own = pull[:, inside]
-        relative = own - np.median(own, axis=1, keepdims=True)
-        above[:, inside], below[:, inside] = relative > _PULLED, relative < -_PULLED
-    counted = established & (structure.component >= 0)
+    rated = structure.rated
+    relative = np.zeros(pull.shape)
+    if rated.any():
+        relative[:, rated] = pull[:, rated] - np.median(pull[:, rated], axis=1, keepdims=True)
+    above, below = relative > _PULLED, relative < -_PULLED
     unbounded = replace(
         structure,
         no_ceiling=structure.no_ceiling | (above.mean(axis=0) > MOST_UNSOLVED),
         no_floor=structure.no_floor | (below.mean(axis=0) > MOST_UNSOLVED),
     )
-    return float((above | below)[:, counted].any(axis=1).mean()), unbounded
+    return float((above | below)[:, established].any(axis=1).mean()), unbounded
 
 
 def intervals_of(
@@ -90,7 +88,7 @@ def rank_sets(
     level: float,
     ranked: Bools | None = None,
 ) -> tuple[Ints, Ints]:
-    """Ranks inside each component that are consistent with the data, for all models together.
+    """Ranks that are consistent with the data, for all models together.
 
     A model is above another if the interval of their difference is above 0. The intervals of all
     differences hold together with the probability `level`: their half-width is a quantile of the
@@ -110,18 +108,16 @@ def rank_sets(
     """
     low = np.zeros(len(theta), dtype=np.int64)
     high = np.zeros(len(theta), dtype=np.int64)
-    for number in range(structure.component.max(initial=-1) + 1):
-        own = structure.component == number
-        inside = np.flatnonzero(own if ranked is None else own & ranked)
-        if not len(inside):
-            continue
-        extreme = structure.unbounded[inside]
-        deviation = _deviations(replicates[:, inside], covariance[np.ix_(inside, inside)], extreme)
-        ratio = _largest_ratios(replicates[:, inside], deviation)
-        width = deviation * np.quantile(ratio, level)
-        gap = theta[inside][:, None] - theta[inside][None, :]
-        low[inside] = 1 + (gap < -width).sum(axis=1)
-        high[inside] = len(inside) - (gap > width).sum(axis=1)
+    inside = np.flatnonzero(structure.rated if ranked is None else ranked)
+    if not len(inside):
+        return low, high
+    extreme = structure.unbounded[inside]
+    deviation = _deviations(replicates[:, inside], covariance[np.ix_(inside, inside)], extreme)
+    ratio = _largest_ratios(replicates[:, inside], deviation)
+    width = deviation * np.quantile(ratio, level)
+    gap = theta[inside][:, None] - theta[inside][None, :]
+    low[inside] = 1 + (gap < -width).sum(axis=1)
+    high[inside] = len(inside) - (gap > width).sum(axis=1)
     return low, high
 
 

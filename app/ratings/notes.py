@@ -3,7 +3,6 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
 
 from scipy.stats import binomtest
 
@@ -165,11 +164,6 @@ def _about_trust(board: Board) -> Iterator[str]:
 
 
 def _about_view(view: View, settings: RatingSettings) -> Iterator[str]:
-    if view.components > 1:
-        yield (
-            f"The models form {view.components} groups that never met each other. Compare scores "
-            f"and ranks only within a group."
-        )
     for side, reason in _UNBOUNDED.items():
         models = [each.model for each in view.ratings if each.unbounded == side]
         if models:
@@ -189,8 +183,9 @@ def _about_view(view: View, settings: RatingSettings) -> Iterator[str]:
     missing = [each.model for each in view.ratings if each.score is None and not each.provisional]
     if missing:
         yield (
-            f"{_listed(missing)}: no battle in the view `{view.name}` against an established "
-            f"model, so there is no rating."
+            f"{_listed(missing)}: no battle in the view `{view.name}` links them to the models "
+            f"with a rating, not even through others, so they have none. Models that met only each "
+            f"other need a board of their own."
         )
     if view.questions < FEW_UNITS:
         yield (
@@ -213,25 +208,11 @@ def _about_rows(board: Board) -> Iterator[str]:
 
 
 def similar_names(models: Sequence[str]) -> list[tuple[str, ...]]:
-    """Names that differ only in case, spaces, punctuation, or in two neighboring letters."""
-    plain = defaultdict[str, set[str]](set)
-    for model in models:
-        plain[re.sub(r"[\W_]+", "", model.casefold()) or model].add(model)
-    found = {frozenset(names) for names in plain.values()}
-    letters = defaultdict[str, list[str]](list)
-    for name in plain:
-        letters["".join(sorted(name))].append(name)
-    for names in letters.values():
-        pairs = combinations(names, 2)
-        found |= {frozenset(plain[a] | plain[b]) for a, b in pairs if _is_transposed(a, b)}
-    largest = (each for each in found if not any(each < other for other in found))
-    return sorted(tuple(sorted(each)) for each in largest if len(each) > 1)
-
-
-def _is_transposed(one: str, other: str) -> bool:
-    """Whether two neighboring letters of one name are exchanged in the other."""
-    wrong = [place for place, (a, b) in enumerate(zip(one, other, strict=True)) if a != b]
-    return len(wrong) == 2 and wrong[1] == wrong[0] + 1 and one[wrong[0] : wrong[1] + 1].isalpha()
+    """Names that differ only in case, spaces or punctuation."""
+    alike = defaultdict[str, list[str]](list)
+    for model in sorted(models):
+        alike[re.sub(r"[\W_]+", "", model.casefold()) or model].append(model)
+    return [tuple(names) for names in alike.values() if len(names) > 1]
 
 
 def _listed(models: list[str]) -> str:

@@ -32,7 +32,7 @@ def views_of(battles: Battles) -> dict[ViewName, Outcomes]:
     views: dict[ViewName, Outcomes] = {}
     # Ties alone would rank nobody.
     if battles.accepted.any():
-        halved = np.where(battles.abstained, 0.5, battles.verdict)
+        halved = np.where(battles.accepted, battles.verdict, 0.5)
         views["accepted"] = Outcomes(battles.accepted, ones, battles.verdict)
         views["abstain_as_tie"] = Outcomes(battles.judged, ones, halved)
     if battles.preferred.any():

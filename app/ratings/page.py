@@ -36,15 +36,6 @@ _MOST_PAIRS = 300
 _MOST_TICKS = 6
 # Free room beside the outermost intervals, as a share of the axis.
 _MARGIN = 0.03
-_REASONS = {
-    "thought_unfinished": "thought unfinished",
-    "uncertain": "too uncertain for alpha",
-    "infeasible": "alpha infeasible",
-    "no_preference": "no preference",
-    "off_task": "judge off task",
-    "suspended": "set suspended",
-    "escalation_unavailable": "escalation unavailable",
-}
 _UNBOUNDED: dict[Unbounded, str] = {
     "above": "no upper bound",
     "below": "no lower bound",
@@ -149,7 +140,6 @@ def render_page(results: LeaderboardResults, title: str | None = None) -> str:
         "share": _share,
         "level": lambda value: f"{100.0 * value:g}%",
         "score": lambda value: _DASH if value is None else f"{value:.0f}",
-        "signed": lambda value: _minus(f"{100.0 * value:+.1f}"),
         "points": points,
         "count": count,
         "interval": interval_text,
@@ -158,7 +148,6 @@ def render_page(results: LeaderboardResults, title: str | None = None) -> str:
         "dash": _DASH,
         "ranks": _ranks,
         "change_words": change_words,
-        "reason_words": _REASONS,
         "unbounded_words": _UNBOUNDED,
     }
     script = _SCRIPT.read_text(encoding="utf-8")
@@ -194,13 +183,10 @@ def _ranks(low: int | None, high: int | None) -> str:
     return f"{low}" if low == high else f"{low}{_DASH}{high}"
 
 
-def _minus(text: str) -> str:
-    return text.replace("-", "\N{MINUS SIGN}")
-
-
 def points(value: float) -> str:
     """A difference of ratings with its sign."""
-    return _minus(f"{round(value):+d}") if round(value) else "0"
+    text = f"{round(value):+d}" if round(value) else "0"
+    return text.replace("-", "\N{MINUS SIGN}")
 
 
 def interval_text(rating: Rating) -> str:
@@ -250,17 +236,12 @@ def shown(results: LeaderboardResults) -> dict[str, Any]:
     by_model = [{each.model: each for each in board.views[name].ratings} for name in names]
     axis = _axis([each for each in main.ratings if _if_shown(each)])
     rows = [Row(each, _bar(each, axis) if _if_shown(each) else None) for each in main.ratings]
-    numbers = sorted({each.component for each in main.ratings if each.rank and each.component})
     coverage = sorted(board.pairs, key=lambda pair: (pair.coverage is None, pair.coverage))
     return {
         # Terms and their values.
         "facts": _facts(board, results),
         "summary": _summary(main, board),
-        # Ranked models of the main table by the number of their component.
-        "groups": [
-            (number, [row for row in rows if row.rating.rank and row.rating.component == number])
-            for number in numbers
-        ],
+        "ranked": [row for row in rows if row.rating.rank],
         "provisional": [row for row in rows if row.rating.provisional],
         "unrated": [row for row in rows if not (row.rating.rank or row.rating.provisional)],
         # Marks of the axis of the interval bars: place in percent, and text.
@@ -274,8 +255,6 @@ def shown(results: LeaderboardResults) -> dict[str, Any]:
         # The lowest coverage first.
         "pairs": coverage[:_MOST_PAIRS],
         "more_pairs": len(coverage[_MOST_PAIRS:]),
-        # Reasons of abstentions that occur.
-        "reasons": sorted({reason for pair in board.pairs for reason in pair.reasons}),
     }
 
 
@@ -316,7 +295,7 @@ def count(value: int, noun: str, nouns: str | None = None) -> str:
 
 def _summary(main: View, board: Board) -> str:
     """The first place in a sentence."""
-    first = [each.model for each in main.ratings if each.component == 1 and each.rank_low == 1]
+    first = [each.model for each in main.ratings if each.rank_low == 1]
     if len(first) == 1 and len(board.models) > 1:
         return f"{first[0]} is first, beyond the uncertainty of the intervals."
     more = f" and {len(first) - 5} more" if len(first) > 5 else ""

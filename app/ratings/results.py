@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-FORMAT = 2
+FORMAT = 3
 
 Unbounded = Literal["above", "below", "both"]
 ViewName = Literal["accepted", "soft", "abstain_as_tie", "debiased", "people"]
@@ -19,14 +19,13 @@ class Rating:
     Args:
         battles: Battles of the model that the view counts, with those against provisional models.
         failed: Battles of the model without a judgment; the same in all views.
-        score: Rating on the Elo scale; None without such battles, and for a provisional model
-            beside established ones.
+        score: Rating on the Elo scale; None without such battles, for a provisional model beside
+            established ones, and for a model that the most others never met, not even through
+            others.
         low, high: Interval of the score at the level of the settings, for this model alone.
-        rank: 1 is the best of its component; None without a score, and for a provisional model.
-        rank_low, rank_high: Best and worst rank in the rank set. The rank sets of all models of a
-            component hold together.
-        component: Models that met, directly or through others, share a component, numbered from 1.
-            Scores compare only inside a component.
+        rank: None without a score, and for a provisional model.
+        rank_low, rank_high: Best and worst rank in the rank set. The rank sets of all models hold
+            together.
         unbounded: The side on which the data have no bound: "above" if the model gave up no point
             to the models with finite ratings, "below" if it took none, "both" if it met them only
             through a third, and both were better than it, or both worse. The score is then a
@@ -35,7 +34,7 @@ class Rating:
         provisional: Whether the model has fewer judged battles than `min_battles`, or no bound on
             both sides; it has no rank, and the page shows no score.
         center_share: How much the model counts in the mean that has the score `center`; the shares
-            of a component sum to 1. None without a score.
+            sum to 1. None without a score.
     """
 
     model: str
@@ -47,7 +46,6 @@ class Rating:
     rank: int | None
     rank_low: int | None
     rank_high: int | None
-    component: int | None
     unbounded: Unbounded | None
     provisional: bool
     center_share: float | None
@@ -59,10 +57,9 @@ class View:
 
     Args:
         battles: Battles that the ratings were fitted to: those that the view counts, without those
-            of provisional models.
+            of provisional models and of models that the most others never met.
         questions: Units of the bootstrap among them.
-        components: Number of groups of models that never met each other.
-        ratings: Best first, by component; then provisional models, and those without battles last.
+        ratings: Best first; then provisional models, and those without a rating last.
         unsolved: Share of the rounds of the bootstrap in which the ratings of the established
             models are not all finite.
     """
@@ -70,22 +67,18 @@ class View:
     name: ViewName
     battles: int
     questions: int
-    components: int
     ratings: tuple[Rating, ...]
     unsolved: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelPair:
-    """Verdicts and abstentions of the judge on the battles of two models.
+    """The battles of two models.
 
     Args:
         model_a, model_b: In alphabetical order.
         errors: Number of battles without a judgment.
         coverage: `accepted` by the judged battles; None if none was judged.
-        flips: Judged battles in which the two orders prefer different responses; None if the rows
-            have no p_fwd and p_rev.
-        first_bias: Mean advantage in probability of the response shown first, in [-0.5, 0.5].
     """
 
     model_a: str
@@ -94,9 +87,6 @@ class ModelPair:
     errors: int
     accepted: int
     coverage: float | None
-    reasons: dict[str, int]
-    flips: int | None
-    first_bias: float | None
     labelled: int
 
 
@@ -226,8 +216,7 @@ class RatingSettings:
     Args:
         level: Level of the intervals, e.g. 0.95.
         scale: Points of the Elo scale for ten-fold odds.
-        center: Mean score of the established models of each component, weighted by the information
-            of their battles.
+        center: Mean score of the established models, weighted by the information of their battles.
         min_battles: Judged battles that make a model established; others are provisional.
         prior_sd: Standard deviation of the prior of a rating in points; it keeps the rating of a
             model that won all its battles finite.

@@ -18,13 +18,12 @@ from app.ratings.bootstrap import Keys
 from app.ratings.bradley_terry import Bools, Floats, Ints
 
 _NAMES = (
-    *("id", "question_id", "group", "model_a", "model_b", "winner", "accepted", "reason", "error"),
-    *("judge", "signature", "guarantee", "alpha", "p_bar", "p_fwd", "p_rev"),
+    *("id", "question_id", "group", "model_a", "model_b", "winner", "accepted", "error"),
+    *("judge", "signature", "guarantee", "alpha", "p_bar"),
     *("human", "human_probability"),
 )
 _ABSTAIN = "abstain"
 _OUTCOMES = {"A": 1.0, "B": 0.0, "tie": 0.5}
-_NO_REASON = "no reason given"
 # Rows of a judge have one of these.
 _OF_JUDGE = ("judge", "signature", "p_bar", "accepted")
 # The part of a signature on which no judgment depends.
@@ -208,8 +207,6 @@ def _battles(columns: Columns, human_probability: float | None) -> Battles:
     else:
         judged, verdict = _verdicts(columns, failed)
         human, probability = _labels(columns, human_probability, first == second)
-    reason, reasons = columns.codes("reason")
-    reason = np.where(reason < 0, len(reasons), reason)
     alphas = np.unique(columns.numbers("alpha"))
     alphas = alphas[~np.isnan(alphas)]
     _, guarantees = columns.codes("guarantee")
@@ -226,11 +223,7 @@ def _battles(columns: Columns, human_probability: float | None) -> Battles:
         key=key,
         judged=judged,
         verdict=verdict,
-        reason=np.where(judged & np.isnan(verdict), reason, -1),
-        reasons=(*reasons, _NO_REASON),
         p_bar=_preference(columns, judged, verdict),
-        p_fwd=_probability(columns, "p_fwd"),
-        p_rev=_probability(columns, "p_rev"),
         human=human,
         human_probability=probability,
     )

@@ -118,9 +118,8 @@ def _print(found: "Leaderboard", settings: "RatingSettings") -> None:
 def _print_main(board: "Board", settings: "RatingSettings") -> None:
     """Prints the main view of a board."""
     main = board.views[board.main]
-    grouped, failures = main.components > 1, board.errors > 0
-    headings = (*(("group",) if grouped else ()), "rank", "rank set", "model")
-    table = Table(*headings)
+    failures = board.errors > 0
+    table = Table("rank", "rank set", "model")
     for heading in ("score", f"{settings.level:.0%} interval", "battles"):
         table.add_column(heading, justify="right")
     if failures:
@@ -129,7 +128,6 @@ def _print_main(board: "Board", settings: "RatingSettings") -> None:
         for rating in main.ratings:
             if rating.provisional is provisional:
                 table.add_row(
-                    *((str(rating.component or ""),) if grouped else ()),
                     str(rating.rank or ""),
                     "provisional" if provisional else _rank_set(rating),
                     rating.model,

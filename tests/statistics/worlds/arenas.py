@@ -107,11 +107,7 @@ def _battles(arena: Arena, unit: Ints, human: Floats, probability: Floats) -> Ba
         key=unit.astype(np.uint64),
         judged=np.ones(n, dtype=bool),
         verdict=np.where(arena.accepted, np.round(arena.p_bar), np.nan),
-        reason=np.where(arena.accepted, -1, 0),
-        reasons=("uncertain",),
         p_bar=arena.p_bar,
-        p_fwd=np.full(n, np.nan),
-        p_rev=np.full(n, np.nan),
         human=human,
         human_probability=probability,
     )

@@ -156,9 +156,6 @@ def by_hand() -> Rows:
             label = "tie" if number < 3 else ("model_a" if number % 2 else "model_b")
             more |= {"human": label, "human_probability": 0.5}
         rows.append({**base, **sides, "winner": verdict, "p_bar": p, **more, "alpha": 0.1})
-        # In twelve battles the orders disagree; the first response shown is ahead by 0.5.
-        ahead = 0.5 if 40 <= number < 52 else 0.0
-        rows[-1] |= {"p_fwd": p + ahead / 2, "p_rev": p - ahead / 2}
     return [*rows, rows[0], rows[1]]
 
 
@@ -177,8 +174,8 @@ def test_each_printed_number_is_the_one_by_hand(tmp_path: Path) -> None:
         "People labeled 10 battles, 3 of them a tie",
         "Of the 10 verdicts among them, 3 have the label tie: 30.0% (",
         "If the judge had to answer always, 0.0% of its answers would be wrong",
-        # Battles, coverage, reasons, flips, 12 x 0.25 / 60 = 5.0 points for the first, labels.
-        "x – y 65 66.7% 20 12 +5.0 10 5",
+        # Battles, coverage, labels, failures.
+        "x – y 65 66.7% 10 5",
         # The main table: battles that it counts, and failed ones.
         " 60 5 2 y 940",
     ):

@@ -104,7 +104,7 @@ def test_a_provisional_model_has_a_dash() -> None:
     board = shown(few)
     (row,) = board["provisional"]
     assert (row.rating.model, row.bar) == (MODELS[-1], None)
-    assert len(board["groups"][0][1]) == 7
+    assert len(board["ranked"]) == 7
     assert dict(board["scores"])[MODELS[-1]][0] is None
     assert "Provisional" in words(few)
     assert "Provisional" not in words(made_results.everything())

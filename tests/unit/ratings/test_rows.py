@@ -148,7 +148,6 @@ def test_an_abstention_counts_as_the_view_says(tmp_path: Path) -> None:
     tie, soft = (gap(found, name) for name in ("abstain_as_tie", "soft"))
     assert tie == pytest.approx(0.0, abs=1e-6)
     assert soft == pytest.approx(400 * np.log10(0.5625 / 0.4375))
-    assert found.pairs[0].reasons == {"uncertain": 8}
     assert found.pairs[0].coverage == 0.5
 
 
@@ -161,17 +160,16 @@ def test_an_error_counts_in_no_view(tmp_path: Path) -> None:
     assert any("3 battles have no judgment" in note for note in found.notes)
 
 
-def test_models_that_never_meet_are_ranked_apart(tmp_path: Path) -> None:
+def test_models_that_never_met_the_most_have_no_rating(tmp_path: Path) -> None:
     apart = [{**each, "model_a": "u", "model_b": "v"} for each in mixed()]
-    found = board(tmp_path, [*mixed(), *apart])
-    view = found.views["soft"]
-    assert view.components == 2
-    by_component = {number: set[str]() for number in (1, 2)}
-    for rating in view.ratings:
-        by_component[rating.component or 0].add(rating.model)
-        assert rating.rank in (1, 2)
-    assert set(map(frozenset, by_component.values())) == {frozenset("xy"), frozenset("uv")}
-    assert any("2 groups that never met each other" in note for note in found.notes)
+    alone = board(tmp_path, mixed(row(model_b="z"), row(model_b="z", winner="model_b", p_bar=0.1)))
+    joined = board(
+        tmp_path, [*apart, *mixed(row(model_b="z"), row(model_b="z", winner="model_b", p_bar=0.1))]
+    )
+    rated = {each.model: each.score for each in joined.views["soft"].ratings}
+    assert (rated.pop("u"), rated.pop("v")) == (None, None)
+    assert rated == pytest.approx({e.model: e.score for e in alone.views["soft"].ratings})
+    assert any("u, v: no battle in the view `soft` links them" in note for note in joined.notes)
 
 
 def test_a_given_probability_stands_for_the_missing_column(tmp_path: Path) -> None:
